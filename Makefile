@@ -1,0 +1,63 @@
+# Every target works from a bare clone: the only needs are make and Python 3.11 or newer.
+SHELL := /bin/bash
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTHON_ROOMS := protocol broker client cli pipeline faults demo bench tests
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint types tests serve bench format up down lock clean
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+install: $(STAMP) ## make .venv from the lock file
+
+$(STAMP): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Tidelog needs Python 3.11 or newer on PATH; set PYTHON=/path/to/python to name one."; exit 1; }
+	@echo "==> making $(VENV) with $$($(PYTHON) --version) (the first time downloads about 600 MB, Spark being most of it)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@awk '/^uv==/ {on=1} on {print} on && !/\\$$/ {exit}' requirements.lock > $(VENV)/uv.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
+	@$(BIN)/uv pip sync --python $(BIN)/python --require-hashes requirements.lock
+	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP) ## ship 336,776 real flight events through a breaking network, prove each is stored once
+	@$(BIN)/python -m demo
+
+test: lint types tests ## lint, types, contracts and every test
+
+lint: $(STAMP)
+	@echo "==> ruff"; $(BIN)/ruff check $(PYTHON_ROOMS) && $(BIN)/ruff format --check --quiet $(PYTHON_ROOMS)
+	@echo "==> import-linter"; $(BIN)/lint-imports
+
+types: $(STAMP)
+	@echo "==> mypy --strict"; $(BIN)/mypy
+
+tests: $(STAMP)
+	@echo "==> pytest"; $(BIN)/python -m pytest
+
+serve: $(STAMP) ## run a broker on 127.0.0.1:9092
+	@$(BIN)/tidelog serve
+
+bench: $(STAMP) ## measure side by side with peers, as ratios
+	@$(BIN)/python -m bench
+
+format: $(STAMP) ## rewrite the code in the house style
+	@$(BIN)/ruff check --fix-only --quiet $(PYTHON_ROOMS); $(BIN)/ruff format $(PYTHON_ROOMS)
+
+up: ## broker, Prometheus and Grafana in containers
+	docker compose up --build --detach
+
+down: ## stop the containers, keep their data
+	docker compose down
+
+lock: $(STAMP) ## resolve the lock file anew
+	@$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --all-extras --quiet pyproject.toml -o requirements.lock
+
+clean: ## remove .venv, caches and data of the default broker folder
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build artifacts tidelog-data
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
