@@ -1,0 +1,30 @@
+"""Kafka's nouns as types, and the values that stand for "none" on the wire.
+
+Owns: the NewTypes that keep an offset from being passed where a sequence is meant, and the sentinels
+that every message shares. Nothing else.
+
+Invariants: a NewType costs nothing at run time; every sentinel is -1 except `MAX_SEQUENCE`, the last
+sequence before the count starts again at 0.
+
+Called by: every room.
+"""
+
+from typing import Final, NewType, TypeAlias
+
+Offset = NewType("Offset", int)
+Sequence = NewType("Sequence", int)
+ProducerId = NewType("ProducerId", int)
+ProducerEpoch = NewType("ProducerEpoch", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+PartitionIndex = NewType("PartitionIndex", int)
+TimestampMs = NewType("TimestampMs", int)
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+NO_PRODUCER_ID: Final = ProducerId(-1)
+NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
+NO_SEQUENCE: Final = Sequence(-1)
+NO_TIMESTAMP: Final = TimestampMs(-1)
+NO_OFFSET: Final = Offset(-1)
+NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
+MAX_SEQUENCE: Final = Sequence(2147483647)
