@@ -1,0 +1,194 @@
+"""Compression codecs of record batches behind two functions, with a limit on what decompression may produce.
+
+Owns: the codec numbers (the low three bits of a batch's attributes) and the framings that Kafka's clients
+expect: one gzip member; xerial blocks for snappy; lz4 frames with independent blocks, because Java refuses
+linked ones; zstd frames.
+Invariants: no size field of the input is trusted. Output memory grows with what the input really yields, at
+most four times over, and never past the caller's limit, so a decompression bomb costs at most `max_bytes`.
+Callers: protocol.records; tools that look into segment files. Pure: no I/O, no state.
+"""
+
+import struct
+import zlib
+from enum import IntEnum
+
+import cramjam
+
+from protocol.errors import ProtocolError
+from protocol.types import Buffer
+
+__all__ = ["Compression", "compress", "decompress"]
+
+
+class Compression(IntEnum):
+    """Codec numbers as they stand in the attributes of a record batch (Kafka's CompressionType)."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+# Version 1, readable by readers of version 1 and later: what snappy-java writes.
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES = 32 * 1024
+# A snappy copy element spends three bytes on at most 64, so nothing valid expands beyond this.
+_SNAPPY_MAX_EXPANSION = 24
+
+# Frame version 1, independent blocks, no checksums (the batch has its own CRC), blocks of at most 64 KiB; the
+# third byte is the second byte of xxHash32 over the first two, which never change.
+_LZ4_FRAME_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_STORED = 0x80000000
+_LZ4_END_MARK = b"\x00\x00\x00\x00"
+
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_FIRST_GUESS_BYTES = 4096
+_GROWTH = 4
+# What the decompressors report when the output buffer is full; every other error is about the input.
+_OUTPUT_FULL = "failed to write whole buffer"
+
+_INT32 = struct.Struct(">i")
+_UINT32_LE = struct.Struct("<I")
+
+
+def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
+    """`data` compressed by `codec`; `level` is the codec's own scale (gzip 1..9, zstd 1..22), None its
+    default.
+
+    snappy and lz4 have no level here: the argument is ignored for them.
+    """
+    if codec is Compression.NONE:
+        return bytes(data)
+    if codec is Compression.GZIP:
+        return bytes(cramjam.gzip.compress(data, level=6 if level is None else level))
+    if codec is Compression.SNAPPY:
+        return _snappy_compress(data)
+    if codec is Compression.LZ4:
+        return _lz4_compress(data)
+    return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
+
+
+def decompress(codec: Compression, data: Buffer, max_bytes: int) -> bytes:
+    """The bytes that `data` holds under `codec`, at most `max_bytes` of them.
+
+    Raises ProtocolError when the input is damaged or yields more than `max_bytes`.
+    """
+    if codec is Compression.NONE:
+        if len(data) > max_bytes:
+            raise _too_large(codec, max_bytes)
+        return bytes(data)
+    if codec is Compression.GZIP:
+        return _gzip_decompress(data, max_bytes)
+    if codec is Compression.SNAPPY:
+        return _snappy_decompress(data, max_bytes)
+    return _growing_decompress(codec, data, max_bytes)
+
+
+def _too_large(codec: Compression, max_bytes: int) -> ProtocolError:
+    return ProtocolError(f"{codec.name.lower()} data yields more than the {max_bytes} bytes allowed")
+
+
+def _damaged(codec: Compression, reason: object) -> ProtocolError:
+    return ProtocolError(f"damaged {codec.name.lower()} data: {reason}")
+
+
+def _gzip_decompress(data: Buffer, max_bytes: int) -> bytes:
+    """One gzip member, which is all that any producer writes."""
+    member = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        # One byte past the limit tells a full buffer from one that overflows; 0 would mean "no limit".
+        output = member.decompress(data, max_bytes + 1)
+    except zlib.error as error:
+        raise _damaged(Compression.GZIP, error) from None
+    if len(output) > max_bytes:
+        raise _too_large(Compression.GZIP, max_bytes)
+    if not member.eof:
+        raise _damaged(Compression.GZIP, "the stream ends early")
+    if member.unused_data:
+        raise _damaged(Compression.GZIP, f"{len(member.unused_data)} bytes follow the stream")
+    return output
+
+
+def _growing_decompress(codec: Compression, data: Buffer, max_bytes: int) -> bytes:
+    """lz4 and zstd frames into an output buffer that grows only when the input has filled the last one."""
+    into = cramjam.lz4.decompress_into if codec is Compression.LZ4 else cramjam.zstd.decompress_into
+    size = min(max(_GROWTH * len(data), _FIRST_GUESS_BYTES), max_bytes)
+    while True:
+        output = bytearray(size)
+        try:
+            written = into(data, output)
+        except cramjam.DecompressionError as error:
+            if _OUTPUT_FULL not in str(error):
+                raise _damaged(codec, error) from None
+            if size >= max_bytes:
+                raise _too_large(codec, max_bytes) from None
+            size = min(size * _GROWTH, max_bytes)
+            continue
+        return bytes(memoryview(output)[:written])
+
+
+def _snappy_compress(data: Buffer) -> bytes:
+    view = memoryview(data)
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        parts += (_INT32.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _snappy_decompress(data: Buffer, max_bytes: int) -> bytes:
+    """Xerial blocks as Java writes them, or one raw block as librdkafka may."""
+    view = memoryview(data)
+    if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _snappy_block(view, max_bytes, max_bytes)
+    if len(view) < len(_XERIAL_HEADER):
+        raise _damaged(Compression.SNAPPY, "the xerial header ends early")
+    chunks: list[bytes] = []
+    room = max_bytes
+    position = len(_XERIAL_HEADER)
+    while position < len(view):
+        # snappy-java lets streams be concatenated, each with its own header.
+        if view[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+            position += len(_XERIAL_HEADER)
+            continue
+        if len(view) - position < 4:
+            raise _damaged(Compression.SNAPPY, "a block length ends early")
+        (length,) = _INT32.unpack_from(view, position)
+        position += 4
+        if not 0 <= length <= len(view) - position:
+            raise _damaged(Compression.SNAPPY, f"block of {length} bytes, {len(view) - position} are left")
+        chunk = _snappy_block(view[position : position + length], room, max_bytes)
+        chunks.append(chunk)
+        room -= len(chunk)
+        position += length
+    return b"".join(chunks)
+
+
+def _snappy_block(block: memoryview, room: int, max_bytes: int) -> bytes:
+    """One raw snappy block, whose own length field is believed only as far as the input could bear it out."""
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > room:
+            raise _too_large(Compression.SNAPPY, max_bytes)
+        if size > _SNAPPY_MAX_EXPANSION * len(block):
+            raise _damaged(Compression.SNAPPY, f"{len(block)} bytes cannot hold the {size} they announce")
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise _damaged(Compression.SNAPPY, error) from None
+
+
+def _lz4_compress(data: Buffer) -> bytes:
+    view = memoryview(data)
+    parts = [_LZ4_FRAME_HEADER]
+    for start in range(0, len(view), _LZ4_BLOCK_BYTES):
+        raw = view[start : start + _LZ4_BLOCK_BYTES]
+        block = cramjam.lz4.compress_block(raw, store_size=False)
+        if len(block) < len(raw):
+            parts += (_UINT32_LE.pack(len(block)), bytes(block))
+        else:
+            parts += (_UINT32_LE.pack(len(raw) | _LZ4_STORED), bytes(raw))
+    parts.append(_LZ4_END_MARK)
+    return b"".join(parts)

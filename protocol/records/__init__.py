@@ -1,0 +1,65 @@
+"""Record batches, version 2: bytes to header views and records, and back.
+
+Owns: the layout of a batch and of the records in it. `header` reads and patches the 61-byte header without
+looking at records, which is all that a broker needs; `builder` encodes a batch; `reader` decodes one.
+Sequence arithmetic lives in protocol.sequences and is passed on from here.
+Invariants: nothing here copies a batch that it only looks at; malformed input raises ProtocolError, nothing
+else; the CRC-32C covers everything from the attributes on, so base offset and leader epoch may be written in
+place without touching it.
+Callers: broker.storage, broker.replica, the client, the pipeline, tools.
+
+Source: KIP-98, Kafka's documentation of the message format ("Record Batch").
+"""
+
+from protocol.records.builder import RecordBatchBuilder
+from protocol.records.header import (
+    BATCH_HEADER_SIZE,
+    CURRENT_MAGIC,
+    LOG_OVERHEAD,
+    BatchHeader,
+    TimestampType,
+    batch_crc_is_valid,
+    iter_batches,
+    patched_prefix,
+    read_batch_header,
+    read_magic,
+    set_offset_and_leader_epoch,
+    set_producer,
+    with_log_append_time,
+)
+from protocol.records.reader import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    Headers,
+    Record,
+    decode_batch,
+    first_record_at_or_after,
+    max_timestamp_record,
+)
+from protocol.sequences import decrement_sequence, increment_sequence, last_sequence, sequence_distance
+
+__all__ = [
+    "BATCH_HEADER_SIZE",
+    "CURRENT_MAGIC",
+    "DEFAULT_MAX_DECOMPRESSED_BYTES",
+    "LOG_OVERHEAD",
+    "BatchHeader",
+    "Headers",
+    "Record",
+    "RecordBatchBuilder",
+    "TimestampType",
+    "batch_crc_is_valid",
+    "decode_batch",
+    "decrement_sequence",
+    "first_record_at_or_after",
+    "increment_sequence",
+    "iter_batches",
+    "last_sequence",
+    "max_timestamp_record",
+    "patched_prefix",
+    "read_batch_header",
+    "read_magic",
+    "sequence_distance",
+    "set_offset_and_leader_epoch",
+    "set_producer",
+    "with_log_append_time",
+]

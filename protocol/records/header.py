@@ -1,0 +1,212 @@
+"""The 61-byte header of a record batch: read it, check its CRC, and patch it without decoding a record.
+
+Owns: the header's layout. Base offset, length and leader epoch (bytes 0 to 15) and the magic lie outside the
+CRC; everything from the attributes (byte 21) to the end of the batch lies inside.
+Invariants: no function here copies record bytes, except `with_log_append_time`, whose caller holds a view
+that it may not write to. `read_batch_header` proves only that a header is there and that its length is
+possible; the batch itself may go on beyond the buffer (compare `size_bytes`).
+Callers: the broker's append and read paths, the client's sender and fetcher, recovery, tools.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from protocol.compression import Compression
+from protocol.errors import ProtocolError
+from protocol.sequences import increment_sequence
+from protocol.types import NO_SEQUENCE, Buffer
+
+BATCH_HEADER_SIZE = 61
+# Base offset and batch length: what precedes the bytes that the batch length counts.
+LOG_OVERHEAD = 12
+CURRENT_MAGIC = 2
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_PREFIX = Struct(">qii")
+_PRODUCER = Struct(">qhi")
+_INT64 = Struct(">q")
+_INT32 = Struct(">i")
+_UINT32 = Struct(">I")
+_INT16 = Struct(">h")
+
+_LEADER_EPOCH_AT = 12
+_MAGIC_AT = 16
+_CRC_AT = 17
+_ATTRIBUTES_AT = 21
+_MAX_TIMESTAMP_AT = 35
+_PRODUCER_AT = 43
+
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+
+_CODECS = {codec.value: codec for codec in Compression}
+
+
+class TimestampType(IntEnum):
+    """Whose clock the timestamps of a batch came from."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchHeader(NamedTuple):
+    """A batch's header, field by field in wire order. Timestamps are milliseconds since the epoch."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return LOG_OVERHEAD + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, wrapped; NO_SEQUENCE (-1) when the batch carries none."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def compression(self) -> Compression:
+        """The codec of the records. Raises ProtocolError for a number that names none."""
+        codec = _CODECS.get(self.attributes & COMPRESSION_MASK)
+        if codec is None:
+            raise ProtocolError(
+                f"batch at offset {self.base_offset}: compression codec {self.attributes & COMPRESSION_MASK}"
+                " does not exist, expected 0 to 4"
+            )
+        return codec
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        if self.attributes & LOG_APPEND_TIME_BIT:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
+
+
+def read_magic(buffer: Buffer, position: int = 0) -> int:
+    """The format version of the batch or message set at `position`: 2, or 0 and 1 for the old formats, whose
+    headers are shorter and laid out differently. Raises ProtocolError when fewer than 17 bytes are left."""
+    if position < 0 or len(buffer) - position <= _MAGIC_AT:
+        raise ProtocolError(f"no batch at byte {position}: {len(buffer)} bytes hold no magic byte there")
+    return buffer[position + _MAGIC_AT]
+
+
+def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header that starts at `position`; the records behind it need not be in the buffer.
+
+    Magic, counts and codec are returned as they stand, for the caller to judge. Raises ProtocolError when
+    fewer than 61 bytes are left or the batch length is too small for a header.
+    """
+    if position < 0 or len(buffer) - position < BATCH_HEADER_SIZE:
+        raise ProtocolError(
+            f"truncated batch at byte {position}: a header takes {BATCH_HEADER_SIZE} bytes,"
+            f" {max(len(buffer) - position, 0)} are left"
+        )
+    header = tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
+    if header.batch_length < BATCH_HEADER_SIZE - LOG_OVERHEAD:
+        raise ProtocolError(
+            f"batch at byte {position}: length {header.batch_length} is less than the"
+            f" {BATCH_HEADER_SIZE - LOG_OVERHEAD} bytes that every batch has"
+        )
+    return header
+
+
+def batch_crc_is_valid(buffer: Buffer, header: BatchHeader, position: int = 0) -> bool:
+    """Whether the whole batch lies in `buffer` and its bytes give the CRC that `header` names."""
+    end = position + LOG_OVERHEAD + header.batch_length
+    if end > len(buffer):
+        return False
+    return bool(crc32c(memoryview(buffer)[position + _ATTRIBUTES_AT : end]) == header.crc)
+
+
+def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Each whole batch from `position` on, as (position, header); a truncated tail ends the walk silently.
+
+    CRCs are not checked. Raises ProtocolError for a length that is too small or a magic other than 2.
+    """
+    size = len(buffer)
+    while size - position >= BATCH_HEADER_SIZE:
+        header = read_batch_header(buffer, position)
+        if header.magic != CURRENT_MAGIC:
+            raise ProtocolError(f"batch at byte {position}: magic {header.magic}, expected {CURRENT_MAGIC}")
+        end = position + LOG_OVERHEAD + header.batch_length
+        if end > size:
+            return
+        yield position, header
+        position = end
+
+
+def patched_prefix(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
+    """The first 16 bytes of the batch with this base offset and leader epoch, to be written before its
+    rest."""
+    return _PREFIX.pack(base_offset, header.batch_length, leader_epoch)
+
+
+def set_offset_and_leader_epoch(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
+    """Write both into `batch` in place; they lie outside the CRC, which stays valid."""
+    _INT64.pack_into(batch, 0, base_offset)
+    _INT32.pack_into(batch, _LEADER_EPOCH_AT, leader_epoch)
+
+
+def with_log_append_time(batch: Buffer, timestamp_ms: int) -> bytes:
+    """A copy of the one batch in `batch` whose records all bear the broker's time, with its CRC
+    recomputed."""
+    header = read_batch_header(batch)
+    copy = bytearray(batch)
+    _INT16.pack_into(copy, _ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME_BIT)
+    _INT64.pack_into(copy, _MAX_TIMESTAMP_AT, timestamp_ms)
+    write_crc(copy)
+    return bytes(copy)
+
+
+def set_producer(batch: bytearray, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+    """Give the one batch in `batch` another producer id, epoch and base sequence, in place, and a new CRC.
+
+    The records are not looked at, so it costs the same for a compressed batch.
+    """
+    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    write_crc(batch)
+
+
+def write_crc(batch: bytearray) -> None:
+    """Recompute the CRC of `batch`, which holds exactly one batch."""
+    with memoryview(batch) as view:
+        _UINT32.pack_into(batch, _CRC_AT, crc32c(view[_ATTRIBUTES_AT:]))
+
+
+def write_header(batch: bytearray, header: BatchHeader) -> None:
+    """Write `header` over the first 61 bytes of `batch`, which holds exactly one batch, with the right
+    CRC."""
+    _HEADER.pack_into(batch, 0, *header)
+    write_crc(batch)
