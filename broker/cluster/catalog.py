@@ -1,0 +1,279 @@
+"""The cluster's image: which topics exist, who leads their partitions, which settings they carry.
+
+Owns the answer to every "does it exist, where, since which epoch". A change is a delta: plan one (a pure
+check that raises ApiError or returns the delta), make it durable in the store, then `apply` it here.
+
+Invariants:
+- a delta is applied only after the store holds it, so the image never shows what a crash would undo;
+- a topic's id never changes and is never used again; its name may be, by a later topic with another id;
+- partitions are numbered from 0 without gaps and never become fewer.
+
+Pure: no I/O, clock, asyncio or logging. Read by handlers, changed by `broker.topics` on the event loop.
+Source: Kafka's ReplicationControlManager for the checks, their codes and their words; KIP-516 for ids.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+from uuid import UUID
+
+from protocol.errors import ApiError, ErrorCode
+
+MAX_TOPIC_NAME_LENGTH = 249
+MAX_PARTITIONS_PER_REQUEST = 10_000
+"""As Kafka: one request may not ask for more partitions than this over all its topics."""
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+class PartitionAssignment(NamedTuple):
+    """Who holds a partition. `leader_id` -1 means that nobody leads it now."""
+
+    leader_id: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic; `configs` holds only what was set on it, by Kafka's names, as text."""
+
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionAssignment, ...]
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    topic: Topic
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    topic_id: UUID
+    partitions: tuple[PartitionAssignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigsChanged:
+    topic_id: UUID
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsReserved:
+    next_producer_id: int
+
+
+Delta = TopicCreated | TopicDeleted | PartitionsAdded | TopicConfigsChanged | ProducerIdsReserved
+
+
+def check_topic_name(name: str) -> None:
+    """Raise ApiError(INVALID_TOPIC_EXCEPTION) unless Kafka would take the name."""
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = "'.' or '..' is not allowed"
+    elif len(name) > MAX_TOPIC_NAME_LENGTH:
+        reason = f"the length of {name!r} is longer than the max allowed length {MAX_TOPIC_NAME_LENGTH}"
+    elif _LEGAL_NAME.fullmatch(name) is None:
+        reason = f"{name!r} contains characters other than ASCII alphanumerics, '.', '_' and '-'"
+    else:
+        return
+    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def _collision_key(name: str) -> str:
+    return name.replace(".", "_")
+
+
+class Catalog:
+    """The image itself. `revision` counts the deltas applied since the store was made."""
+
+    def __init__(
+        self, cluster_id: str, topics: Sequence[Topic] = (), next_producer_id: int = 0, revision: int = 0
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.next_producer_id = next_producer_id
+        self.revision = revision
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[UUID, Topic] = {}
+        self._by_collision_key: dict[str, str] = {}
+        for topic in topics:
+            self._put(topic)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def topics(self) -> Iterator[Topic]:
+        """All topics, oldest first."""
+        return iter(self._by_name.values())
+
+    def topic(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def topic_by_id(self, topic_id: UUID) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def apply(self, delta: Delta) -> None:
+        """Take over a durable delta. Raises ValueError for one that does not fit the image."""
+        match delta:
+            case TopicCreated(topic):
+                if topic.name in self._by_name or topic.topic_id in self._by_id:
+                    raise ValueError(f"topic {topic.name} ({topic.topic_id}) is in the catalog already")
+                self._put(topic)
+            case TopicDeleted(topic_id):
+                topic = self._existing(topic_id)
+                del self._by_name[topic.name], self._by_id[topic_id]
+                del self._by_collision_key[_collision_key(topic.name)]
+            case PartitionsAdded(topic_id, partitions):
+                topic = self._existing(topic_id)
+                self._put(replace(topic, partitions=topic.partitions + partitions))
+            case TopicConfigsChanged(topic_id, configs):
+                self._put(replace(self._existing(topic_id), configs=dict(configs)))
+            case ProducerIdsReserved(next_producer_id):
+                if next_producer_id < self.next_producer_id:
+                    raise ValueError(f"producer ids go back from {self.next_producer_id} to {next_producer_id}")
+                self.next_producer_id = next_producer_id
+        self.revision += 1
+
+    def _existing(self, topic_id: UUID) -> Topic:
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise ValueError(f"no topic has the id {topic_id}")
+        return topic
+
+    def _put(self, topic: Topic) -> None:
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+        self._by_collision_key[_collision_key(topic.name)] = topic.name
+
+    def plan_topic(
+        self,
+        name: str,
+        topic_id: UUID,
+        partitions: tuple[PartitionAssignment, ...],
+        configs: Mapping[str, str],
+    ) -> TopicCreated:
+        """The delta that creates a topic.
+
+        Raises ApiError: INVALID_TOPIC_EXCEPTION for a bad or colliding name, TOPIC_ALREADY_EXISTS.
+        """
+        check_topic_name(name)
+        if name in self._by_name:
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        other = self._by_collision_key.get(_collision_key(name))
+        if other is not None:
+            raise ApiError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
+            )
+        return TopicCreated(Topic(name, topic_id, partitions, dict(configs)))
+
+    def plan_partitions(
+        self, topic: Topic, total: int, assignments: Sequence[Sequence[int]] | None, brokers: Sequence[int]
+    ) -> PartitionsAdded:
+        """The delta that grows a topic to `total` partitions; `assignments` are the new ones' replicas.
+
+        Raises ApiError: INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT.
+        """
+        present = len(topic.partitions)
+        if total == present:
+            raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+        if total < present:
+            raise ApiError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The topic {topic.name} currently has {present} partition(s); {total} would not be an increase.",
+            )
+        check_partition_count(total - present)
+        if assignments is None:
+            added = assign(total - present, brokers)
+        else:
+            if len(assignments) != total - present:
+                raise ApiError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"Attempted to add {total - present} additional partition(s), "
+                    f"but {len(assignments)} assignment(s) were specified.",
+                )
+            added = assign_manually(dict(enumerate(assignments)), brokers)
+        return PartitionsAdded(topic.topic_id, added)
+
+
+def check_partition_count(count: int) -> None:
+    """Raise ApiError(INVALID_PARTITIONS) for a number of partitions no topic may have."""
+    if count <= 0:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+    if count > MAX_PARTITIONS_PER_REQUEST:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{count} partitions are too many: at most {MAX_PARTITIONS_PER_REQUEST} may be created at once.",
+        )
+
+
+def check_replication_factor(factor: int, brokers: Sequence[int]) -> None:
+    """Raise ApiError(INVALID_REPLICATION_FACTOR) unless so many brokers exist; -1 means the default."""
+    if factor == 0 or factor < -1:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if factor > len(brokers):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): "
+            f"the target replication factor cannot be reached because only {len(brokers)} broker(s) are registered.",
+        )
+
+
+def assign(count: int, brokers: Sequence[int], replication_factor: int = 1) -> tuple[PartitionAssignment, ...]:
+    """Spread `count` new partitions over the brokers, round robin."""
+    check_partition_count(count)
+    check_replication_factor(replication_factor, brokers)
+    copies = max(replication_factor, 1)
+    assigned = []
+    for index in range(count):
+        replicas = tuple(brokers[(index + copy) % len(brokers)] for copy in range(copies))
+        assigned.append(PartitionAssignment(replicas[0], 0, replicas, replicas))
+    return tuple(assigned)
+
+
+def assign_manually(
+    assignments: Mapping[int, Sequence[int]], brokers: Sequence[int]
+) -> tuple[PartitionAssignment, ...]:
+    """Partitions 0..n-1 on the replicas that were asked for. Raises ApiError(INVALID_REPLICA_ASSIGNMENT)."""
+    check_partition_count(len(assignments))
+    problem: str | None = None
+    if sorted(assignments) != list(range(len(assignments))):
+        problem = "partitions should be a consecutive 0-based integer sequence."
+    else:
+        for index, replicas in sorted(assignments.items()):
+            unknown = [broker for broker in replicas if broker not in brokers]
+            if not replicas:
+                problem = f"partition {index} has an empty replica list."
+            elif len(set(replicas)) != len(replicas):
+                problem = f"partition {index} names a broker more than once."
+            elif unknown:
+                problem = f"partition {index} names unknown broker(s) {unknown}."
+            elif len(replicas) != len(assignments[0]):
+                problem = f"partition {index} has another replication factor than partition 0."
+            if problem:
+                break
+    if problem:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment is wrong: {problem}")
+    return tuple(
+        PartitionAssignment(assignments[index][0], 0, tuple(assignments[index]), tuple(assignments[index]))
+        for index in range(len(assignments))
+    )

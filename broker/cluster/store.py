@@ -1,0 +1,261 @@
+"""Where the catalog persists: an interface that any transactional store can serve, and SQLite behind it.
+
+Owns `cluster.db` in the data folder. Whoever changes the catalog calls `commit` first and applies the
+deltas only after it has returned.
+
+Invariants:
+- `commit` is atomic and durable when it returns (WAL with synchronous=FULL), or raises and changed nothing;
+- it names the revision it builds on, and fails with StoreConflict when another writer came first, so the
+  interface carries over to a store that several brokers share (etcd: a transaction on a key's revision);
+- SQLite runs in one thread of its own, never on the event loop.
+
+Called by `broker.services` (open, load, close), `broker.topics` and the producer id shell (commit).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+from uuid import UUID
+
+from broker.cluster.catalog import (
+    Catalog,
+    Delta,
+    PartitionAssignment,
+    PartitionsAdded,
+    ProducerIdsReserved,
+    Topic,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
+
+SCHEMA_VERSION = 1
+_T = TypeVar("_T")
+
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE topics (
+    sequence INTEGER PRIMARY KEY, topic_id BLOB NOT NULL UNIQUE, name TEXT NOT NULL UNIQUE,
+    configs TEXT NOT NULL
+);
+CREATE TABLE partitions (
+    topic_id BLOB NOT NULL, partition INTEGER NOT NULL, leader_id INTEGER NOT NULL,
+    leader_epoch INTEGER NOT NULL, replicas TEXT NOT NULL, isr TEXT NOT NULL,
+    PRIMARY KEY (topic_id, partition)
+) WITHOUT ROWID;
+"""
+
+
+class StoreError(Exception):
+    """The store cannot be used as it is; the message says what to do."""
+
+
+class StoreConflict(Exception):
+    """Another writer committed since the revision this commit builds on: load again and decide anew."""
+
+
+class ClusterStore(Protocol):
+    """What the broker needs of a store. Every call may raise OSError or StoreError."""
+
+    async def load(self) -> Catalog:
+        """The whole image at its newest revision."""
+
+    async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+        """Make the deltas durable, all or none. Raises StoreConflict when `expected_revision` is not the newest."""
+
+    async def close(self) -> None:
+        """Release what the store holds. No call may follow."""
+
+
+def new_cluster_id() -> str:
+    """A random UUID in URL-safe base64 without padding: the 22 characters that Kafka uses."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+class SqliteStore:
+    """ClusterStore in one SQLite file, for one broker."""
+
+    def __init__(self, path: Path, *, node_id: int, cluster_id: str | None = None) -> None:
+        """`cluster_id`: what a new store shall carry (None: a random one), and what an old one must carry."""
+        self._path = path
+        self._node_id = node_id
+        self._wanted_cluster_id = cluster_id
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cluster-store")
+        self._connection: sqlite3.Connection | None = None
+
+    async def load(self) -> Catalog:
+        return await self._run(self._load)
+
+    async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+        await self._run(lambda: self._commit(deltas, expected_revision))
+
+    async def close(self) -> None:
+        await self._run(self._close)
+        self._thread.shutdown(wait=True)
+
+    async def _run(self, work: Callable[[], _T]) -> _T:
+        """Run in the store's thread; a cancelled caller still leaves the work to finish."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._translated, work)
+
+    def _translated(self, work: Callable[[], _T]) -> _T:
+        import sqlite3
+
+        try:
+            return work()
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"{self._path} cannot be used: {error}. Check that the disk has room and that the file is "
+                "a Tidelog cluster store; restore it from a backup if it is damaged."
+            ) from error
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is not None:
+            return self._connection
+        import sqlite3
+
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version == 0:
+                self._create(connection)
+            elif version != SCHEMA_VERSION:
+                raise StoreError(
+                    f"{self._path} has schema version {version}, this broker reads {SCHEMA_VERSION}; "
+                    "start the Tidelog release that wrote it"
+                )
+            self._check_identity(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    def _create(self, connection: sqlite3.Connection) -> None:
+        identity = {
+            "cluster_id": self._wanted_cluster_id or new_cluster_id(),
+            "node_id": str(self._node_id),
+            "next_producer_id": "0",
+            "revision": "0",
+        }
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA.split(";"):
+            connection.execute(statement)
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", identity.items())
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+
+    def _check_identity(self, connection: sqlite3.Connection) -> None:
+        meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
+        if meta["node_id"] != str(self._node_id):
+            raise StoreError(
+                f"the data folder {self._path.parent} belongs to node.id {meta['node_id']}, "
+                f"this broker is {self._node_id}; set node.id={meta['node_id']} or name another data.dir"
+            )
+        if self._wanted_cluster_id not in (None, meta["cluster_id"]):
+            raise StoreError(
+                f"the data folder {self._path.parent} belongs to cluster.id {meta['cluster_id']}, "
+                f"the configuration says {self._wanted_cluster_id}; change it or name another data.dir"
+            )
+
+    def _load(self) -> Catalog:
+        connection = self._open()
+        meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
+        partitions: dict[bytes, list[PartitionAssignment]] = {}
+        for topic_id, leader_id, leader_epoch, replicas, isr in connection.execute(
+            "SELECT topic_id, leader_id, leader_epoch, replicas, isr FROM partitions ORDER BY topic_id, partition"
+        ):
+            partitions.setdefault(topic_id, []).append(
+                PartitionAssignment(
+                    leader_id, leader_epoch, tuple(json.loads(replicas)), tuple(json.loads(isr))
+                )
+            )
+        topics = [
+            Topic(name, UUID(bytes=topic_id), tuple(partitions.get(topic_id, ())), json.loads(configs))
+            for topic_id, name, configs in connection.execute(
+                "SELECT topic_id, name, configs FROM topics ORDER BY sequence"
+            )
+        ]
+        return Catalog(
+            meta["cluster_id"], topics, int(meta["next_producer_id"]), revision=int(meta["revision"])
+        )
+
+    def _commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+        connection = self._open()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            (stored,) = connection.execute("SELECT value FROM meta WHERE key = 'revision'").fetchone()
+            if int(stored) != expected_revision:
+                raise StoreConflict(f"revision {expected_revision} was expected, the store is at {stored}")
+            for delta in deltas:
+                _write(connection, delta)
+            _set_meta(connection, "revision", expected_revision + len(deltas))
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _set_meta(connection: sqlite3.Connection, key: str, value: int) -> None:
+    connection.execute("UPDATE meta SET value = ? WHERE key = ?", (str(value), key))
+
+
+def _write(connection: sqlite3.Connection, delta: Delta) -> None:
+    match delta:
+        case TopicCreated(topic):
+            connection.execute(
+                "INSERT INTO topics (topic_id, name, configs) VALUES (?, ?, ?)",
+                (topic.topic_id.bytes, topic.name, json.dumps(dict(topic.configs))),
+            )
+            _insert_partitions(connection, topic.topic_id, 0, topic.partitions)
+        case TopicDeleted(topic_id):
+            connection.execute("DELETE FROM topics WHERE topic_id = ?", (topic_id.bytes,))
+            connection.execute("DELETE FROM partitions WHERE topic_id = ?", (topic_id.bytes,))
+        case PartitionsAdded(topic_id, partitions):
+            (present,) = connection.execute(
+                "SELECT count(*) FROM partitions WHERE topic_id = ?", (topic_id.bytes,)
+            ).fetchone()
+            _insert_partitions(connection, topic_id, present, partitions)
+        case TopicConfigsChanged(topic_id, configs):
+            connection.execute(
+                "UPDATE topics SET configs = ? WHERE topic_id = ?", (json.dumps(dict(configs)), topic_id.bytes)
+            )
+        case ProducerIdsReserved(next_producer_id):
+            _set_meta(connection, "next_producer_id", next_producer_id)
+
+
+def _insert_partitions(
+    connection: sqlite3.Connection, topic_id: UUID, first: int, partitions: Sequence[PartitionAssignment]
+) -> None:
+    connection.executemany(
+        "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            (
+                topic_id.bytes,
+                first + index,
+                assigned.leader_id,
+                assigned.leader_epoch,
+                json.dumps(assigned.replicas),
+                json.dumps(assigned.isr),
+            )
+            for index, assigned in enumerate(partitions)
+        ],
+    )

@@ -1,0 +1,1 @@
+"""Coordinators as pure machines: they take facts and `now_ms` and return decisions; shells do the waiting."""

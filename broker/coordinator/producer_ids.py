@@ -1,0 +1,142 @@
+"""Who gets which producer id: a pure machine over blocks of ids that the cluster store has made durable.
+
+Owns the current block, the prefetched one, and the bound below which ids may have been issued.
+
+Invariants:
+- an id is handed out only from a block that `block_reserved` delivered, hence after the block was durable;
+- ids rise strictly and are never handed out twice; what a crash leaves unused of a block is a gap;
+- at most one reservation is under way, and a failed one is tried again after a back-off only;
+- past int64 there is an error (`ProducerIdsExhausted`), never a wrap.
+
+No I/O, no clock: called on the event loop by the shell in `broker.services`, and by tests.
+Source: KIP-98 and KIP-360 (InitProducerId), Kafka's ProducerIdControlManager for the size of a block.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from protocol.errors import ApiError, ErrorCode
+from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+BLOCK_SIZE = 1000
+MAX_PRODUCER_ID = 2**63 - 1
+RETRY_BACKOFF_MS = 50
+PREFETCH_DIVISOR = 10
+"""The next block is asked for when a tenth of the current one is left."""
+
+
+class ProducerIdsExhausted(Exception):
+    """Every producer id that an int64 can name has been reserved."""
+
+
+class ProducerIdBlock(NamedTuple):
+    """The ids `first` to `end - 1`."""
+
+    first: int
+    end: int
+
+
+class Allocation(NamedTuple):
+    """What a request for one id gets: the id, or None when it must wait for a block.
+
+    `reserve_block`: the caller must now reserve one block and report `block_reserved` or `block_failed`.
+    """
+
+    producer_id: int | None
+    reserve_block: bool
+
+
+def next_block(next_producer_id: int, size: int = BLOCK_SIZE) -> ProducerIdBlock:
+    """The block to reserve when `next_producer_id` is the first id not in any block yet.
+
+    Raises ProducerIdsExhausted when the block would pass int64.
+    """
+    if next_producer_id > MAX_PRODUCER_ID - size:
+        raise ProducerIdsExhausted(
+            f"the next block of {size} producer ids from {next_producer_id} would pass {MAX_PRODUCER_ID}; "
+            "this cluster can issue no more producer ids"
+        )
+    return ProducerIdBlock(next_producer_id, next_producer_id + size)
+
+
+def check_init_producer_id(transactional_id: str | None, producer_id: int, producer_epoch: int) -> None:
+    """Raise ApiError for an InitProducerId request that no state could make right.
+
+    Both or neither of id and epoch may be -1, else INVALID_REQUEST. Transactional ids are refused with
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client reports at once instead of retrying.
+    Without a transactional id the supplied id and epoch are otherwise ignored (decision A.6): the answer is
+    always a fresh id.
+    """
+    if transactional_id == "":
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the transactional id is empty; send null for none")
+    if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"producer id {producer_id} with epoch {producer_epoch}: both or neither must be -1",
+        )
+    if transactional_id is not None:
+        raise ApiError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "this broker offers idempotent producers but no transactions; leave transactional.id unset",
+        )
+
+
+class ProducerIdAllocator:
+    """Hands out ids one by one and says when the next block must be reserved."""
+
+    __slots__ = ("_current", "_following", "_next", "_reserving", "_retry_at_ms")
+
+    def __init__(self, next_unreserved: int) -> None:
+        """`next_unreserved`: the first id that no durable block covers; all below may have been issued."""
+        self._next = next_unreserved
+        self._current = ProducerIdBlock(next_unreserved, next_unreserved)
+        self._following: ProducerIdBlock | None = None
+        self._reserving = False
+        self._retry_at_ms = 0
+
+    @property
+    def next_producer_id(self) -> int:
+        """Ids at or above it were never issued."""
+        return self._next
+
+    @property
+    def retry_at_ms(self) -> int:
+        """When a failed reservation may be tried again (0: at once)."""
+        return self._retry_at_ms
+
+    def allocate(self, now_ms: int) -> Allocation:
+        """One id for one InitProducerId, or none while a block is on its way."""
+        if self._next == self._current.end and self._following is not None:
+            self._current, self._following = self._following, None
+            self._next = self._current.first
+        producer_id: int | None = None
+        if self._next < self._current.end:
+            producer_id = self._next
+            self._next += 1
+        return Allocation(producer_id, self._should_reserve(now_ms))
+
+    def _should_reserve(self, now_ms: int) -> bool:
+        if self._reserving or self._following is not None or now_ms < self._retry_at_ms:
+            return False
+        size = self._current.end - self._current.first
+        if (self._current.end - self._next) * PREFETCH_DIVISOR > size:
+            return False
+        self._reserving = True
+        return True
+
+    def block_reserved(self, block: ProducerIdBlock) -> None:
+        """A block is durable. Raises ValueError for one that would let an id repeat."""
+        if block.first < self._current.end or block.end <= block.first:
+            raise ValueError(
+                f"block {block.first}-{block.end} overlaps ids already reserved up to {self._current.end}; "
+                "the cluster store has gone back in time"
+            )
+        self._reserving = False
+        self._retry_at_ms = 0
+        self._following = block
+
+    def block_failed(self, now_ms: int) -> None:
+        """The reservation failed: nothing changed, and another may be tried after the back-off."""
+        self._reserving = False
+        self._retry_at_ms = now_ms + RETRY_BACKOFF_MS

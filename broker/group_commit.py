@@ -1,0 +1,142 @@
+"""Group commit: one fdatasync for all who wait on a log, in a few threads, never on the event loop.
+
+Owns the flusher threads and which log is being flushed. A log asks with `request`; at the end of the
+current step of the loop its unflushed batches become one piece of work; a thread runs it; the loop hears
+of all that was finished in one wake-up. Batches that arrive meanwhile share the log's next flush.
+
+Invariants:
+- at most one flush of a log is under way, so flushes of a log finish in the order they began;
+- `begin_flush` and `flush_finished` run on the loop, only `FlushWork.run` runs in a thread;
+- a failed flush is reported once and never tried again: after a failed fdatasync the kernel may have
+  dropped the dirty pages, and a second call would answer success for data that is gone.
+
+Used by `broker.replica`. Threads and a plain queue rather than `run_in_executor`: that costs a future, a
+lock and a wake-up of the loop for each call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from queue import SimpleQueue
+from typing import Protocol
+
+MAX_THREADS = 4
+"""How many logs are flushed at the same time. Threads start only when that many flushes are under way."""
+
+
+class Work(Protocol):
+    """What has to reach the disk. `run` may raise OSError."""
+
+    def run(self) -> None: ...
+
+
+class Flushable(Protocol):
+    """A log that group commit may flush; both methods are called on the loop."""
+
+    def begin_flush(self) -> Work | None:
+        """All that is unflushed now, or None when nothing is."""
+
+    def flush_finished(self, work: Work, error: BaseException | None) -> None:
+        """The work is done, or failed with `error`."""
+
+
+class GroupCommit:
+    """The flusher of one broker. Create and use it on the loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._requested: dict[Flushable, None] = {}
+        self._flushing: set[Flushable] = set()
+        self._again: set[Flushable] = set()
+        self._queue: SimpleQueue[tuple[Flushable, Work] | None] = SimpleQueue()
+        self._finished: deque[tuple[Flushable, Work, BaseException | None]] = deque()
+        self._threads: list[threading.Thread] = []
+        self._start_scheduled = False
+        self._wake_pending = False
+        self._idle: asyncio.Event = asyncio.Event()
+        self._idle.set()
+        self._closed = False
+
+    def request(self, log: Flushable) -> None:
+        """Flush `log` after this step of the loop, or after the flush of it that is under way."""
+        if log in self._flushing:
+            self._again.add(log)
+            return
+        self._requested[log] = None
+        if not self._start_scheduled:
+            self._start_scheduled = True
+            self._loop.call_soon(self._start_requested)
+
+    def _start_requested(self) -> None:
+        self._start_scheduled = False
+        waiting = self._requested
+        self._requested = {}
+        for log in waiting:
+            if log in self._flushing:
+                self._again.add(log)
+            else:
+                self._begin(log)
+
+    def _begin(self, log: Flushable) -> None:
+        work = log.begin_flush()
+        if work is None:
+            return
+        self._flushing.add(log)
+        self._idle.clear()
+        if len(self._threads) < min(len(self._flushing), MAX_THREADS):
+            self._start_thread()
+        self._queue.put((log, work))
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._run, name=f"flusher-{len(self._threads)}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _run(self) -> None:
+        """A thread's life: run work, hand it back, wake the loop unless it is about to look anyway."""
+        while (item := self._queue.get()) is not None:
+            log, work = item
+            error: BaseException | None = None
+            try:
+                work.run()
+            except BaseException as failure:
+                error = failure
+            self._finished.append((log, work, error))
+            if not self._wake_pending:
+                self._wake_pending = True
+                try:
+                    self._loop.call_soon_threadsafe(self._collect)
+                except RuntimeError:
+                    return  # The loop was closed without `close`: nobody is left to hear of it.
+
+    def _collect(self) -> None:
+        # Cleared before looking, so that work finished after the last look wakes the loop again.
+        self._wake_pending = False
+        finished = self._finished
+        while finished:
+            log, work, error = finished.popleft()
+            self._flushing.discard(log)
+            log.flush_finished(work, error)
+            if log in self._again:
+                self._again.discard(log)
+                self._begin(log)
+        if not self._flushing:
+            self._idle.set()
+
+    async def wait_idle(self) -> None:
+        """Return when nothing that was requested is left to be flushed."""
+        while self._requested or self._flushing:
+            if self._requested:
+                self._start_requested()
+            await self._idle.wait()
+
+    async def close(self) -> None:
+        """Finish what was requested, then end the threads."""
+        await self.wait_idle()
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            await self._loop.run_in_executor(None, thread.join)
+        self._threads.clear()

@@ -1,0 +1,253 @@
+"""Fetch: whole batches from the page cache, long polls woken by the high watermark.
+
+Owns the answer to a FetchRequest. The synchronous part opens the session and reads; what is there is
+answered at once. Otherwise a coroutine waits for the watermark of a partition to move (no timer but
+max_wait_ms, no look at the disk meanwhile) and reads again. Pages that are not in memory are read in a
+thread.
+
+Invariants:
+- records are never decoded and never cut inside a batch;
+- the first partition with data gives at least one batch, whatever the limits, so that a consumer with a
+  limit below the batch size makes progress (KIP-74); after it both limits hold;
+- a cancelled long poll leaves nothing behind: dispatch cancels it when its connection goes.
+
+Called by dispatch on the event loop. Source: Kafka's ReplicaManager.fetchMessages and DelayedFetch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple
+
+from broker.handlers.context import RequestContext
+from broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
+from broker.replica import Replica
+from broker.services import Services
+from broker.storage.partition_log import ColdRead
+from protocol.errors import ApiError, ErrorCode
+from protocol.hot import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
+from protocol.types import NO_OFFSET, Buffer
+
+READ_COMMITTED = 1
+_NO_REPLICA = -1
+
+
+class _Reading(NamedTuple):
+    """One pass over the partitions of a request."""
+
+    results: list[tuple[str, FetchPartitionResult, bool]]
+    size_bytes: int
+    must_answer: bool
+    """A partition has an error, which is never kept waiting."""
+
+
+class FetchHandler:
+    """Serves Fetch 4-12."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._replicas = services.replicas
+        self._metrics = services.metrics
+        self._clock_ms = services.clock_ms
+        self._max_bytes: int = services.config.fetch_max_bytes
+        self.sessions = FetchSessions(
+            services.config.max_incremental_fetch_session_cache_slots,
+            lambda: secrets.randbelow(2**31 - 1) + 1,
+        )
+
+    def handle(
+        self, context: RequestContext, request: FetchRequest
+    ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+        """The response, or a coroutine that waits for data or for the disk."""
+        partitions = [(topic, partition) for topic, listed in request.topics for partition in listed]
+        forgotten = [(topic, index) for topic, indexes in request.forgotten_topics for index in indexes]
+        try:
+            fetch = self.sessions.open_context(
+                request.session_id, request.session_epoch, partitions, forgotten, self._clock_ms()
+            )
+        except ApiError as error:
+            return FetchResponse(0, error.code, NO_SESSION, [])
+        try:
+            reading = self._read(fetch.partitions, request, nowait=True)
+        except ColdRead:
+            return self._wait_and_read(fetch, request, None)
+        if self._is_enough(reading, fetch, request):
+            return self._respond(fetch, reading)
+        return self._wait_and_read(fetch, request, reading)
+
+    def _is_enough(self, reading: _Reading, fetch: FetchContext, request: FetchRequest) -> bool:
+        return (
+            request.max_wait_ms <= 0
+            or not fetch.partitions
+            or reading.must_answer
+            or reading.size_bytes >= request.min_bytes
+        )
+
+    def _read(
+        self, partitions: Sequence[tuple[str, FetchPartition]], request: FetchRequest, *, nowait: bool
+    ) -> _Reading:
+        """Read every partition in order under the limits. Raises ColdRead when `nowait`."""
+        left = min(request.max_bytes, self._max_bytes)
+        size = 0
+        must_answer = False
+        results = []
+        for topic, wanted in partitions:
+            replica = self._replicas.get((topic, wanted.partition))
+            try:
+                if replica is None:
+                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                replica.check_leader_epoch(wanted.current_leader_epoch)
+                found = replica.read(
+                    wanted.fetch_offset,
+                    min(wanted.partition_max_bytes, max(left, 0)),
+                    oversized_first=size == 0,
+                    nowait=nowait,
+                )
+            except ApiError as error:
+                must_answer = True
+                results.append((topic, _failed(wanted.partition, replica, error.code, request), False))
+                continue
+            read_bytes = sum(map(len, found.records))
+            size += read_bytes
+            left -= read_bytes
+            results.append((topic, _found(replica, found.records, request), read_bytes > 0))
+        return _Reading(results, size, must_answer)
+
+    async def _wait_and_read(
+        self, fetch: FetchContext, request: FetchRequest, reading: _Reading | None
+    ) -> FetchResponse:
+        """Wait until there is enough, for max_wait_ms at most; a None `reading` must come from the disk."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.max_wait_ms / 1000
+        while True:
+            if reading is None:
+                reading = await loop.run_in_executor(None, self._read_cold, fetch, request)
+            if self._is_enough(reading, fetch, request) or loop.time() >= deadline:
+                return self._respond(fetch, reading)
+            with _LongPoll(loop, self._watched(fetch), request.min_bytes - reading.size_bytes) as poll:
+                # The watermark may have moved while a thread was reading: look once more before waiting.
+                reading = self._read_or_none(fetch, request)
+                if reading is None or self._is_enough(reading, fetch, request):
+                    continue
+                poll.missing_bytes = request.min_bytes - reading.size_bytes
+                await poll.wait(deadline)
+            reading = self._read_or_none(fetch, request)
+
+    def _read_or_none(self, fetch: FetchContext, request: FetchRequest) -> _Reading | None:
+        try:
+            return self._read(fetch.partitions, request, nowait=True)
+        except ColdRead:
+            return None
+
+    def _read_cold(self, fetch: FetchContext, request: FetchRequest) -> _Reading:
+        return self._read(fetch.partitions, request, nowait=False)
+
+    def _watched(self, fetch: FetchContext) -> list[tuple[Replica, int]]:
+        watched = []
+        for topic, wanted in fetch.partitions:
+            replica = self._replicas.get((topic, wanted.partition))
+            if replica is not None:
+                watched.append((replica, wanted.partition_max_bytes))
+        return watched
+
+    def _respond(self, fetch: FetchContext, reading: _Reading) -> FetchResponse:
+        try:
+            chosen = self.sessions.select(fetch, reading.results)
+        except ApiError as error:
+            return FetchResponse(0, error.code, NO_SESSION, [])
+        topics: list[tuple[str, list[FetchPartitionResult]]] = []
+        for topic, result in chosen:
+            if not topics or topics[-1][0] != topic:
+                topics.append((topic, []))
+            topics[-1][1].append(result)
+        for topic, result, has_records in reading.results:
+            if has_records:
+                self._metrics.bytes_out(topic, sum(map(len, _buffers(result))))
+        session_id = NO_SESSION if fetch.session is None else fetch.session.session_id
+        return FetchResponse(0, ErrorCode.NONE, session_id, topics)
+
+
+class _LongPoll:
+    """Watches replicas until enough bytes became readable, or one of them stopped."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, watched: Sequence[tuple[Replica, int]], missing_bytes: int
+    ) -> None:
+        self._loop = loop
+        self._limits = {replica: limit for replica, limit in watched}
+        self._seen = {replica: replica.visible_bytes for replica in self._limits}
+        self._woken: asyncio.Future[None] = loop.create_future()
+        self.missing_bytes = missing_bytes
+
+    def __enter__(self) -> _LongPoll:
+        for replica in self._limits:
+            replica.watch(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for replica in self._limits:
+            replica.unwatch(self)
+
+    def replica_changed(self, replica: Replica) -> None:
+        if self._woken.done():
+            return
+        gained = 0
+        for watched, limit in self._limits.items():
+            if watched.stopped is not None:
+                gained = self.missing_bytes
+                break
+            gained += min(watched.visible_bytes - self._seen[watched], limit)
+        if gained >= self.missing_bytes:
+            self._woken.set_result(None)
+
+    async def wait(self, deadline: float) -> None:
+        """Return when woken, or at `deadline` on the loop's clock."""
+        timer = self._loop.call_at(deadline, self._wake)
+        try:
+            await self._woken
+        finally:
+            timer.cancel()
+
+    def _wake(self) -> None:
+        if not self._woken.done():
+            self._woken.set_result(None)
+
+
+def _buffers(result: FetchPartitionResult) -> Sequence[Buffer]:
+    records = result.records
+    if records is None:
+        return ()
+    return records if isinstance(records, list) else (records,)
+
+
+def _found(replica: Replica, records: Sequence[Buffer], request: FetchRequest) -> FetchPartitionResult:
+    high_watermark = replica.high_watermark
+    return FetchPartitionResult(
+        replica.partition,
+        ErrorCode.NONE,
+        high_watermark,
+        high_watermark,
+        replica.log.start_offset,
+        [] if request.isolation_level == READ_COMMITTED else None,
+        _NO_REPLICA,
+        list(records),
+    )
+
+
+def _failed(index: int, replica: Replica | None, code: int, request: FetchRequest) -> FetchPartitionResult:
+    """An error's answer; a reset consumer needs the bounds of the log beside OFFSET_OUT_OF_RANGE."""
+    known = replica is not None and code == ErrorCode.OFFSET_OUT_OF_RANGE
+    high_watermark = replica.high_watermark if known and replica is not None else NO_OFFSET
+    start = replica.log.start_offset if known and replica is not None else NO_OFFSET
+    return FetchPartitionResult(
+        index,
+        code,
+        high_watermark,
+        high_watermark,
+        start,
+        [] if request.isolation_level == READ_COMMITTED else None,
+        _NO_REPLICA,
+        [],
+    )

@@ -1,0 +1,207 @@
+"""Incremental fetch sessions (KIP-227): what a consumer has asked for, so that it need not ask again.
+
+Owns the sessions, their epochs and their eviction. A full fetch (epoch 0) opens a session; each further
+request names only what changes, each response only what changed. A pure machine: time, and the numbers
+for new sessions, are passed in; no I/O, no asyncio.
+
+Invariants:
+- at most `slots` sessions exist; past that a full fetch is answered without one (session id 0), unless an
+  old one may be evicted: the longest unused past `EVICTION_MS`, or a smaller one older than `EVICTION_MS`;
+- a request with the wrong epoch changes nothing;
+- a response names a partition if it has records, an error, or a watermark or start offset that the client
+  has not been told; partitions that gave records go to the end of the line, so none is starved.
+
+Used by `handlers.fetch` only. Source: KIP-227, Kafka's FetchSession.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from protocol.errors import ApiError, ErrorCode
+from protocol.hot import FetchPartition, FetchPartitionResult
+
+EVICTION_MS = 120_000
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+MAX_EPOCH = 2**31 - 1
+NO_SESSION = 0
+
+PartitionKey = tuple[str, int]
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch that the request after `epoch` carries: 1 follows int32's end, -1 stays."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == MAX_EPOCH else epoch + 1
+
+
+class _Told:
+    """What the client asked for on one partition, and what it was last told about it."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "request")
+
+    def __init__(self, request: FetchPartition) -> None:
+        self.request = request
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def news(self, result: FetchPartitionResult, has_records: bool) -> bool:
+        """Whether the response must name the partition; remembers what is told."""
+        respond = (
+            has_records
+            or result.high_watermark != self.high_watermark
+            or result.log_start_offset != self.log_start_offset
+        )
+        self.high_watermark = result.high_watermark
+        self.log_start_offset = result.log_start_offset
+        if result.error_code != ErrorCode.NONE:
+            # Told again next time, whatever the watermark, as the client takes errors to be lasting.
+            self.high_watermark = -1
+            return True
+        return respond
+
+
+class FetchSession:
+    """One client's standing request. `epoch` is what its next request must carry."""
+
+    __slots__ = ("created_ms", "epoch", "partitions", "session_id", "used_ms")
+
+    def __init__(self, session_id: int, now_ms: int) -> None:
+        self.session_id = session_id
+        self.epoch = 1
+        self.created_ms = now_ms
+        self.used_ms = now_ms
+        self.partitions: dict[PartitionKey, _Told] = {}
+
+    def update(
+        self, added: Iterable[tuple[str, FetchPartition]], forgotten: Iterable[PartitionKey]
+    ) -> None:
+        for topic, partition in added:
+            key = (topic, partition.partition)
+            known = self.partitions.get(key)
+            if known is None:
+                self.partitions[key] = _Told(partition)
+            else:
+                known.request = partition
+        for key in forgotten:
+            self.partitions.pop(key, None)
+
+
+class FetchContext(NamedTuple):
+    """How one request is to be served: which partitions, in which order, under which session."""
+
+    partitions: list[tuple[str, FetchPartition]]
+    session: FetchSession | None
+    epoch: int
+    """The epoch the session had when the request came; 0 for one that this request opened."""
+
+    @property
+    def is_incremental(self) -> bool:
+        return self.session is not None and self.epoch > INITIAL_EPOCH
+
+
+class FetchSessions:
+    """All sessions of a broker."""
+
+    def __init__(self, slots: int, new_session_id: Callable[[], int]) -> None:
+        """`new_session_id` draws a number in 1..2^31-1; it is called again when the number is taken."""
+        self._slots = slots
+        self._new_session_id = new_session_id
+        self._sessions: dict[int, FetchSession] = {}  # Least recently used first.
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open_context(
+        self,
+        session_id: int,
+        epoch: int,
+        partitions: list[tuple[str, FetchPartition]],
+        forgotten: Iterable[PartitionKey],
+        now_ms: int,
+    ) -> FetchContext:
+        """What the request asks for once its session is taken into account.
+
+        Raises ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH.
+        """
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(session_id, None)
+            session = None
+            if epoch == INITIAL_EPOCH and partitions:
+                session = self._create(partitions, now_ms)
+            return FetchContext(partitions, session, INITIAL_EPOCH)
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session has the id {session_id}")
+        if session.epoch != epoch:
+            raise ApiError(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"fetch session {session_id} expects epoch {session.epoch}, the request carries {epoch}",
+            )
+        session.update(partitions, forgotten)
+        if not session.partitions:
+            del self._sessions[session_id]
+            return FetchContext([], None, INITIAL_EPOCH)
+        session.epoch = next_epoch(epoch)
+        session.used_ms = now_ms
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        standing = [(topic, told.request) for (topic, _), told in session.partitions.items()]
+        return FetchContext(standing, session, epoch)
+
+    def select(
+        self, context: FetchContext, results: list[tuple[str, FetchPartitionResult, bool]]
+    ) -> list[tuple[str, FetchPartitionResult]]:
+        """The results that the response must name. The bool of each says whether it holds records.
+
+        Raises ApiError(INVALID_FETCH_SESSION_EPOCH) when a later request of the session overtook this one.
+        """
+        session = context.session
+        if session is None:
+            return [(topic, result) for topic, result, _ in results]
+        if session.epoch != next_epoch(context.epoch):
+            raise ApiError(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"fetch session {session.session_id} went on to epoch {session.epoch} "
+                f"while epoch {context.epoch} was being served",
+            )
+        chosen = []
+        for topic, result, has_records in results:
+            key = (topic, result.partition_index)
+            told = session.partitions.get(key)
+            if told is None:
+                continue
+            news = told.news(result, has_records)
+            if has_records:
+                session.partitions[key] = session.partitions.pop(key)
+            if news or not context.is_incremental:
+                chosen.append((topic, result))
+        return chosen
+
+    def _create(self, partitions: list[tuple[str, FetchPartition]], now_ms: int) -> FetchSession | None:
+        if len(self._sessions) >= self._slots and not self._evict_for(len(partitions), now_ms):
+            return None
+        session_id = self._new_session_id()
+        while session_id in self._sessions or session_id == NO_SESSION:
+            session_id = self._new_session_id()
+        session = FetchSession(session_id, now_ms)
+        session.update(partitions, ())
+        self._sessions[session_id] = session
+        return session
+
+    def _evict_for(self, size: int, now_ms: int) -> bool:
+        """Make room for a session of `size` partitions, if one may go."""
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.used_ms > EVICTION_MS:
+            del self._sessions[oldest.session_id]
+            return True
+        evictable = [held for held in self._sessions.values() if now_ms - held.created_ms > EVICTION_MS]
+        smallest = min(evictable, key=lambda held: len(held.partitions), default=None)
+        if smallest is None or len(smallest.partitions) >= size:
+            return False
+        del self._sessions[smallest.session_id]
+        return True

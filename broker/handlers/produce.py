@@ -1,0 +1,231 @@
+"""Produce: append in the order of arrival, answer once every partition's batch is durable.
+
+Owns the answer to a ProduceRequest. `handle` is synchronous from the first byte to the last append; what
+it returns is the response itself, or one future that group commit resolves. No task, no decoding.
+
+Invariants:
+- nothing awaits before the last append, so batches of one connection land in the order they were sent;
+- one bad partition fails alone; a duplicate is answered like its original, once that is durable;
+- with acks=all the answer comes after fdatasync, or after timeout_ms (to the next `SWEEP_MS`) with
+  REQUEST_TIMED_OUT, which leaves open whether the batch will be durable: a retry finds out;
+- acks=1 is answered from the page cache, acks=0 not at all; anything else is INVALID_REQUIRED_ACKS.
+
+Called by dispatch on the event loop. Views in the request die when `handle` returns.
+Source: Kafka's ReplicaManager.appendRecords and ProduceRequest.validateRecords.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from broker.handlers.context import RequestContext
+from broker.metrics import Metrics
+from broker.replica import Replica
+from broker.services import Services
+from protocol.compression import Compression
+from protocol.errors import ApiError, ErrorCode
+from protocol.hot import ProducePartitionResult, ProduceRequest
+from protocol.records import BATCH_HEADER_SIZE
+from protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
+
+ProduceResponse = list[tuple[str, list[ProducePartitionResult]]]
+
+SWEEP_MS = 100
+ACKS_ALL = -1
+_VALID_ACKS = frozenset((-1, 0, 1))
+_ATTRIBUTES_LOW_BYTE = 22
+_CODEC_MASK = 0x07
+_FIRST_VERSION_WITH_ZSTD = 7
+_NOT_THE_BROKERS_FAULT = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    )
+)
+"""Codes that Kafka does not count as failed produce requests of the topic."""
+logger = structlog.get_logger(__name__)
+
+
+class PendingProduce:
+    """A ProduceRequest whose batches are written and not yet durable: a CommitWaiter for all of them."""
+
+    __slots__ = ("_forget", "_remaining", "_slots", "deadline_ms", "future", "response")
+
+    def __init__(
+        self,
+        response: ProduceResponse,
+        deadline_ms: int,
+        future: asyncio.Future[ProduceResponse],
+        forget: Callable[[PendingProduce], None],
+    ) -> None:
+        self.response = response
+        self.deadline_ms = deadline_ms
+        self.future = future
+        self._forget = forget
+        self._remaining = 0
+        self._slots: list[tuple[list[ProducePartitionResult], int] | None] = []
+
+    def next_slot(self) -> int:
+        return len(self._slots)
+
+    def add(self, results: list[ProducePartitionResult], position: int) -> None:
+        self._slots.append((results, position))
+        self._remaining += 1
+
+    def partition_committed(self, slot: int) -> None:
+        self._slots[slot] = None
+        self._remaining -= 1
+        if self._remaining == 0:
+            self._finish()
+
+    def partition_failed(self, slot: int, code: ErrorCode) -> None:
+        held = self._slots[slot]
+        if held is not None:
+            results, position = held
+            results[position] = _refused(results[position].index, code, code.message)
+        self.partition_committed(slot)
+
+    def time_out(self) -> None:
+        """Answer REQUEST_TIMED_OUT for what is not durable yet."""
+        for held in self._slots:
+            if held is not None:
+                results, position = held
+                results[position] = _refused(
+                    results[position].index,
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    "the batch is written, but was not durable within the request's timeout",
+                )
+        self._finish()
+
+    def _finish(self) -> None:
+        self._forget(self)
+        if not self.future.done():
+            self.future.set_result(self.response)
+
+
+def _refused(index: int, code: int, message: str | None) -> ProducePartitionResult:
+    return ProducePartitionResult(index, code, NO_OFFSET, NO_TIMESTAMP, NO_OFFSET, message)
+
+
+class ProduceHandler:
+    """Serves Produce 3-11."""
+
+    def __init__(self, services: Services) -> None:
+        self._replicas = services.replicas
+        self._metrics: Metrics = services.metrics
+        self._clock_ms = services.clock_ms
+        self._loop = asyncio.get_running_loop()
+        self._pending: set[PendingProduce] = set()
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    def handle(
+        self, context: RequestContext, request: ProduceRequest
+    ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+        """Append every batch; the response, a future of it, or None when acks=0."""
+        acks = request.acks
+        if acks not in _VALID_ACKS:
+            return _all_refused(request, ErrorCode.INVALID_REQUIRED_ACKS)
+        now_ms = self._clock_ms()
+        version = context.header.api_version
+        response: ProduceResponse = []
+        pending: PendingProduce | None = None
+        for topic, partitions in request.topics:
+            results: list[ProducePartitionResult] = []
+            response.append((topic, results))
+            for index, records in partitions:
+                replica = self._replicas.get((topic, index))
+                try:
+                    if replica is None:
+                        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    if records is None or version < _FIRST_VERSION_WITH_ZSTD:
+                        records = _check_records(records, version)
+                    result = replica.append_as_leader(records, now_ms)
+                except ApiError as error:
+                    results.append(_refused(index, error.code, error.message))
+                    self._count_refusal(topic, error.code)
+                    continue
+                results.append(
+                    ProducePartitionResult(
+                        index,
+                        ErrorCode.NONE,
+                        result.base_offset,
+                        result.log_append_time_ms,
+                        result.log_start_offset,
+                        None,
+                    )
+                )
+                end_offset = result.last_offset + 1
+                if result.duplicate:
+                    self._metrics.duplicate("in_window")
+                else:
+                    self._metrics.batch_appended(topic, end_offset - result.base_offset, len(records))
+                if acks != ACKS_ALL:
+                    replica.flush_soon()
+                elif end_offset > replica.high_watermark:
+                    if pending is None:
+                        pending = self._new_pending(response, now_ms + request.timeout_ms)
+                    self._wait(replica, end_offset, pending, results)
+        if acks == 0:
+            return None
+        return response if pending is None else pending.future
+
+    def _new_pending(self, response: ProduceResponse, deadline_ms: int) -> PendingProduce:
+        pending = PendingProduce(response, deadline_ms, self._loop.create_future(), self._pending.discard)
+        self._pending.add(pending)
+        if self._sweep_timer is None:
+            self._sweep_timer = self._loop.call_later(SWEEP_MS / 1000, self._sweep)
+        return pending
+
+    def _wait(
+        self, replica: Replica, end_offset: int, pending: PendingProduce, results: list[ProducePartitionResult]
+    ) -> None:
+        slot = pending.next_slot()
+        pending.add(results, len(results) - 1)
+        replica.when_committed(end_offset, pending, slot)
+
+    def _sweep(self) -> None:
+        """One timer for all who wait, as a timer for each request would cost more than its answer."""
+        self._sweep_timer = None
+        now_ms = self._clock_ms()
+        for pending in [waiting for waiting in self._pending if waiting.deadline_ms <= now_ms]:
+            pending.time_out()
+        if self._pending:
+            self._sweep_timer = self._loop.call_later(SWEEP_MS / 1000, self._sweep)
+
+    def _count_refusal(self, topic: str, code: ErrorCode) -> None:
+        metrics = self._metrics
+        if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            metrics.duplicate("below_window")
+            return
+        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            metrics.out_of_order()
+        elif code == ErrorCode.INVALID_PRODUCER_EPOCH:
+            metrics.fenced()
+        if code not in _NOT_THE_BROKERS_FAULT:
+            metrics.produce_failed(topic)
+
+
+def _check_records(records: Buffer | None, version: int) -> Buffer:
+    """What the request's version demands of a partition's records. Raises ApiError."""
+    if records is None:
+        raise ApiError(ErrorCode.INVALID_RECORD, "a Produce request must carry one record batch a partition")
+    if len(records) >= BATCH_HEADER_SIZE and records[_ATTRIBUTES_LOW_BYTE] & _CODEC_MASK == Compression.ZSTD:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce version {_FIRST_VERSION_WITH_ZSTD}, the request is version {version}",
+        )
+    return records
+
+
+def _all_refused(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+    return [
+        (topic, [_refused(index, code, code.message) for index, _ in partitions])
+        for topic, partitions in request.topics
+    ]
