@@ -1,0 +1,186 @@
+"""A real `tidelog serve` process that can be killed, stopped, continued and started again.
+
+Owns one process at a time, its log lines and its addresses. The data folder belongs to the caller and
+outlives the process. Invariants: `port` and `http_port` are chosen at the first start and kept for all
+later ones; a method that ends the process returns only when it is gone, so that the folder's lock is free.
+
+Called by tests, the demo and the fault runner, on the event loop that started it.
+"""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+LINES_KEPT = 10_000
+_LONGEST_LINE_BYTES = 1024 * 1024
+
+
+class BrokerProcessError(RuntimeError):
+    """The broker did not start, or did not stop, as asked; the message ends with its last log lines."""
+
+
+class BrokerProcess:
+    """One broker on `data_dir`. `settings` are Kafka's names, as for `--set` (`{"log.segment.bytes":
+    65536}`).
+
+    `port` 0 lets the broker choose; `started` holds the fields of its `broker_started` event.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        port: int = 0,
+        *,
+        http_port: int = 0,
+        settings: Mapping[str, object] | None = None,
+        command: Sequence[str] = (sys.executable, "-m", "broker"),
+    ) -> None:
+        self.data_dir = data_dir
+        self.port = port
+        self.http_port = http_port
+        self.settings = dict(settings or {})
+        self.started: dict[str, Any] = {}
+        self.log_lines: deque[str] = deque(maxlen=LINES_KEPT)
+        self.starts = 0
+        self._command = tuple(command)
+        self._process: asyncio.subprocess.Process | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._readers: list[asyncio.Task[None]] = []
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs, else None."""
+        return self._process.pid if self.is_running and self._process is not None else None
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The structured log events called `name`, oldest first, of all starts."""
+        parsed = (_parse(line) for line in self.log_lines)
+        return [event for event in parsed if event is not None and event.get("event") == name]
+
+    async def start(self, timeout_ms: float = 30_000) -> int:
+        """Start it and return its port once it says `broker_started`. BrokerProcessError if it does not."""
+        if self.is_running:
+            raise BrokerProcessError(f"the broker already runs as process {self.pid}")
+        arguments = [*self._command, "--data-dir", str(self.data_dir), "--port", str(self.port)]
+        arguments += ["--http-port", str(self.http_port)]
+        for name, value in self.settings.items():
+            arguments += ["--set", f"{name}={value}"]
+        self._process = await asyncio.create_subprocess_exec(
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=_LONGEST_LINE_BYTES,
+        )
+        self.starts += 1
+        self._ready = asyncio.get_running_loop().create_future()
+        self._readers = [
+            asyncio.create_task(self._collect(stream))
+            for stream in (self._process.stdout, self._process.stderr)
+            if stream is not None
+        ]
+        ended = asyncio.create_task(self._process.wait())
+        try:
+            await asyncio.wait(
+                (self._ready, ended), timeout=timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            ended.cancel()
+        if not self._ready.done():
+            await self.kill_9()
+            raise BrokerProcessError(self._complaint("the broker did not say broker_started"))
+        return self.port
+
+    async def kill_9(self) -> None:
+        """SIGKILL, and wait until it is gone. Nothing happens if it already is."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+        await self._wait_gone()
+
+    async def terminate(self, timeout_ms: float = 30_000) -> int:
+        """SIGTERM, and return the exit code. Kills it and raises BrokerProcessError past `timeout_ms`."""
+        if self._process is None or self._process.returncode is not None:
+            raise BrokerProcessError("the broker does not run")
+        self._process.terminate()
+        try:
+            await asyncio.wait_for(self._process.wait(), timeout_ms / 1000)
+        except TimeoutError:
+            await self.kill_9()
+            complaint = self._complaint(f"the broker ignored SIGTERM for {timeout_ms} ms")
+            raise BrokerProcessError(complaint) from None
+        return await self._wait_gone()
+
+    async def restart(self, timeout_ms: float = 30_000) -> int:
+        """Start it again on the same ports and folder, after a SIGTERM if it still runs; return its port."""
+        if self.is_running:
+            await self.terminate(timeout_ms)
+        return await self.start(timeout_ms)
+
+    def pause(self) -> None:
+        """SIGSTOP: its sockets stay open, and nobody answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT after `pause`."""
+        self._signal(signal.SIGCONT)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.kill_9()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is None or self._process.returncode is not None:
+            raise BrokerProcessError("the broker does not run")
+        self._process.send_signal(number)
+
+    async def _collect(self, stream: asyncio.StreamReader) -> None:
+        while line := await stream.readline():
+            text = line.decode(errors="replace").rstrip("\n")
+            self.log_lines.append(text)
+            if self._ready is None or self._ready.done():
+                continue
+            event = _parse(text)
+            if event is not None and event.get("event") == "broker_started":
+                self.started = event
+                self.port = int(event["port"])
+                self.http_port = int(event["http_port"])
+                self._ready.set_result(None)
+
+    async def _wait_gone(self) -> int:
+        if self._process is None:
+            return 0
+        exit_code = await self._process.wait()
+        await asyncio.gather(*self._readers)
+        return exit_code
+
+    def _complaint(self, what: str) -> str:
+        ended = "" if self._process is None else f" (exit code {self._process.returncode})"
+        tail = "\n".join(list(self.log_lines)[-20:])
+        return f"{what}{ended}; its last log lines:\n{tail}"
+
+
+def _parse(line: str) -> dict[str, Any] | None:
+    if not line.startswith("{"):
+        return None
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None

@@ -1,0 +1,281 @@
+"""A TCP proxy between Kafka clients and a broker that breaks the network on request.
+
+Owns every connection that passes through it, and the faults that were ordered. It understands just enough
+of the protocol to aim: the size prefix, and the api key and correlation id of a request. A broker announces
+its own address in its metadata, so start it with `advertised.port` set to the proxy's port, else clients
+walk around the proxy.
+
+Invariants:
+- Whole frames go through in order and untouched. A response is never lost alone: once one has been swallowed,
+  all that follows on that connection is swallowed too, as on a real network, until the connection is cut.
+- A fault is a promise about a number of frames: ordering one returns a `Fault` whose `wait()` ends when it
+  is kept.
+- A cut resets (RST) both sides at once, except `cut_after_request`, which lets the broker finish its work.
+
+Every method belongs to the event loop that ran `start()`. Called by tests, the demo and the fault runner.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from faults.link import Action, Link, Policy, open_stream, reset
+from protocol.schema import ApiKey
+
+_READ_BUFFER_BYTES = 1024 * 1024
+
+
+@dataclass(slots=True)
+class ProxyCounters:
+    """What the proxy has done since it started; requests and responses are whole frames."""
+
+    connections_opened: int = 0
+    connections_refused: int = 0
+    connections_cut: int = 0
+    upstream_failures: int = 0
+    requests_forwarded: int = 0
+    requests_dropped: int = 0
+    responses_forwarded: int = 0
+    responses_dropped: int = 0
+    bytes_to_broker: int = 0
+    bytes_to_client: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Fault:
+    """An ordered fault: `remaining` frames are still to be hit. `api_key` None means any frame.
+
+    `links` are the connections that it has muted and that its end will cut.
+    """
+
+    action: Action
+    api_key: int | None
+    remaining: int
+    patience_ms: float | None = None
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    links: set[Link] = field(default_factory=set)
+    timer: asyncio.TimerHandle | None = None
+
+    async def wait(self, timeout_ms: float = 30_000) -> None:
+        """Return once it has hit all its frames, or run out of patience; TimeoutError past `timeout_ms`."""
+        async with asyncio.timeout(timeout_ms / 1000):
+            await self.done.wait()
+
+
+class FaultProxy(Policy):
+    """Forwards `host:port` (port 0: any free one) to the upstream address, and breaks what it is told to
+    break.
+
+    `delay_ms` may be set at any time: each response is held back that long, without loss of pipelining.
+    While `refusing` is true, new connections are reset as soon as they are made.
+    """
+
+    def __init__(
+        self, upstream_host: str, upstream_port: int, *, host: str = "127.0.0.1", port: int = 0
+    ) -> None:
+        self.upstream_host = upstream_host
+        self.upstream_port = upstream_port
+        self.host = host
+        self.port = port
+        self.delay_ms = 0.0
+        self.refusing = False
+        self.counters = ProxyCounters()
+        self._faults: list[Fault] = []
+        self._links: set[Link] = set()
+        self._accepted: set[asyncio.Task[None]] = set()
+        self._held_api_keys: frozenset[int | None] = frozenset()
+        self._released = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._refusal: asyncio.TimerHandle | None = None
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> int:
+        """Listen, and return the port. OSError if it is taken."""
+        self._server = await asyncio.start_server(
+            self._accept, self.host, self.port, limit=_READ_BUFFER_BYTES
+        )
+        self.port = int(self._server.sockets[0].getsockname()[1])
+        return self.port
+
+    async def close(self) -> None:
+        """Stop listening, cut what is open, and wait until all of it is closed."""
+        if self._server is not None:
+            self._server.close()
+        for timer in [self._refusal, *(fault.timer for fault in self._faults)]:
+            if timer is not None:
+                timer.cancel()
+        for link in list(self._links):
+            link.cut()
+        await asyncio.gather(*self._accepted, return_exceptions=True)
+        if self._server is not None:
+            await self._server.wait_closed()
+            self._server = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def drop_responses(
+        self, count: int, *, api_key: int | None = ApiKey.PRODUCE, patience_ms: float | None = 500
+    ) -> Fault:
+        """Swallow the next `count` responses, then cut the connections that lost one.
+
+        The broker has done the work, and the client never hears of it. If fewer are in flight, the cut
+        comes `patience_ms` after the first was swallowed; with None the connections stay open and mute once
+        the count is reached, and the client finds out by its own request timeout.
+        """
+        return self._order(Fault(Action.SWALLOW, api_key, count, patience_ms))
+
+    def cut_before_request(self, count: int = 1, *, api_key: int | None = ApiKey.PRODUCE) -> Fault:
+        """Cut each connection that sends one of the next `count` requests; the broker never sees these."""
+        return self._order(Fault(Action.CUT_BEFORE, api_key, count))
+
+    def cut_after_request(self, count: int = 1, *, api_key: int | None = ApiKey.PRODUCE) -> Fault:
+        """Forward the next `count` requests and cut the client off at once; the broker answers to nobody."""
+        return self._order(Fault(Action.CUT_AFTER, api_key, count))
+
+    def cut_connections(self) -> int:
+        """Reset every open connection, now; return how many."""
+        links = list(self._links)
+        for link in links:
+            self._cut(link)
+        return len(links)
+
+    def refuse_connections(self, duration_ms: float) -> None:
+        """Reset new connections for `duration_ms`. Open ones go on: see `cut_connections`."""
+        if self._refusal is not None:
+            self._refusal.cancel()
+        self.refusing = True
+        self._refusal = asyncio.get_running_loop().call_later(duration_ms / 1000, self._accept_again)
+
+    def retarget(self, port: int, *, host: str | None = None) -> None:
+        """Send new connections to another broker. Open ones stay where they are: see `cut_connections`."""
+        self.upstream_port = port
+        self.upstream_host = self.upstream_host if host is None else host
+
+    def hold_responses(self, *, api_key: int = ApiKey.PRODUCE) -> None:
+        """Keep responses to `api_key`, and what follows them, in the proxy until `release_responses`.
+
+        Held responses are lost when their connection is cut or the broker dies.
+        """
+        self._released.clear()
+        self._held_api_keys |= {api_key}
+
+    def release_responses(self) -> None:
+        """Deliver what `hold_responses` kept, in order."""
+        self._held_api_keys = frozenset()
+        self._released.set()
+
+    def in_flight(self, api_key: int = ApiKey.PRODUCE) -> int:
+        """Requests that went to the broker and whose response has not been written to the client."""
+        return sum(list(link.in_flight.values()).count(api_key) for link in self._links)
+
+    def answered(self, api_key: int = ApiKey.PRODUCE) -> int:
+        """Those of `in_flight` that the broker has answered, and the proxy still keeps."""
+        return sum(list(link.answered.values()).count(api_key) for link in self._links)
+
+    async def wait_until(self, condition: Callable[[], bool], timeout_ms: float = 30_000) -> None:
+        """Return as soon as `condition` holds; it is asked after each frame and connection. TimeoutError."""
+        async with asyncio.timeout(timeout_ms / 1000):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    # What a link asks (see `faults.link.Policy`).
+
+    def on_request(self, link: Link, api_key: int) -> Action:
+        fault = self._next_fault(api_key, (Action.CUT_BEFORE, Action.CUT_AFTER))
+        if fault is None:
+            return Action.FORWARD
+        self.counters.connections_cut += 1
+        self._hit(fault)
+        return fault.action
+
+    def on_response(self, link: Link, api_key: int | None) -> Action:
+        fault = self._next_fault(api_key, (Action.SWALLOW,))
+        if fault is None:
+            return Action.FORWARD
+        fault.links.add(link)
+        if fault.timer is None and fault.patience_ms is not None:
+            loop = asyncio.get_running_loop()
+            fault.timer = loop.call_later(fault.patience_ms / 1000, self._finish, fault)
+        self._hit(fault)
+        return fault.action
+
+    def on_change(self) -> None:
+        self._changed.set()
+
+    def is_holding(self, api_key: int | None) -> bool:
+        return api_key in self._held_api_keys
+
+    async def released(self) -> None:
+        await self._released.wait()
+
+    def count(self, counter: str, amount: int = 1) -> None:
+        setattr(self.counters, counter, getattr(self.counters, counter) + amount)
+
+    def _order(self, fault: Fault) -> Fault:
+        if fault.remaining <= 0:
+            raise ValueError(f"a fault hits at least one frame, not {fault.remaining}")
+        self._faults.append(fault)
+        return fault
+
+    def _next_fault(self, api_key: int | None, actions: tuple[Action, ...]) -> Fault | None:
+        for fault in self._faults:
+            if fault.action in actions and fault.api_key in (None, api_key):
+                return fault
+        return None
+
+    def _hit(self, fault: Fault) -> None:
+        fault.remaining -= 1
+        if fault.remaining == 0:
+            self._finish(fault)
+
+    def _finish(self, fault: Fault) -> None:
+        if fault not in self._faults:
+            return
+        self._faults.remove(fault)
+        if fault.timer is not None:
+            fault.timer.cancel()
+            for link in fault.links & self._links:
+                self._cut(link)
+        fault.done.set()
+
+    def _cut(self, link: Link) -> None:
+        self.counters.connections_cut += 1
+        link.cut()
+
+    def _accept_again(self) -> None:
+        self.refusing = False
+        self.on_change()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._accepted.add(task)
+            task.add_done_callback(self._accepted.discard)
+        if self.refusing:
+            self.counters.connections_refused += 1
+            reset(writer)
+            return
+        try:
+            broker = await open_stream(self.upstream_host, self.upstream_port)
+        except OSError:
+            self.counters.upstream_failures += 1
+            reset(writer)
+            return
+        link = Link(self, (reader, writer), broker)
+        self.counters.connections_opened += 1
+        self._links.add(link)
+        try:
+            await link.run()
+        finally:
+            self._links.discard(link)
+            self.on_change()
