@@ -1,0 +1,257 @@
+"""Bytes to frames to headers, and back: what surrounds every request and response body.
+
+Owns: the size prefix, request headers v0 to v2, response headers v0 and v1, and the one receive buffer of a
+connection.
+
+Invariants: a frame's announced length is checked before memory is taken for it. A received byte is copied
+at most once to the front of the buffer, and at most once more each time the buffer quadruples, whatever the
+chunks. A buffer larger than `_KEPT_BYTES` is let go with the frame that needed it; a smaller one after a
+while of small frames. After a ProtocolError a reader is of no further use: close the connection.
+
+Called by: broker/net and the client's connection, on both sides of the wire. Source: the protocol guide's
+"Request and Response Headers", KIP-482, KIP-511.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.errors import ProtocolError
+from protocol.schema import APIS, ApiKey
+from protocol.types import Buffer
+from protocol.varint import skip_tagged_fields
+
+_SIZE = Struct(">i")
+_REQUEST_HEADER_V0 = Struct(">hhi")
+_REQUEST_HEADER_V1 = Struct(">hhih")
+_RESPONSE_PREFIX = Struct(">ii")
+
+_CONTROLLED_SHUTDOWN: Final = 7
+_NO_TAGGED_FIELDS: Final = b"\x00"
+_FIRST_FLEXIBLE: Final = {int(key): api.first_flexible_version for key, api in APIS.items()}
+_NEVER_FLEXIBLE: Final = 32768
+
+_START_BYTES: Final = 64 * 1024
+_KEPT_BYTES: Final = 2 * 1024 * 1024
+_SMALL_ROUNDS_BEFORE_SHRINKING: Final = 64
+_JOINED_BYTES: Final = 16 * 1024
+
+
+class RequestHeader(NamedTuple):
+    """Who asks what. Header v0 has no client id, which reads as None."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def request_header_version(api_key: int, version: int) -> int:
+    """2 for flexible versions, else 1, also for unknown APIs; 0 for version 0 of ControlledShutdown."""
+    if version >= _FIRST_FLEXIBLE.get(api_key, _NEVER_FLEXIBLE):
+        return 2
+    return 0 if api_key == _CONTROLLED_SHUTDOWN and version == 0 else 1
+
+
+def response_header_version(api_key: int, version: int) -> int:
+    """1 for flexible versions, else 0; always 0 for ApiVersions, whose asker may not know its version yet."""
+    if api_key == ApiKey.API_VERSIONS:
+        return 0
+    return 1 if version >= _FIRST_FLEXIBLE.get(api_key, _NEVER_FLEXIBLE) else 0
+
+
+def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
+    """The header and the offset at which the body starts. Raises ProtocolError."""
+    size = len(frame)
+    if size < _REQUEST_HEADER_V0.size:
+        raise ProtocolError(f"request header: expected {_REQUEST_HEADER_V0.size} bytes or more, came {size}")
+    api_key, version, correlation_id = _REQUEST_HEADER_V0.unpack_from(frame)
+    position = _REQUEST_HEADER_V0.size
+    header_version = request_header_version(api_key, version)
+    if header_version == 0:
+        return RequestHeader(api_key, version, correlation_id, None), position
+    client_id, position = _decode_client_id(frame, position)
+    if header_version == 2:
+        # The common case, an empty section, is worth its own line: this runs once for every request.
+        if position < size and frame[position] == 0:
+            position += 1
+        else:
+            position = skip_tagged_fields(frame, position)
+    return RequestHeader(api_key, version, correlation_id, client_id), position
+
+
+def _decode_client_id(frame: memoryview, position: int) -> tuple[str | None, int]:
+    remain = len(frame) - position - 2
+    if remain < 0:
+        raise ProtocolError(f"request header: client_id: expected a length of 2 bytes, {remain + 2} remain")
+    length = int.from_bytes(frame[position : position + 2], "big", signed=True)
+    position += 2
+    if length < 0:
+        if length == -1:
+            return None, position
+        raise ProtocolError(f"request header: client_id: expected a string or null, came length {length}")
+    if length > remain:
+        raise ProtocolError(f"request header: client_id: expected {length} bytes, {remain} bytes remain")
+    end = position + length
+    try:
+        return str(frame[position:end], "utf-8"), end
+    except UnicodeDecodeError as error:
+        raise ProtocolError(f"request header: client_id: expected UTF-8, came {error.reason}") from None
+
+
+def encode_request_frame(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, body: Buffer | list[Buffer]
+) -> list[Buffer]:
+    """The frame with its size prefix, as buffers to be written in order; large bodies are not copied."""
+    name = b"" if client_id is None else client_id.encode()
+    header_version = request_header_version(api_key, version)
+    if header_version == 0:
+        header = _REQUEST_HEADER_V0.pack(api_key, version, correlation_id)
+    else:
+        length = -1 if client_id is None else len(name)
+        if length > 32767:
+            raise ProtocolError(f"client_id: expected at most 32767 bytes, came {length}")
+        header = _REQUEST_HEADER_V1.pack(api_key, version, correlation_id, length) + name
+        if header_version == 2:
+            header += _NO_TAGGED_FIELDS
+    size = len(header) + _size_of(body)
+    return _joined(_SIZE.pack(size) + header, body)
+
+
+def encode_response_frame(
+    api_key: int, version: int, correlation_id: int, body: Buffer | list[Buffer]
+) -> list[Buffer]:
+    """The frame with its size prefix, as buffers to be written in order; large bodies are not copied."""
+    if response_header_version(api_key, version) == 1:
+        prefix = _RESPONSE_PREFIX.pack(5 + _size_of(body), correlation_id) + _NO_TAGGED_FIELDS
+    else:
+        prefix = _RESPONSE_PREFIX.pack(4 + _size_of(body), correlation_id)
+    return _joined(prefix, body)
+
+
+def decode_response_header(api_key: int, version: int, frame: Buffer) -> tuple[int, int]:
+    """The correlation id and the offset at which the body starts. Raises ProtocolError."""
+    if len(frame) < _SIZE.size:
+        raise ProtocolError(f"response header: expected {_SIZE.size} bytes or more, came {len(frame)}")
+    (correlation_id,) = _SIZE.unpack_from(frame)
+    position = _SIZE.size
+    if response_header_version(api_key, version) == 1:
+        position = skip_tagged_fields(frame, position)
+    return correlation_id, position
+
+
+def _size_of(body: Buffer | list[Buffer]) -> int:
+    return sum(map(len, body)) if isinstance(body, list) else len(body)
+
+
+def _joined(prefix: bytes, body: Buffer | list[Buffer]) -> list[Buffer]:
+    if isinstance(body, list):
+        return [prefix, *body]
+    if len(body) <= _JOINED_BYTES:
+        return [prefix + body]
+    return [prefix, body]
+
+
+class FrameReader:
+    """The receive buffer of one connection, for asyncio.BufferedProtocol.
+
+    One buffer is filled in place and frames are handed out as views of it, without the size prefix. It starts
+    small, grows towards an announced frame as its bytes arrive, and shrinks back.
+    """
+
+    __slots__ = ("_buffer", "_end", "_max_frame_bytes", "_needed", "_small_rounds", "_start", "_view")
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._small_rounds = 0
+        self._start = 0
+        self._end = 0
+        self._needed = _SIZE.size
+        self._replace_buffer(_START_BYTES)
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Memory held for receiving at the moment."""
+        return len(self._buffer)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes received that do not make a whole frame yet."""
+        return self._end - self._start
+
+    def get_buffer(self, size_hint: int) -> memoryview:
+        """Where the next bytes belong. Views that `buffer_updated` gave are invalid from here on."""
+        pending = self._end - self._start
+        if self._start:
+            if pending:
+                self._view[:pending] = self._view[self._start : self._end]
+            self._start = 0
+            self._end = pending
+        capacity = len(self._buffer)
+        if pending == capacity or (self._needed > capacity and self._needed <= _KEPT_BYTES):
+            self._grow(pending)
+        elif not pending and self._small_rounds >= _SMALL_ROUNDS_BEFORE_SHRINKING and capacity > _START_BYTES:
+            self._replace_buffer(_START_BYTES)
+            self._small_rounds = 0
+        return self._view[self._end :]
+
+    def buffer_updated(self, count: int) -> list[memoryview]:
+        """The frames that are whole after `count` more bytes, valid until the next `get_buffer`.
+
+        Raises ProtocolError for a length that is negative or above the limit.
+        """
+        start = self._start
+        self._end = end = self._end + count
+        frames: list[memoryview] = []
+        if end - start < self._needed:
+            return frames
+        view = self._view
+        unpack_size = _SIZE.unpack_from
+        needed = _SIZE.size
+        largest = 0
+        while end - start >= _SIZE.size:
+            (size,) = unpack_size(view, start)
+            if not 0 <= size <= self._max_frame_bytes:
+                raise self._bad_size(size)
+            needed = _SIZE.size + size
+            if end - start < needed:
+                break
+            frames.append(view[start + _SIZE.size : start + needed])
+            start += needed
+            largest = max(largest, needed)
+            needed = _SIZE.size
+        self._start = start
+        self._needed = needed
+        self._settle(largest)
+        return frames
+
+    def _settle(self, largest: int) -> None:
+        """Lets a large buffer go with its frames, and counts how long a middling one has not been needed."""
+        if largest > _START_BYTES or self._needed > _START_BYTES:
+            self._small_rounds = 0
+        else:
+            self._small_rounds += 1
+        if len(self._buffer) > _KEPT_BYTES and self._needed <= _KEPT_BYTES:
+            pending = self._end - self._start
+            old = self._view
+            self._replace_buffer(max(_START_BYTES, self._needed, pending))
+            self._view[:pending] = old[self._start : self._end]
+            self._start = 0
+            self._end = pending
+
+    def _grow(self, pending: int) -> None:
+        # A length alone must not take memory: past _KEPT_BYTES the buffer follows the bytes that came.
+        capacity = min(self._needed, max(_KEPT_BYTES, 4 * pending)) + _START_BYTES
+        old = self._view
+        self._replace_buffer(capacity)
+        self._view[:pending] = old[:pending]
+
+    def _replace_buffer(self, capacity: int) -> None:
+        self._buffer = bytearray(capacity)
+        self._view = memoryview(self._buffer)
+
+    def _bad_size(self, size: int) -> ProtocolError:
+        came = _SIZE.pack(size)
+        return ProtocolError(
+            f"frame length: expected 0 to {self._max_frame_bytes}, came {size} (bytes {came.hex(' ')}); "
+            "a peer that speaks TLS or HTTP to this port, or a limit that is too low"
+        )

@@ -1,0 +1,167 @@
+"""ApiVersions, Metadata and DescribeCluster: what a client asks before anything else.
+
+Declarations only. Source: ApiVersionsRequest.json, ApiVersionsResponse.json, MetadataRequest.json,
+MetadataResponse.json, DescribeClusterRequest.json, DescribeClusterResponse.json (KIP-430, KIP-511, KIP-516,
+KIP-584, KIP-700, KIP-919).
+"""
+
+from protocol.messages.declaration import Field, Message
+
+NO_AUTHORIZED_OPERATIONS = -2147483648
+"""The bit field of authorized operations when the client did not ask for it."""
+
+API_VERSIONS_REQUEST = Message(
+    "ApiVersionsRequest",
+    flexible="3+",
+    fields=(
+        Field("client_software_name", "string", "3+", ignorable=True),
+        Field("client_software_version", "string", "3+", ignorable=True),
+    ),
+)
+
+API_VERSIONS_RESPONSE = Message(
+    "ApiVersionsResponse",
+    flexible="3+",
+    fields=(
+        Field("error_code", "int16", "0+"),
+        Field(
+            "api_keys",
+            "[]struct",
+            "0+",
+            fields=(
+                Field("api_key", "int16", "0+"),
+                Field("min_version", "int16", "0+"),
+                Field("max_version", "int16", "0+"),
+            ),
+        ),
+        Field("throttle_time_ms", "int32", "1+", ignorable=True),
+        Field(
+            "supported_features",
+            "[]struct",
+            "3+",
+            ignorable=True,
+            tag=0,
+            fields=(
+                Field("name", "string", "3+"),
+                Field("min_version", "int16", "3+"),
+                Field("max_version", "int16", "3+"),
+            ),
+        ),
+        Field("finalized_features_epoch", "int64", "3+", default=-1, ignorable=True, tag=1),
+        Field(
+            "finalized_features",
+            "[]struct",
+            "3+",
+            ignorable=True,
+            tag=2,
+            fields=(
+                Field("name", "string", "3+"),
+                Field("max_version_level", "int16", "3+"),
+                Field("min_version_level", "int16", "3+"),
+            ),
+        ),
+        Field("zk_migration_ready", "bool", "3+", default=False, ignorable=True, tag=3),
+    ),
+)
+
+METADATA_REQUEST = Message(
+    "MetadataRequest",
+    flexible="9+",
+    fields=(
+        Field(
+            "topics",
+            "[]struct",
+            "0+",
+            nullable="1+",
+            fields=(
+                Field("topic_id", "uuid", "10+", ignorable=True),
+                Field("name", "string", "0+", nullable="10+"),
+            ),
+        ),
+        Field("allow_auto_topic_creation", "bool", "4+", default=True),
+        Field("include_cluster_authorized_operations", "bool", "8-10"),
+        Field("include_topic_authorized_operations", "bool", "8+"),
+    ),
+)
+
+METADATA_RESPONSE = Message(
+    "MetadataResponse",
+    flexible="9+",
+    fields=(
+        Field("throttle_time_ms", "int32", "3+", ignorable=True),
+        Field(
+            "brokers",
+            "[]struct",
+            "0+",
+            fields=(
+                Field("node_id", "int32", "0+"),
+                Field("host", "string", "0+"),
+                Field("port", "int32", "0+"),
+                Field("rack", "string", "1+", nullable="1+", default=None, ignorable=True),
+            ),
+        ),
+        Field("cluster_id", "string", "2+", nullable="2+", default=None, ignorable=True),
+        Field("controller_id", "int32", "1+", default=-1, ignorable=True),
+        Field(
+            "topics",
+            "[]struct",
+            "0+",
+            fields=(
+                Field("error_code", "int16", "0+"),
+                Field("name", "string", "0+", nullable="12+"),
+                Field("topic_id", "uuid", "10+", ignorable=True),
+                Field("is_internal", "bool", "1+", default=False, ignorable=True),
+                Field(
+                    "partitions",
+                    "[]struct",
+                    "0+",
+                    fields=(
+                        Field("error_code", "int16", "0+"),
+                        Field("partition_index", "int32", "0+"),
+                        Field("leader_id", "int32", "0+"),
+                        Field("leader_epoch", "int32", "7+", default=-1, ignorable=True),
+                        Field("replica_nodes", "[]int32", "0+"),
+                        Field("isr_nodes", "[]int32", "0+"),
+                        Field("offline_replicas", "[]int32", "5+", ignorable=True),
+                    ),
+                ),
+                Field("topic_authorized_operations", "int32", "8+", default=NO_AUTHORIZED_OPERATIONS),
+            ),
+        ),
+        Field("cluster_authorized_operations", "int32", "8-10", default=NO_AUTHORIZED_OPERATIONS),
+    ),
+)
+
+DESCRIBE_CLUSTER_REQUEST = Message(
+    "DescribeClusterRequest",
+    flexible="0+",
+    fields=(
+        Field("include_cluster_authorized_operations", "bool", "0+"),
+        Field("endpoint_type", "int8", "1+", default=1),
+    ),
+)
+
+DESCRIBE_CLUSTER_RESPONSE = Message(
+    "DescribeClusterResponse",
+    flexible="0+",
+    fields=(
+        Field("throttle_time_ms", "int32", "0+"),
+        Field("error_code", "int16", "0+"),
+        Field("error_message", "string", "0+", nullable="0+", default=None),
+        Field("endpoint_type", "int8", "1+", default=1),
+        Field("cluster_id", "string", "0+"),
+        Field("controller_id", "int32", "0+", default=-1),
+        Field(
+            "brokers",
+            "[]struct",
+            "0+",
+            fields=(
+                Field("broker_id", "int32", "0+"),
+                Field("host", "string", "0+"),
+                Field("port", "int32", "0+"),
+                Field("rack", "string", "0+", nullable="0+", default=None),
+            ),
+        ),
+        Field("cluster_authorized_operations", "int32", "0+", default=NO_AUTHORIZED_OPERATIONS),
+    ),
+)

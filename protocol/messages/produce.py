@@ -1,0 +1,112 @@
+"""Produce and InitProducerId: how records and their producers enter the log.
+
+Declarations only; `protocol.hot` holds the hand-tuned twins of Produce. Source: ProduceRequest.json,
+ProduceResponse.json, InitProducerIdRequest.json, InitProducerIdResponse.json (KIP-98, KIP-360, KIP-467,
+KIP-951).
+"""
+
+from protocol.messages.declaration import Field, Message
+
+NODE_ENDPOINT = (
+    Field("node_id", "int32", "0+"),
+    Field("host", "string", "0+"),
+    Field("port", "int32", "0+"),
+    Field("rack", "string", "0+", nullable="0+", default=None),
+)
+
+LEADER_ID_AND_EPOCH = (
+    Field("leader_id", "int32", "0+", default=-1),
+    Field("leader_epoch", "int32", "0+", default=-1),
+)
+
+PRODUCE_REQUEST = Message(
+    "ProduceRequest",
+    flexible="9+",
+    fields=(
+        Field("transactional_id", "string", "3+", nullable="3+", default=None),
+        Field("acks", "int16", "0+"),
+        Field("timeout_ms", "int32", "0+"),
+        Field(
+            "topic_data",
+            "[]struct",
+            "0+",
+            fields=(
+                Field("name", "string", "0+"),
+                Field(
+                    "partition_data",
+                    "[]struct",
+                    "0+",
+                    fields=(
+                        Field("index", "int32", "0+"),
+                        Field("records", "records", "0+", nullable="0+"),
+                    ),
+                ),
+            ),
+        ),
+    ),
+)
+
+PRODUCE_RESPONSE = Message(
+    "ProduceResponse",
+    flexible="9+",
+    fields=(
+        Field(
+            "responses",
+            "[]struct",
+            "0+",
+            fields=(
+                Field("name", "string", "0+"),
+                Field(
+                    "partition_responses",
+                    "[]struct",
+                    "0+",
+                    fields=(
+                        Field("index", "int32", "0+"),
+                        Field("error_code", "int16", "0+"),
+                        Field("base_offset", "int64", "0+"),
+                        Field("log_append_time_ms", "int64", "2+", default=-1, ignorable=True),
+                        Field("log_start_offset", "int64", "5+", default=-1, ignorable=True),
+                        Field(
+                            "record_errors",
+                            "[]struct",
+                            "8+",
+                            ignorable=True,
+                            fields=(
+                                Field("batch_index", "int32", "8+"),
+                                Field(
+                                    "batch_index_error_message", "string", "8+", nullable="8+", default=None
+                                ),
+                            ),
+                        ),
+                        Field("error_message", "string", "8+", nullable="8+", default=None, ignorable=True),
+                        Field("current_leader", "struct", "10+", fields=LEADER_ID_AND_EPOCH, tag=0),
+                    ),
+                ),
+            ),
+        ),
+        Field("throttle_time_ms", "int32", "1+", ignorable=True),
+        Field("node_endpoints", "[]struct", "10+", fields=NODE_ENDPOINT, tag=0),
+    ),
+)
+
+INIT_PRODUCER_ID_REQUEST = Message(
+    "InitProducerIdRequest",
+    flexible="2+",
+    fields=(
+        Field("transactional_id", "string", "0+", nullable="0+"),
+        Field("transaction_timeout_ms", "int32", "0+"),
+        Field("producer_id", "int64", "3+", default=-1),
+        Field("producer_epoch", "int16", "3+", default=-1),
+    ),
+)
+
+INIT_PRODUCER_ID_RESPONSE = Message(
+    "InitProducerIdResponse",
+    flexible="2+",
+    fields=(
+        Field("throttle_time_ms", "int32", "0+", ignorable=True),
+        Field("error_code", "int16", "0+"),
+        Field("producer_id", "int64", "0+", default=-1),
+        Field("producer_epoch", "int16", "0+"),
+    ),
+)

@@ -1,0 +1,371 @@
+"""The wire's primitive types as construct types: varints, strings, bytes, uuids, numbers and arrays.
+
+Owns: how one value becomes bytes and back, in the classic and the compact form, nullable or not, and the
+bounds on what bytes may ask for.
+
+Invariants: a length or a count is compared with the bytes that remain before memory is taken for it; for
+any bytes, parsing raises `WireError` or nothing. A `WireError` collects the path of the field while it
+unwinds, so that no path is kept on the way that works. Types never read construct's context.
+
+Called by: `protocol.structs` and `protocol.codecs`. Importing it imports construct, which takes tens of
+milliseconds; that is why only `protocol.schema`'s lazy codecs do.
+Source: the protocol guide's "Protocol Primitive Types"; KIP-482 for the compact forms.
+"""
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from itertools import starmap
+from struct import Struct as Packer
+from typing import Any, Final
+from uuid import UUID
+
+from construct import Construct, ConstructError
+
+from protocol.varint import MAX_UNSIGNED_VARINT, unsigned_varint
+
+MAX_STRING_BYTES: Final = 32767
+MAX_BYTES: Final = 2147483647
+NULL: Final = -1
+
+SCALAR_FORMATS: Final[Mapping[str, str]] = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+}
+
+_INT16 = Packer(">h")
+_INT32 = Packer(">i")
+
+
+class WireError(ConstructError):  # type: ignore[misc]
+    """What was expected and what came; `within` adds the path, innermost step first."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(fault)
+        self.fault = fault
+        self.steps: list[str | int] = []
+
+    def within(self, step: str | int) -> None:
+        self.steps.append(step)
+
+    def __str__(self) -> str:
+        where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in reversed(self.steps))
+        return f"{where.removeprefix('.')}: {self.fault}" if where else self.fault
+
+
+class WireType(Construct):  # type: ignore[misc]
+    """A construct type that knows the fewest bytes its value can take."""
+
+    minimum_size: int = 1
+
+    def _parse(self, stream: BytesIO, context: object, path: str) -> Any:
+        raise WireError(f"{type(self).__name__} cannot be read")
+
+    def _build(self, obj: Any, stream: BytesIO, context: object, path: str) -> Any:
+        raise WireError(f"{type(self).__name__} cannot be written")
+
+
+def remaining(stream: BytesIO) -> int:
+    """Bytes between the position and the end."""
+    here = stream.tell()
+    end = stream.seek(0, 2)
+    stream.seek(here)
+    return end - here
+
+
+def shown(value: object) -> str:
+    """A value for an error message, cut so that a peer cannot make the message long."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def read_unsigned_varint(stream: BytesIO) -> int:
+    """0 to 4294967295 in at most five bytes."""
+    value = 0
+    for shift in (0, 7, 14, 21, 28):
+        octet = stream.read(1)
+        if not octet:
+            raise WireError("expected another byte of a varint, came the end of the message")
+        bits = octet[0]
+        value |= (bits & 0x7F) << shift
+        if bits < 0x80:
+            if value > MAX_UNSIGNED_VARINT:
+                break
+            return value
+    raise WireError("expected a varint of at most 32 bits in five bytes, came a longer one")
+
+
+def _read_packed_length(packer: Packer) -> Callable[[BytesIO], int]:
+    def read(stream: BytesIO) -> int:
+        data = stream.read(packer.size)
+        if len(data) != packer.size:
+            raise WireError(f"expected a length of {packer.size} bytes, {len(data)} bytes remain")
+        length: int = packer.unpack(data)[0]
+        return length
+
+    return read
+
+
+def _read_compact_length(stream: BytesIO) -> int:
+    return read_unsigned_varint(stream) - 1
+
+
+def _compact_length(length: int) -> bytes:
+    return unsigned_varint(length + 1)
+
+
+class UnsignedVarInt(WireType):
+    """An unsigned varint of at most 32 bits."""
+
+    def _parse(self, stream: BytesIO, context: object, path: str) -> int:
+        return read_unsigned_varint(stream)
+
+    def _build(self, obj: Any, stream: BytesIO, context: object, path: str) -> Any:
+        stream.write(unsigned_varint(obj))
+        return obj
+
+
+class _Sized(WireType):
+    """What has a length in front: classic (int16 or int32, -1 is null) or compact (varint of length + 1)."""
+
+    noun = "value"
+
+    def __init__(self, classic: Packer, *, compact: bool, nullable: bool) -> None:
+        super().__init__()
+        self.nullable = nullable
+        self.minimum_size = 1 if compact else classic.size
+        self._read_length = _read_compact_length if compact else _read_packed_length(classic)
+        self._length = _compact_length if compact else classic.pack
+
+    def _length_or_null(self, stream: BytesIO) -> int:
+        length = self._read_length(stream)
+        if length < 0 and not (length == NULL and self.nullable):
+            came = "null" if length == NULL else f"length {length}"
+            raise WireError(f"expected {self.noun}{' or null' if self.nullable else ''}, came {came}")
+        return length
+
+    def _build_null(self, stream: BytesIO) -> None:
+        if not self.nullable:
+            raise WireError(f"expected {self.noun}, came None")
+        stream.write(self._length(NULL))
+
+
+class Text(_Sized):
+    """A UTF-8 string of at most 32767 bytes as str, or None."""
+
+    noun = "a string"
+
+    def __init__(self, *, compact: bool, nullable: bool) -> None:
+        super().__init__(_INT16, compact=compact, nullable=nullable)
+
+    def _parse(self, stream: BytesIO, context: object, path: str) -> str | None:
+        length = self._length_or_null(stream)
+        if length < 0:
+            return None
+        if length > MAX_STRING_BYTES:
+            raise WireError(f"expected a string of at most {MAX_STRING_BYTES} bytes, came length {length}")
+        data = stream.read(length)
+        if len(data) != length:
+            raise WireError(f"expected a string of {length} bytes, {len(data)} bytes remain")
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise WireError(f"expected UTF-8, came {shown(data)} ({error.reason})") from None
+
+    def _build(self, obj: Any, stream: BytesIO, context: object, path: str) -> Any:
+        if obj is None:
+            self._build_null(stream)
+            return obj
+        if not isinstance(obj, str):
+            raise WireError(f"expected str, came {shown(obj)}")
+        try:
+            data = obj.encode()
+        except UnicodeEncodeError as error:
+            raise WireError(
+                f"expected text that UTF-8 can hold, came {shown(obj)} ({error.reason})"
+            ) from None
+        if len(data) > MAX_STRING_BYTES:
+            raise WireError(f"expected a string of at most {MAX_STRING_BYTES} bytes, came {len(data)} bytes")
+        stream.write(self._length(len(data)))
+        stream.write(data)
+        return obj
+
+
+class Blob(_Sized):
+    """Bytes or records as bytes, or None."""
+
+    noun = "bytes"
+
+    def __init__(self, *, compact: bool, nullable: bool) -> None:
+        super().__init__(_INT32, compact=compact, nullable=nullable)
+
+    def _parse(self, stream: BytesIO, context: object, path: str) -> bytes | None:
+        length = self._length_or_null(stream)
+        if length < 0:
+            return None
+        data = stream.read(length)
+        if len(data) != length:
+            raise WireError(f"expected {length} bytes, {len(data)} bytes remain")
+        return data
+
+    def _build(self, obj: Any, stream: BytesIO, context: object, path: str) -> Any:
+        if obj is None:
+            self._build_null(stream)
+            return obj
+        if not isinstance(obj, bytes | bytearray | memoryview):
+            raise WireError(f"expected bytes, bytearray or memoryview, came {shown(obj)}")
+        size = obj.nbytes if isinstance(obj, memoryview) else len(obj)
+        if size > MAX_BYTES:
+            raise WireError(f"expected at most {MAX_BYTES} bytes, came {size}")
+        stream.write(self._length(size))
+        stream.write(obj)
+        return obj
+
+
+class Uuid(WireType):
+    """Sixteen bytes as uuid.UUID; the zero uuid stands for none."""
+
+    minimum_size = 16
+
+    def _parse(self, stream: BytesIO, context: object, path: str) -> UUID:
+        data = stream.read(16)
+        if len(data) != 16:
+            raise WireError(f"expected a uuid of 16 bytes, {len(data)} bytes remain")
+        return UUID(bytes=data)
+
+    def _build(self, obj: Any, stream: BytesIO, context: object, path: str) -> Any:
+        if not isinstance(obj, UUID):
+            raise WireError(f"expected uuid.UUID, came {shown(obj)}")
+        stream.write(obj.bytes)
+        return obj
+
+
+class ScalarRun(WireType):
+    """Neighbouring numbers and booleans of a struct, read and written in one step as a tuple."""
+
+    def __init__(self, fields: Sequence[tuple[str, str, object]]) -> None:
+        """`fields` are (name, type, default)."""
+        super().__init__()
+        self.fields = tuple(fields)
+        self.names = tuple(name for name, _, _ in fields)
+        self._defaults = tuple((name, default) for name, _, default in fields)
+        self._packer = Packer(">" + "".join(SCALAR_FORMATS[kind] for _, kind, _ in fields))
+        self.minimum_size = self._packer.size
+
+    def _parse(self, stream: BytesIO, context: object, path: str) -> tuple[Any, ...]:
+        data = stream.read(self.minimum_size)
+        if len(data) != self.minimum_size:
+            raise self._truncated(len(data))
+        return self._packer.unpack(data)
+
+    def _build(self, obj: Any, stream: BytesIO, context: object, path: str) -> Any:
+        get = obj.get
+        values = tuple(starmap(get, self._defaults))
+        try:
+            stream.write(self._packer.pack(*values))
+        except (struct.error, TypeError):
+            raise self._misfit(values) from None
+        return obj
+
+    def _truncated(self, remain: int) -> WireError:
+        for name, kind, _ in self.fields:
+            size = Packer(">" + SCALAR_FORMATS[kind]).size
+            if remain < size:
+                return _at(name, f"expected {kind} of {size} bytes, {remain} bytes remain")
+            remain -= size
+        return WireError("expected another field, came the end of the message")
+
+    def _misfit(self, values: tuple[object, ...]) -> WireError:
+        for (name, kind, _), value in zip(self.fields, values, strict=True):
+            try:
+                Packer(">" + SCALAR_FORMATS[kind]).pack(value)
+            except (struct.error, TypeError):
+                return _at(name, f"expected {kind}, came {shown(value)}")
+        return WireError(f"expected numbers for {', '.join(self.names)}, came {shown(values)}")
+
+
+class ArrayOf(_Sized):
+    """A list of elements, or None. A count that cannot fit into the remaining bytes is refused unread."""
+
+    noun = "an array"
+
+    def __init__(self, element: WireType, *, compact: bool, nullable: bool) -> None:
+        super().__init__(_INT32, compact=compact, nullable=nullable)
+        self.element = element
+        self._element_size = max(1, element.minimum_size)
+
+    def _count_or_null(self, stream: BytesIO) -> int:
+        count = self._length_or_null(stream)
+        if count > 0:
+            room = remaining(stream)
+            if count * self._element_size > room:
+                size = self._element_size
+                raise WireError(f"expected {count} elements of {size} bytes or more, {room} bytes remain")
+        return count
+
+    def _parse(self, stream: BytesIO, context: object, path: str) -> list[Any] | None:
+        count = self._count_or_null(stream)
+        if count < 0:
+            return None
+        values: list[Any] = []
+        parse = self.element._parse
+        try:
+            values.extend(parse(stream, context, path) for _ in range(count))
+        except WireError as error:
+            error.within(len(values))
+            raise
+        return values
+
+    def _build(self, obj: Any, stream: BytesIO, context: object, path: str) -> Any:
+        if self._build_count(obj, stream):
+            build = self.element._build
+            index = 0
+            try:
+                for index, value in enumerate(obj):  # noqa: B007
+                    build(value, stream, context, path)
+            except WireError as error:
+                error.within(index)
+                raise
+        return obj
+
+    def _build_count(self, obj: Any, stream: BytesIO) -> int:
+        if obj is None:
+            self._build_null(stream)
+            return 0
+        if not isinstance(obj, list | tuple):
+            raise WireError(f"expected a list, came {shown(obj)}")
+        stream.write(self._length(len(obj)))
+        return len(obj)
+
+
+class ScalarArray(ArrayOf):
+    """A list of numbers, read and written in one step."""
+
+    def __init__(self, kind: str, *, compact: bool, nullable: bool) -> None:
+        super().__init__(ScalarRun([("element", kind, 0)]), compact=compact, nullable=nullable)
+        self._kind = kind
+
+    def _parse(self, stream: BytesIO, context: object, path: str) -> list[Any] | None:
+        count = self._count_or_null(stream)
+        if count < 0:
+            return None
+        packer = Packer(f">{count}{SCALAR_FORMATS[self._kind]}")
+        return list(packer.unpack(stream.read(packer.size)))
+
+    def _build(self, obj: Any, stream: BytesIO, context: object, path: str) -> Any:
+        count = self._build_count(obj, stream)
+        if count:
+            try:
+                stream.write(Packer(f">{count}{SCALAR_FORMATS[self._kind]}").pack(*obj))
+            except (struct.error, TypeError):
+                raise WireError(f"expected {self._kind} elements, came {shown(obj)}") from None
+        return obj
+
+
+def _at(name: str, fault: str) -> WireError:
+    error = WireError(fault)
+    error.within(name)
+    return error

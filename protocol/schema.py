@@ -1,0 +1,234 @@
+"""The API table: which APIs there are, in which versions, and the one codec of each (message, version).
+
+Owns: `ApiKey`, `APIS` and the four functions between bodies and values. What a field means in a version is
+decided by the declarations in `protocol.messages`, never by a caller.
+
+Invariants: importing this module imports only plain data; construct is loaded with the first codec, and a
+codec is built once. Decoding consumes the whole body and raises nothing but ProtocolError. A decoded value
+has every declared field, so that a handler never asks which version it serves.
+
+Called by: broker/net, broker/handlers, client.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages import admin, fetch, metadata, produce, topics
+from protocol.messages.declaration import Message
+from protocol.types import Buffer
+
+if TYPE_CHECKING:
+    from protocol.codecs import Codec
+
+
+class ApiKey(IntEnum):
+    """The number of an API. Not every one has an entry in `APIS`: those without are known by name only."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+
+
+class Api(NamedTuple):
+    """One API. `min_version` to `max_version` have codecs; ApiVersions answers `advertised_min_version`.
+
+    `first_flexible_version` decides the request header (v2) and the response header (v1, save ApiVersions).
+    """
+
+    key: ApiKey
+    name: str
+    min_version: int
+    max_version: int
+    first_flexible_version: int
+    advertised_min_version: int
+    request: Message
+    response: Message
+
+
+def _api(
+    key: ApiKey,
+    versions: tuple[int, int],
+    request: Message,
+    response: Message,
+    advertised_min: int | None = None,
+) -> tuple[ApiKey, Api]:
+    first, last = versions
+    return key, Api(
+        key=key,
+        name=request.name.removesuffix("Request"),
+        min_version=first,
+        max_version=last,
+        first_flexible_version=int(request.flexible.removesuffix("+")),
+        advertised_min_version=first if advertised_min is None else advertised_min,
+        request=request,
+        response=response,
+    )
+
+
+# Produce is advertised from 0: librdkafka before 2.11.1 otherwise turns compression off (KAFKA-18659).
+APIS: Final[Mapping[ApiKey, Api]] = dict(
+    (
+        _api(ApiKey.PRODUCE, (3, 11), produce.PRODUCE_REQUEST, produce.PRODUCE_RESPONSE, advertised_min=0),
+        _api(ApiKey.FETCH, (4, 12), fetch.FETCH_REQUEST, fetch.FETCH_RESPONSE),
+        _api(ApiKey.LIST_OFFSETS, (1, 7), fetch.LIST_OFFSETS_REQUEST, fetch.LIST_OFFSETS_RESPONSE),
+        _api(ApiKey.METADATA, (0, 12), metadata.METADATA_REQUEST, metadata.METADATA_RESPONSE),
+        _api(ApiKey.API_VERSIONS, (0, 4), metadata.API_VERSIONS_REQUEST, metadata.API_VERSIONS_RESPONSE),
+        _api(ApiKey.CREATE_TOPICS, (2, 7), topics.CREATE_TOPICS_REQUEST, topics.CREATE_TOPICS_RESPONSE),
+        _api(ApiKey.DELETE_TOPICS, (1, 6), topics.DELETE_TOPICS_REQUEST, topics.DELETE_TOPICS_RESPONSE),
+        _api(ApiKey.DELETE_RECORDS, (0, 2), topics.DELETE_RECORDS_REQUEST, topics.DELETE_RECORDS_RESPONSE),
+        _api(
+            ApiKey.INIT_PRODUCER_ID,
+            (0, 5),
+            produce.INIT_PRODUCER_ID_REQUEST,
+            produce.INIT_PRODUCER_ID_RESPONSE,
+        ),
+        _api(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            (2, 4),
+            fetch.OFFSET_FOR_LEADER_EPOCH_REQUEST,
+            fetch.OFFSET_FOR_LEADER_EPOCH_RESPONSE,
+        ),
+        _api(
+            ApiKey.DESCRIBE_CONFIGS, (1, 4), admin.DESCRIBE_CONFIGS_REQUEST, admin.DESCRIBE_CONFIGS_RESPONSE
+        ),
+        _api(ApiKey.ALTER_CONFIGS, (0, 2), admin.ALTER_CONFIGS_REQUEST, admin.ALTER_CONFIGS_RESPONSE),
+        _api(
+            ApiKey.CREATE_PARTITIONS,
+            (0, 3),
+            topics.CREATE_PARTITIONS_REQUEST,
+            topics.CREATE_PARTITIONS_RESPONSE,
+        ),
+        _api(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            (0, 1),
+            admin.INCREMENTAL_ALTER_CONFIGS_REQUEST,
+            admin.INCREMENTAL_ALTER_CONFIGS_RESPONSE,
+        ),
+        _api(
+            ApiKey.DESCRIBE_CLUSTER,
+            (0, 1),
+            metadata.DESCRIBE_CLUSTER_REQUEST,
+            metadata.DESCRIBE_CLUSTER_RESPONSE,
+        ),
+        _api(
+            ApiKey.DESCRIBE_PRODUCERS,
+            (0, 0),
+            topics.DESCRIBE_PRODUCERS_REQUEST,
+            topics.DESCRIBE_PRODUCERS_RESPONSE,
+        ),
+    )
+)
+
+
+def decode_request(api_key: int, version: int, body: Buffer) -> Any:
+    """The request body as a construct Container (items and attributes, snake_case names).
+
+    Arrays are lists, null is None, uuids are uuid.UUID, records and bytes are bytes. Raises ProtocolError.
+    """
+    return _request_codec(api_key, version).decode(body)
+
+
+def decode_response(api_key: int, version: int, body: Buffer) -> Any:
+    """The response body as a construct Container, as `decode_request` gives it. Raises ProtocolError."""
+    return _response_codec(api_key, version).decode(body)
+
+
+def encode_request(api_key: int, version: int, values: Mapping[str, object]) -> bytes:
+    """The request's bytes. Missing fields take their default, unknown ones raise TypeError.
+
+    Fields that the version lacks are dropped; ProtocolError when one of them is not ignorable and not at its
+    default, or when a value does not fit its type.
+    """
+    return _request_codec(api_key, version).encode(values)
+
+
+def encode_response(api_key: int, version: int, values: Mapping[str, object]) -> bytes:
+    """The response's bytes, under the rules of `encode_request`."""
+    return _response_codec(api_key, version).encode(values)
+
+
+def advertised_api_keys(keys: Iterable[ApiKey] | None = None) -> list[dict[str, int]]:
+    """The `api_keys` of an ApiVersions response for these APIs, by default all, in ascending order."""
+    return [
+        {
+            "api_key": int(api.key),
+            "min_version": api.advertised_min_version,
+            "max_version": api.max_version,
+        }
+        for api in (APIS[key] for key in sorted(APIS if keys is None else keys))
+    ]
+
+
+@cache
+def unsupported_api_versions_body() -> bytes:
+    """The answer to an ApiVersions request of an unknown version: a version 0 body with error 35.
+
+    It holds the range of ApiVersions itself, so that the client can ask again (KIP-511).
+    """
+    values = {
+        "error_code": ErrorCode.UNSUPPORTED_VERSION,
+        "api_keys": advertised_api_keys((ApiKey.API_VERSIONS,)),
+    }
+    return encode_response(ApiKey.API_VERSIONS, 0, values)
+
+
+@cache
+def _request_codec(api_key: int, version: int) -> "Codec":
+    return _codec(_supported(api_key, version).request, version)
+
+
+@cache
+def _response_codec(api_key: int, version: int) -> "Codec":
+    return _codec(_supported(api_key, version).response, version)
+
+
+def _supported(api_key: int, version: int) -> Api:
+    api = APIS.get(cast("ApiKey", api_key))
+    if api is None:
+        raise ProtocolError(f"API key {api_key}: expected one of {', '.join(map(str, map(int, APIS)))}")
+    if not api.min_version <= version <= api.max_version:
+        expected = f"expected {api.min_version} to {api.max_version}"
+        raise ProtocolError(f"{api.name} version {version}: {expected}")
+    return api
+
+
+def _codec(message: Message, version: int) -> "Codec":
+    from protocol.codecs import Codec
+
+    return Codec(message, version)
