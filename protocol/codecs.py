@@ -28,6 +28,7 @@ from protocol.primitives import (
     Text,
     Uuid,
     WireError,
+    WireStream,
     WireType,
     remaining,
 )
@@ -49,16 +50,20 @@ _ZEROS: Final[Mapping[str, object]] = {
 
 
 class Codec:
-    """One message in one version. `wire_type` is the construct type, for those who compose."""
+    """One message in one version. `wire_type` is the construct type.
 
-    def __init__(self, message: Message, version: int) -> None:
+    `max_elements` bounds the array elements and tagged fields of one body: what a peer's bytes may cost.
+    """
+
+    def __init__(self, message: Message, version: int, max_elements: int) -> None:
+        self.max_elements = max_elements
         self.label = f"{message.name} version {version}"
         flexible = version_in(version, message.flexible)
         self.wire_type = _struct(message.name, message.fields, version, flexible)
 
     def decode(self, body: Buffer) -> Any:
         """The whole body as a Container. Raises ProtocolError with the path of the field at fault."""
-        stream = BytesIO(body)
+        stream = WireStream(body, self.max_elements)
         try:
             values = self.wire_type._parse(stream, None, "")
         except WireError as error:

@@ -230,7 +230,7 @@ class FrameReader:
             self._small_rounds = 0
         else:
             self._small_rounds += 1
-        if len(self._buffer) > _KEPT_BYTES and self._needed <= _KEPT_BYTES:
+        if len(self._buffer) > _KEPT_BYTES + _START_BYTES and self._needed <= _KEPT_BYTES:
             pending = self._end - self._start
             old = self._view
             self._replace_buffer(max(_START_BYTES, self._needed, pending))

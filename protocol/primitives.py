@@ -3,8 +3,9 @@
 Owns: how one value becomes bytes and back, in the classic and the compact form, nullable or not, and the
 bounds on what bytes may ask for.
 
-Invariants: a length or a count is compared with the bytes that remain before memory is taken for it; for
-any bytes, parsing raises `WireError` or nothing. A `WireError` collects the path of the field while it
+Invariants: a length or a count is compared with the bytes that remain before memory is taken for it, and a
+message has a budget of elements, because an element of two bytes becomes an object of hundreds; for any bytes,
+parsing raises `WireError` or nothing. A `WireError` collects the path of the field while it
 unwinds, so that no path is kept on the way that works. Types never read construct's context.
 
 Called by: `protocol.structs` and `protocol.codecs`. Importing it imports construct, which takes tens of
@@ -22,6 +23,7 @@ from uuid import UUID
 
 from construct import Construct, ConstructError
 
+from protocol.types import Buffer
 from protocol.varint import MAX_UNSIGNED_VARINT, unsigned_varint
 
 MAX_STRING_BYTES: Final = 32767
@@ -61,11 +63,26 @@ class WireType(Construct):  # type: ignore[misc]
 
     minimum_size: int = 1
 
-    def _parse(self, stream: BytesIO, context: object, path: str) -> Any:
-        raise WireError(f"{type(self).__name__} cannot be read")
 
-    def _build(self, obj: Any, stream: BytesIO, context: object, path: str) -> Any:
-        raise WireError(f"{type(self).__name__} cannot be written")
+class WireStream(BytesIO):
+    """The bytes of one message, and how many array elements and tagged fields may still be read from them."""
+
+    def __init__(self, data: Buffer, max_elements: int) -> None:
+        super().__init__(data)
+        self.elements_left = max_elements
+
+
+def claim_elements(stream: BytesIO, count: int, smallest: int) -> None:
+    """Refuses, before memory is taken, more elements than the bytes or the message's budget can hold."""
+    room = remaining(stream)
+    if count * smallest > room:
+        raise WireError(f"expected {count} elements of {smallest} bytes or more, {room} bytes remain")
+    if isinstance(stream, WireStream):
+        if count > stream.elements_left:
+            raise WireError(
+                f"expected at most {stream.elements_left} more elements in the message, came {count}"
+            )
+        stream.elements_left -= count
 
 
 def remaining(stream: BytesIO) -> int:
@@ -115,17 +132,6 @@ def _read_compact_length(stream: BytesIO) -> int:
 
 def _compact_length(length: int) -> bytes:
     return unsigned_varint(length + 1)
-
-
-class UnsignedVarInt(WireType):
-    """An unsigned varint of at most 32 bits."""
-
-    def _parse(self, stream: BytesIO, context: object, path: str) -> int:
-        return read_unsigned_varint(stream)
-
-    def _build(self, obj: Any, stream: BytesIO, context: object, path: str) -> Any:
-        stream.write(unsigned_varint(obj))
-        return obj
 
 
 class _Sized(WireType):
@@ -300,10 +306,7 @@ class ArrayOf(_Sized):
     def _count_or_null(self, stream: BytesIO) -> int:
         count = self._length_or_null(stream)
         if count > 0:
-            room = remaining(stream)
-            if count * self._element_size > room:
-                size = self._element_size
-                raise WireError(f"expected {count} elements of {size} bytes or more, {room} bytes remain")
+            claim_elements(stream, count, self._element_size)
         return count
 
     def _parse(self, stream: BytesIO, context: object, path: str) -> list[Any] | None:

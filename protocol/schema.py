@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from protocol.codecs import Codec
 
 
+# A request of 200,000 elements costs about 100 MB and a second of decoding. Answers come from a broker that the
+# client chose, and the metadata of a large cluster is large.
+_MAX_REQUEST_ELEMENTS: Final = 200_000
+_MAX_RESPONSE_ELEMENTS: Final = 4_000_000
+
+
 class ApiKey(IntEnum):
     """The number of an API. Not every one has an entry in `APIS`: those without are known by name only."""
 
@@ -210,12 +216,12 @@ def unsupported_api_versions_body() -> bytes:
 
 @cache
 def _request_codec(api_key: int, version: int) -> "Codec":
-    return _codec(_supported(api_key, version).request, version)
+    return _codec(_supported(api_key, version).request, version, _MAX_REQUEST_ELEMENTS)
 
 
 @cache
 def _response_codec(api_key: int, version: int) -> "Codec":
-    return _codec(_supported(api_key, version).response, version)
+    return _codec(_supported(api_key, version).response, version, _MAX_RESPONSE_ELEMENTS)
 
 
 def _supported(api_key: int, version: int) -> Api:
@@ -228,7 +234,7 @@ def _supported(api_key: int, version: int) -> Api:
     return api
 
 
-def _codec(message: Message, version: int) -> "Codec":
+def _codec(message: Message, version: int, max_elements: int) -> "Codec":
     from protocol.codecs import Codec
 
-    return Codec(message, version)
+    return Codec(message, version, max_elements)

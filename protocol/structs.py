@@ -14,7 +14,7 @@ Called by: `protocol.codecs`.
 
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from construct import Container
 
@@ -22,11 +22,14 @@ from protocol.primitives import (
     ScalarRun,
     WireError,
     WireType,
+    claim_elements,
     read_unsigned_varint,
     remaining,
     shown,
 )
 from protocol.varint import unsigned_varint
+
+_SMALLEST_TAGGED_FIELD_BYTES: Final = 2
 
 
 class Member(NamedTuple):
@@ -118,9 +121,7 @@ class WireStruct(WireType):
         count = read_unsigned_varint(stream)
         if count == 0:
             return
-        room = remaining(stream)
-        if count * 2 > room:
-            raise WireError(f"expected {count} tagged fields of 2 bytes or more, {room} bytes remain")
+        claim_elements(stream, count, _SMALLEST_TAGGED_FIELD_BYTES)
         previous = -1
         for _ in range(count):
             tag = read_unsigned_varint(stream)
@@ -136,7 +137,7 @@ class WireStruct(WireType):
                 stream.seek(size, 1)
                 continue
             try:
-                values[field.name] = _parse_whole(field.wire_type, stream.read(size))
+                values[field.name] = _parse_whole(field.wire_type, stream, size)
             except WireError as error:
                 error.within(field.name)
                 raise
@@ -195,10 +196,10 @@ class WireStruct(WireType):
         return error
 
 
-def _parse_whole(wire_type: WireType, data: bytes) -> object:
-    stream = BytesIO(data)
+def _parse_whole(wire_type: WireType, stream: BytesIO, size: int) -> object:
+    start = stream.tell()
     value: object = wire_type._parse(stream, None, "")
-    rest = remaining(stream)
-    if rest:
-        raise WireError(f"expected {len(data) - rest} bytes of tagged field, came {len(data)}")
+    taken = stream.tell() - start
+    if taken != size:
+        raise WireError(f"expected {taken} bytes of tagged field, came {size}")
     return value

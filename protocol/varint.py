@@ -13,6 +13,7 @@ from protocol.errors import ProtocolError
 from protocol.types import Buffer
 
 MAX_UNSIGNED_VARINT: Final = 4294967295
+MAX_SKIPPED_TAGGED_FIELDS: Final = 1024
 
 _SINGLE_BYTES: Final = tuple(bytes((value,)) for value in range(128))
 
@@ -49,11 +50,13 @@ def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(buffer: Buffer, position: int) -> int:
-    """The position after the section of tagged fields that starts here. Raises ProtocolError."""
+    """The position after the section of tagged fields that starts here. Raises ProtocolError.
+
+    A section may hold `MAX_SKIPPED_TAGGED_FIELDS`: nobody needs more, and walking millions would stall a loop.
+    """
     count, position = read_unsigned_varint(buffer, position)
-    remain = len(buffer) - position
-    if count * 2 > remain:
-        raise ProtocolError(f"expected {count} tagged fields of 2 bytes or more, {remain} bytes remain")
+    if count > MAX_SKIPPED_TAGGED_FIELDS:
+        raise ProtocolError(f"expected at most {MAX_SKIPPED_TAGGED_FIELDS} tagged fields, came {count}")
     for _ in range(count):
         tag, position = read_unsigned_varint(buffer, position)
         size, position = read_unsigned_varint(buffer, position)
