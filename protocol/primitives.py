@@ -4,9 +4,9 @@ Owns: how one value becomes bytes and back, in the classic and the compact form,
 bounds on what bytes may ask for.
 
 Invariants: a length or a count is compared with the bytes that remain before memory is taken for it, and a
-message has a budget of elements, because an element of two bytes becomes an object of hundreds; for any bytes,
-parsing raises `WireError` or nothing. A `WireError` collects the path of the field while it
-unwinds, so that no path is kept on the way that works. Types never read construct's context.
+message has a budget of elements, because an element of two bytes becomes an object of hundreds. For any
+bytes, parsing raises `WireError` or nothing. A `WireError` collects the path of the field while it unwinds,
+so that no path is kept on the way that works. Types never read construct's context.
 
 Called by: `protocol.structs` and `protocol.codecs`. Importing it imports construct, which takes tens of
 milliseconds; that is why only `protocol.schema`'s lazy codecs do.

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from protocol.codecs import Codec
 
 
-# A request of 200,000 elements costs about 100 MB and a second of decoding. Answers come from a broker that the
-# client chose, and the metadata of a large cluster is large.
+# A request of 200,000 elements costs about 100 MB and a second of decoding. Answers come from a broker that
+# the client chose, and the metadata of a large cluster is large.
 _MAX_REQUEST_ELEMENTS: Final = 200_000
 _MAX_RESPONSE_ELEMENTS: Final = 4_000_000
 

@@ -52,7 +52,7 @@ def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
 def skip_tagged_fields(buffer: Buffer, position: int) -> int:
     """The position after the section of tagged fields that starts here. Raises ProtocolError.
 
-    A section may hold `MAX_SKIPPED_TAGGED_FIELDS`: nobody needs more, and walking millions would stall a loop.
+    A section may hold `MAX_SKIPPED_TAGGED_FIELDS`: nobody needs more, and millions would stall the caller.
     """
     count, position = read_unsigned_varint(buffer, position)
     if count > MAX_SKIPPED_TAGGED_FIELDS:
