@@ -1,0 +1,315 @@
+"""The broker's numbers under the names that the common JMX exporter rules give Kafka's MBeans.
+
+Owns the counts of one broker as plain integers, and their exposition. Several brokers share a process, so
+nothing here is global. prometheus_client's own counters take 0.5 us and a lock for each of a request's six
+counts; the counts are therefore kept here, and a collector hands them to prometheus_client at a scrape.
+
+Invariants: written on the event loop's thread only; label values are topics, API names, versions and error
+names, all bounded by the catalog or the protocol's tables; prometheus_client is imported by the first scrape.
+
+Called by dispatch, handlers and replicas; `render` by `broker.net.http`.
+Source: kafka.network:type=RequestMetrics, kafka.server:type=BrokerTopicMetrics and type=ReplicaManager.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from protocol.errors import error_code
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry, Metric
+
+LATENCY_BUCKETS_MS = (
+    0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0,
+)  # fmt: skip
+"""Upper bounds in milliseconds: from a produce that found its data durable to the longest long poll."""
+GROUP_COMMIT_BUCKETS = (
+    1.0,
+    2.0,
+    3.0,
+    4.0,
+    6.0,
+    8.0,
+    12.0,
+    16.0,
+    24.0,
+    32.0,
+    64.0,
+    128.0,
+    256.0,
+    512.0,
+    1024.0,
+)
+"""Upper bounds in batches that one fdatasync made durable."""
+ErrorCounts = Iterable[tuple[int, int]]
+"""(error code, how often it is in one response)."""
+
+
+class Distribution:
+    """A histogram: how many observations fell at or below each upper bound, and their sum."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def add(self, other: Distribution) -> None:
+        """Take the observations of `other`, which has the same bounds."""
+        self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """(upper bound, observations at or below it), as the exposition format wants them."""
+        buckets = []
+        seen = 0
+        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
+            seen += count
+            buckets.append(("+Inf" if bound == float("inf") else str(bound), float(seen)))
+        return buckets
+
+
+class RequestTally:
+    """The counts of one (API, version). A request counts when its answer, or the lack of one, is decided."""
+
+    __slots__ = ("errors", "milliseconds", "requests")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.errors: dict[int, int] = {0: 0}
+        self.milliseconds = Distribution(LATENCY_BUCKETS_MS)
+
+    def succeeded(self, seconds: float) -> None:
+        """One request whose response held one code, NONE."""
+        milliseconds = seconds * 1000.0
+        self.requests += 1
+        self.errors[0] += 1
+        times = self.milliseconds
+        times.counts[bisect_left(LATENCY_BUCKETS_MS, milliseconds)] += 1
+        times.total += milliseconds
+
+    def finished(self, error_counts: ErrorCounts, seconds: float) -> None:
+        """One request whose response held `error_counts`."""
+        self.requests += 1
+        self.milliseconds.observe(seconds * 1000.0)
+        errors = self.errors
+        for code, count in error_counts:
+            errors[code] = errors.get(code, 0) + count
+
+
+class _TopicTally:
+    __slots__ = ("bytes_in", "bytes_out", "failed", "messages_in")
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.failed = 0
+
+
+class Metrics:
+    """All counts of one broker."""
+
+    def __init__(self) -> None:
+        self._requests: dict[tuple[str, int], RequestTally] = {}
+        self._topics: dict[str, _TopicTally] = {}
+        self._counts: Counter[str] = Counter()
+        self._duplicates = {"in_window": 0, "below_window": 0}
+        self._group_commit = Distribution(GROUP_COMMIT_BUCKETS)
+        self._producer_ids: Callable[[], int] = int
+        self.connections = 0
+        """Connections of clients that are open."""
+        self._registry: CollectorRegistry | None = None
+
+    def request(self, request: str, version: int) -> RequestTally:
+        """The tally of an API (by name) and version, to keep and count in."""
+        tally = self._requests.get((request, version))
+        if tally is None:
+            tally = self._requests[request, version] = RequestTally()
+        return tally
+
+    def request_finished(self, request: str, version: int, error_counts: ErrorCounts, seconds: float) -> None:
+        """One request was answered `seconds` after it came."""
+        self.request(request, version).finished(error_counts, seconds)
+
+    def batch_appended(self, topic: str, records: int, size_bytes: int) -> None:
+        """One batch entered the log of a partition of `topic`."""
+        tally = self._topics.get(topic) or self._topic(topic)
+        tally.messages_in += records
+        tally.bytes_in += size_bytes
+
+    def bytes_out(self, topic: str, size_bytes: int) -> None:
+        """Record bytes of `topic` left in an answer."""
+        (self._topics.get(topic) or self._topic(topic)).bytes_out += size_bytes
+
+    def produce_failed(self, topic: str) -> None:
+        """One batch for `topic` was refused."""
+        (self._topics.get(topic) or self._topic(topic)).failed += 1
+
+    def duplicate(self, window: str) -> None:
+        """A duplicate was recognised: "in_window" (one of the last five batches) or "below_window"."""
+        self._duplicates[window] += 1
+
+    def out_of_order(self) -> None:
+        """A batch was refused with OUT_OF_ORDER_SEQUENCE_NUMBER."""
+        self._counts["out_of_order"] += 1
+
+    def fenced(self) -> None:
+        """A batch was refused with INVALID_PRODUCER_EPOCH."""
+        self._counts["fenced"] += 1
+
+    def bad_request(self) -> None:
+        """A connection was closed because its bytes were not the protocol."""
+        self._counts["bad_request"] += 1
+
+    def connection_refused(self) -> None:
+        """A connection was closed because max.connections were open."""
+        self._counts["connection_refused"] += 1
+
+    def group_commit(self, batches: int) -> None:
+        """One fdatasync is to make `batches` durable."""
+        self._group_commit.observe(batches)
+
+    def count_producer_ids_with(self, count: Callable[[], int]) -> None:
+        """Ask `count` for the number of remembered producers at every scrape."""
+        self._producer_ids = count
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic was deleted: its series end, so that names that come and go take no memory."""
+        self._topics.pop(topic, None)
+
+    def _topic(self, topic: str) -> _TopicTally:
+        return self._topics.setdefault(topic, _TopicTally())
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """The registry that shows these counts; further collectors may join it."""
+        if self._registry is None:
+            from prometheus_client import CollectorRegistry
+
+            self._registry = CollectorRegistry()
+            self._registry.register(self)
+        return self._registry
+
+    def render(self) -> bytes:
+        """Everything in the Prometheus text format."""
+        from prometheus_client import generate_latest
+
+        return generate_latest(self.registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """For prometheus_client: every series as it is now."""
+        yield from self._collect_requests()
+        yield from self._collect_topics()
+        yield from self._collect_own()
+
+    def _collect_requests(self) -> Iterator[Metric]:
+        from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily
+
+        requests = CounterMetricFamily(
+            "kafka_network_requestmetrics_requests",
+            "Requests finished (RequestsPerSec).",
+            labels=("request", "version"),
+        )
+        errors: Counter[tuple[str, int]] = Counter()
+        times: dict[str, Distribution] = {}
+        for (request, version), tally in self._requests.items():
+            requests.add_metric((request, str(version)), tally.requests)
+            errors.update({(request, code): count for code, count in tally.errors.items()})
+            times.setdefault(request, Distribution(LATENCY_BUCKETS_MS)).add(tally.milliseconds)
+        yield requests
+        family = CounterMetricFamily(
+            "kafka_network_requestmetrics_errors",
+            "Error codes in responses, NONE included (ErrorsPerSec).",
+            labels=("request", "error"),
+        )
+        for (request, code), count in errors.items():
+            family.add_metric((request, error_code(code).name), count)
+        yield family
+        histogram = HistogramMetricFamily(
+            "kafka_network_requestmetrics_totaltimems",
+            "Milliseconds from a request's arrival to its answer (TotalTimeMs).",
+            labels=("request",),
+        )
+        for request, distribution in times.items():
+            histogram.add_metric((request,), distribution.cumulative(), distribution.total)
+        yield histogram
+
+    def _collect_topics(self) -> Iterator[Metric]:
+        from prometheus_client.metrics_core import CounterMetricFamily
+
+        described: tuple[tuple[str, str, Callable[[_TopicTally], int]], ...] = (
+            ("messagesin", "Records appended (MessagesInPerSec).", lambda tally: tally.messages_in),
+            ("bytesin", "Bytes of record batches appended (BytesInPerSec).", lambda tally: tally.bytes_in),
+            ("bytesout", "Bytes of record batches fetched (BytesOutPerSec).", lambda tally: tally.bytes_out),
+            (
+                "failedproducerequests",
+                "Batches refused (FailedProduceRequestsPerSec).",
+                lambda tally: tally.failed,
+            ),
+        )
+        for name, description, value in described:
+            family = CounterMetricFamily(
+                f"kafka_server_brokertopicmetrics_{name}", description, labels=("topic",)
+            )
+            for topic, tally in self._topics.items():
+                family.add_metric((topic,), value(tally))
+            yield family
+
+    def _collect_own(self) -> Iterator[Metric]:
+        from prometheus_client.metrics_core import (
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+        )
+
+        yield GaugeMetricFamily(
+            "kafka_server_replicamanager_produceridcount",
+            "Producers that the partitions of this broker remember (ProducerIdCount).",
+            self._producer_ids(),
+        )
+        yield GaugeMetricFamily(
+            "kafka_server_socketservermetrics_connection_count",
+            "Connections of clients that are open.",
+            self.connections,
+        )
+        duplicates = CounterMetricFamily(
+            "tidelog_duplicate_batches",
+            "Batches recognised as stored before, and not stored again.",
+            labels=("window",),
+        )
+        for window, count in self._duplicates.items():
+            duplicates.add_metric((window,), count)
+        yield duplicates
+        for key, name, description in _PLAIN_COUNTERS:
+            yield CounterMetricFamily(f"tidelog_{name}", description, self._counts[key])
+        group_commit = HistogramMetricFamily(
+            "tidelog_group_commit_batches", "Batches that one fdatasync made durable.", labels=()
+        )
+        group_commit.add_metric((), self._group_commit.cumulative(), self._group_commit.total)
+        yield group_commit
+
+
+_PLAIN_COUNTERS = (
+    (
+        "out_of_order",
+        "out_of_order_batches",
+        "Batches refused because their sequence does not follow the producer's last.",
+    ),
+    ("fenced", "fenced_batches", "Batches refused because of an older producer epoch."),
+    (
+        "bad_request",
+        "connections_closed_bad_request",
+        "Connections closed because their bytes were not the protocol.",
+    ),
+    ("connection_refused", "connections_refused", "Connections closed because max.connections were open."),
+)
