@@ -120,7 +120,7 @@ class Replica:
         return False
 
     def committed(self, end_offset: int) -> asyncio.Future[None]:
-        """Resolved once all before `end_offset` is durable; raises ApiError(KAFKA_STORAGE_ERROR) if it cannot be."""
+        """Resolved once all before `end_offset` is durable; raises ApiError when it cannot be."""
         future: asyncio.Future[None] = self._loop.create_future()
         if self.stopped is not None:
             future.set_exception(ApiError(self.stopped))

@@ -147,7 +147,9 @@ class Catalog:
                 self._put(replace(self._existing(topic_id), configs=dict(configs)))
             case ProducerIdsReserved(next_producer_id):
                 if next_producer_id < self.next_producer_id:
-                    raise ValueError(f"producer ids go back from {self.next_producer_id} to {next_producer_id}")
+                    raise ValueError(
+                        f"producer ids go back from {self.next_producer_id} to {next_producer_id}"
+                    )
                 self.next_producer_id = next_producer_id
         self.revision += 1
 
@@ -196,7 +198,8 @@ class Catalog:
         if total < present:
             raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"The topic {topic.name} currently has {present} partition(s); {total} would not be an increase.",
+                f"The topic {topic.name} currently has {present} partition(s); "
+                f"{total} would not be an increase.",
             )
         check_partition_count(total - present)
         if assignments is None:
@@ -234,11 +237,14 @@ def check_replication_factor(factor: int, brokers: Sequence[int]) -> None:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {factor} time(s): "
-            f"the target replication factor cannot be reached because only {len(brokers)} broker(s) are registered.",
+            "the target replication factor cannot be reached because "
+            f"only {len(brokers)} broker(s) are registered.",
         )
 
 
-def assign(count: int, brokers: Sequence[int], replication_factor: int = 1) -> tuple[PartitionAssignment, ...]:
+def assign(
+    count: int, brokers: Sequence[int], replication_factor: int = 1
+) -> tuple[PartitionAssignment, ...]:
     """Spread `count` new partitions over the brokers, round robin."""
     check_partition_count(count)
     check_replication_factor(replication_factor, brokers)
@@ -272,7 +278,9 @@ def assign_manually(
             if problem:
                 break
     if problem:
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment is wrong: {problem}")
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment is wrong: {problem}"
+        )
     return tuple(
         PartitionAssignment(assignments[index][0], 0, tuple(assignments[index]), tuple(assignments[index]))
         for index in range(len(assignments))

@@ -71,7 +71,10 @@ class ClusterStore(Protocol):
         """The whole image at its newest revision."""
 
     async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
-        """Make the deltas durable, all or none. Raises StoreConflict when `expected_revision` is not the newest."""
+        """Make the deltas durable, all or none.
+
+        Raises StoreConflict when `expected_revision` is not the newest.
+        """
 
     async def close(self) -> None:
         """Release what the store holds. No call may follow."""
@@ -175,7 +178,8 @@ class SqliteStore:
         meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
         partitions: dict[bytes, list[PartitionAssignment]] = {}
         for topic_id, leader_id, leader_epoch, replicas, isr in connection.execute(
-            "SELECT topic_id, leader_id, leader_epoch, replicas, isr FROM partitions ORDER BY topic_id, partition"
+            "SELECT topic_id, leader_id, leader_epoch, replicas, isr FROM partitions "
+            "ORDER BY topic_id, partition"
         ):
             partitions.setdefault(topic_id, []).append(
                 PartitionAssignment(
@@ -236,7 +240,8 @@ def _write(connection: sqlite3.Connection, delta: Delta) -> None:
             _insert_partitions(connection, topic_id, present, partitions)
         case TopicConfigsChanged(topic_id, configs):
             connection.execute(
-                "UPDATE topics SET configs = ? WHERE topic_id = ?", (json.dumps(dict(configs)), topic_id.bytes)
+                "UPDATE topics SET configs = ? WHERE topic_id = ?",
+                (json.dumps(dict(configs)), topic_id.bytes),
             )
         case ProducerIdsReserved(next_producer_id):
             _set_meta(connection, "next_producer_id", next_producer_id)

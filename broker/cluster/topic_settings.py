@@ -101,6 +101,22 @@ _SETTINGS = (
         _between(0, _INT),
     ),
     TopicSetting(
+        "message.timestamp.after.max.ms",
+        ConfigType.LONG,
+        "log.message.timestamp.after.max.ms",
+        "3600000",
+        "How far a producer's timestamp may lie ahead of the broker's clock, in milliseconds.",
+        _between(0, _LONG),
+    ),
+    TopicSetting(
+        "message.timestamp.before.max.ms",
+        ConfigType.LONG,
+        "log.message.timestamp.before.max.ms",
+        str(_LONG),
+        "How far a producer's timestamp may lie behind the broker's clock, in milliseconds.",
+        _between(0, _LONG),
+    ),
+    TopicSetting(
         "message.timestamp.type",
         ConfigType.STRING,
         "log.message.timestamp.type",
@@ -139,6 +155,14 @@ _SETTINGS = (
         "1073741824",
         "The size in bytes at which a new segment file is begun.",
         _between(14, _INT),
+    ),
+    TopicSetting(
+        "segment.index.bytes",
+        ConfigType.INT,
+        "log.index.size.max.bytes",
+        "10485760",
+        "The size in bytes of an offset index at which a new segment file is begun.",
+        _between(4, _INT),
     ),
     TopicSetting(
         "segment.ms",

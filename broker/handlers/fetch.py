@@ -21,14 +21,15 @@ import secrets
 from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple
 
+from broker.services import Services
+from broker.storage.disk import ColdRead
+
 from broker.handlers.context import RequestContext
 from broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
 from broker.replica import Replica
-from broker.services import Services
-from broker.storage.partition_log import ColdRead
 from protocol.errors import ApiError, ErrorCode
 from protocol.hot import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
-from protocol.types import NO_OFFSET, Buffer
+from protocol.types import NO_LEADER_EPOCH, Buffer
 
 READ_COMMITTED = 1
 _NO_REPLICA = -1
@@ -99,6 +100,12 @@ class FetchHandler:
                 if replica is None:
                     raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 replica.check_leader_epoch(wanted.current_leader_epoch)
+                if wanted.last_fetched_epoch != NO_LEADER_EPOCH:
+                    diverging = _diverging(replica, wanted)
+                    if diverging is not None:
+                        must_answer = True
+                        results.append((topic, diverging, False))
+                        continue
                 found = replica.read(
                     wanted.fetch_offset,
                     min(wanted.partition_max_bytes, max(left, 0)),
@@ -107,7 +114,7 @@ class FetchHandler:
                 )
             except ApiError as error:
                 must_answer = True
-                results.append((topic, _failed(wanted.partition, replica, error.code, request), False))
+                results.append((topic, _failed(wanted.partition, error.code, request), False))
                 continue
             read_bytes = sum(map(len, found.records))
             size += read_bytes
@@ -176,7 +183,7 @@ class _LongPoll:
         self, loop: asyncio.AbstractEventLoop, watched: Sequence[tuple[Replica, int]], missing_bytes: int
     ) -> None:
         self._loop = loop
-        self._limits = {replica: limit for replica, limit in watched}
+        self._limits = dict(watched)
         self._seen = {replica: replica.visible_bytes for replica in self._limits}
         self._woken: asyncio.Future[None] = loop.create_future()
         self.missing_bytes = missing_bytes
@@ -222,6 +229,22 @@ def _buffers(result: FetchPartitionResult) -> Sequence[Buffer]:
     return records if isinstance(records, list) else (records,)
 
 
+def _diverging(replica: Replica, wanted: FetchPartition) -> FetchPartitionResult | None:
+    """Where the reader's history leaves this log's, if it does (KIP-595), so that it can go back there."""
+    epoch, end_offset = replica.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+        return None
+    return FetchPartitionResult(
+        wanted.partition,
+        ErrorCode.NONE,
+        replica.high_watermark,
+        replica.high_watermark,
+        replica.log.start_offset,
+        records=(),
+        diverging_epoch=(epoch, end_offset),
+    )
+
+
 def _found(replica: Replica, records: Sequence[Buffer], request: FetchRequest) -> FetchPartitionResult:
     high_watermark = replica.high_watermark
     return FetchPartitionResult(
@@ -236,18 +259,10 @@ def _found(replica: Replica, records: Sequence[Buffer], request: FetchRequest) -
     )
 
 
-def _failed(index: int, replica: Replica | None, code: int, request: FetchRequest) -> FetchPartitionResult:
-    """An error's answer; a reset consumer needs the bounds of the log beside OFFSET_OUT_OF_RANGE."""
-    known = replica is not None and code == ErrorCode.OFFSET_OUT_OF_RANGE
-    high_watermark = replica.high_watermark if known and replica is not None else NO_OFFSET
-    start = replica.log.start_offset if known and replica is not None else NO_OFFSET
+def _failed(index: int, code: int, request: FetchRequest) -> FetchPartitionResult:
     return FetchPartitionResult(
         index,
         code,
-        high_watermark,
-        high_watermark,
-        start,
-        [] if request.isolation_level == READ_COMMITTED else None,
-        _NO_REPLICA,
-        [],
+        aborted_transactions=[] if request.isolation_level == READ_COMMITTED else None,
+        records=(),
     )

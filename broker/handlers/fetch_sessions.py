@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from protocol.errors import ApiError, ErrorCode
-from protocol.hot import FetchPartition, FetchPartitionResult
+from protocol.hot import NO_EPOCH_END_OFFSET, FetchPartition, FetchPartitionResult
 
 EVICTION_MS = 120_000
 FINAL_EPOCH = -1
@@ -54,6 +54,7 @@ class _Told:
             has_records
             or result.high_watermark != self.high_watermark
             or result.log_start_offset != self.log_start_offset
+            or result.diverging_epoch != NO_EPOCH_END_OFFSET
         )
         self.high_watermark = result.high_watermark
         self.log_start_offset = result.log_start_offset
@@ -76,9 +77,7 @@ class FetchSession:
         self.used_ms = now_ms
         self.partitions: dict[PartitionKey, _Told] = {}
 
-    def update(
-        self, added: Iterable[tuple[str, FetchPartition]], forgotten: Iterable[PartitionKey]
-    ) -> None:
+    def update(self, added: Iterable[tuple[str, FetchPartition]], forgotten: Iterable[PartitionKey]) -> None:
         for topic, partition in added:
             key = (topic, partition.partition)
             known = self.partitions.get(key)

@@ -20,11 +20,11 @@ import asyncio
 from collections.abc import Callable
 
 import structlog
+from broker.services import Services
 
 from broker.handlers.context import RequestContext
 from broker.metrics import Metrics
 from broker.replica import Replica
-from broker.services import Services
 from protocol.compression import Compression
 from protocol.errors import ApiError, ErrorCode
 from protocol.hot import ProducePartitionResult, ProduceRequest
@@ -184,7 +184,11 @@ class ProduceHandler:
         return pending
 
     def _wait(
-        self, replica: Replica, end_offset: int, pending: PendingProduce, results: list[ProducePartitionResult]
+        self,
+        replica: Replica,
+        end_offset: int,
+        pending: PendingProduce,
+        results: list[ProducePartitionResult],
     ) -> None:
         slot = pending.next_slot()
         pending.add(results, len(results) - 1)

@@ -1,0 +1,57 @@
+"""Request values in, response values out: one handler for each API that this broker serves.
+
+Owns the table from API key to handler. A handler is a plain function: whatever depends on the order of
+arrival happens before it returns, and it returns the response or an awaitable of it.
+
+Invariants: a refusal is a code in the response, never an exception; views in a request are not used after
+the handler returned; what an API that is listed here answers is complete.
+
+Built by `broker.app`, called by dispatch on the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from broker.handlers.configs import ConfigsHandler
+from broker.handlers.context import RequestContext
+from broker.handlers.fetch import FetchHandler
+from broker.handlers.metadata import MetadataHandler
+from broker.handlers.offsets import OffsetsHandler
+from broker.handlers.produce import ProduceHandler
+from broker.handlers.producers import ProducersHandler
+from broker.handlers.topics import TopicsHandler
+from broker.services import Services
+from protocol.schema import ApiKey
+
+Response = Any
+"""A mapping for `schema.encode_response`; for Produce its topics, or None for no answer; for Fetch a FetchResponse."""
+Handler = Callable[[RequestContext, Any], Response | Awaitable[Response]]
+
+
+def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
+    """Handlers over open services. Call it on the running loop."""
+    metadata = MetadataHandler(services)
+    offsets = OffsetsHandler(services)
+    topics = TopicsHandler(services)
+    configs = ConfigsHandler(services)
+    producers = ProducersHandler(services)
+    return {
+        ApiKey.PRODUCE: ProduceHandler(services).handle,
+        ApiKey.FETCH: FetchHandler(services).handle,
+        ApiKey.LIST_OFFSETS: offsets.list_offsets,
+        ApiKey.METADATA: metadata.metadata,
+        ApiKey.API_VERSIONS: metadata.api_versions,
+        ApiKey.CREATE_TOPICS: topics.create_topics,
+        ApiKey.DELETE_TOPICS: topics.delete_topics,
+        ApiKey.DELETE_RECORDS: offsets.delete_records,
+        ApiKey.INIT_PRODUCER_ID: producers.init_producer_id,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: offsets.offset_for_leader_epoch,
+        ApiKey.DESCRIBE_CONFIGS: configs.describe_configs,
+        ApiKey.ALTER_CONFIGS: configs.alter_configs,
+        ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
+        ApiKey.DESCRIBE_CLUSTER: metadata.describe_cluster,
+        ApiKey.DESCRIBE_PRODUCERS: producers.describe_producers,
+    }

@@ -1,0 +1,196 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: the settings of topics and of this broker.
+
+Owns the three answers. A topic's settings can be changed and hold for the running log at once; the broker's
+own are read from flags, environment and file at start, so here they are read-only.
+
+Invariants: each resource succeeds or fails alone; one named twice is INVALID_REQUEST; validate_only checks
+everything and changes nothing.
+
+Called by dispatch on the event loop. Source: KIP-133, KIP-226, KIP-339, KIP-569; Kafka's ConfigAdminManager.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any
+
+from broker.services import Services
+
+from broker.cluster.catalog import check_topic_name
+from broker.cluster.topic_settings import TOPIC_SETTINGS, ConfigType
+from broker.handlers.context import RequestContext
+from broker.topic_configs import DescribedSetting
+from protocol.errors import ApiError, ErrorCode
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+_Change = Callable[[Mapping[str, str]], Mapping[str, str | None]]
+
+
+class ConfigOperation(IntEnum):
+    """What IncrementalAlterConfigs does to one setting (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigsHandler:
+    """Serves DescribeConfigs 1-4, AlterConfigs 0-2 and IncrementalAlterConfigs 0-1."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._topics = services.topics
+
+    def describe_configs(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        return {"results": [self._describe(request, resource) for resource in request.resources]}
+
+    def _describe(self, request: Any, resource: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = {
+            "error_code": ErrorCode.NONE,
+            "error_message": None,
+            "resource_type": resource.resource_type,
+            "resource_name": resource.resource_name,
+        }
+        try:
+            described = self._settings_of(resource.resource_type, resource.resource_name)
+        except ApiError as error:
+            answer["error_code"] = error.code
+            answer["error_message"] = error.message
+            return answer
+        keys = resource.configuration_keys
+        answer["configs"] = [
+            _config(setting, request, read_only=resource.resource_type == BROKER_RESOURCE)
+            for setting in described
+            if not keys or setting.name in keys
+        ]
+        return answer
+
+    def _settings_of(self, resource_type: int, name: str) -> Sequence[DescribedSetting]:
+        if resource_type == TOPIC_RESOURCE:
+            check_topic_name(name)
+            topic = self._services.catalog.topic(name)
+            if topic is None:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return self._topics.settings.describe(topic.configs)
+        if resource_type == BROKER_RESOURCE:
+            if name == "":
+                return ()  # The cluster-wide dynamic defaults, of which there are none.
+            self._check_broker(name)
+            return self._services.broker_settings()
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+
+    def _check_broker(self, name: str) -> None:
+        if name != str(self._services.node_id):
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {self._services.node_id} or empty string, "
+                f"but received {name}",
+            )
+
+    async def alter_configs(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        def replacement(resource: Any) -> _Change:
+            configs = {config.name: config.value for config in resource.configs}
+            return lambda present: configs
+
+        return await self._alter(request, replacement)
+
+    async def incremental_alter_configs(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        def increment(resource: Any) -> _Change:
+            return lambda present: _incremented(present, resource.configs)
+
+        return await self._alter(request, increment)
+
+    async def _alter(self, request: Any, change_of: Callable[[Any], _Change]) -> dict[str, Any]:
+        times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+        answers = []
+        for resource in request.resources:
+            key = (resource.resource_type, resource.resource_name)
+            if key not in times:
+                continue
+            code, message = ErrorCode.NONE, None
+            try:
+                if times.pop(key) > 1:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+                await self._alter_one(resource, change_of, validate_only=request.validate_only)
+            except ApiError as error:
+                code, message = error.code, error.message
+            answers.append(
+                {
+                    "error_code": code,
+                    "error_message": message,
+                    "resource_type": resource.resource_type,
+                    "resource_name": resource.resource_name,
+                }
+            )
+        return {"responses": answers}
+
+    async def _alter_one(
+        self, resource: Any, change_of: Callable[[Any], _Change], *, validate_only: bool
+    ) -> None:
+        if resource.resource_type == BROKER_RESOURCE:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                "broker settings are fixed at start: change the flags, environment or file and restart",
+            )
+        if resource.resource_type != TOPIC_RESOURCE:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+        if len({config.name for config in resource.configs}) != len(resource.configs):
+            raise ApiError(ErrorCode.INVALID_CONFIG, "Error due to duplicate config keys")
+        check_topic_name(resource.resource_name)
+        await self._topics.change_configs(
+            resource.resource_name, change_of(resource), validate_only=validate_only
+        )
+
+
+def _incremented(present: Mapping[str, str], operations: Sequence[Any]) -> dict[str, str | None]:
+    """A topic's own settings after SET, DELETE, APPEND and SUBTRACT. Raises ApiError(INVALID_CONFIG)."""
+    configs: dict[str, str | None] = dict(present)
+    for asked in operations:
+        setting = TOPIC_SETTINGS.get(asked.name)
+        if setting is None:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {asked.name}")
+        if asked.config_operation == ConfigOperation.SET:
+            configs[asked.name] = asked.value
+        elif asked.config_operation == ConfigOperation.DELETE:
+            configs.pop(asked.name, None)
+        elif asked.config_operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+            if setting.type != ConfigType.LIST:
+                raise ApiError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"Config value append or subtract is not allowed for config key: {asked.name}",
+                )
+            values = (configs.get(asked.name) or setting.default).split(",")
+            given = (asked.value or "").split(",")
+            if asked.config_operation == ConfigOperation.APPEND:
+                values += [value for value in given if value not in values]
+            else:
+                values = [value for value in values if value not in given]
+            configs[asked.name] = ",".join(values)
+        else:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unknown config operation {asked.config_operation} on {asked.name}",
+            )
+    return configs
+
+
+def _config(setting: DescribedSetting, request: Any, *, read_only: bool) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "name": setting.name,
+        "value": setting.value,
+        "read_only": read_only,
+        "config_source": setting.source,
+        "is_sensitive": False,
+        "config_type": setting.type,
+    }
+    if request.include_synonyms:
+        config["synonyms"] = [
+            {"name": name, "value": value, "source": source} for name, value, source in setting.synonyms
+        ]
+    # The field is nullable, and null is its answer when the client did not ask.
+    config["documentation"] = setting.documentation if request.include_documentation else None
+    return config

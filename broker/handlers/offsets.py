@@ -1,0 +1,156 @@
+"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords: positions in a log, and moving its start.
+
+Owns the three answers. To a consumer the end of the log is the high watermark, so no offset is named that
+a crash could take back.
+
+Invariants: a partition fails alone; a partition named twice in one request is INVALID_REQUEST, as its
+answers could not be told apart. Searches by timestamp may read the disk and run in a thread.
+
+Called by dispatch on the event loop. Source: Kafka's KafkaApis.handleListOffsetRequest, KIP-79, KIP-320,
+KIP-734 (max timestamp), KIP-107 (DeleteRecords).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable
+from typing import Any
+
+from broker.services import Services
+
+from broker.handlers.context import RequestContext
+from broker.replica import Replica
+from protocol.errors import ApiError, ErrorCode
+from protocol.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+_MAX_TIMESTAMP_FROM = 7
+TO_HIGH_WATERMARK = -1
+
+
+class OffsetsHandler:
+    """Serves ListOffsets 1-7, OffsetForLeaderEpoch 2-4 and DeleteRecords 0-2."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def list_offsets(
+        self, context: RequestContext, request: Any
+    ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+        asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
+        if all(partition.timestamp in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) for _, partition in asked):
+            return self._list(context, request)
+        return asyncio.get_running_loop().run_in_executor(None, self._list, context, request)
+
+    def _list(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        times = Counter(
+            (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
+        )
+        return {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        self._list_one(
+                            context, topic.name, asked, repeated=times[topic.name, asked.partition_index] > 1
+                        )
+                        for asked in topic.partitions
+                    ],
+                }
+                for topic in request.topics
+            ]
+        }
+
+    def _list_one(self, context: RequestContext, topic: str, asked: Any, *, repeated: bool) -> dict[str, Any]:
+        answer: dict[str, Any] = {
+            "partition_index": asked.partition_index,
+            "error_code": ErrorCode.NONE,
+            "timestamp": NO_TIMESTAMP,
+            "offset": NO_OFFSET,
+            "leader_epoch": NO_LEADER_EPOCH,
+        }
+        try:
+            if repeated:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this partition more than once")
+            if asked.timestamp < MAX_TIMESTAMP or (
+                asked.timestamp == MAX_TIMESTAMP and context.header.api_version < _MAX_TIMESTAMP_FROM
+            ):
+                raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+            replica = self._services.replica(topic, asked.partition_index, asked.current_leader_epoch)
+            found = _find(replica, asked.timestamp)
+        except ApiError as error:
+            answer["error_code"] = error.code
+            return answer
+        if found is not None:
+            answer["offset"], answer["timestamp"], answer["leader_epoch"] = found
+        return answer
+
+    def offset_for_leader_epoch(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        """Where a leader epoch ended, so that a consumer can tell whether the log was cut behind it."""
+        return {
+            "topics": [
+                {
+                    "topic": topic.topic,
+                    "partitions": [self._end_of_epoch(topic.topic, asked) for asked in topic.partitions],
+                }
+                for topic in request.topics
+            ]
+        }
+
+    def _end_of_epoch(self, topic: str, asked: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = {"error_code": ErrorCode.NONE, "partition": asked.partition}
+        try:
+            replica = self._services.replica(topic, asked.partition, asked.current_leader_epoch)
+        except ApiError as error:
+            answer["error_code"] = error.code
+            return answer
+        answer["leader_epoch"], answer["end_offset"] = replica.log.end_offset_for_epoch(asked.leader_epoch)
+        return answer
+
+    def delete_records(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        """Move the start of logs forward; offset -1 means to the high watermark."""
+        return {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [self._delete_before(topic.name, asked) for asked in topic.partitions],
+                }
+                for topic in request.topics
+            ]
+        }
+
+    def _delete_before(self, topic: str, asked: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = {
+            "partition_index": asked.partition_index,
+            "low_watermark": NO_OFFSET,
+            "error_code": ErrorCode.NONE,
+        }
+        try:
+            replica = self._services.replica(topic, asked.partition_index)
+            offset = replica.high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
+            if not 0 <= offset <= replica.high_watermark:
+                raise ApiError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"offset {offset} is not between 0 and the high watermark {replica.high_watermark}",
+                )
+            replica.log.delete_records_before(offset)
+            answer["low_watermark"] = replica.log.start_offset
+        except ApiError as error:
+            answer["error_code"] = error.code
+        return answer
+
+
+def _find(replica: Replica, timestamp: int) -> tuple[int, int, int] | None:
+    """(offset, timestamp, leader epoch) of what was asked for, or None when no such record is visible."""
+    log = replica.log
+    if timestamp == LATEST_TIMESTAMP:
+        return replica.high_watermark, NO_TIMESTAMP, replica.leader_epoch
+    if timestamp == EARLIEST_TIMESTAMP:
+        return log.start_offset, NO_TIMESTAMP, log.leader_epoch_for(log.start_offset)
+    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is None or found[0] >= replica.high_watermark:
+        return None
+    return found[0], found[1], found[2]

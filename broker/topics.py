@@ -1,0 +1,259 @@
+"""Topics come, grow, change and go: the catalog, the logs on disk and the replicas kept in step.
+
+Owns the order in which the three change. Creating: the store first, then the folders, then the replica; a
+crash in between is healed at the next start, which makes the folders of every topic that the store holds.
+Deleting: the store first, then the replicas stop, then the folders go; folders left over belong to an id
+that the store does not know, and are removed at the next start.
+
+Invariants: a replica exists only for a partition that the catalog holds; what a client is told happened
+is durable.
+
+Called by handlers on the event loop, built by `broker.services`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+import structlog
+
+from broker.cluster.catalog import (
+    Catalog,
+    Delta,
+    PartitionsAdded,
+    Topic,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+    assign,
+    assign_manually,
+)
+from broker.cluster.cluster import Cluster
+from broker.cluster.store import StoreConflict, StoreError
+from broker.topic_configs import TopicConfigs
+from protocol.errors import ApiError, ErrorCode
+
+logger = structlog.get_logger(__name__)
+_D = TypeVar("_D", bound=Delta)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """What CreateTopics may ask for; -1 and None stand for the broker's defaults."""
+
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] | None = None
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+class Partitions(Protocol):
+    """The logs and replicas that follow the catalog; `broker.services` keeps them."""
+
+    async def open_partitions(self, topic: Topic, first: int) -> None:
+        """Make folders, logs and replicas of a topic's partitions from `first` on. Raises OSError."""
+
+    async def delete_partitions(self, topic: Topic) -> None:
+        """Stop a topic's replicas and remove their folders. Raises OSError."""
+
+    def reconfigure(self, topic: Topic) -> None:
+        """Let the running logs follow the topic's settings."""
+
+
+class Topics:
+    """Creates, grows, changes and deletes topics on one broker."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        partitions: Partitions,
+        settings: TopicConfigs,
+        *,
+        brokers: Callable[[], Sequence[int]],
+        default_partitions: int,
+        default_replication_factor: int,
+        delete_enabled: bool,
+    ) -> None:
+        self.settings = settings
+        self._cluster = cluster
+        self._partitions = partitions
+        self._brokers = brokers
+        self._default_partitions = default_partitions
+        self._default_replication_factor = default_replication_factor
+        self._delete_enabled = delete_enabled
+        self._lock = asyncio.Lock()
+        self._changes: set[asyncio.Task[Any]] = set()
+
+    async def create(
+        self, name: str, wanted: NewTopic | None = None, *, validate_only: bool = False
+    ) -> Topic:
+        """Create a topic, or with `validate_only` say what would be created. Raises ApiError."""
+        wanted = wanted or NewTopic()
+
+        def plan(catalog: Catalog) -> TopicCreated:
+            return self._plan(catalog, name, wanted)
+
+        if validate_only:
+            return plan(self._cluster.catalog).topic
+
+        async def run() -> Topic:
+            topic = (await self._change(plan)).topic
+            await self._open(topic, 0)
+            logger.info(
+                "topic_created", topic=name, topic_id=str(topic.topic_id), partitions=len(topic.partitions)
+            )
+            return topic
+
+        return await self._to_the_end(run())
+
+    def _plan(self, catalog: Catalog, name: str, wanted: NewTopic) -> TopicCreated:
+        # The name first, as Kafka does: a request that repeats an old one is told that the topic exists.
+        catalog.plan_topic(name, UUID(int=0), (), {})
+        brokers = self._brokers()
+        if wanted.assignments:
+            partitions = assign_manually(wanted.assignments, brokers)
+        else:
+            count = self._default_partitions if wanted.num_partitions == -1 else wanted.num_partitions
+            factor = wanted.replication_factor
+            partitions = assign(count, brokers, self._default_replication_factor if factor == -1 else factor)
+        return catalog.plan_topic(name, uuid.uuid4(), partitions, self.settings.check(wanted.configs))
+
+    async def add_partitions(
+        self,
+        name: str,
+        total: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Grow a topic to `total` partitions. Raises ApiError."""
+
+        def plan(catalog: Catalog) -> PartitionsAdded:
+            topic = _existing(catalog, name)
+            return catalog.plan_partitions(topic, total, assignments, self._brokers())
+
+        if validate_only:
+            plan(self._cluster.catalog)
+            return
+
+        async def run() -> None:
+            added = await self._change(plan)
+            topic = self._cluster.catalog.topic_by_id(added.topic_id)
+            if topic is not None:
+                await self._open(topic, total - len(added.partitions))
+
+        await self._to_the_end(run())
+
+    async def delete(self, topic_id: UUID) -> None:
+        """Delete a topic and its data. Raises ApiError."""
+        if not self._delete_enabled:
+            raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker")
+        await self._to_the_end(self._delete(topic_id))
+
+    async def _delete(self, topic_id: UUID) -> None:
+        found: list[Topic] = []
+
+        def plan(catalog: Catalog) -> TopicDeleted:
+            topic = catalog.topic_by_id(topic_id)
+            if topic is None:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+            found.append(topic)
+            return TopicDeleted(topic_id)
+
+        await self._change(plan)
+        topic = found[-1]
+        try:
+            await self._partitions.delete_partitions(topic)
+        except OSError as error:
+            logger.warning(
+                "topic_folders_left",
+                topic=topic.name,
+                topic_id=str(topic_id),
+                error=str(error),
+                advice="the topic is deleted; its folders will be removed at the next start",
+            )
+        logger.info("topic_deleted", topic=topic.name, topic_id=str(topic_id))
+
+    async def change_configs(
+        self,
+        name: str,
+        change: Callable[[Mapping[str, str]], Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Replace a topic's own settings by `change(of the present ones)`, also in its running logs.
+
+        Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG.
+        """
+
+        def plan(catalog: Catalog) -> TopicConfigsChanged:
+            topic = _existing(catalog, name)
+            return TopicConfigsChanged(topic.topic_id, self.settings.check(change(topic.configs)))
+
+        if validate_only:
+            plan(self._cluster.catalog)
+            return
+        await self._to_the_end(self._change(plan, self._reconfigure))
+
+    def _reconfigure(self, delta: TopicConfigsChanged) -> None:
+        topic = self._cluster.catalog.topic_by_id(delta.topic_id)
+        if topic is not None:
+            self._partitions.reconfigure(topic)
+
+    async def _change(self, plan: Callable[[Catalog], _D], applied: Callable[[_D], None] | None = None) -> _D:
+        try:
+            return await self._cluster.change(plan, applied)
+        except (StoreError, StoreConflict, OSError) as error:
+            logger.error(
+                "cluster_store_failed",
+                error=str(error),
+                advice="nothing was changed; check the disk that holds the data folder",
+            )
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}") from error
+
+    async def _open(self, topic: Topic, first: int) -> None:
+        try:
+            await self._partitions.open_partitions(topic, first)
+        except OSError as error:
+            logger.error(
+                "topic_not_opened",
+                topic=topic.name,
+                topic_id=str(topic.topic_id),
+                error=str(error),
+                advice="the topic exists without its folders; free the disk and restart the broker",
+            )
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the topic's folders could not be made: {error}"
+            ) from error
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a change to its end even if who asked for it goes away, one change after the other."""
+
+        async def run() -> _T:
+            async with self._lock:
+                return await work
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Let changes that are under way finish."""
+        if self._changes:
+            await asyncio.wait(self._changes)
+
+
+def _existing(catalog: Catalog, name: str) -> Topic:
+    topic = catalog.topic(name)
+    if topic is None:
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+        )
+    return topic

@@ -1,0 +1,152 @@
+"""Group commit: what waits together shares a flush, logs flush in parallel, a failure is reported once."""
+
+import asyncio
+import threading
+
+import pytest
+
+from broker.group_commit import MAX_THREADS, GroupCommit, Work
+
+
+class Flush:
+    """Work that takes until it is let go."""
+
+    def __init__(self, log: "Log", error: OSError | None = None) -> None:
+        self.log = log
+        self.error = error
+
+    def run(self) -> None:
+        self.log.started.release()
+        if not self.log.may_finish.acquire(timeout=10):
+            raise OSError("the test never let the flush go")
+        if self.error is not None:
+            raise self.error
+
+
+class Log:
+    """A log whose unflushed batches are a number."""
+
+    def __init__(self) -> None:
+        self.unflushed = 0
+        self.flushed: list[int] = []
+        self.errors: list[BaseException] = []
+        self.error: OSError | None = None
+        self.started = threading.Semaphore(0)
+        self.may_finish = threading.Semaphore(0)
+        self.changed = asyncio.Event()
+        self._in_flight = 0
+
+    def begin_flush(self) -> Flush | None:
+        if not self.unflushed:
+            return None
+        self._in_flight, self.unflushed = self.unflushed, 0
+        return Flush(self, self.error)
+
+    def flush_finished(self, work: Work, error: BaseException | None) -> None:
+        if error is None:
+            self.flushed.append(self._in_flight)
+        else:
+            self.errors.append(error)
+        self.changed.set()
+
+    async def until(self, flushes: int) -> None:
+        async with asyncio.timeout(10):
+            while len(self.flushed) + len(self.errors) < flushes:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+async def begun(log: Log) -> None:
+    assert await asyncio.to_thread(log.started.acquire, timeout=10)
+
+
+async def test_all_that_waits_in_one_step_of_the_loop_shares_a_flush() -> None:
+    group_commit, log = GroupCommit(asyncio.get_running_loop()), Log()
+    for _ in range(5):
+        log.unflushed += 1
+        group_commit.request(log)
+    log.may_finish.release()
+    await log.until(1)
+    assert log.flushed == [5]
+    await group_commit.close()
+
+
+async def test_what_arrives_during_a_flush_shares_the_next_one() -> None:
+    group_commit, log = GroupCommit(asyncio.get_running_loop()), Log()
+    log.unflushed = 1
+    group_commit.request(log)
+    await begun(log)
+    for _ in range(3):
+        log.unflushed += 1
+        group_commit.request(log)
+        await asyncio.sleep(0)
+    assert log.flushed == []
+    log.may_finish.release(2)
+    await log.until(2)
+    assert log.flushed == [1, 3]
+    await group_commit.close()
+
+
+async def test_several_logs_are_flushed_at_the_same_time() -> None:
+    group_commit = GroupCommit(asyncio.get_running_loop())
+    logs = [Log() for _ in range(MAX_THREADS)]
+    for log in logs:
+        log.unflushed = 1
+        group_commit.request(log)
+    for log in logs:
+        await begun(log)
+    for log in logs:
+        log.may_finish.release()
+        await log.until(1)
+    await group_commit.close()
+
+
+async def test_threads_stay_few_and_nothing_waits_for_ever() -> None:
+    group_commit = GroupCommit(asyncio.get_running_loop())
+    logs = [Log() for _ in range(5 * MAX_THREADS)]
+    for log in logs:
+        log.unflushed = 1
+        log.may_finish.release()
+        group_commit.request(log)
+    for log in logs:
+        await log.until(1)
+    flushers = [thread for thread in threading.enumerate() if thread.name.startswith("flusher-")]
+    assert len(flushers) == MAX_THREADS
+    await group_commit.close()
+    assert not [thread for thread in flushers if thread.is_alive()]
+
+
+async def test_a_failure_is_reported_once_and_the_others_go_on() -> None:
+    group_commit, bad, good = GroupCommit(asyncio.get_running_loop()), Log(), Log()
+    bad.error = OSError("no")
+    for log in (bad, good):
+        log.unflushed = 1
+        log.may_finish.release()
+        group_commit.request(log)
+    await bad.until(1)
+    await good.until(1)
+    assert (bad.errors, good.flushed) == ([bad.error], [1])
+    await group_commit.close()
+
+
+async def test_close_waits_for_what_was_requested() -> None:
+    group_commit, log = GroupCommit(asyncio.get_running_loop()), Log()
+    log.unflushed = 2
+    group_commit.request(log)
+    closing = asyncio.create_task(group_commit.close())
+    await begun(log)
+    assert not closing.done()
+    log.may_finish.release()
+    await closing
+    assert log.flushed == [2]
+
+
+@pytest.mark.parametrize("pending", [0, 1])
+async def test_a_request_with_nothing_to_flush_costs_no_thread(pending: int) -> None:
+    group_commit, log = GroupCommit(asyncio.get_running_loop()), Log()
+    log.unflushed = pending
+    log.may_finish.release()
+    group_commit.request(log)
+    await group_commit.wait_idle()
+    assert len(group_commit._threads) == pending
+    await group_commit.close()

@@ -1,0 +1,113 @@
+"""The SQLite store: what was committed is there after a restart, all or none, and to nobody else."""
+
+import sqlite3
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from broker.cluster.catalog import (
+    Delta,
+    PartitionsAdded,
+    ProducerIdsReserved,
+    Topic,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+    assign,
+)
+from broker.cluster.store import SqliteStore, StoreConflict, StoreError
+
+
+def topic(name: str, partitions: int = 1) -> Topic:
+    return Topic(name, uuid4(), assign(partitions, [1]), {"retention.ms": "5"})
+
+
+async def test_everything_committed_is_there_after_a_restart(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "cluster.db", node_id=1)
+    catalog = await store.load()
+    kept, gone = topic("kept", 2), topic("gone")
+    deltas: list[Delta] = [
+        TopicCreated(kept),
+        TopicCreated(gone),
+        PartitionsAdded(kept.topic_id, assign(1, [1])),
+        TopicConfigsChanged(kept.topic_id, {"retention.ms": "7"}),
+        TopicDeleted(gone.topic_id),
+        ProducerIdsReserved(3000),
+    ]
+    await store.commit(deltas, catalog.revision)
+    for delta in deltas:
+        catalog.apply(delta)
+    await store.close()
+
+    again = SqliteStore(tmp_path / "cluster.db", node_id=1)
+    loaded = await again.load()
+    assert loaded.cluster_id == catalog.cluster_id
+    assert list(loaded.topics()) == list(catalog.topics())
+    assert loaded.next_producer_id == 3000
+    assert loaded.revision == catalog.revision == len(deltas)
+    await again.close()
+
+
+async def test_a_commit_on_an_old_revision_changes_nothing(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "cluster.db", node_id=1)
+    await store.load()
+    await store.commit([TopicCreated(topic("a"))], 0)
+    with pytest.raises(StoreConflict):
+        await store.commit([TopicCreated(topic("b"))], 0)
+    assert [held.name for held in (await store.load()).topics()] == ["a"]
+    await store.close()
+
+
+async def test_a_commit_that_fails_half_way_changes_nothing(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "cluster.db", node_id=1)
+    await store.load()
+    with pytest.raises(StoreError, match="cannot be used"):
+        await store.commit([TopicCreated(topic("a")), TopicCreated(topic("a"))], 0)
+    loaded = await store.load()
+    assert (len(loaded), loaded.revision) == (0, 0)
+    await store.close()
+
+
+async def test_the_cluster_id_is_drawn_once(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "cluster.db", node_id=1)
+    cluster_id = (await store.load()).cluster_id
+    await store.close()
+    assert len(cluster_id) == 22
+    again = SqliteStore(tmp_path / "cluster.db", node_id=1, cluster_id=cluster_id)
+    assert (await again.load()).cluster_id == cluster_id
+    await again.close()
+
+
+async def test_another_brokers_folder_is_refused_with_advice(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "cluster.db", node_id=1, cluster_id="mine")
+    await store.load()
+    await store.close()
+    for other in (
+        SqliteStore(tmp_path / "cluster.db", node_id=2),
+        SqliteStore(tmp_path / "cluster.db", node_id=1, cluster_id="theirs"),
+    ):
+        with pytest.raises(StoreError, match="or name another"):
+            await other.load()
+        await other.close()
+
+
+async def test_a_file_that_is_no_store_is_named_in_the_error(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.db"
+    path.write_bytes(b"not a database" * 100)
+    store = SqliteStore(path, node_id=1)
+    with pytest.raises(StoreError, match="restore it from a backup"):
+        await store.load()
+    await store.close()
+
+
+async def test_commits_are_durable_when_they_return(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "cluster.db", node_id=1)
+    await store.load()
+    assert store._connection is not None
+    assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    await store.close()
+    with sqlite3.connect(tmp_path / "cluster.db") as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
