@@ -1,0 +1,156 @@
+"""Records that wait to be sent: per partition a queue of batches, within one bound on memory.
+
+Owns: the queues, linger and batch size, the memory account, and the expiry of batches that were never sent.
+Pure: facts and now_ms in, answers out; who waits for room waits elsewhere.
+Invariants: a queue's batches are in the order of `send`; only the last may still take records, and it is
+`queue.open` then. Memory in use is the sum of what all batches that are not released hold: a batch that takes
+records holds its full size, from its draining on only its encoded bytes. It never exceeds `buffer_memory`.
+A batch that was drained never comes back: retries wait in producer_state.
+Callers: the producer appends straight into `queue.open`, the sender drains.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from client.batch import ProducerBatch
+from client.types import TopicPartition
+
+__all__ = ["Accumulator", "PartitionQueue"]
+
+
+class PartitionQueue:
+    """One partition's unsent batches, oldest first. Public for the producer's fast path."""
+
+    __slots__ = ("batches", "key", "open")
+
+    def __init__(self, key: TopicPartition) -> None:
+        self.key = key
+        self.batches: deque[ProducerBatch] = deque()
+        self.open: ProducerBatch | None = None
+
+
+class Accumulator:
+    """The machine; one per producer. Sizes are bytes, times milliseconds of the client's monotonic clock."""
+
+    def __init__(
+        self, *, max_batch_size: int, linger_ms: int, buffer_memory: int, delivery_timeout_ms: int
+    ) -> None:
+        self._max_batch_size = max_batch_size
+        self._linger_ms = linger_ms
+        self._buffer_memory = buffer_memory
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._used_bytes = 0
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        # Insertion order is service order: a queue that was served goes to the end.
+        self._waiting: dict[PartitionQueue, None] = {}
+        self._hurries = 0
+
+    @property
+    def used_bytes(self) -> int:
+        return self._used_bytes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits unsent."""
+        return not self._waiting
+
+    def queue(self, key: TopicPartition) -> PartitionQueue:
+        """The partition's queue, the same object each time."""
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = PartitionQueue(key)
+        return queue
+
+    def waiting_queues(self) -> Iterable[PartitionQueue]:
+        """Queues that hold batches, in the order in which they are to be served; a copy."""
+        return list(self._waiting)
+
+    def room_needed(self, record_size_bytes: int) -> int:
+        """Bytes that a new batch takes whose first record needs at most `record_size_bytes`."""
+        return max(self._max_batch_size, record_size_bytes)
+
+    def can_ever_hold(self, record_size_bytes: int) -> bool:
+        """Whether a batch for such a record fits when nothing else is held."""
+        return self.room_needed(record_size_bytes) <= self._buffer_memory
+
+    def has_room(self, record_size_bytes: int) -> bool:
+        """Whether a batch for such a record can be opened now."""
+        return self._used_bytes + self.room_needed(record_size_bytes) <= self._buffer_memory
+
+    def open_batch(self, queue: PartitionQueue, record_size_bytes: int, now_ms: int) -> ProducerBatch:
+        """A new batch at the end of `queue`, its `open` one; only after `has_room`."""
+        if not self.has_room(record_size_bytes):
+            raise RuntimeError(f"no room for {record_size_bytes} bytes: ask has_room first")
+        batch = ProducerBatch(queue.key, self._max_batch_size, now_ms, now_ms + self._delivery_timeout_ms)
+        batch.reserved_bytes = self.room_needed(record_size_bytes)
+        self._used_bytes += batch.reserved_bytes
+        queue.batches.append(batch)
+        queue.open = batch
+        self._waiting[queue] = None
+        return batch
+
+    def ready_at_ms(self, queue: PartitionQueue) -> int | None:
+        """When the queue's oldest batch may be sent: at once (its creation) when it takes no more records or
+        somebody hurries, else after the linger time. None for an empty queue."""
+        if not queue.batches:
+            return None
+        batch = queue.batches[0]
+        if batch is not queue.open or self._hurries:
+            return batch.created_ms
+        return batch.created_ms + self._linger_ms
+
+    def head(self, queue: PartitionQueue) -> ProducerBatch | None:
+        """The queue's oldest batch."""
+        return queue.batches[0] if queue.batches else None
+
+    def drain(self, queue: PartitionQueue) -> ProducerBatch:
+        """Take the oldest batch out for good; it takes no more records."""
+        batch = queue.batches.popleft()
+        if batch is queue.open:
+            queue.open = None
+        self._waiting.pop(queue, None)
+        if queue.batches:
+            self._waiting[queue] = None
+        return batch
+
+    def hurry(self) -> None:
+        """From now on nothing lingers, until `relax` was called as often."""
+        self._hurries += 1
+
+    def relax(self) -> None:
+        self._hurries -= 1
+
+    def shrink(self, batch: ProducerBatch, size_bytes: int) -> None:
+        """The batch is encoded and holds only `size_bytes` from now on."""
+        self._used_bytes += size_bytes - batch.reserved_bytes
+        batch.reserved_bytes = size_bytes
+
+    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """`parts` hold the records of `batch` now, which is released.
+
+        They may hold a little more together, as each has a header; for that long the bound is exceeded.
+        """
+        self._used_bytes += sum(part.reserved_bytes for part in parts)
+        self.release(batch)
+
+    def release(self, batch: ProducerBatch) -> None:
+        """The batch is settled: its memory is free again."""
+        self._used_bytes -= batch.reserved_bytes
+        batch.reserved_bytes = 0
+        batch.release()
+
+    def expire(self, now_ms: int) -> list[ProducerBatch]:
+        """Drain the batches whose delivery deadline has passed; they were never sent."""
+        late: list[ProducerBatch] = []
+        for queue in list(self._waiting):
+            while queue.batches and queue.batches[0].deadline_ms <= now_ms:
+                late.append(self.drain(queue))
+        return late
+
+    def next_deadline_ms(self) -> int | None:
+        """The earliest delivery deadline among the batches that wait."""
+        return min((queue.batches[0].deadline_ms for queue in self._waiting), default=None)
+
+    def drain_all(self) -> list[ProducerBatch]:
+        """Every batch that waits: the producer is being closed."""
+        return [self.drain(queue) for queue in list(self._waiting) for _ in range(len(queue.batches))]

@@ -1,0 +1,187 @@
+"""A batch of records on its way from `send` to its acknowledgement.
+
+Owns: the batch's encoded bytes, its identity (producer id, epoch, first sequence), what is known of its
+attempts, and its outcome. Pure: who waits for the outcome is a callback.
+Invariants: the outcome is set once. The bytes are built at the first sending and never change after it,
+except their producer fields when the identity changes, which happens only while no attempt is under way.
+`may_be_stored` is True from the first attempt whose outcome stayed unknown.
+Callers: accumulator (opens and fills), producer_state (numbers and judges), sender (encodes and resolves),
+delivery (waits).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from client.errors import ClientError
+from client.types import TopicPartition
+from protocol.compression import Compression
+from protocol.errors import ErrorCode
+from protocol.records import RecordBatchBuilder, decode_batch, last_sequence, set_producer
+from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+
+__all__ = ["Identity", "Outcome", "ProducerBatch"]
+
+
+# Stands in for the builder of a batch whose bytes were dropped; nothing is ever appended to it.
+_SPENT = RecordBatchBuilder(0)
+
+
+class Identity(NamedTuple):
+    """The idempotent identity under which batches are numbered."""
+
+    producer_id: int
+    epoch: int
+
+
+class Outcome(NamedTuple):
+    """How a batch ended: stored at `base_offset` (-1: not known where), or `error`."""
+
+    base_offset: int
+    log_append_time_ms: int
+    error: ClientError | None = None
+
+
+class ProducerBatch:
+    """One record batch of one partition. Times are milliseconds of the client's monotonic clock."""
+
+    __slots__ = (
+        "_encoded",
+        "_encoded_as",
+        "_raw_size_bytes",
+        "_released_count",
+        "_waiters",
+        "attempts",
+        "base_sequence",
+        "builder",
+        "created_ms",
+        "deadline_ms",
+        "identity",
+        "is_abandoned",
+        "is_on_wire",
+        "key",
+        "last_code",
+        "may_be_stored",
+        "outcome",
+        "parts",
+        "reserved_bytes",
+        "retry_at_ms",
+    )
+
+    def __init__(self, key: TopicPartition, max_size_bytes: int, created_ms: int, deadline_ms: int) -> None:
+        self.key = key
+        self.builder = RecordBatchBuilder(max_size_bytes)
+        self.created_ms = created_ms
+        self.deadline_ms = deadline_ms
+        self.reserved_bytes = 0
+        self.identity: Identity | None = None
+        self.base_sequence: int = NO_SEQUENCE
+        self.attempts = 0
+        self.is_on_wire = False
+        self.is_abandoned = False
+        self.may_be_stored = False
+        self.retry_at_ms = 0
+        self.last_code: ErrorCode | None = None
+        self.outcome: Outcome | None = None
+        self.parts: list[ProducerBatch] | None = None
+        self._encoded: bytearray | None = None
+        self._encoded_as: tuple[Identity | None, int] = (None, NO_SEQUENCE)
+        self._raw_size_bytes = 0
+        self._released_count = 0
+        self._waiters: list[Callable[[], None]] = []
+
+    def __repr__(self) -> str:
+        where = f"{self.key.topic}-{self.key.partition}"
+        what = f"{self.record_count} records, {self.identity}, sequence {self.base_sequence}"
+        return f"<ProducerBatch {where}: {what}, {self.attempts} attempts, on wire {self.is_on_wire}>"
+
+    @property
+    def record_count(self) -> int:
+        return self._released_count or self.builder.record_count
+
+    @property
+    def size_bytes(self) -> int:
+        """As encoded so far; before compression until `encode`."""
+        return self.builder.size_bytes
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record; the batch must have been numbered."""
+        return last_sequence(self.base_sequence, self.record_count)
+
+    def number(self, identity: Identity, base_sequence: int) -> None:
+        """Give the batch its place in its producer's sequence."""
+        self.identity = identity
+        self.base_sequence = base_sequence
+
+    def encode(self, compression: Compression) -> bytearray:
+        """The bytes to send under the present identity; built once, then only patched."""
+        now = (self.identity, self.base_sequence)
+        producer_id, epoch = self.identity or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        encoded = self._encoded
+        if encoded is None:
+            self._raw_size_bytes = self.builder.size_bytes
+            encoded = self._encoded = self.builder.build(compression, producer_id, epoch, self.base_sequence)
+        elif self._encoded_as != now:
+            set_producer(encoded, producer_id, epoch, self.base_sequence)
+        self._encoded_as = now
+        return encoded
+
+    def split(self) -> "list[ProducerBatch]":
+        """Two or more batches that hold the records of this one (of at least two) in order, and take its
+        place.
+
+        Before compression each has at most half of this one's size, unless it is a single record. Whoever
+        waits for this batch is woken and goes on to wait for the part that holds its record.
+        """
+        if self._encoded is None or self.record_count < 2:
+            raise ValueError("only an encoded batch of at least two records can be split")
+        max_size_bytes = self._raw_size_bytes // 2
+        parts: list[ProducerBatch] = []
+        for record in decode_batch(self._encoded, check_crc=False):
+            fields = (record.timestamp, record.key, record.value, record.headers)
+            if not parts or not parts[-1].builder.append(*fields):
+                part = ProducerBatch(self.key, max_size_bytes, self.created_ms, self.deadline_ms)
+                part.builder.append(*fields)
+                part.may_be_stored = self.may_be_stored
+                part.last_code = self.last_code
+                parts.append(part)
+        for part in parts:
+            part.reserved_bytes = part.size_bytes
+        self.parts = parts
+        self.release()
+        self._wake()
+        return parts
+
+    def part_of(self, index: int) -> "tuple[ProducerBatch, int]":
+        """The batch that holds record `index` now, through all splits, and the record's place in it."""
+        batch = self
+        while batch.parts is not None:
+            for part in batch.parts:
+                if index < part.record_count:
+                    batch = part
+                    break
+                index -= part.record_count
+        return batch, index
+
+    def resolve(self, outcome: Outcome) -> bool:
+        """Set the outcome and wake who waits; False when it was set before, which then stands."""
+        if self.outcome is not None:
+            return False
+        self.outcome = outcome
+        self._wake()
+        return True
+
+    def release(self) -> None:
+        """Drop the bytes: the batch will not be sent again, but deliveries may keep it alive."""
+        self._released_count = self.record_count
+        self.builder = _SPENT
+        self._encoded = None
+
+    def when_changed(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, when the batch is resolved or split."""
+        self._waiters.append(callback)
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for callback in waiters:
+            callback()

@@ -1,0 +1,375 @@
+"""The client's half of idempotence: which batch may go out, under which number, and what an answer means.
+
+Owns: the producer's identity (id and epoch), each partition's next sequence, and its in-flight batches: all
+that were numbered and are not settled, on the wire or waiting for their retry. Pure: facts in, verdicts out.
+
+Invariants, per partition:
+- In-flight batches stay in sequence order, so a retry needs no sorting and no comparison at the wrap.
+- A number is given once, at the first sending, and changes only with the identity, while nothing is on the
+  wire.
+- What waits for a retry goes out alone: the oldest first, with nothing else of its partition on the wire, and
+  nothing new before all that waits is settled. So at most `max_in_flight` batches are ever unsettled, which
+  is the window within which a broker recognises a duplicate.
+- If the oldest batch was refused each time it was sent, no batch behind it of the same identity is stored: a
+  broker takes a sequence only behind its predecessor. Then (and only then) all of them are numbered anew.
+- A batch with an attempt of unknown outcome is sent again under the same number or never: given up, it ends
+  as `DeliveryUncertainError`, and nothing new follows it under its identity, unless a later acknowledgement
+  proves that it was stored.
+- An identity is used once per partition, from sequence 0 on: a sequence never runs backwards within it.
+- Sequence 0 after the wrap waits until all before it is settled, for to a broker that forgot this producer it
+  would look like a first batch.
+
+Callers: the sender only. Source: KIP-98, KIP-360; what each code is worth, per client: semantics of the
+seeds.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from client.batch import Identity, ProducerBatch
+from client.errors import ClientError, DeliveryTimeoutError
+from client.types import TopicPartition
+from client.verdicts import (
+    REFUSED_BEFORE_APPEND,
+    SEQUENCE_REFUSALS,
+    SPLITTABLE,
+    Action,
+    Verdict,
+    refusal,
+    uncertain,
+    with_last_code,
+)
+from protocol.errors import ErrorCode
+from protocol.sequences import increment_sequence, sequence_distance
+
+__all__ = ["MAX_EPOCH", "ProducerState"]
+
+MAX_EPOCH: Final = 32767
+_HALF_RING: Final = 2**30
+
+
+class _Partition:
+    """One partition's sequence and in-flight batches, oldest first."""
+
+    __slots__ = (
+        "identity",
+        "in_flight",
+        "is_resetting",
+        "is_unresolved",
+        "last_acked",
+        "next_sequence",
+        "on_wire",
+        "route",
+    )
+
+    def __init__(self) -> None:
+        self.identity: Identity | None = None
+        self.next_sequence = 0
+        self.last_acked: int | None = None
+        self.in_flight: list[ProducerBatch] = []
+        self.on_wire = 0
+        # What the batches on the wire were sent by; order holds only within one connection.
+        self.route: object = None
+        # A numbered batch was given up: nothing new under this identity until that is settled.
+        self.is_unresolved = False
+        # The identity is done with; what is in flight gets new numbers once nothing is on the wire.
+        self.is_resetting = False
+
+    def start(self, identity: Identity) -> None:
+        """Number from 0 under `identity`, first what is in flight, in its order."""
+        self.identity = identity
+        self.last_acked = None
+        self.is_unresolved = self.is_resetting = False
+        sequence = 0
+        for batch in self.in_flight:
+            batch.number(identity, sequence)
+            sequence = increment_sequence(sequence, batch.record_count)
+        self.next_sequence = sequence
+
+    def begin_reset(self) -> None:
+        """The oldest batch was never stored, so none in flight is."""
+        self.is_resetting = True
+        for batch in self.in_flight:
+            batch.may_be_stored = False
+
+
+class ProducerState:
+    """The machine; one per producer. Times are milliseconds of the client's monotonic clock.
+
+    Without idempotence it numbers nothing and keeps one batch per partition on the wire, so that order holds
+    through retries; a retry may then store a batch twice.
+    """
+
+    def __init__(self, *, is_idempotent: bool = True, max_in_flight: int = 5) -> None:
+        self._is_idempotent = is_idempotent
+        self._max_in_flight = max_in_flight if is_idempotent else 1
+        self._identity: Identity | None = None
+        self._partitions: dict[TopicPartition, _Partition] = {}
+
+    @property
+    def identity(self) -> Identity | None:
+        """The identity under which partitions start anew; None while a producer id has to be asked for."""
+        return self._identity
+
+    @property
+    def needs_producer_id(self) -> bool:
+        """Whether InitProducerId must be called, and its answer given to `set_producer_id`."""
+        return self._is_idempotent and self._identity is None
+
+    def set_producer_id(self, producer_id: int, epoch: int) -> None:
+        """A broker gave this id. It must never have been used by this machine before."""
+        self._identity = Identity(producer_id, epoch)
+
+    def next_sequence(self, key: TopicPartition) -> tuple[Identity | None, int]:
+        """Identity and sequence of the partition's next new batch, as far as it was numbered (else None,
+        0)."""
+        state = self._partitions.get(key)
+        return (None, 0) if state is None else (state.identity, state.next_sequence)
+
+    def in_flight(self, key: TopicPartition) -> list[ProducerBatch]:
+        """The partition's unsettled batches, oldest first."""
+        state = self._partitions.get(key)
+        return [] if state is None else list(state.in_flight)
+
+    def unsettled_partitions(self) -> Iterable[TopicPartition]:
+        """Partitions with something in flight."""
+        return [key for key, state in self._partitions.items() if state.in_flight]
+
+    def retry_due_ms(self, key: TopicPartition) -> int | None:
+        """When the partition's oldest batch may be sent again; None when none waits for that alone."""
+        state = self._partitions.get(key)
+        if state is None or not state.in_flight or state.on_wire:
+            return None
+        if state.is_resetting and self._identity is None:
+            return None
+        return state.in_flight[0].retry_at_ms
+
+    def accepts_new(self, key: TopicPartition, route: object) -> bool:
+        """Whether a batch that was never sent may go out by `route` now."""
+        state = self._partitions.get(key)
+        if state is None:
+            return not self.needs_producer_id
+        if not state.in_flight:
+            return not (self._is_idempotent and state.identity != self._identity and self._identity is None)
+        if len(state.in_flight) >= self._max_in_flight or state.on_wire < len(state.in_flight):
+            return False
+        if state.is_resetting or state.is_unresolved or state.route is not route:
+            return False
+        # The last condition holds a number 0 back that is not the first one.
+        return state.identity == self._identity and state.next_sequence != 0
+
+    def take_retry(self, key: TopicPartition, route: object, now_ms: int) -> ProducerBatch | None:
+        """The batch that has to be sent again now, put on the wire; None when there is none."""
+        due_ms = self.retry_due_ms(key)
+        if due_ms is None or due_ms > now_ms:
+            return None
+        state = self._partitions[key]
+        if state.is_resetting and self._identity is not None:
+            state.start(self._identity)
+        return self._put_on_wire(state, state.in_flight[0], route)
+
+    def take_new(self, batch: ProducerBatch, route: object) -> ProducerBatch:
+        """Number `batch` and put it on the wire; only after `accepts_new`."""
+        if not self.accepts_new(batch.key, route):
+            raise RuntimeError(f"{batch!r} may not be sent now: ask accepts_new first")
+        state = self._partitions.get(batch.key)
+        if state is None:
+            state = self._partitions[batch.key] = _Partition()
+        if self._is_idempotent and self._identity is not None:
+            if not state.in_flight and state.identity != self._identity:
+                state.start(self._identity)
+            batch.number(self._identity, state.next_sequence)
+            state.next_sequence = increment_sequence(state.next_sequence, batch.record_count)
+        state.in_flight.append(batch)
+        return self._put_on_wire(state, batch, route)
+
+    def _put_on_wire(self, state: _Partition, batch: ProducerBatch, route: object) -> ProducerBatch:
+        batch.is_on_wire = True
+        batch.attempts += 1
+        state.on_wire += 1
+        state.route = route
+        return batch
+
+    def on_not_sent(self, batch: ProducerBatch, retry_at_ms: int) -> Verdict:
+        """Not a byte of the attempt left this process."""
+        state = self._landed(batch)
+        batch.attempts -= 1
+        return self._retry_or_drop(state, batch, retry_at_ms)
+
+    def on_lost(self, batch: ProducerBatch, retry_at_ms: int) -> Verdict:
+        """The connection broke or the request timed out: the broker may have stored the batch."""
+        state = self._landed(batch)
+        if not state.is_resetting:
+            batch.may_be_stored = True
+        return self._retry_or_drop(state, batch, retry_at_ms)
+
+    def on_answer(
+        self,
+        batch: ProducerBatch,
+        code: ErrorCode,
+        *,
+        base_offset: int = -1,
+        log_append_time_ms: int = -1,
+        message: str | None = None,
+        retry_at_ms: int = 0,
+    ) -> Verdict:
+        """The broker answered the attempt. `retry_at_ms` is when a retry may go out, if there is to be
+        one."""
+        state = self._landed(batch)
+        if code is ErrorCode.NONE:
+            return self._acked(state, batch, base_offset, log_append_time_ms)
+        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER and self._is_idempotent:
+            return self._known_to_broker(state, batch)
+        batch.last_code = code
+        if code not in REFUSED_BEFORE_APPEND and not state.is_resetting:
+            batch.may_be_stored = True
+        if code in SEQUENCE_REFUSALS and self._is_idempotent:
+            return self._refused_for_sequence(state, batch, code, retry_at_ms)
+        if code.retriable:
+            return self._retry_or_drop(state, batch, retry_at_ms)
+        if code in SPLITTABLE and batch.record_count > 1 and not batch.is_abandoned:
+            return Verdict(Action.SPLIT, batch)
+        return self._give_up(state, batch, refusal(batch, code, message), code)
+
+    def split(self, batch: ProducerBatch, parts: list[ProducerBatch], retry_at_ms: int = 0) -> None:
+        """Put `parts` in the place of `batch`, for which the verdict SPLIT was given, within its
+        sequences."""
+        state = self._partitions[batch.key]
+        at = state.in_flight.index(batch)
+        sequence = batch.base_sequence
+        for part in parts:
+            part.retry_at_ms = retry_at_ms
+            if batch.identity is not None:
+                part.number(batch.identity, sequence)
+                sequence = increment_sequence(sequence, part.record_count)
+        state.in_flight[at : at + 1] = parts
+
+    def expire(self, key: TopicPartition, now_ms: int) -> list[Verdict]:
+        """FAILED for every numbered batch of the partition whose deadline has passed, oldest first."""
+        state = self._partitions.get(key)
+        if state is None:
+            return []
+        late = [each for each in state.in_flight if each.deadline_ms <= now_ms and not each.is_abandoned]
+        return [self._abandon(state, batch, "delivery_timeout_ms has passed") for batch in late]
+
+    def abandon_all(self, reason: str) -> list[Verdict]:
+        """FAILED for every numbered batch: the producer is being closed."""
+        return [
+            self._abandon(state, batch, reason)
+            for state in self._partitions.values()
+            for batch in list(state.in_flight)
+            if not batch.is_abandoned
+        ]
+
+    def _abandon(self, state: _Partition, batch: ProducerBatch, reason: str) -> Verdict:
+        if batch.is_on_wire:
+            # It stays in its place until the answer comes, which may yet prove it stored.
+            batch.is_abandoned = True
+            error: ClientError = uncertain(batch, f"{reason} while an answer was awaited")
+            return Verdict(Action.FAILED, batch, error=error)
+        if batch.may_be_stored:
+            error = uncertain(batch, f"{reason}, and an earlier attempt was never answered for certain")
+        else:
+            error = DeliveryTimeoutError(with_last_code(reason, batch), *batch.key, batch.last_code)
+        self._drop(state, batch)
+        return Verdict(Action.FAILED, batch, error=error)
+
+    def _landed(self, batch: ProducerBatch) -> _Partition:
+        state = self._partitions.get(batch.key)
+        if state is None or not batch.is_on_wire:
+            raise RuntimeError(f"{batch!r} is not on the wire: an attempt must end exactly once")
+        batch.is_on_wire = False
+        state.on_wire -= 1
+        return state
+
+    def _acked(self, state: _Partition, batch: ProducerBatch, base_offset: int, time_ms: int) -> Verdict:
+        state.in_flight.remove(batch)
+        if self._is_idempotent:
+            last, acked = batch.last_sequence, state.last_acked
+            if acked is None or sequence_distance(acked, last) < _HALF_RING:
+                state.last_acked = last
+        self._settle(state)
+        action = Action.IGNORED if batch.is_abandoned else Action.STORED
+        return Verdict(action, batch, base_offset, time_ms)
+
+    def _known_to_broker(self, state: _Partition, batch: ProducerBatch) -> Verdict:
+        """DUPLICATE_SEQUENCE_NUMBER: stored by an earlier attempt, if there was one that may have stored
+        it."""
+        if batch.may_be_stored or batch.is_abandoned:
+            return self._acked(state, batch, -1, -1)
+        # No attempt of ours can have stored it, so somebody else writes under our identity.
+        batch.may_be_stored = True
+        self._retire(state, needs_new_id=True)
+        error = uncertain(batch, "the broker has had these sequences before, but not from this producer")
+        return self._give_up(state, batch, error, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+
+    def _refused_for_sequence(
+        self, state: _Partition, batch: ProducerBatch, code: ErrorCode, retry_at_ms: int
+    ) -> Verdict:
+        """45, 47 or 59. Only the oldest batch's refusal says anything: the others' follows from what
+        precedes."""
+        if batch.is_abandoned or state.is_resetting:
+            return self._retry_or_drop(state, batch, retry_at_ms)
+        if batch is not state.in_flight[0]:
+            return self._retry_or_drop(state, batch, 0)
+        needs_new_id = code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if batch.may_be_stored:
+            if needs_new_id:
+                self._retire(state, needs_new_id=True)
+            reason = f"an acknowledgement was lost, and then the broker answered {code.name}"
+            return self._give_up(state, batch, uncertain(batch, reason), code)
+        # Nothing of what is in flight is stored, whatever the broker lost or forgot before it.
+        self._retire(state, needs_new_id=needs_new_id)
+        state.begin_reset()
+        return self._retry_or_drop(state, batch, retry_at_ms)
+
+    def _retry_or_drop(self, state: _Partition, batch: ProducerBatch, retry_at_ms: int) -> Verdict:
+        if batch.is_abandoned:
+            self._drop(state, batch)
+            return Verdict(Action.IGNORED, batch)
+        batch.retry_at_ms = retry_at_ms
+        return Verdict(Action.RETRY, batch)
+
+    def _give_up(
+        self, state: _Partition, batch: ProducerBatch, error: ClientError, code: ErrorCode
+    ) -> Verdict:
+        was_told = batch.is_abandoned
+        self._drop(state, batch)
+        if code.fatal:
+            return Verdict(Action.FATAL, batch, error=error)
+        return Verdict(Action.IGNORED if was_told else Action.FAILED, batch, error=error)
+
+    def _drop(self, state: _Partition, batch: ProducerBatch) -> None:
+        """Take an unacknowledged batch out of flight, which leaves a hole in the sequence."""
+        is_oldest = batch is state.in_flight[0]
+        state.in_flight.remove(batch)
+        if not self._is_idempotent or state.is_resetting:
+            return
+        if is_oldest and not batch.may_be_stored:
+            self._retire(state, needs_new_id=False)
+            state.begin_reset()
+        else:
+            # What follows is sent as it is: the broker's answer tells whether this one was stored.
+            state.is_unresolved = True
+            self._settle(state)
+
+    def _settle(self, state: _Partition) -> None:
+        """With nothing left in flight, an unresolved partition is either proven complete or starts anew."""
+        if state.in_flight or not state.is_unresolved:
+            return
+        state.is_unresolved = False
+        acked = state.last_acked
+        if acked is None or increment_sequence(acked, 1) != state.next_sequence:
+            self._retire(state, needs_new_id=False)
+            state.is_resetting = True
+
+    def _retire(self, state: _Partition, *, needs_new_id: bool) -> None:
+        """Leave the partition's identity behind for good; others follow when nothing of theirs is in
+        flight."""
+        identity = self._identity
+        if identity is None or identity != state.identity:
+            return
+        if needs_new_id or identity.epoch >= MAX_EPOCH:
+            self._identity = None
+        else:
+            self._identity = Identity(identity.producer_id, identity.epoch + 1)

@@ -1,0 +1,111 @@
+"""What the producer's state machine says about a batch, and what each error code proves.
+
+Owns: `Verdict`, the table of refusals after which an attempt cannot have been stored, and the wording of the
+errors that a batch can end with.
+Invariants: a code is in `REFUSED_BEFORE_APPEND` only if brokers answer it before they append; all others
+leave it open, as Kafka answers them from requests that wait after their append too (leader changes,
+timeouts). Callers: producer_state makes verdicts, the sender acts on them.
+"""
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from client.batch import ProducerBatch
+from client.errors import ClientError, DeliveryFailedError, DeliveryUncertainError, ProducerFencedError
+from protocol.errors import ErrorCode
+
+__all__ = [
+    "REFUSED_BEFORE_APPEND",
+    "SEQUENCE_REFUSALS",
+    "SPLITTABLE",
+    "Action",
+    "Verdict",
+    "refusal",
+    "uncertain",
+    "with_last_code",
+]
+
+# Refusals that come before an append, always: the attempt that met one stored nothing.
+REFUSED_BEFORE_APPEND: Final = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.PRODUCER_FENCED,
+    }
+)
+SEQUENCE_REFUSALS: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+# The broker would take the same records in smaller batches.
+SPLITTABLE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+class Action(Enum):
+    """What the sender has to do about a batch."""
+
+    STORED = "stored"  # resolve it: `base_offset`, `log_append_time_ms`
+    RETRY = "retry"  # nothing: it waits inside until `take` hands it out again
+    SPLIT = "split"  # replace it by its parts with `ProducerState.split`
+    FAILED = "failed"  # resolve it with `error`
+    FATAL = "fatal"  # as FAILED, and the whole producer with it
+    IGNORED = "ignored"  # nothing: its outcome was told before
+
+
+class Verdict(NamedTuple):
+    """The judgement on one batch. `error` stands with FAILED and FATAL only."""
+
+    action: Action
+    batch: ProducerBatch
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    error: ClientError | None = None
+
+
+def refusal(batch: ProducerBatch, code: ErrorCode, message: str | None) -> ClientError:
+    """The error of a batch that was refused for good; `message` is the broker's own text."""
+    text = f"{message or code.message} [{code.name} {code.value}]"
+    if batch.may_be_stored:
+        return uncertain(batch, f"an acknowledgement was lost, and then the broker answered: {text}")
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ProducerFencedError(text)
+    return DeliveryFailedError(text, *batch.key, code)
+
+
+def uncertain(batch: ProducerBatch, reason: str) -> DeliveryUncertainError:
+    """The error of a batch of which nothing tells any more whether it is stored."""
+    producer_id, epoch = batch.identity or (-1, -1)
+    return DeliveryUncertainError(
+        with_last_code(reason, batch),
+        *batch.key,
+        batch.last_code,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=batch.base_sequence,
+        record_count=batch.record_count,
+    )
+
+
+def with_last_code(reason: str, batch: ProducerBatch) -> str:
+    """`reason`, and what the broker answered last, if it ever did."""
+    return reason if batch.last_code is None else f"{reason} (last answer: {batch.last_code.name})"
