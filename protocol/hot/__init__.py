@@ -1,0 +1,52 @@
+"""Hand-tuned Produce and Fetch: the two messages that carry records, as NamedTuples over memoryviews.
+
+Owns: nothing but the names. `produce`, `fetch_request` and `fetch_response` are the codecs,
+`wire` the primitives they share.
+Invariants: equal to protocol.schema byte for byte and value for value, which tests/property/test_hot.py
+holds; record bytes are never copied; malformed input raises ProtocolError, nothing else.
+Callers: the broker's dispatch, produce and fetch handlers; the client's sender and fetcher.
+"""
+
+from protocol.hot.fetch_request import (
+    FetchPartition,
+    FetchRequest,
+    decode_fetch_request,
+    encode_fetch_request,
+)
+from protocol.hot.fetch_response import (
+    NO_EPOCH_END_OFFSET,
+    FetchPartitionResult,
+    FetchResponse,
+    decode_fetch_response,
+    encode_fetch_response,
+)
+from protocol.hot.produce import (
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+    decode_produce_request,
+    decode_produce_response,
+    encode_produce_request,
+    encode_produce_response,
+)
+from protocol.hot.wire import NO_LEADER
+
+__all__ = [
+    "NO_EPOCH_END_OFFSET",
+    "NO_LEADER",
+    "FetchPartition",
+    "FetchPartitionResult",
+    "FetchRequest",
+    "FetchResponse",
+    "ProducePartitionResult",
+    "ProduceRequest",
+    "ProduceResponse",
+    "decode_fetch_request",
+    "decode_fetch_response",
+    "decode_produce_request",
+    "decode_produce_response",
+    "encode_fetch_request",
+    "encode_fetch_response",
+    "encode_produce_request",
+    "encode_produce_response",
+]

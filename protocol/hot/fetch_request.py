@@ -1,0 +1,197 @@
+"""FetchRequest, versions 4 to 12, by hand.
+
+Owns: what a consumer or follower asks for, and its bytes.
+Invariants: equal, byte for byte and value for value, to what protocol.schema makes of the same message;
+malformed bytes raise ProtocolError and nothing else. The tagged field cluster_id is skipped when read and
+never written.
+Callers: through protocol.hot, the broker's dispatch and fetch handler, the client's fetcher.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from protocol.errors import ProtocolError
+from protocol.hot.wire import (
+    MALFORMED,
+    MAX_REQUEST_ELEMENTS,
+    Form,
+    fetch_form,
+    read_name,
+    read_size,
+    require_end,
+)
+from protocol.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer
+
+_FIRST_WITH_LOG_START_OFFSET = 5
+_FIRST_WITH_SESSION = 7
+_FIRST_WITH_LEADER_EPOCH = 9
+_FIRST_WITH_RACK = 11
+_FIRST_FLEXIBLE = 12
+
+# replica id, max wait, min bytes, max bytes, isolation level; then session id and epoch
+_REQUEST = struct.Struct(">iiiib")
+_SESSION = struct.Struct(">ii")
+# partition, (leader epoch), fetch offset, (last fetched epoch), (log start offset), max bytes
+_PARTITION = struct.Struct(">iqi")
+_PARTITION_WITH_LOG_START_OFFSET = struct.Struct(">iqqi")
+_PARTITION_WITH_LEADER_EPOCH = struct.Struct(">iiqqi")
+_PARTITION_FLEXIBLE = struct.Struct(">iiqiqi")
+
+
+class FetchPartition(NamedTuple):
+    """What is wanted of one partition; sizes in bytes. Epochs of -1 mean that the reader knows none."""
+
+    partition: int
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    partition_max_bytes: int
+
+
+class FetchRequest(NamedTuple):
+    """`topics` holds (name, [FetchPartition]), `forgotten_topics` holds (name, [partition]). `replica_id` is
+    -1 for a consumer. `session_epoch` of -1 asks for no fetch session (KIP-227)."""
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: Sequence[tuple[str, Sequence[FetchPartition]]]
+    forgotten_topics: Sequence[tuple[str, Sequence[int]]] = ()
+    rack_id: str = ""
+
+
+def decode_fetch_request(version: int, body: Buffer) -> FetchRequest:
+    """The request in `body`, all of it.
+
+    Raises ProtocolError for malformed bytes and for a version outside 4 to 12.
+    """
+    form = fetch_form(version)
+    view = memoryview(body)
+    try:
+        return _decode_request(version, form, view)
+    except MALFORMED as error:
+        raise ProtocolError(f"FetchRequest version {version}: {error}") from None
+
+
+def encode_fetch_request(version: int, request: FetchRequest) -> bytes:
+    """The request as bytes. A field that the version lacks is dropped, as Kafka does, where that is harmless.
+
+    Raises ProtocolError where it is not (last_fetched_epoch, forgotten_topics), for values that the wire
+    cannot carry and for a version outside 4 to 12.
+    """
+    form = fetch_form(version)
+    try:
+        return b"".join(_encode_request(version, form, request))
+    except MALFORMED as error:
+        raise ProtocolError(f"FetchRequest version {version}: {error}") from None
+
+
+def _decode_request(version: int, form: Form, body: memoryview) -> FetchRequest:
+    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = _REQUEST.unpack_from(body)
+    position = _REQUEST.size
+    session_id, session_epoch = 0, -1
+    if version >= _FIRST_WITH_SESSION:
+        session_id, session_epoch = _SESSION.unpack_from(body, position)
+        position += _SESSION.size
+    topics = []
+    count, position = read_size(form, body, position, 3, MAX_REQUEST_ELEMENTS)
+    room = MAX_REQUEST_ELEMENTS - count
+    for _ in range(count):
+        name, position = read_name(form, body, position)
+        partitions = []
+        partition_count, position = read_size(form, body, position, _PARTITION.size, room)
+        room -= partition_count
+        for _ in range(partition_count):
+            partition, position = _decode_partition(version, body, position)
+            position = form.skip_tags(body, position)
+            partitions.append(partition)
+        position = form.skip_tags(body, position)
+        topics.append((name, partitions))
+    forgotten: list[tuple[str, Sequence[int]]] = []
+    if version >= _FIRST_WITH_SESSION:
+        count, position = read_size(form, body, position, 3, room)
+        room -= count
+        for _ in range(count):
+            name, position = read_name(form, body, position)
+            size, position = read_size(form, body, position, 4, room)
+            room -= size
+            indexes = struct.unpack_from(f">{size}i", body, position)
+            position = form.skip_tags(body, position + 4 * size)
+            forgotten.append((name, list(indexes)))
+    rack_id = ""
+    if version >= _FIRST_WITH_RACK:
+        rack_id, position = read_name(form, body, position)
+    require_end(body, form.skip_tags(body, position))
+    return FetchRequest(
+        replica_id,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation_level,
+        session_id,
+        session_epoch,
+        topics,
+        forgotten,
+        rack_id,
+    )
+
+
+def _decode_partition(version: int, body: memoryview, position: int) -> tuple[FetchPartition, int]:
+    if version >= _FIRST_FLEXIBLE:
+        fields = _PARTITION_FLEXIBLE.unpack_from(body, position)
+        return tuple.__new__(FetchPartition, fields), position + _PARTITION_FLEXIBLE.size
+    leader_epoch: int = NO_LEADER_EPOCH
+    log_start_offset: int = NO_OFFSET
+    if version >= _FIRST_WITH_LEADER_EPOCH:
+        layout = _PARTITION_WITH_LEADER_EPOCH
+        index, leader_epoch, offset, log_start_offset, max_bytes = layout.unpack_from(body, position)
+    elif version >= _FIRST_WITH_LOG_START_OFFSET:
+        layout = _PARTITION_WITH_LOG_START_OFFSET
+        index, offset, log_start_offset, max_bytes = layout.unpack_from(body, position)
+    else:
+        layout = _PARTITION
+        index, offset, max_bytes = layout.unpack_from(body, position)
+    partition = FetchPartition(index, leader_epoch, offset, NO_LEADER_EPOCH, log_start_offset, max_bytes)
+    return partition, position + layout.size
+
+
+def _encode_request(version: int, form: Form, request: FetchRequest) -> list[bytes]:
+    parts = [_REQUEST.pack(*request[:5])]
+    if version >= _FIRST_WITH_SESSION:
+        parts.append(_SESSION.pack(request.session_id, request.session_epoch))
+    elif request.forgotten_topics:
+        raise ProtocolError("forgotten_topics have no place before version 7")
+    parts.append(form.write_count(len(request.topics)))
+    for name, partitions in request.topics:
+        parts += (form.write_name(name), form.write_count(len(partitions)))
+        for partition in partitions:
+            parts += (_encode_partition(version, partition), form.no_tags)
+        parts.append(form.no_tags)
+    if version >= _FIRST_WITH_SESSION:
+        parts.append(form.write_count(len(request.forgotten_topics)))
+        for name, indexes in request.forgotten_topics:
+            packed = struct.pack(f">{len(indexes)}i", *indexes)
+            parts += (form.write_name(name), form.write_count(len(indexes)), packed, form.no_tags)
+    if version >= _FIRST_WITH_RACK:
+        parts.append(form.write_string(request.rack_id))
+    parts.append(form.no_tags)
+    return parts
+
+
+def _encode_partition(version: int, partition: FetchPartition) -> bytes:
+    if version >= _FIRST_FLEXIBLE:
+        return _PARTITION_FLEXIBLE.pack(*partition)
+    index, leader_epoch, offset, last_fetched_epoch, log_start_offset, max_bytes = partition
+    if last_fetched_epoch != NO_LEADER_EPOCH:
+        raise ProtocolError(f"last_fetched_epoch {last_fetched_epoch} has no place before version 12")
+    if version >= _FIRST_WITH_LEADER_EPOCH:
+        return _PARTITION_WITH_LEADER_EPOCH.pack(index, leader_epoch, offset, log_start_offset, max_bytes)
+    if version >= _FIRST_WITH_LOG_START_OFFSET:
+        return _PARTITION_WITH_LOG_START_OFFSET.pack(index, offset, log_start_offset, max_bytes)
+    return _PARTITION.pack(index, offset, max_bytes)

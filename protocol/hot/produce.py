@@ -1,0 +1,346 @@
+"""Produce, versions 3 to 11, by hand: the path that every record takes into the broker.
+
+Owns: the values of a ProduceRequest and a ProduceResponse, and their bytes.
+Invariants: equal, byte for byte and value for value, to what protocol.schema makes of the same message (held
+by a property test); records are slices of the body on the way in and the caller's own buffers on the way out,
+never copied; malformed bytes raise ProtocolError and nothing else. Tagged fields that are not listed here
+(node_endpoints) are skipped when read and never written.
+Callers: the broker's dispatch and produce handler, the client's sender.
+
+One topic with one partition, which is what a request for a single batch holds, takes a short cut; it gives up
+in favour of the general way at the first sign of anything else.
+"""
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from protocol.errors import ProtocolError
+from protocol.hot.wire import (
+    CACHED_NAMES,
+    CLASSIC,
+    FLEXIBLE,
+    LONGEST_CACHED_NAME,
+    MALFORMED,
+    MAX_REQUEST_ELEMENTS,
+    MAX_RESPONSE_ELEMENTS,
+    NO_LEADER,
+    Form,
+    produce_form,
+    read_leader,
+    read_name,
+    read_size,
+    read_tags,
+    require_end,
+    write_leader,
+    write_tags,
+)
+from protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
+
+_FIRST_WITH_LOG_START_OFFSET = 5
+_FIRST_WITH_RECORD_ERRORS = 8
+_FIRST_FLEXIBLE = 9
+_FIRST_WITH_CURRENT_LEADER = 10
+
+_INT32 = struct.Struct(">i")
+_ACKS_TIMEOUT = struct.Struct(">hi")
+_RESULT = struct.Struct(">ihqq")
+_INT64 = struct.Struct(">q")
+
+# transactional_id length, acks, timeout_ms, topic count, topic name length
+_ONE_TOPIC = struct.Struct(">hhiih")
+_ONE_TOPIC_FLEXIBLE = struct.Struct(">BhiBB")
+# partition count, index, records length
+_ONE_PARTITION = struct.Struct(">iii")
+_ONE_PARTITION_FLEXIBLE = struct.Struct(">BiB")
+# One partition's result up to the end of the response: index, error code, base offset, append time, then by
+# version the log start offset, empty record errors and null message, the tagged fields of its three structs;
+# the throttle time stands last but for them.
+_ONE_RESULT = struct.Struct(">ihqqi")
+_ONE_RESULT_WITH_LOG_START_OFFSET = struct.Struct(">ihqqqi")
+_ONE_RESULT_WITH_RECORD_ERRORS = struct.Struct(">ihqqqihi")
+_ONE_RESULT_FLEXIBLE = struct.Struct(">ihqqqBBBBiB")
+_CURRENT_LEADER_TAG = 0
+_THREE_EMPTY_TAGS = memoryview(b"\0\0\0")
+
+
+class ProduceRequest(NamedTuple):
+    """`topics` holds (name, [(partition index, records or None)]); `acks` is -1, 0 or 1."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: Sequence[tuple[str, Sequence[tuple[int, Buffer | None]]]]
+
+
+class ProducePartitionResult(NamedTuple):
+    """`record_errors` holds (batch index, message); `current_leader` is (leader id, leader epoch), -1 twice
+    for none. A field that the version lacks is dropped when written and has its default when read."""
+
+    # Kafka's name for it; a tuple's own method of that name is not called on results.
+    index: int  # type: ignore[assignment]
+    error_code: int
+    base_offset: int = NO_OFFSET
+    log_append_time_ms: int = NO_TIMESTAMP
+    log_start_offset: int = NO_OFFSET
+    error_message: str | None = None
+    record_errors: Sequence[tuple[int, str | None]] = ()
+    current_leader: tuple[int, int] = NO_LEADER
+
+
+class ProduceResponse(NamedTuple):
+    """`topics` holds (name, [ProducePartitionResult])."""
+
+    topics: list[tuple[str, list[ProducePartitionResult]]]
+    throttle_time_ms: int
+
+
+def decode_produce_request(version: int, body: memoryview) -> ProduceRequest:
+    """The request in `body`, all of it; its records are slices of `body` and live as long as that does.
+
+    Raises ProtocolError for malformed bytes and for a version outside 3 to 11.
+    """
+    form = produce_form(version)
+    request = _decode_one(form, body)
+    if request is not None:
+        return request
+    try:
+        return _decode_request(form, body)
+    except MALFORMED as error:
+        raise ProtocolError(f"ProduceRequest version {version}: {error}") from None
+
+
+def encode_produce_request(version: int, request: ProduceRequest) -> list[Buffer]:
+    """The request as buffers to be written one after the other; the records among them are the caller's own.
+
+    Raises ProtocolError for values that the wire cannot carry and for a version outside 3 to 11.
+    """
+    form = produce_form(version)
+    try:
+        return _encode_request(form, request)
+    except MALFORMED as error:
+        raise ProtocolError(f"ProduceRequest version {version}: {error}") from None
+
+
+def encode_produce_response(
+    version: int,
+    topics: Sequence[tuple[str, Sequence[ProducePartitionResult]]],
+    throttle_time_ms: int = 0,
+) -> bytes:
+    """The response to a produce request. Raises ProtocolError as `encode_produce_request` does."""
+    form = produce_form(version)
+    try:
+        if len(topics) == 1 and len(topics[0][1]) == 1:
+            name, (result,) = topics[0]
+            is_plain = result.error_message is None and not result.record_errors
+            if is_plain and result.current_leader == NO_LEADER and len(name) <= LONGEST_CACHED_NAME:
+                return _encode_one(version, name, result, throttle_time_ms)
+        parts = [form.write_count(len(topics))]
+        for name, results in topics:
+            parts += (form.write_name(name), form.write_count(len(results)))
+            for result in results:
+                parts += _encode_result(version, form, result)
+            parts.append(form.no_tags)
+        parts += (_INT32.pack(throttle_time_ms), form.no_tags)
+        return b"".join(parts)
+    except MALFORMED as error:
+        raise ProtocolError(f"ProduceResponse version {version}: {error}") from None
+
+
+def decode_produce_response(version: int, body: Buffer) -> ProduceResponse:
+    """The response in `body`, all of it. Raises ProtocolError as `decode_produce_request` does."""
+    form = produce_form(version)
+    view = memoryview(body)
+    try:
+        topics = []
+        count, position = read_size(form, view, 0, 3, MAX_RESPONSE_ELEMENTS)
+        room = MAX_RESPONSE_ELEMENTS - count
+        for _ in range(count):
+            name, position = read_name(form, view, position)
+            results = []
+            partitions, position = read_size(form, view, position, _RESULT.size, room)
+            room -= partitions
+            for _ in range(partitions):
+                result, position = _decode_result(version, form, view, position)
+                results.append(result)
+            position = form.skip_tags(view, position)
+            topics.append((name, results))
+        (throttle_time_ms,) = _INT32.unpack_from(view, position)
+        require_end(view, form.skip_tags(view, position + 4))
+    except MALFORMED as error:
+        raise ProtocolError(f"ProduceResponse version {version}: {error}") from None
+    return ProduceResponse(topics, throttle_time_ms)
+
+
+def _decode_one(form: Form, body: memoryview) -> ProduceRequest | None:
+    """A request of no transaction, one topic and one partition with records; None when it is not certain that
+    this is one."""
+    try:
+        if form is CLASSIC:
+            transactional, acks, timeout_ms, topics, name_size = _ONE_TOPIC.unpack_from(body)
+            start = 14 + name_size
+            if transactional != -1 or topics != 1 or name_size < 0:
+                return None
+            name = str(body[14:start], "utf-8")
+            partitions, index, size = _ONE_PARTITION.unpack_from(body, start)
+            start += 12
+            if partitions != 1 or size < 0 or start + size != len(body):
+                return None
+            records = body[start:]
+        else:
+            transactional, acks, timeout_ms, topics, name_size = _ONE_TOPIC_FLEXIBLE.unpack_from(body)
+            start = 8 + name_size
+            if transactional != 0 or topics != 2 or not 0 < name_size < 128:
+                return None
+            name = str(body[9:start], "utf-8")
+            partitions, index, size = _ONE_PARTITION_FLEXIBLE.unpack_from(body, start)
+            start += 6
+            if size > 127:
+                more = body[start]
+                size += (more << 7) - 128
+                start += 1
+                if more > 127:
+                    more = body[start]
+                    size += (more << 14) - 16384
+                    start += 1
+                    if more > 127:
+                        return None
+            end = start + size - 1
+            if partitions != 2 or size == 0 or body[end:] != _THREE_EMPTY_TAGS:
+                return None
+            records = body[start:end]
+    except MALFORMED:
+        return None
+    return tuple.__new__(ProduceRequest, (None, acks, timeout_ms, [(name, [(index, records)])]))
+
+
+def _decode_request(form: Form, body: memoryview) -> ProduceRequest:
+    transactional_id, position = form.read_string(body, 0)
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, position)
+    count, position = read_size(form, body, position + _ACKS_TIMEOUT.size, 3, MAX_REQUEST_ELEMENTS)
+    room = MAX_REQUEST_ELEMENTS - count
+    topics = []
+    for _ in range(count):
+        name, position = read_name(form, body, position)
+        partitions: list[tuple[int, Buffer | None]] = []
+        partition_count, position = read_size(form, body, position, 5, room)
+        room -= partition_count
+        for _ in range(partition_count):
+            (index,) = _INT32.unpack_from(body, position)
+            records, position = form.read_bytes(body, position + 4)
+            position = form.skip_tags(body, position)
+            partitions.append((index, records))
+        position = form.skip_tags(body, position)
+        topics.append((name, partitions))
+    require_end(body, form.skip_tags(body, position))
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _encode_request(form: Form, request: ProduceRequest) -> list[Buffer]:
+    buffers: list[Buffer] = []
+    parts = [
+        form.write_string(request.transactional_id),
+        _ACKS_TIMEOUT.pack(request.acks, request.timeout_ms),
+        form.write_count(len(request.topics)),
+    ]
+    for name, partitions in request.topics:
+        parts += (form.write_name(name), form.write_count(len(partitions)))
+        for index, records in partitions:
+            # An array's count and the length of bytes are written alike in either form, -1 for null included.
+            parts += (_INT32.pack(index), form.write_count(-1 if records is None else len(records)))
+            if records:
+                buffers += (b"".join(parts), records)
+                parts = []
+            parts.append(form.no_tags)
+        parts.append(form.no_tags)
+    parts.append(form.no_tags)
+    tail = b"".join(parts)
+    if tail:
+        buffers.append(tail)
+    return buffers
+
+
+@lru_cache(CACHED_NAMES)
+def _one_topic_prefix(name: str) -> bytes:
+    return CLASSIC.write_count(1) + CLASSIC.write_string(name) + CLASSIC.write_count(1)
+
+
+@lru_cache(CACHED_NAMES)
+def _one_topic_prefix_flexible(name: str) -> bytes:
+    return FLEXIBLE.write_count(1) + FLEXIBLE.write_string(name) + FLEXIBLE.write_count(1)
+
+
+def _encode_one(version: int, name: str, result: ProducePartitionResult, throttle_time_ms: int) -> bytes:
+    """A response of one topic and one partition that has no error message, record errors or leader."""
+    index, error_code, base_offset, append_time_ms, log_start_offset, _, _, _ = result
+    if version >= _FIRST_FLEXIBLE:
+        return _one_topic_prefix_flexible(name) + _ONE_RESULT_FLEXIBLE.pack(
+            index, error_code, base_offset, append_time_ms, log_start_offset, 1, 0, 0, 0, throttle_time_ms, 0
+        )
+    prefix = _one_topic_prefix(name)
+    if version >= _FIRST_WITH_RECORD_ERRORS:
+        return prefix + _ONE_RESULT_WITH_RECORD_ERRORS.pack(
+            index, error_code, base_offset, append_time_ms, log_start_offset, 0, -1, throttle_time_ms
+        )
+    if version >= _FIRST_WITH_LOG_START_OFFSET:
+        return prefix + _ONE_RESULT_WITH_LOG_START_OFFSET.pack(
+            index, error_code, base_offset, append_time_ms, log_start_offset, throttle_time_ms
+        )
+    return prefix + _ONE_RESULT.pack(index, error_code, base_offset, append_time_ms, throttle_time_ms)
+
+
+def _encode_result(version: int, form: Form, result: ProducePartitionResult) -> list[bytes]:
+    parts = [_RESULT.pack(result.index, result.error_code, result.base_offset, result.log_append_time_ms)]
+    if version >= _FIRST_WITH_LOG_START_OFFSET:
+        parts.append(_INT64.pack(result.log_start_offset))
+    if version >= _FIRST_WITH_RECORD_ERRORS:
+        parts.append(form.write_count(len(result.record_errors)))
+        for batch_index, message in result.record_errors:
+            parts += (_INT32.pack(batch_index), form.write_string(message), form.no_tags)
+        parts.append(form.write_string(result.error_message))
+    if result.current_leader == NO_LEADER:
+        parts.append(form.no_tags)
+    elif version >= _FIRST_WITH_CURRENT_LEADER:
+        parts.append(write_tags([(_CURRENT_LEADER_TAG, write_leader(result.current_leader))]))
+    else:
+        raise ProtocolError(f"current_leader {result.current_leader} has no place before version 10")
+    return parts
+
+
+def _decode_result(
+    version: int, form: Form, body: memoryview, position: int
+) -> tuple[ProducePartitionResult, int]:
+    index, error_code, base_offset, log_append_time_ms = _RESULT.unpack_from(body, position)
+    position += _RESULT.size
+    log_start_offset: int = NO_OFFSET
+    error_message = None
+    record_errors: list[tuple[int, str | None]] = []
+    leader = NO_LEADER
+    if version >= _FIRST_WITH_LOG_START_OFFSET:
+        (log_start_offset,) = _INT64.unpack_from(body, position)
+        position += 8
+    if version >= _FIRST_WITH_RECORD_ERRORS:
+        count, position = read_size(form, body, position, 5, MAX_RESPONSE_ELEMENTS)
+        for _ in range(count):
+            (batch_index,) = _INT32.unpack_from(body, position)
+            message, position = form.read_string(body, position + 4)
+            position = form.skip_tags(body, position)
+            record_errors.append((batch_index, message))
+        error_message, position = form.read_string(body, position)
+    if version >= _FIRST_WITH_CURRENT_LEADER and body[position]:
+        tags, position = read_tags(body, position)
+        leader = read_leader(tags.get(_CURRENT_LEADER_TAG))
+    else:
+        position = form.skip_tags(body, position)
+    result = ProducePartitionResult(
+        index,
+        error_code,
+        base_offset,
+        log_append_time_ms,
+        log_start_offset,
+        error_message,
+        tuple(record_errors),
+        leader,
+    )
+    return result, position

@@ -1,0 +1,232 @@
+"""Reading and writing of lengths, strings, bytes and tagged fields for the hand-tuned codecs, in both forms.
+
+Owns: `CLASSIC` (int16 and int32 lengths, -1 for null) and `FLEXIBLE` (unsigned varints of length + 1, 0 for
+null, tagged fields behind every struct). A codec picks a form by version and is written once.
+Invariants: readers take a view and a position, and return the value and the position behind it; a length is
+held against the bytes that remain before anything is taken; bytes are returned as slices of the view. What
+malformed bytes make them raise is MALFORMED, which the codecs turn into one ProtocolError.
+Callers: protocol.hot.produce and protocol.hot.fetch.
+"""
+
+import struct
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from protocol.errors import ProtocolError
+from protocol.varint import MAX_SKIPPED_TAGGED_FIELDS, read_unsigned_varint, unsigned_varint
+
+# What malformed bytes (or, when encoding, impossible values) make the readers and writers raise.
+MALFORMED = (ProtocolError, struct.error, IndexError, UnicodeError)
+
+NO_LEADER = (-1, -1)
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_LEADER = struct.Struct(">iiB")
+# Of topics and partitions together: as many as protocol.schema allows in requests and in responses.
+MAX_REQUEST_ELEMENTS = 200_000
+MAX_RESPONSE_ELEMENTS = 4_000_000
+
+# Topic names repeat from request to request. A longer one is none that Kafka allows, and not worth keeping.
+CACHED_NAMES = 4096
+LONGEST_CACHED_NAME = 249
+
+
+class Form(NamedTuple):
+    """The primitives of one of the two encodings. `read_count(body, position, smallest)` takes the fewest
+    bytes that an element can have and returns -1 for null; the others are what their names say."""
+
+    read_count: Callable[[memoryview, int, int], tuple[int, int]]
+    read_string: Callable[[memoryview, int], tuple[str | None, int]]
+    read_bytes: Callable[[memoryview, int], tuple[memoryview | None, int]]
+    skip_tags: Callable[[memoryview, int], int]
+    write_count: Callable[[int], bytes]
+    write_string: Callable[[str | None], bytes]
+    write_name: Callable[[str], bytes]
+    no_tags: bytes
+
+
+def read_name(form: Form, body: memoryview, position: int) -> tuple[str, int]:
+    """A string that must not be null."""
+    name, after = form.read_string(body, position)
+    if name is None:
+        raise ProtocolError(f"null at byte {position}, where a name must stand")
+    return name, after
+
+
+def read_size(form: Form, body: memoryview, position: int, smallest: int, most: int) -> tuple[int, int]:
+    """The length of an array that must not be null, with at least `smallest` bytes an element and at most
+    `most` elements: an element of three bytes becomes an object of a hundred, so bytes alone are no bound."""
+    count, after = form.read_count(body, position, smallest)
+    if not 0 <= count <= most:
+        raise ProtocolError(f"array of {count} at byte {position}, expected 0 to {most} elements")
+    return count, after
+
+
+def require_end(body: memoryview, position: int) -> None:
+    """Raise ProtocolError unless the message ends here."""
+    if position != len(body):
+        raise ProtocolError(f"the message ends at byte {position}, {len(body) - position} bytes follow")
+
+
+def read_tags(body: memoryview, position: int) -> tuple[dict[int, memoryview], int]:
+    """The tagged fields that stand here, undecoded."""
+    count, position = read_unsigned_varint(body, position)
+    if count > MAX_SKIPPED_TAGGED_FIELDS:
+        raise ProtocolError(f"{count} tagged fields, expected at most {MAX_SKIPPED_TAGGED_FIELDS}")
+    tags: dict[int, memoryview] = {}
+    previous = -1
+    for _ in range(count):
+        tag, position = read_unsigned_varint(body, position)
+        if tag <= previous:
+            raise ProtocolError(f"tag {tag} follows tag {previous}, expected ascending order")
+        size, position = read_unsigned_varint(body, position)
+        tags[tag] = _take(body, position, size)
+        position += size
+        previous = tag
+    return tags, position
+
+
+def write_tags(fields: Iterable[tuple[int, bytes]]) -> bytes:
+    """Tagged fields in ascending order of their tags."""
+    encoded = [b"".join((unsigned_varint(tag), unsigned_varint(len(data)), data)) for tag, data in fields]
+    return unsigned_varint(len(encoded)) + b"".join(encoded)
+
+
+def read_leader(data: memoryview | None) -> tuple[int, int]:
+    """Leader id and leader epoch from the tagged field that tells a client where to turn (KIP-951)."""
+    if data is None:
+        return NO_LEADER
+    leader_id, leader_epoch, _ = _LEADER.unpack_from(data)
+    require_end(data, _skip_tags(data, _LEADER.size - 1))
+    return leader_id, leader_epoch
+
+
+def write_leader(leader: tuple[int, int]) -> bytes:
+    return _LEADER.pack(*leader, 0)
+
+
+def _take(body: memoryview, position: int, size: int) -> memoryview:
+    end = position + size
+    if size < 0 or end > len(body):
+        raise ProtocolError(f"{size} bytes at byte {position}, {len(body) - position} are left")
+    return body[position:end]
+
+
+def _check_count(body: memoryview, position: int, count: int, smallest: int) -> None:
+    if count < -1 or count * smallest > len(body) - position:
+        raise ProtocolError(f"array of {count} at byte {position}, {len(body) - position} bytes are left")
+
+
+def _read_classic_count(body: memoryview, position: int, smallest: int) -> tuple[int, int]:
+    (count,) = _INT32.unpack_from(body, position)
+    _check_count(body, position + 4, count, smallest)
+    return count, position + 4
+
+
+def _read_classic_string(body: memoryview, position: int) -> tuple[str | None, int]:
+    (size,) = _INT16.unpack_from(body, position)
+    position += 2
+    if size == -1:
+        return None, position
+    return str(_take(body, position, size), "utf-8"), position + size
+
+
+def _read_classic_bytes(body: memoryview, position: int) -> tuple[memoryview | None, int]:
+    (size,) = _INT32.unpack_from(body, position)
+    position += 4
+    if size == -1:
+        return None, position
+    return _take(body, position, size), position + size
+
+
+def _write_classic_string(value: str | None) -> bytes:
+    if value is None:
+        return b"\xff\xff"
+    data = value.encode()
+    return _INT16.pack(len(data)) + data
+
+
+def _read_flexible_count(body: memoryview, position: int, smallest: int) -> tuple[int, int]:
+    count, position = read_unsigned_varint(body, position)
+    _check_count(body, position, count - 1, smallest)
+    return count - 1, position
+
+
+def _read_flexible_string(body: memoryview, position: int) -> tuple[str | None, int]:
+    size, position = read_unsigned_varint(body, position)
+    if size == 0:
+        return None, position
+    return str(_take(body, position, size - 1), "utf-8"), position + size - 1
+
+
+def _read_flexible_bytes(body: memoryview, position: int) -> tuple[memoryview | None, int]:
+    size, position = read_unsigned_varint(body, position)
+    if size == 0:
+        return None, position
+    return _take(body, position, size - 1), position + size - 1
+
+
+def _skip_tags(body: memoryview, position: int) -> int:
+    return position + 1 if not body[position] else read_tags(body, position)[1]
+
+
+def _write_flexible_count(count: int) -> bytes:
+    return unsigned_varint(count + 1)
+
+
+def _write_flexible_string(value: str | None) -> bytes:
+    if value is None:
+        return b"\0"
+    data = value.encode()
+    return unsigned_varint(len(data) + 1) + data
+
+
+_cached_classic_string = lru_cache(CACHED_NAMES)(_write_classic_string)
+_cached_flexible_string = lru_cache(CACHED_NAMES)(_write_flexible_string)
+
+
+def _write_classic_name(name: str) -> bytes:
+    return _cached_classic_string(name) if len(name) <= LONGEST_CACHED_NAME else _write_classic_string(name)
+
+
+def _write_flexible_name(name: str) -> bytes:
+    return _cached_flexible_string(name) if len(name) <= LONGEST_CACHED_NAME else _write_flexible_string(name)
+
+
+CLASSIC = Form(
+    read_count=_read_classic_count,
+    read_string=_read_classic_string,
+    read_bytes=_read_classic_bytes,
+    skip_tags=lambda _, position: position,
+    write_count=_INT32.pack,
+    write_string=_write_classic_string,
+    write_name=_write_classic_name,
+    no_tags=b"",
+)
+
+FLEXIBLE = Form(
+    read_count=_read_flexible_count,
+    read_string=_read_flexible_string,
+    read_bytes=_read_flexible_bytes,
+    skip_tags=_skip_tags,
+    write_count=_write_flexible_count,
+    write_string=_write_flexible_string,
+    write_name=_write_flexible_name,
+    no_tags=b"\0",
+)
+
+
+def produce_form(version: int) -> Form:
+    """The form of a Produce message. Raises ProtocolError for a version outside 3 to 11."""
+    if not 3 <= version <= 11:
+        raise ProtocolError(f"Produce version {version}, expected 3 to 11")
+    return CLASSIC if version < 9 else FLEXIBLE
+
+
+def fetch_form(version: int) -> Form:
+    """The form of a Fetch message. Raises ProtocolError for a version outside 4 to 12."""
+    if not 4 <= version <= 12:
+        raise ProtocolError(f"Fetch version {version}, expected 4 to 12")
+    return CLASSIC if version < 12 else FLEXIBLE
