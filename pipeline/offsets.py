@@ -1,0 +1,244 @@
+"""What a read covers: options in Spark's words in, offset ranges out.
+
+Owns the parsing of the source's options and the arithmetic of offset ranges; both are pure. Names and
+meaning are those of Spark's own Kafka source, so that a job moves by changing its format; where that source
+would read less than was asked without a word, this one refuses.
+
+Invariants: ranges are half open [start, end), never empty, and those of a partition lie in order without gap.
+Called by `pipeline.source`; the stream reader will plan its micro-batches with the same functions.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
+
+from pipeline.columnar import COLUMNS
+
+EARLIEST = -2
+LATEST = -1
+_WORDS = {"earliest": EARLIEST, "latest": LATEST}
+
+_KNOWN_OPTIONS = frozenset(
+    {
+        "bootstrap.servers",
+        "subscribe",
+        "assign",
+        "startingoffsets",
+        "endingoffsets",
+        "minpartitions",
+        "columns",
+    }
+)
+
+
+class OptionError(ValueError):
+    """An option of the source cannot be followed; the message says which, why, and what would do."""
+
+
+class Place(NamedTuple):
+    """A topic's partition."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetRange(NamedTuple):
+    """The records of one partition with start <= offset < end."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+Positions: TypeAlias = "int | Mapping[Place, int]"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The options of one read. Exactly one of `topics` and `assigned` is set.
+
+    A position is EARLIEST or LATEST for all partitions, or an offset (or one of the two) for each.
+    """
+
+    bootstrap_servers: str
+    topics: tuple[str, ...] | None
+    assigned: tuple[Place, ...] | None
+    starting: Positions
+    ending: Positions
+    min_partitions: int | None
+    columns: tuple[str, ...]
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """Read the options of a batch read; names in any case, with or without Spark's `kafka.` prefix.
+
+    Raises OptionError for an unknown name, a missing or a contradictory value.
+    """
+    given = {name.lower().removeprefix("kafka."): text.strip() for name, text in options.items()}
+    unknown = sorted(given.keys() - _KNOWN_OPTIONS)
+    if unknown:
+        raise OptionError(f"unknown option {unknown[0]!r}; known are {', '.join(sorted(_KNOWN_OPTIONS))}")
+    if not given.get("bootstrap.servers"):
+        raise OptionError("option bootstrap.servers is missing, for example localhost:9092")
+    if ("subscribe" in given) == ("assign" in given):
+        raise OptionError("give either subscribe (topics, separated by commas) or assign (JSON)")
+    starting = _parse_positions("startingOffsets", given.get("startingoffsets", "earliest"))
+    ending = _parse_positions("endingOffsets", given.get("endingoffsets", "latest"))
+    _refuse(starting, LATEST, "startingOffsets", "latest would read nothing in a batch")
+    _refuse(ending, EARLIEST, "endingOffsets", "earliest would read nothing")
+    return SourceOptions(
+        bootstrap_servers=given["bootstrap.servers"],
+        topics=_parse_topics(given["subscribe"]) if "subscribe" in given else None,
+        assigned=_parse_assignment(given["assign"]) if "assign" in given else None,
+        starting=starting,
+        ending=ending,
+        min_partitions=_parse_count("minPartitions", given.get("minpartitions")),
+        columns=_parse_columns(given.get("columns")),
+    )
+
+
+def plan_ranges(
+    starting: Positions, ending: Positions, bounds: Mapping[Place, tuple[int, int]]
+) -> list[OffsetRange]:
+    """The range of each partition in `bounds`, which holds where its log starts and ends; empty ones left
+    out.
+
+    Raises OptionError when a position names other partitions than `bounds`, or lies outside the log.
+    """
+    ranges = []
+    starts = _resolve("startingOffsets", starting, bounds)
+    ends = _resolve("endingOffsets", ending, bounds)
+    for place, (log_start, log_end) in sorted(bounds.items()):
+        start, end = starts[place], ends[place]
+        if start < log_start:
+            raise OptionError(
+                f"startingOffsets: {place} starts at {log_start}, offset {start} is gone; start at earliest"
+            )
+        if end > log_end:
+            raise OptionError(f"endingOffsets: {place} ends at {log_end}, offset {end} is not written yet")
+        if start > end:
+            raise OptionError(f"startingOffsets: {place} would start at {start}, behind its end {end}")
+        if start < end:
+            ranges.append(OffsetRange(place.topic, place.partition, start, end))
+    return ranges
+
+
+def split_ranges(ranges: Iterable[OffsetRange], min_partitions: int | None) -> list[OffsetRange]:
+    """Cut the largest ranges so that there are about `min_partitions` (None: as many as there are).
+
+    Each range gets a share of the pieces by its size, at least one; pieces of a range differ by one record at
+    most. As Spark's KafkaOffsetRangeCalculator.
+    """
+    whole = list(ranges)
+    if min_partitions is None or len(whole) >= min_partitions:
+        return whole
+    total = sum(each.size for each in whole)
+    pieces: list[OffsetRange] = []
+    for each in whole:
+        count = min(max(round(each.size / total * min_partitions), 1), each.size)
+        cuts = [each.start + each.size * number // count for number in range(count + 1)]
+        pieces += [each._replace(start=start, end=end) for start, end in pairwise(cuts)]
+    return pieces
+
+
+def _resolve(option: str, positions: Positions, bounds: Mapping[Place, tuple[int, int]]) -> dict[Place, int]:
+    if isinstance(positions, int):
+        wanted: Mapping[Place, int] = dict.fromkeys(bounds, positions)
+    else:
+        wanted = positions
+        if wanted.keys() != bounds.keys():
+            missing = ", ".join(map(str, sorted(bounds.keys() - wanted.keys()))) or "none"
+            strange = ", ".join(map(str, sorted(wanted.keys() - bounds.keys()))) or "none"
+            raise OptionError(
+                f"{option} must name exactly the partitions that are read: missing {missing},"
+                f" strange {strange}"
+            )
+    edges = {EARLIEST: 0, LATEST: 1}
+    return {
+        place: bounds[place][edges[position]] if position in edges else position
+        for place, position in wanted.items()
+    }
+
+
+def _refuse(positions: Positions, word: int, option: str, reason: str) -> None:
+    if positions == word or (not isinstance(positions, int) and word in positions.values()):
+        raise OptionError(f"{option}: {reason}")
+
+
+def _parse_positions(option: str, text: str) -> Positions:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    example = '{"topic":{"0":23,"1":-2}}'
+    try:
+        return {
+            Place(topic, int(partition)): _offset(offset)
+            for topic, partitions in _json_object(text).items()
+            for partition, offset in partitions.items()
+        }
+    except (ValueError, AttributeError, TypeError) as error:
+        raise OptionError(
+            f"{option}: {text!r} is neither earliest nor latest nor JSON like {example} ({error})"
+        ) from None
+
+
+def _offset(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < EARLIEST:
+        raise ValueError(f"{value!r} is not an offset")
+    return value
+
+
+def _parse_topics(text: str) -> tuple[str, ...]:
+    topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",")))
+    if not all(topics):
+        raise OptionError(f"subscribe: {text!r} holds an empty topic name")
+    return topics
+
+
+def _parse_assignment(text: str) -> tuple[Place, ...]:
+    try:
+        places = [
+            Place(topic, _offset(partition))
+            for topic, partitions in _json_object(text).items()
+            for partition in partitions
+        ]
+    except (ValueError, TypeError) as error:
+        raise OptionError(f'assign: {text!r} is not JSON like {{"topic":[0,1]}} ({error})') from None
+    if not places or min(place.partition for place in places) < 0:
+        raise OptionError(f"assign: {text!r} names no partition, or one below 0")
+    return tuple(dict.fromkeys(places))
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def _parse_count(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise OptionError(f"{option}: {text!r} is not a number of at least 1")
+    return int(text)
+
+
+def _parse_columns(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return COLUMNS
+    by_name = {name.lower(): name for name in COLUMNS}
+    names = [name.strip().lower() for name in text.split(",")]
+    for name in names:
+        if name not in by_name or names.count(name) > 1:
+            raise OptionError(f"columns: {name!r} is twice there or none of {', '.join(COLUMNS)}")
+    return tuple(by_name[name] for name in names)

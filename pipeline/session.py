@@ -1,0 +1,75 @@
+"""Starts Spark with what the pipeline needs: a fitting Java, this Python in the workers, the source
+registered.
+
+Owns the settings that every job shares; a caller's settings win. One session a process, as Spark has it.
+Called by jobs, the demo and tests.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL_ADDRESS = "127.0.0.1"
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def start_session(
+    app_name: str,
+    *,
+    master: str = "local[*]",
+    settings: Mapping[str, str] | None = None,
+    driver_log: Path | None = None,
+) -> "SparkSession":
+    """The running Spark session, or a new one with `format("tidelog")` registered.
+
+    `driver_log` takes what the JVM and the Python workers write to standard error; without it they share this
+    process's. Sets JAVA_HOME and the PYSPARK_PYTHON variables of this process. Raises JavaNotFoundError.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    from pipeline.source import TidelogDataSource
+
+    if SparkContext._active_spark_context is None:
+        _prepare_environment(master)
+        conf = SparkConf().setAppName(app_name).setMaster(master)
+        local = {"spark.driver.bindAddress": LOCAL_ADDRESS, "spark.driver.host": LOCAL_ADDRESS}
+        chosen = _SETTINGS | (local if master.startswith("local") else {}) | dict(settings or {})
+        for name, value in chosen.items():
+            conf.set(name, value)
+        options: dict[str, Any] = {}
+        if driver_log is None:
+            gateway = launch_gateway(conf)
+        else:
+            with driver_log.open("ab") as log:
+                options["stderr"] = log
+                gateway = launch_gateway(conf, popen_kwargs=options)
+        SparkContext(conf=conf, gateway=gateway).setLogLevel("ERROR")
+    spark = SparkSession.builder.getOrCreate()
+    spark.dataSource.register(TidelogDataSource)
+    return spark
+
+
+def _prepare_environment(master: str) -> None:
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOCAL_ADDRESS)
+    # The workers import this package by name, whether it is installed or run from its own folder.
+    root = str(Path(__file__).resolve().parent.parent)
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if root not in known:
+        os.environ["PYTHONPATH"] = os.pathsep.join([root, *filter(None, known)])

@@ -1,0 +1,143 @@
+"""Options in Spark's words become exactly the ranges that were asked for, or a reason why not."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.columnar import COLUMNS
+from pipeline.offsets import (
+    EARLIEST,
+    LATEST,
+    OffsetRange,
+    OptionError,
+    Place,
+    parse_options,
+    plan_ranges,
+    split_ranges,
+)
+
+BOOTSTRAP = {"bootstrap.servers": "localhost:9092"}
+BOUNDS = {Place("a", 0): (10, 20), Place("a", 1): (0, 0), Place("b", 0): (5, 6)}
+
+
+def test_defaults_read_everything() -> None:
+    options = parse_options(BOOTSTRAP | {"subscribe": "a, b,a"})
+    assert options.topics == ("a", "b")
+    assert options.assigned is None
+    assert (options.starting, options.ending) == (EARLIEST, LATEST)
+    assert options.columns == COLUMNS
+    assert options.min_partitions is None
+
+
+def test_names_come_in_any_case_and_with_sparks_prefix() -> None:
+    given_options = {"kafka.bootstrap.servers": "h:1", "SUBSCRIBE": "a", "startingOffsets": "Earliest"}
+    assert parse_options(given_options).bootstrap_servers == "h:1"
+
+
+def test_positions_and_assignments_are_sparks_json() -> None:
+    options = parse_options(
+        BOOTSTRAP
+        | {
+            "assign": '{"a":[0,1,0]}',
+            "startingOffsets": '{"a":{"0":23,"1":-2}}',
+            "endingOffsets": '{"a":{"0":-1,"1":7}}',
+            "minPartitions": "8",
+            "columns": "Offset, value",
+        }
+    )
+    assert options.assigned == (Place("a", 0), Place("a", 1))
+    assert options.starting == {Place("a", 0): 23, Place("a", 1): EARLIEST}
+    assert options.ending == {Place("a", 0): LATEST, Place("a", 1): 7}
+    assert options.min_partitions == 8
+    assert options.columns == ("offset", "value")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"subscribe": "a"}, "bootstrap.servers is missing"),
+        (BOOTSTRAP, "either subscribe"),
+        (BOOTSTRAP | {"subscribe": "a", "assign": '{"a":[0]}'}, "either subscribe"),
+        (BOOTSTRAP | {"subscribe": "a,,b"}, "empty topic name"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOfsets": "earliest"}, "unknown option 'startingofsets'"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOffsets": "latest"}, "read nothing"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOffsets": '{"a":{"0":-1}}'}, "read nothing"),
+        (BOOTSTRAP | {"subscribe": "a", "endingOffsets": "earliest"}, "read nothing"),
+        (BOOTSTRAP | {"subscribe": "a", "endingOffsets": '{"a":{"0":-2}}'}, "read nothing"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOffsets": "first"}, "neither earliest nor latest"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOffsets": '{"a":{"0":-3}}'}, "-3 is not an offset"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOffsets": '{"a":{"0":true}}'}, "True is not an offset"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOffsets": '{"a":[1]}'}, "neither earliest"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOffsets": "[]"}, "not a JSON object"),
+        (BOOTSTRAP | {"assign": '{"a":0}'}, "assign"),
+        (BOOTSTRAP | {"assign": '{"a":[-1]}'}, "below 0"),
+        (BOOTSTRAP | {"assign": "{}"}, "names no partition"),
+        (BOOTSTRAP | {"subscribe": "a", "minPartitions": "0"}, "at least 1"),
+        (BOOTSTRAP | {"subscribe": "a", "minPartitions": "x"}, "at least 1"),
+        (BOOTSTRAP | {"subscribe": "a", "columns": "key,velue"}, "'velue'"),
+        (BOOTSTRAP | {"subscribe": "a", "columns": "key,key"}, "'key' is twice"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_the_reason(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
+        parse_options(options)
+
+
+def test_ranges_cover_the_logs_and_leave_empty_ones_out() -> None:
+    ranges = plan_ranges(EARLIEST, LATEST, BOUNDS)
+    assert ranges == [OffsetRange("a", 0, 10, 20), OffsetRange("b", 0, 5, 6)]
+
+
+def test_offsets_and_words_mix() -> None:
+    starting = {Place("a", 0): 12, Place("a", 1): EARLIEST, Place("b", 0): 6}
+    ending = {Place("a", 0): 15, Place("a", 1): LATEST, Place("b", 0): LATEST}
+    assert plan_ranges(starting, ending, BOUNDS) == [OffsetRange("a", 0, 12, 15)]
+
+
+@pytest.mark.parametrize(
+    ("starting", "ending", "reason"),
+    [
+        ({Place("a", 0): 12}, LATEST, "missing a-1, b-0, strange none"),
+        ({**dict.fromkeys(BOUNDS, EARLIEST), Place("c", 0): 1}, LATEST, "missing none, strange c-0"),
+        ({**dict.fromkeys(BOUNDS, EARLIEST), Place("a", 0): 9}, LATEST, "offset 9 is gone"),
+        (EARLIEST, {**dict.fromkeys(BOUNDS, LATEST), Place("a", 0): 21}, "offset 21 is not written yet"),
+        (
+            {**dict.fromkeys(BOUNDS, EARLIEST), Place("a", 0): 15},
+            {**dict.fromkeys(BOUNDS, LATEST), Place("a", 0): 12},
+            "behind its end 12",
+        ),
+    ],
+)
+def test_positions_outside_the_log_are_refused(
+    starting: int | dict[Place, int], ending: int | dict[Place, int], reason: str
+) -> None:
+    with pytest.raises(OptionError, match=reason):
+        plan_ranges(starting, ending, BOUNDS)
+
+
+SIZES = st.lists(st.integers(1, 10_000), min_size=1, max_size=8)
+
+
+@given(SIZES, st.none() | st.integers(1, 40))
+def test_pieces_cover_each_range_once_in_order(sizes: list[int], min_partitions: int | None) -> None:
+    ranges = [OffsetRange("t", number, 100, 100 + size) for number, size in enumerate(sizes)]
+    pieces = split_ranges(ranges, min_partitions)
+    assert all(piece.size > 0 for piece in pieces)
+    for each in ranges:
+        own = [piece for piece in pieces if piece.partition == each.partition]
+        assert own[0].start == each.start
+        assert own[-1].end == each.end
+        assert all(left.end == right.start for left, right in pairwise(own))
+        assert max(piece.size for piece in own) - min(piece.size for piece in own) <= 1
+
+
+def test_the_largest_range_is_cut_into_most_pieces() -> None:
+    pieces = split_ranges([OffsetRange("t", 0, 0, 900), OffsetRange("t", 1, 0, 100)], 10)
+    assert [piece.partition for piece in pieces] == [0] * 9 + [1]
+
+
+def test_fewer_partitions_than_ranges_are_not_merged() -> None:
+    ranges = [OffsetRange("t", number, 0, 5) for number in range(4)]
+    assert split_ranges(ranges, 2) == ranges
