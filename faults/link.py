@@ -33,12 +33,19 @@ class Action(Enum):
     CUT_AFTER = "cut after"
 
 
+class Request(NamedTuple):
+    """A request on its way: its api key and its whole frame, without the size prefix."""
+
+    api_key: int
+    frame: bytes
+
+
 class Policy(Protocol):
     """What a link asks of its owner, and tells it."""
 
     delay_ms: float
 
-    def on_request(self, link: "Link", api_key: int) -> Action: ...
+    def on_request(self, link: "Link", request: Request) -> Action: ...
     def on_response(self, link: "Link", api_key: int | None) -> Action: ...
     def on_change(self) -> None: ...
     def is_holding(self, api_key: int | None) -> bool: ...
@@ -75,7 +82,7 @@ class Link:
         self._broker_reader, self._broker_writer = broker
         self._outbox: asyncio.Queue[_Response | None] = asyncio.Queue()
         self._last_answer: int | None = None
-        self.in_flight: dict[int, int] = {}
+        self.in_flight: dict[int, Request] = {}
         self.answered: dict[int, int] = {}
         self.muted = False
 
@@ -115,12 +122,13 @@ class Link:
     async def _carry_requests(self) -> None:
         while (frame := await _read_frame(self._client_reader, _REQUEST_START.size)) is not None:
             api_key, _, correlation_id = _REQUEST_START.unpack_from(frame)
-            action = self._policy.on_request(self, api_key)
+            request = Request(api_key, frame)
+            action = self._policy.on_request(self, request)
             if action is Action.CUT_BEFORE:
                 self._policy.count("requests_dropped")
                 self.cut()
                 return
-            self.in_flight[correlation_id] = api_key
+            self.in_flight[correlation_id] = request
             self._broker_writer.writelines((_SIZE.pack(len(frame)), frame))
             self._policy.count("requests_forwarded")
             self._policy.count("bytes_to_broker", len(frame) + _SIZE.size)
@@ -136,7 +144,8 @@ class Link:
         while (frame := await _read_frame(self._broker_reader, _CORRELATION.size)) is not None:
             due = asyncio.get_running_loop().time() + self._policy.delay_ms / 1000
             (correlation_id,) = _CORRELATION.unpack_from(frame)
-            api_key = self.in_flight.get(correlation_id)
+            request = self.in_flight.get(correlation_id)
+            api_key = None if request is None else request.api_key
             action = self._policy.on_response(self, api_key)
             if self.muted or action is Action.SWALLOW:
                 self.muted = True

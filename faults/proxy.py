@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from faults.link import Action, Link, Policy, open_stream, reset
+from faults.link import Action, Link, Policy, Request, open_stream, reset
 from protocol.schema import ApiKey
 
 _READ_BUFFER_BYTES = 1024 * 1024
@@ -69,7 +69,8 @@ class FaultProxy(Policy):
     break.
 
     `delay_ms` may be set at any time: each response is held back that long, without loss of pipelining.
-    While `refusing` is true, new connections are reset as soon as they are made.
+    While `refusing` is true, new connections are reset as soon as they are made. `tap`, if set, is called
+    with each request before it goes to the broker.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class FaultProxy(Policy):
         self.port = port
         self.delay_ms = 0.0
         self.refusing = False
+        self.tap: Callable[[Request], None] | None = None
         self.counters = ProxyCounters()
         self._faults: list[Fault] = []
         self._links: set[Link] = set()
@@ -173,9 +175,10 @@ class FaultProxy(Policy):
         self._held_api_keys = frozenset()
         self._released.set()
 
-    def in_flight(self, api_key: int = ApiKey.PRODUCE) -> int:
+    def in_flight(self, api_key: int = ApiKey.PRODUCE) -> list[Request]:
         """Requests that went to the broker and whose response has not been written to the client."""
-        return sum(list(link.in_flight.values()).count(api_key) for link in self._links)
+        every = (request for link in self._links for request in link.in_flight.values())
+        return [request for request in every if request.api_key == api_key]
 
     def answered(self, api_key: int = ApiKey.PRODUCE) -> int:
         """Those of `in_flight` that the broker has answered, and the proxy still keeps."""
@@ -190,8 +193,10 @@ class FaultProxy(Policy):
 
     # What a link asks (see `faults.link.Policy`).
 
-    def on_request(self, link: Link, api_key: int) -> Action:
-        fault = self._next_fault(api_key, (Action.CUT_BEFORE, Action.CUT_AFTER))
+    def on_request(self, link: Link, request: Request) -> Action:
+        fault = self._next_fault(request.api_key, (Action.CUT_BEFORE, Action.CUT_AFTER))
+        if self.tap is not None and (fault is None or fault.action is Action.CUT_AFTER):
+            self.tap(request)
         if fault is None:
             return Action.FORWARD
         self.counters.connections_cut += 1

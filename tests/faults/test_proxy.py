@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from faults.link import Request
 from faults.proxy import FaultProxy
 from tests.faults.peers import METADATA, PRODUCE, AnsweringPeer, FrameClient
 
@@ -31,7 +32,7 @@ async def test_frames_pass_both_ways_in_order_and_untouched(proxy: FaultProxy, p
     assert answers == [(correlation_id, peer.greeting) for correlation_id in range(20)]
     assert proxy.counters.requests_forwarded == proxy.counters.responses_forwarded == 20
     assert proxy.counters.bytes_to_client == 20 * (8 + len(peer.greeting))
-    assert proxy.in_flight() == 0
+    assert proxy.in_flight() == []
 
 
 async def test_dropped_responses_reached_the_broker_and_the_connection_is_cut_after_the_last(
@@ -152,11 +153,11 @@ async def test_held_responses_wait_in_order_and_count_as_in_flight(proxy: FaultP
     for correlation_id in range(5):
         client.send(correlation_id)
     await proxy.wait_until(lambda: proxy.answered() == 5)
-    assert proxy.in_flight() == 5
+    assert len(proxy.in_flight()) == 5
     assert proxy.counters.responses_forwarded == 0
     proxy.release_responses()
     assert [(await client.receive())[0] for _ in range(5)] == list(range(5))
-    assert proxy.in_flight() == proxy.answered() == 0
+    assert (proxy.in_flight(), proxy.answered()) == ([], 0)
 
 
 async def test_requests_are_in_flight_before_the_broker_answers(
@@ -166,8 +167,22 @@ async def test_requests_are_in_flight_before_the_broker_answers(
     client = await FrameClient.connect(proxy.port)
     for correlation_id in range(5):
         client.send(correlation_id)
-    await proxy.wait_until(lambda: proxy.in_flight() == 5)
+    await proxy.wait_until(lambda: len(proxy.in_flight()) == 5)
     assert proxy.answered() == 0
+    assert [request.frame[-4:] for request in proxy.in_flight()] == [b"body"] * 5
+
+
+async def test_the_tap_sees_what_goes_to_the_broker(proxy: FaultProxy, peer: AnsweringPeer) -> None:
+    seen: list[Request] = []
+    proxy.tap = seen.append
+    client = await FrameClient.connect(proxy.port)
+    client.send(1, api_key=METADATA)
+    await client.receive()
+    proxy.cut_before_request()
+    client.send(2)
+    assert await client.is_cut()
+    assert [request.api_key for request in seen] == [METADATA]
+    assert peer.seen == [1]
 
 
 async def test_held_responses_are_lost_with_the_broker(proxy: FaultProxy) -> None:
