@@ -19,7 +19,7 @@ from protocol.records.header import (
     BatchHeader,
     write_header,
 )
-from protocol.records.varints import TABLE_SIZE, VARINTS, encode_varint
+from protocol.records.varints import VARINTS, encode_varint
 from protocol.types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 # Length, attributes, timestamp delta, offset delta, key length, value length and header count at their
@@ -29,6 +29,8 @@ _MAX_HEADER_OVERHEAD = 5 + 5
 _NO_LIMIT = 2**31 - 1
 # One less than int64 holds, so that the delta between any two of them is an int64 too.
 _MAX_TIMESTAMP_MS = 2**63 - 2
+# Later than any timestamp, so that the first record's delta is negative, which sends it the slow way.
+_NO_BASE_TIMESTAMP = 2**63 - 1
 _HEADER_ROOM = bytes(BATCH_HEADER_SIZE)
 
 
@@ -45,7 +47,7 @@ class RecordBatchBuilder:
     def __init__(self, max_size_bytes: int = _NO_LIMIT) -> None:
         self.record_count = 0
         self._buffer = bytearray(_HEADER_ROOM)
-        self._base_timestamp = 0
+        self._base_timestamp = _NO_BASE_TIMESTAMP
         self._max_timestamp: int = NO_TIMESTAMP
         self._max_size = max_size_bytes
         self._is_built = False
@@ -58,7 +60,7 @@ class RecordBatchBuilder:
     @property
     def base_timestamp(self) -> int:
         """Timestamp of the first record, milliseconds; 0 while there is none."""
-        return self._base_timestamp
+        return self._base_timestamp if self.record_count else 0
 
     @property
     def max_timestamp(self) -> int:
@@ -87,30 +89,34 @@ class RecordBatchBuilder:
 
         `timestamp_ms` is -1 (none) or not negative, else ValueError. Raises RuntimeError after `build`.
         """
-        count = self.record_count
         delta = timestamp_ms - self._base_timestamp
         # Anything unusual takes the slow path: what remains is one table look-up a field and one join.
-        if count >= TABLE_SIZE or not 0 <= delta < TABLE_SIZE or headers or value is None or count == 0:
+        if value is None or delta < 0 or headers:
             return self._append_slowly(timestamp_ms, key, value, headers)
-        size = len(value)
-        length = VARINTS[size] if size < TABLE_SIZE else encode_varint(size)
-        if key is None:
-            body = b"".join((b"\0", VARINTS[delta], VARINTS[count], b"\1", length, value, b"\0"))
-        else:
-            size = len(key)
-            key_length = VARINTS[size] if size < TABLE_SIZE else encode_varint(size)
-            body = b"".join((b"\0", VARINTS[delta], VARINTS[count], key_length, key, length, value, b"\0"))
+        count = self.record_count
+        try:
+            parts: tuple[bytes, ...]
+            if key is None:
+                parts = (b"\0", VARINTS[delta], VARINTS[count], b"\1", VARINTS[len(value)], value, b"\0")
+            else:
+                key_length = VARINTS[len(key)]
+                value_length = VARINTS[len(value)]
+                parts = (b"\0", VARINTS[delta], VARINTS[count], key_length, key, value_length, value, b"\0")
+            body = b"".join(parts)
+            size = len(body)
+            length = VARINTS[size]
+        except IndexError:
+            return self._append_slowly(timestamp_ms, key, value, headers)
+        size += len(length)
         buffer = self._buffer
-        size = len(body)
-        length = VARINTS[size] if size < TABLE_SIZE else encode_varint(size)
-        if len(buffer) + size + len(length) > self._max_size:
+        if len(buffer) + size > self._max_size:
             return self._refuse()
         buffer += length
         buffer += body
         if timestamp_ms > self._max_timestamp:
             self._max_timestamp = timestamp_ms
         self.record_count = count + 1
-        return size + len(length)
+        return size
 
     def _append_slowly(
         self,

@@ -153,15 +153,11 @@ def _decode_records(data: bytes, count: int, header: BatchHeader) -> tuple[list[
     corrections). Whether they were longer, negative or ran over the end is asked once a record, at its end:
     all reads before that are harmless, for slices clip and positions only grow.
     """
-    base_offset, base_timestamp, timestamp_type = (
-        header.base_offset,
-        header.base_timestamp,
-        header.timestamp_type,
-    )
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    timestamp_type = header.timestamp_type
     last_offset = 2 * header.last_offset_delta
-    new = tuple.__new__
     records: list[Record] = []
-    add = records.append
+    add, new = records.append, tuple.__new__
     position = 0
     for _ in range(count):
         start = position
@@ -173,8 +169,7 @@ def _decode_records(data: bytes, count: int, header: BatchHeader) -> tuple[list[
             end = position + 1 + (length >> 1)
             position += 2
             if (delta := data[position]) > 127:
-                shift = 0
-                more = delta
+                shift, more = 0, delta
                 while more > 127 and shift < 56:
                     position += 1
                     shift += 7
@@ -191,32 +186,28 @@ def _decode_records(data: bytes, count: int, header: BatchHeader) -> tuple[list[
                 size += ((more := data[position]) << 7) - 128
                 unsure |= more
             position += 1
-            if size & 1:
-                key = None
-                unsure |= size > 1 and 128
-            else:
-                key = data[position : (after := position + (size >> 1))]
-                position = after
-            if (size := data[position]) > 127:
-                position += 1
-                size += ((more := data[position]) << 7) - 128
+            after = position + (size >> 1)
+            key = None if size == 1 else data[position:after]
+            odd = length | offset | (size != 1 and size)
+            if (size := data[after]) > 127:
+                after += 1
+                size += ((more := data[after]) << 7) - 128
                 unsure |= more
-            position += 1
-            if size & 1:
-                value = None
-                unsure |= size > 1 and 128
-            else:
-                value = data[position : (after := position + (size >> 1))]
-                position = after
-            is_plain = (
-                not data[position] and unsure < 128 and offset <= last_offset and not (length | offset) & 1
-            )
-            if is_plain and (position := position + 1) == end:
-                timestamp = base_timestamp + (-(delta >> 1) - 1 if delta & 1 else delta >> 1)
-                add(new(Record, (base_offset + (offset >> 1), timestamp, timestamp_type, key, value, ())))
-                continue
-        except IndexError:
-            pass  # A field seemed to lie behind the end of the data; the twin finds out whether it does.
+            position = after + 1
+            after = position + (size >> 1)
+            value = None if size == 1 else data[position:after]
+            if unsure < 128 and offset <= last_offset and not (odd | (size != 1 and size)) & 1:
+                position = after + 1
+                headers: Headers = ()
+                if data[after]:
+                    headers, position = _decode_headers(data, after, end, start)
+                if position == end:
+                    stamp = base_timestamp + (-(delta >> 1) - 1 if delta & 1 else delta >> 1)
+                    offset = base_offset + (offset >> 1)
+                    add(new(Record, (offset, stamp, timestamp_type, key, value, headers)))
+                    continue
+        except (IndexError, ProtocolError):
+            pass  # A field seemed to break its bounds; the twin finds out whether it did.
         record, position = _decode_record(data, start, header)
         add(record)
     return records, position
@@ -253,9 +244,13 @@ def _decode_record(data: bytes, start: int, header: BatchHeader) -> tuple[Record
 
 def _decode_sized(data: bytes, position: int, end: int, start: int, what: str) -> tuple[bytes | None, int]:
     """A field with its length before it, None for length -1, that must lie before `end`."""
-    size, position = decode_varint(data, position)
-    if size == -1:
-        return None, position
+    if position < end and (size := data[position]) < 128 and not size & 1:
+        size >>= 1
+        position += 1
+    else:
+        size, position = decode_varint(data, position)
+        if size == -1:
+            return None, position
     after = position + size
     if size < 0 or after > end:
         _refuse(start, f"{what} of {size} bytes, {end - position} are left in the record")
@@ -264,7 +259,7 @@ def _decode_sized(data: bytes, position: int, end: int, start: int, what: str) -
 
 def _decode_headers(data: bytes, position: int, end: int, start: int) -> tuple[Headers, int]:
     count, position = decode_varint(data, position)
-    if not 0 <= count <= max(end - position, 0) // _SMALLEST_HEADER_BYTES:
+    if end > len(data) or not 0 <= count <= max(end - position, 0) // _SMALLEST_HEADER_BYTES:
         _refuse(start, f"{count} headers, {end - position} bytes are left in the record")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):

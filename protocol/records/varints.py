@@ -17,8 +17,7 @@ MAX_VARLONG_BYTES: Final = 10
 MAX_VARINT_BYTES: Final = 5
 
 
-def encode_varint(value: int) -> bytes:
-    """`value`, in the int64 range, as a zigzag varint of 1 to 10 bytes."""
+def _encode(value: int) -> bytes:
     zigzag = (value << 1) ^ (value >> 63)
     out = bytearray()
     while zigzag > 127:
@@ -26,6 +25,14 @@ def encode_varint(value: int) -> bytes:
         zigzag >>= 7
     out.append(zigzag)
     return bytes(out)
+
+
+VARINTS: Final[list[bytes]] = [_encode(value) for value in range(TABLE_SIZE)]
+
+
+def encode_varint(value: int) -> bytes:
+    """`value`, in the int64 range, as a zigzag varint of 1 to 10 bytes."""
+    return VARINTS[value] if 0 <= value < TABLE_SIZE else _encode(value)
 
 
 def decode_varint(data: bytes, position: int, max_bytes: int = MAX_VARINT_BYTES) -> tuple[int, int]:
@@ -47,6 +54,3 @@ def decode_varint(data: bytes, position: int, max_bytes: int = MAX_VARINT_BYTES)
     if len(data) - position < max_bytes:
         raise ProtocolError(f"varint at byte {position} is cut off by the end of the data")
     raise ProtocolError(f"varint at byte {position} takes more than {max_bytes} bytes")
-
-
-VARINTS: Final[list[bytes]] = [encode_varint(value) for value in range(TABLE_SIZE)]
