@@ -1,0 +1,111 @@
+"""What a client's batch must be before anyone asks who sent it.
+
+Owns the checks that need neither the log nor the producer state, in Kafka's order (rows 1 to 3 of the
+table in the rule book, then size and timestamps). Pure.
+
+Invariants: records are not decoded; a batch that passes can be stored as it is, and only its base offset,
+leader epoch and (LogAppendTime) timestamp will be written into it.
+
+Used by `partition_log.append`. Source: Kafka's ProduceRequest, UnifiedLog and LogValidator; KIP-937.
+"""
+
+from __future__ import annotations
+
+from broker.storage.log_config import LogConfig
+from protocol.compression import Compression
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.records import (
+    BATCH_HEADER_SIZE,
+    CURRENT_MAGIC,
+    LOG_OVERHEAD,
+    BatchHeader,
+    batch_crc_is_valid,
+    read_batch_header,
+    read_magic,
+)
+from protocol.types import Buffer
+
+_CODEC_MASK = 0x07
+_LOG_APPEND_TIME = 0x08
+_CONTROL = 0x20
+_LAST_CODEC = max(Compression).value
+
+
+def checked_header(batch: Buffer, config: LogConfig, now_ms: int) -> BatchHeader:
+    """The header of the one batch in `batch`. Raises ApiError with Kafka's code for what is wrong with it."""
+    size = len(batch)
+    try:
+        magic = read_magic(batch)
+        if magic != CURRENT_MAGIC:
+            raise _invalid(f"magic {magic}; only record batches of version {CURRENT_MAGIC} are accepted")
+        header = read_batch_header(batch)
+    except ProtocolError as error:
+        raise _invalid(str(error)) from None
+    if header.batch_length + LOG_OVERHEAD != size:
+        raise _invalid(
+            f"exactly one batch a partition is accepted; this one takes {header.size_bytes} of {size} bytes"
+        )
+    if header.base_offset != 0:
+        raise _invalid(f"base offset {header.base_offset}; a producer's batch must have 0")
+    if size > config.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {size} bytes is larger than max.message.bytes={config.max_message_bytes}",
+        )
+    if size > config.segment_bytes:
+        raise ApiError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"a batch of {size} bytes is larger than segment.bytes={config.segment_bytes}",
+        )
+    if not batch_crc_is_valid(batch, header):
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch is not {header.crc:08x}, as it says")
+    _check_counts(header, size)
+    _check_timestamps(header, config, now_ms)
+    return header
+
+
+def _check_counts(header: BatchHeader, size: int) -> None:
+    attributes = header.attributes
+    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+        raise _invalid(
+            f"{header.record_count} records with last offset delta {header.last_offset_delta};"
+            " the count must be one more than the delta, and positive"
+        )
+    if attributes & _CODEC_MASK > _LAST_CODEC:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"compression codec {attributes & _CODEC_MASK} does not exist",
+        )
+    if not attributes & _CODEC_MASK and header.record_count > size - BATCH_HEADER_SIZE:
+        raise _invalid(f"{header.record_count} records cannot lie in a batch of {size} bytes")
+    if attributes & _CONTROL:
+        raise _invalid("a client may not write control batches")
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise _invalid(
+            f"producer {header.producer_id} sent epoch {header.producer_epoch} and sequence"
+            f" {header.base_sequence}; neither may be negative"
+        )
+
+
+def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    if header.attributes & _LOG_APPEND_TIME:
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime")
+    if config.message_timestamp_type != "CreateTime" or header.max_timestamp < 0:
+        return
+    ahead_ms = header.max_timestamp - now_ms
+    if ahead_ms > config.message_timestamp_after_max_ms:
+        raise ApiError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {header.max_timestamp} is {ahead_ms} ms ahead of the broker's clock,"
+            f" message.timestamp.after.max.ms={config.message_timestamp_after_max_ms}",
+        )
+    if -ahead_ms > config.message_timestamp_before_max_ms:
+        raise ApiError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {header.max_timestamp} is {-ahead_ms} ms behind the broker's clock,"
+            f" message.timestamp.before.max.ms={config.message_timestamp_before_max_ms}",
+        )
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_RECORD, message)

@@ -1,0 +1,98 @@
+"""Kafka's small text files: offset checkpoints, the leader epoch checkpoint, partition.metadata.
+
+Owns their formats, as Kafka writes them: a version line, a count line, then one entry a line. A file is
+replaced as a whole, so it is never half old and half new.
+
+Invariants: a file that cannot be understood raises CheckpointError; what to do then is the caller's
+decision, for each of these files can be rebuilt or does without.
+
+Used by `partition_log` and `manager`.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from uuid import UUID
+
+from broker.storage.disk import Disk
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+
+TopicPartition = tuple[str, int]
+
+
+class CheckpointError(ValueError):
+    """The file is not what Kafka would have written. The message names the file and the line."""
+
+
+def _entries(disk: Disk, path: Path, fields: int) -> list[list[str]]:
+    text = disk.read_file(path).decode("utf-8", "replace")
+    lines = text.splitlines()
+    if len(lines) < 2 or lines[0] != "0" or not lines[1].isdigit():
+        raise CheckpointError(f"{path}: expected version 0 and a count in the first two lines")
+    entries = [line.split() for line in lines[2:]]
+    if len(entries) != int(lines[1]) or any(len(entry) != fields for entry in entries):
+        raise CheckpointError(f"{path}: expected {lines[1]} lines of {fields} fields after the count")
+    return entries
+
+
+def _contents(lines: Sequence[str]) -> list[bytes]:
+    return ["\n".join(["0", str(len(lines)), *lines, ""]).encode()]
+
+
+def read_offsets(disk: Disk, path: Path) -> dict[TopicPartition, int]:
+    """Topic and partition -> offset; empty when there is no file. Raises CheckpointError."""
+    if not disk.exists(path):
+        return {}
+    try:
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in _entries(disk, path, 3)}
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def write_offsets(disk: Disk, path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
+    disk.replace_file(path, _contents(lines))
+
+
+def read_leader_epochs(disk: Disk, path: Path) -> list[tuple[int, int]]:
+    """(epoch, first offset) in ascending order; empty when there is no file. Raises CheckpointError."""
+    if not disk.exists(path):
+        return []
+    try:
+        epochs = [(int(epoch), int(offset)) for epoch, offset in _entries(disk, path, 2)]
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    if any(low[0] >= high[0] or low[1] > high[1] for low, high in pairwise(epochs)):
+        raise CheckpointError(f"{path}: epochs and offsets must ascend")
+    return epochs
+
+
+def write_leader_epochs(disk: Disk, path: Path, epochs: Sequence[tuple[int, int]]) -> None:
+    disk.replace_file(path, _contents([f"{epoch} {offset}" for epoch, offset in epochs]))
+
+
+def read_topic_id(disk: Disk, folder: Path) -> UUID | None:
+    """The topic id in partition.metadata, None when there is no file. Raises CheckpointError."""
+    path = folder / PARTITION_METADATA
+    if not disk.exists(path):
+        return None
+    lines = disk.read_file(path).decode("utf-8", "replace").splitlines()
+    fields = dict(line.split(": ", 1) for line in lines if ": " in line)
+    try:
+        if fields["version"] != "0":
+            raise ValueError(f"version {fields['version']}, expected 0")
+        return UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def write_topic_id(disk: Disk, folder: Path, topic_id: UUID) -> None:
+    encoded = base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=")
+    disk.replace_file(folder / PARTITION_METADATA, [b"version: 0\ntopic_id: " + encoded])

@@ -1,0 +1,191 @@
+"""The only place that touches files.
+
+Owns every system call on the data folder, so that a test can make any of them fail by overriding a method
+of `Disk`; and `OpenFile`, a descriptor that is closed only when its last user is done with it.
+
+Invariants: nothing here retries, hides or logs an error: OSError goes to the caller, who knows what it
+means. `writev` and `preadv` may do less than asked, as the system does; `write_all` and `read` do not.
+
+Used by `broker.storage` alone. Safe in any thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from protocol.types import Buffer
+
+_RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+_NOT_CACHED = (errno.EAGAIN, errno.EWOULDBLOCK)
+_NO_NOWAIT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+
+
+class ColdRead(Exception):
+    """The bytes are not in the page cache: read them again in a thread, without `nowait`."""
+
+
+class Disk:
+    """System calls by name. Offsets and sizes are bytes."""
+
+    def open(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def writev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        return os.pwritev(fd, buffers, position)
+
+    def preadv(self, fd: int, buffer: memoryview, position: int, flags: int = 0) -> int:
+        return os.preadv(fd, [buffer], position, flags)
+
+    def fdatasync(self, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.rename(old, new)
+
+    def unlink(self, path: Path) -> None:
+        os.unlink(path)
+
+    def remove_directory(self, path: Path) -> None:
+        os.rmdir(path)
+
+    def make_directory(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def list_directory(self, path: Path) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def is_directory(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def modified_ms(self, path: Path) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def fsync_directory(self, path: Path) -> None:
+        """Make the names in a directory durable: without it a new file may be gone after a power cut."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, fd: int) -> bool:
+        """Take the exclusive flock; False when another process holds it."""
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def write_all(self, fd: int, buffers: Sequence[Buffer], position: int) -> None:
+        """Write every byte, going on after short writes. Raises OSError; part may be written then."""
+        total = sum(map(len, buffers))
+        written = self.writev(fd, buffers, position)
+        while written < total:
+            rest = memoryview(b"".join(buffers))[written:]
+            count = self.writev(fd, [rest], position + written)
+            if count <= 0:
+                raise OSError(errno.EIO, f"write of {len(rest)} bytes wrote nothing")
+            written += count
+
+    def read(self, fd: int, size: int, position: int, *, nowait: bool = False) -> memoryview:
+        """`size` bytes, or fewer at the end of the file.
+
+        Raises ColdRead when `nowait` and some of them are not in the page cache.
+        """
+        view = memoryview(bytearray(size))
+        done = 0
+        while done < size:
+            try:
+                count = self.preadv(fd, view[done:], position + done, _RWF_NOWAIT if nowait else 0)
+            except OSError as error:
+                if nowait and error.errno in _NOT_CACHED:
+                    raise ColdRead from None
+                if nowait and error.errno in _NO_NOWAIT:
+                    nowait = False
+                    continue
+                raise
+            if count == 0:
+                break
+            done += count
+        return view[:done]
+
+    def read_file(self, path: Path) -> bytes:
+        fd = self.open(path, os.O_RDONLY)
+        try:
+            return bytes(self.read(fd, self.size(fd), 0))
+        finally:
+            self.close(fd)
+
+    def replace_file(self, path: Path, buffers: Sequence[Buffer]) -> None:
+        """Write a whole file so that after a crash either the old or the new content is there, durably."""
+        temporary = path.with_name(path.name + ".tmp")
+        fd = self.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        try:
+            position = 0
+            for buffer in buffers:
+                self.write_all(fd, [buffer], position)
+                position += len(buffer)
+            self.fdatasync(fd)
+        finally:
+            self.close(fd)
+        self.rename(temporary, path)
+        self.fsync_directory(path.parent)
+
+
+class OpenFile:
+    """A descriptor with users in several threads: `close` takes effect when the last of them is done.
+
+    Without it a read in a thread could meet a descriptor that retention closed and that now names
+    another file.
+    """
+
+    __slots__ = ("_closing", "_lock", "_users", "disk", "fd", "path")
+
+    def __init__(self, disk: Disk, path: Path, fd: int) -> None:
+        self.disk = disk
+        self.path = path
+        self.fd = fd
+        self._users = 0
+        self._closing = False
+        self._lock = threading.Lock()
+
+    def acquire(self) -> bool:
+        """Keep the descriptor open until `release`; False when it is closed already."""
+        with self._lock:
+            if self._closing:
+                return False
+            self._users += 1
+            return True
+
+    def release(self) -> None:
+        with self._lock:
+            self._users -= 1
+            last = self._closing and self._users == 0
+        if last:
+            self.disk.close(self.fd)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+            last = self._users == 0
+        if last:
+            self.disk.close(self.fd)

@@ -1,0 +1,176 @@
+"""Kafka's two sparse indexes of a segment, in its formats: `.index` and `.timeindex`.
+
+Owns the entries. `.index`: relative offset i32, position i32; the offset is that of the last record of the
+batch that starts at the position. `.timeindex`: timestamp i64, relative offset i32; no record at or before
+the offset is younger than the timestamp. Both fields of both ascend strictly.
+
+Invariants: the entries of the active segment are in memory and reach the file at a checkpoint, a roll and a
+close; those of a closed segment are read from the file. An index only saves walking: whoever uses an entry
+compares it with the batch it points to, so a wrong one costs time, not correctness.
+
+Used by `segment`. Look-ups are safe in any thread; everything else belongs to the loop.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from struct import Struct
+
+from broker.storage.disk import Disk, OpenFile
+
+OFFSET_ENTRY = Struct(">ii")
+TIME_ENTRY = Struct(">qi")
+
+
+class SparseIndex:
+    """One index file. `entry` is OFFSET_ENTRY or TIME_ENTRY."""
+
+    __slots__ = ("_disk", "_entries", "_file", "_path", "count", "entry", "written")
+
+    def __init__(self, disk: Disk, path: Path, entry: Struct) -> None:
+        self.entry = entry
+        self.count = 0
+        self.written = 0
+        """Bytes that the file holds for certain."""
+        self._disk = disk
+        self._path = path
+        self._entries: bytearray | None = bytearray()
+        self._file: OpenFile | None = None
+
+    def load_sealed(self) -> bool:
+        """Use the file of a closed segment as it is; False when it is missing or of an odd size."""
+        if not self._disk.exists(self._path):
+            return False
+        size = self._disk.size(self._open().fd)
+        if size % self.entry.size:
+            return False
+        self.count = size // self.entry.size
+        self.written = size
+        self._entries = None
+        return True
+
+    def load_active(self, first_limit: int, second_limit: int) -> bool:
+        """Read the leading entries that ascend and stay below the limits; False when any was left out."""
+        if not self._disk.exists(self._path):
+            return False
+        data = self._disk.read_file(self._path)
+        whole = len(data) // self.entry.size
+        first, second = -(1 << 62), -1
+        count = 0
+        for key, value in self.entry.iter_unpack(data[: whole * self.entry.size]):
+            if not (first < key < first_limit and second < value < second_limit):
+                break
+            first, second = key, value
+            count += 1
+        self._entries = bytearray(data[: count * self.entry.size])
+        self.count = count
+        self.written = len(self._entries)
+        return count * self.entry.size == len(data)
+
+    def append(self, first: int, second: int) -> None:
+        if self._entries is None:
+            self._entries = bytearray(self._read(0, self.count))
+        self._entries += self.entry.pack(first, second)
+        self.count += 1
+
+    def truncate(self, count: int) -> None:
+        """Keep the first `count` entries. The file follows at the next `write_out`."""
+        if self._entries is None:
+            self._entries = bytearray(self._read(0, self.count))
+        del self._entries[count * self.entry.size :]
+        self.count = count
+        self.written = min(self.written, len(self._entries))
+
+    def at(self, number: int, *, nowait: bool = False) -> tuple[int, int]:
+        """Entry `number`, which must exist."""
+        entries = self._entries
+        if entries is not None:
+            first, second = self.entry.unpack_from(entries, number * self.entry.size)
+        else:
+            first, second = self.entry.unpack(self._read(number, 1, nowait=nowait))
+        return first, second
+
+    def last(self) -> tuple[int, int] | None:
+        return self.at(self.count - 1) if self.count else None
+
+    def floor(self, value: int, field: int = 0, *, nowait: bool = False) -> tuple[int, int] | None:
+        """The last entry whose field 0 or 1 is at most `value`, or None."""
+        number = self._count_up_to(value, field, nowait=nowait)
+        return self.at(number - 1, nowait=nowait) if number else None
+
+    def keep_below(self, value: int, field: int) -> None:
+        """Forget the entries whose field 0 or 1 is `value` or more."""
+        self.truncate(self._count_up_to(value - 1, field))
+
+    def _count_up_to(self, value: int, field: int, *, nowait: bool = False) -> int:
+        low, high = 0, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self.at(middle, nowait=nowait)[field] <= value:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def pending(self) -> tuple[bytes, int]:
+        """What the file lacks, and the position where it belongs."""
+        if self._entries is None:
+            return b"", self.written
+        return bytes(memoryview(self._entries)[self.written :]), self.written
+
+    def acquire(self) -> OpenFile | None:
+        """The file, kept open until its `release`; None when the index is closed."""
+        file = self._open()
+        return file if file.acquire() else None
+
+    def note_written(self, size: int) -> None:
+        """The file holds the first `size` bytes by now."""
+        self.written = max(self.written, min(size, self.count * self.entry.size))
+
+    def is_full(self, max_bytes: int) -> bool:
+        """Whether two more entries (one at an append, one at the end) would exceed `max_bytes`."""
+        return (self.count + 2) * self.entry.size > max_bytes
+
+    def write_out(self) -> None:
+        """Make the file equal to the entries in memory."""
+        if self._entries is None:
+            return
+        data, position = self.pending()
+        file = self._open()
+        if data:
+            self._disk.write_all(file.fd, [data], position)
+        self._disk.truncate(file.fd, position + len(data))
+        self.written = position + len(data)
+
+    def seal(self) -> None:
+        """The segment is closed: write everything out and forget the copy in memory."""
+        self.write_out()
+        self._entries = None
+
+    def sync(self) -> None:
+        self._disk.fdatasync(self._open().fd)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> OpenFile:
+        if self._file is None:
+            flags = os.O_RDWR | os.O_CREAT
+            self._file = OpenFile(self._disk, self._path, self._disk.open(self._path, flags))
+        return self._file
+
+    def _read(self, number: int, count: int, *, nowait: bool = False) -> bytes:
+        size = count * self.entry.size
+        file = self._open()
+        if not file.acquire():
+            raise OSError(f"{self._path} was closed")
+        try:
+            data = bytes(self._disk.read(file.fd, size, number * self.entry.size, nowait=nowait))
+        finally:
+            file.release()
+        if len(data) != size:
+            raise OSError(f"{self._path}: entry {number} is beyond the end of the file")
+        return data

@@ -1,0 +1,77 @@
+"""Which leader epoch began at which offset of a partition's log (KIP-101, KIP-320).
+
+Owns the list and its file, `leader-epoch-checkpoint`. Epochs ascend strictly, offsets never descend.
+
+Invariants: the file may lag behind the list until the next flush, never behind what was acknowledged with
+acks=all; the batches themselves carry their epoch, so recovery finds what a crash took from the file.
+
+Used by `partition_log`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker.storage.checkpoints import LEADER_EPOCHS, CheckpointError, read_leader_epochs, write_leader_epochs
+from broker.storage.disk import Disk
+from protocol.types import NO_LEADER_EPOCH, NO_OFFSET
+
+
+class LeaderEpochs:
+    """(epoch, first offset) pairs of one log."""
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        self._disk = disk
+        self._path = folder / LEADER_EPOCHS
+        self.entries: list[tuple[int, int]] = []
+        self.latest: int = NO_LEADER_EPOCH
+        self.is_dirty = False
+
+    def load(self, found: list[tuple[int, int]], end_offset: int) -> str | None:
+        """Read the file, add what recovery found in batches, drop what the log no longer holds.
+
+        Returns what was wrong with the file, if anything.
+        """
+        problem = None
+        try:
+            stored = read_leader_epochs(self._disk, self._path)
+        except CheckpointError as error:
+            problem, stored = str(error), []
+        kept = [entry for entry in stored if entry[1] < end_offset]
+        self.is_dirty = kept != stored or problem is not None
+        self.entries = kept
+        self.latest = kept[-1][0] if kept else NO_LEADER_EPOCH
+        for epoch, offset in found:
+            self.note(epoch, offset)
+        return problem
+
+    def note(self, epoch: int, offset: int) -> None:
+        """A batch of `epoch` lies at `offset`; only the first of an epoch matters."""
+        if epoch > self.latest:
+            self.entries.append((epoch, offset))
+            self.latest = epoch
+            self.is_dirty = True
+
+    def save(self, entries: list[tuple[int, int]]) -> None:
+        """Write the file durably; in any thread, with a copy of the entries. Raises OSError."""
+        write_leader_epochs(self._disk, self._path, entries)
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch in which the record at `offset` was written, or -1."""
+        found: int = NO_LEADER_EPOCH
+        for epoch, start in self.entries:
+            if start > offset:
+                break
+            found = epoch
+        return found
+
+    def end_offset_for(self, epoch: int, end_offset: int) -> tuple[int, int]:
+        """The largest epoch up to `epoch` and where it ended, for OffsetForLeaderEpoch; else (-1, -1)."""
+        if epoch < 0 or epoch > self.latest:
+            return NO_LEADER_EPOCH, NO_OFFSET
+        found: int = NO_LEADER_EPOCH
+        for known, start in self.entries:
+            if known > epoch:
+                return (found, start) if found >= 0 else (epoch, start)
+            found = known
+        return found, end_offset

@@ -1,0 +1,91 @@
+"""Finding records by time, and the segments that retention lets go.
+
+Owns the searches over a log's segments. Only a batch that must hold the answer is decoded, and only by
+look-ups of consumers, never on the produce or fetch path.
+
+Invariants: answers are exact to the record; the indexes only save walking.
+
+Used by `partition_log`; the searches are safe in any thread.
+Source: Kafka's LogSegment.findOffsetByTimestamp and UnifiedLog.deletableSegments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from broker.storage.log_config import LogConfig
+from broker.storage.segment import Place, Segment
+from protocol.records import Record, decode_batch
+from protocol.types import NO_TIMESTAMP
+
+
+def _records(segment: Segment, place: Place, start_offset: int) -> Iterator[Record]:
+    for record in decode_batch(segment.read_bytes(place.position, place.size_bytes)):
+        if record.offset >= start_offset:
+            yield record
+
+
+def find_first_at(
+    segments: Sequence[Segment], timestamp_ms: int, start_offset: int
+) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record from `start_offset` on that is not older.
+
+    Raises OSError, CorruptSegmentError, ProtocolError.
+    """
+    for segment in segments:
+        if segment.max_timestamp < timestamp_ms or segment.end_offset <= start_offset:
+            continue
+        entry = segment.time_index.floor(timestamp_ms)
+        from_relative = max(entry[1] if entry else 0, start_offset - segment.base_offset)
+        for place in segment.walk_from_entry(segment.offset_index.floor(from_relative)):
+            if place.max_timestamp < timestamp_ms or place.last_offset < start_offset:
+                continue
+            for record in _records(segment, place, start_offset):
+                if record.timestamp >= timestamp_ms:
+                    return record.offset, record.timestamp
+    return None
+
+
+def find_max_timestamp(segments: Sequence[Segment], start_offset: int) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record with the largest timestamp from `start_offset` on."""
+    best: tuple[int, int] | None = None
+    for segment in segments:
+        if segment.end_offset <= start_offset:
+            continue
+        best_timestamp = NO_TIMESTAMP if best is None else best[1]
+        if segment.max_timestamp <= best_timestamp:
+            continue
+        place = _max_place(segment, start_offset)
+        for record in _records(segment, place, start_offset) if place else ():
+            if record.timestamp > best_timestamp:
+                best = (record.offset, record.timestamp)
+                best_timestamp = record.timestamp
+    return best
+
+
+def _max_place(segment: Segment, start_offset: int) -> Place | None:
+    """The batch that holds the largest timestamp among those that reach `start_offset`."""
+    if segment.base_offset >= start_offset:
+        return segment.find(segment.max_timestamp_offset)
+    best = None
+    entry = segment.offset_index.floor(start_offset - segment.base_offset)
+    for place in segment.walk_from_entry(entry):
+        if place.last_offset >= start_offset and (best is None or place.max_timestamp > best.max_timestamp):
+            best = place
+    return best
+
+
+def segments_to_delete(segments: Sequence[Segment], config: LogConfig, durable_end: int, now_ms: int) -> int:
+    """How many segments from the oldest on are past retention.bytes or retention.ms. Raises OSError."""
+    excess = sum(segment.size_bytes for segment in segments) - config.retention_bytes
+    count = 0
+    for segment in segments:
+        if not segment.size_bytes or segment.end_offset > durable_end:
+            break
+        too_much = config.retention_bytes >= 0 and excess >= segment.size_bytes
+        too_old = config.retention_ms >= 0 and now_ms - segment.largest_timestamp() > config.retention_ms
+        if not (too_much or too_old):
+            break
+        excess -= segment.size_bytes
+        count += 1
+    return count

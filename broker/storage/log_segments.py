@@ -1,0 +1,207 @@
+"""The segments of one log, in order, and what of them is durable.
+
+Owns the chain of segments, the rolling from one to the next, which files a flush and a checkpoint have to
+sync, and the way from an offset to bytes.
+
+Invariants: segments are contiguous, the last one (`active`) alone grows; the tuple of segments is replaced,
+never changed, so that a reader in a thread keeps what it began with; a file is closed only when its last
+user is done.
+
+Used by `partition_log` alone. Only `read` and `segments` may be used in another thread than the loop's.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from broker.storage.disk import Disk
+from broker.storage.log_config import LogConfig
+from broker.storage.log_types import CheckpointWork, FlushWork, ReadResult
+from broker.storage.segment import Segment
+from protocol.records import BatchHeader
+from protocol.types import Buffer
+
+_MAX_HINTS = 256
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+class LogSegments:
+    """All segments of a partition, at least one."""
+
+    def __init__(self, folder: Path, disk: Disk, segments: Sequence[Segment]) -> None:
+        self.segments = tuple(segments)
+        self.active = self.segments[-1]
+        self.flushed_end_offset = self.active.end_offset
+        self._folder = folder
+        self._disk = disk
+        self._mark = (self.active.base_offset, self.active.end_offset, self.active.size_bytes)
+        """Base offset of a segment, an offset and the position where it lies: the end of the last flush."""
+        self._unflushed: list[Segment] = []
+        self._unsynced_indexes: list[Segment] = []
+        self._names_changed = True
+        self._hints: dict[int, tuple[int, int]] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+    def append(
+        self,
+        buffers: Sequence[Buffer],
+        size: int,
+        header: BatchHeader,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+    ) -> bool:
+        """Write a batch, in a new segment when it is time for one; returns whether it was. Raises OSError."""
+        segment = self.active
+        last_offset = base_offset + header.last_offset_delta
+        rolled = _must_roll(segment, size, header.max_timestamp, last_offset, config, now_ms)
+        if rolled:
+            segment = self.roll(now_ms)
+        segment.append(buffers, size, header, base_offset, config.index_interval_bytes)
+        return rolled
+
+    def roll(self, now_ms: int) -> Segment:
+        """Begin a new segment behind the last one. Raises OSError; then nothing changed."""
+        old = self.active
+        segment = Segment(self._disk, self._folder, old.end_offset, now_ms, is_new=True)
+        try:
+            old.seal()
+        except OSError:
+            segment.close()
+            self._disk.unlink(segment.path)
+            raise
+        self._names_changed = True
+        self._unsynced_indexes.append(old)
+        if old.end_offset > self.flushed_end_offset:
+            self._unflushed.append(old)
+        self.segments = (*self.segments, segment)
+        self.active = segment
+        return segment
+
+    def number_of(self, offset: int) -> int:
+        """Which segment holds `offset`: the last one that does not begin behind it."""
+        return max(bisect_right(self.segments, offset, key=_base_offset) - 1, 0)
+
+    def read(
+        self, offset: int, max_bytes: int, upper_offset: int, oversized_first: bool, nowait: bool
+    ) -> ReadResult:
+        """Whole batches from the one that holds `offset`. Raises OSError, ColdRead, CorruptSegmentError."""
+        hint = self._hints.get(offset)
+        for segment in self.segments[self.number_of(offset) :]:
+            if hint is not None and hint[0] == segment.base_offset:
+                start = hint[1]
+            else:
+                place = segment.find(offset, nowait=nowait)
+                if place is None:
+                    continue
+                if place.last_offset >= upper_offset:
+                    break
+                start = place.position
+            base_offset, end_offset, end_position = self._mark
+            is_marked = base_offset == segment.base_offset and end_offset == upper_offset
+            found = segment.read(
+                start,
+                max_bytes,
+                (upper_offset, end_position if is_marked else None),
+                allow_oversized_first=oversized_first,
+                nowait=nowait,
+            )
+            if found is None:
+                break
+            if found.end < segment.size_bytes or segment is self.active:
+                self._remember(found.next_offset, segment.base_offset, found.end)
+            return ReadResult([found.data], found.next_offset)
+        return ReadResult([], offset)
+
+    def _remember(self, offset: int, base_offset: int, position: int) -> None:
+        """Where the next read will probably begin."""
+        if len(self._hints) >= _MAX_HINTS:
+            self._hints.clear()
+        self._hints[offset] = (base_offset, position)
+
+    def begin_flush(self, before: Sequence[Callable[[], None]]) -> FlushWork:
+        """Everything written so far; `before` is done first, in the same thread."""
+        active = self.active
+        segments, self._unflushed = [*self._unflushed, active], []
+        files = [segment.log for segment in segments if segment.log.acquire()]
+        folder = self._folder if self._names_changed else None
+        self._names_changed = False
+        size, end_offset = active.tail
+        mark = (active.base_offset, end_offset, size)
+        return FlushWork(end_offset, mark, self._disk, files, folder, before)
+
+    def finish_flush(self, work: FlushWork) -> None:
+        if work.end_offset > self.flushed_end_offset:
+            self.flushed_end_offset = work.end_offset
+            self._mark = work.mark
+
+    def begin_checkpoint(self) -> CheckpointWork:
+        """The indexes of every segment that changed since the last checkpoint."""
+        work = CheckpointWork(self.flushed_end_offset, self._disk, self._folder)
+        segments, self._unsynced_indexes = [*self._unsynced_indexes, self.active], []
+        for segment in segments:
+            # The time index first: an offset entry is trusted to have its time entry beside it.
+            for index in (segment.time_index, segment.offset_index):
+                file = index.acquire()
+                if file is not None:
+                    work.indexes.append((index, file, *index.pending()))
+        return work
+
+    def finish_checkpoint(self, work: CheckpointWork) -> None:
+        for index, _, data, position in work.indexes:
+            index.note_written(position + len(data))
+
+    def drop(self, count: int) -> list[Path]:
+        """Take the first `count` segments out, by renaming; returns the files to unlink. Raises OSError."""
+        renamed: list[Path] = []
+        for segment in self.segments[:count]:
+            renamed += segment.rename_to_deleted()
+            self.segments = self.segments[1:]
+            segment.close()
+        dropped_before = self.segments[0].base_offset
+        self._unsynced_indexes = [s for s in self._unsynced_indexes if s.base_offset >= dropped_before]
+        self._unflushed = [s for s in self._unflushed if s.base_offset >= dropped_before]
+        self._hints = {at: hint for at, hint in self._hints.items() if hint[0] >= dropped_before}
+        return renamed
+
+    def sync_all(self, from_offset: int) -> None:
+        """Make logs, indexes and names durable where they reach beyond `from_offset`. Raises OSError."""
+        for segment in self.segments:
+            if segment.end_offset >= from_offset or segment is self.active:
+                segment.time_index.write_out()
+                segment.offset_index.write_out()
+                self._disk.fdatasync(segment.log.fd)
+                segment.time_index.sync()
+                segment.offset_index.sync()
+        self._disk.fsync_directory(self._folder)
+        self._names_changed = False
+
+    def write_indexes(self) -> None:
+        """Make the index files of the active segment equal to what is in memory. Raises OSError."""
+        self.active.time_index.write_out()
+        self.active.offset_index.write_out()
+
+    def close(self) -> None:
+        for segment in self.segments:
+            segment.close()
+
+
+def _must_roll(
+    segment: Segment, size: int, timestamp: int, last_offset: int, config: LogConfig, now_ms: int
+) -> bool:
+    """Kafka's reasons: size, age, a full index, an offset too far from the base."""
+    return segment.size_bytes > 0 and (
+        segment.size_bytes + size > config.segment_bytes
+        or segment.age_ms(now_ms, timestamp) > config.segment_ms
+        or segment.offset_index.is_full(config.segment_index_bytes)
+        or segment.time_index.is_full(config.segment_index_bytes)
+        or not segment.fits(last_offset)
+    )

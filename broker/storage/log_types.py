@@ -1,0 +1,102 @@
+"""What goes into a partition's log and what comes out of it, as values.
+
+Owns the results of its calls and the pieces of work that it hands to threads.
+
+Invariants: values are immutable; a piece of work touches only what it was given, so that it may run in any
+thread while the log goes on; `run` raises OSError and may be called once.
+
+Used by `partition_log` and everyone who calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from broker.storage.disk import Disk, OpenFile
+from broker.storage.index import SparseIndex
+from broker.storage.producer_table import FrozenTable
+from broker.storage.snapshot import write_snapshot
+
+
+class AppendResult(NamedTuple):
+    """Where a batch lies; `log_append_time_ms` is -1 when its records keep the producer's timestamps."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool
+
+
+class ReadResult(NamedTuple):
+    """Whole batches, and the offset to read from next."""
+
+    records: Sequence[memoryview]
+    next_offset: int
+
+
+class TimestampedOffset(NamedTuple):
+    """A record found by time: offset, timestamp in milliseconds, leader epoch in which it was written."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class FlushWork:
+    """Makes everything before `end_offset` durable."""
+
+    end_offset: int
+    mark: tuple[int, int, int]
+    """Base offset of the last segment, `end_offset`, and the position in that segment where it lies."""
+    disk: Disk
+    files: list[OpenFile]
+    folder: Path | None
+    """The partition's folder when names in it changed, else None."""
+    before: Sequence[Callable[[], None]] = ()
+
+    def run(self) -> None:
+        """In any thread. Raises OSError: then nothing of it may be taken as durable, ever."""
+        try:
+            for step in self.before:
+                step()
+            for file in self.files:
+                self.disk.fdatasync(file.fd)
+            if self.folder is not None:
+                self.disk.fsync_directory(self.folder)
+        finally:
+            for file in self.files:
+                file.release()
+
+
+@dataclass(slots=True)
+class CheckpointWork:
+    """Makes the indexes durable up to `recovery_point` and writes a snapshot when one is due."""
+
+    recovery_point: int
+    disk: Disk
+    folder: Path
+    indexes: list[tuple[SparseIndex, OpenFile, bytes, int]] = field(default_factory=list)
+    snapshot: FrozenTable | None = None
+    snapshot_offset: int = -1
+    snapshot_bytes: int = 0
+    """Size of the snapshot once it is written."""
+    indexes_durable: bool = False
+
+    def run(self) -> None:
+        """In any thread. Raises OSError: the recovery point then stays, nothing else is lost."""
+        try:
+            for _, file, data, position in self.indexes:
+                if data:
+                    self.disk.write_all(file.fd, [data], position)
+                self.disk.fdatasync(file.fd)
+            self.indexes_durable = True
+        finally:
+            for _, file, _, _ in self.indexes:
+                file.release()
+        if self.snapshot is not None:
+            self.snapshot_bytes = write_snapshot(self.disk, self.folder, self.snapshot_offset, self.snapshot)

@@ -1,0 +1,329 @@
+"""All partition logs under one data folder.
+
+Owns the folder: its lock, the marker of a clean shutdown, the two offset checkpoints, and which partitions
+lie in it. Reports what recovery found as log events.
+
+Invariants:
+- one process has the folder (flock; it ends with the process, however that ends);
+- the clean-shutdown marker is gone, durably, before anything is appended, and comes back only when every
+  log was flushed, with its indexes and snapshot;
+- a recovery point in the checkpoint is never ahead of what is durable.
+
+`open_all`, `create`, `delete`, `purge`, `close` and `ManagerCheckpoint.run` block on the disk: call them in a
+thread when the loop is serving (`create` and `delete` only one at a time). The periodic rest belongs to the
+loop. Used by `broker.services`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import structlog
+
+from broker.storage.checkpoints import (
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    CheckpointError,
+    TopicPartition,
+    read_offsets,
+    read_topic_id,
+    write_offsets,
+    write_topic_id,
+)
+from broker.storage.disk import Disk
+from broker.storage.log_config import LogConfig
+from broker.storage.log_types import CheckpointWork
+from broker.storage.partition_log import PartitionLog
+
+LOCK_FILE = ".lock"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]*)")
+_DELETE_SUFFIX = "-delete"
+logger = structlog.get_logger(__name__)
+
+
+class DataFolderError(Exception):
+    """The data folder cannot be used. The message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPartition:
+    """A partition's folder as it lies on the disk; the id is None when its metadata is missing or damaged."""
+
+    topic: str
+    partition: int
+    topic_id: UUID | None
+
+
+@dataclass(slots=True)
+class ManagerCheckpoint:
+    """Checkpoints of all logs. `run` in a thread, then give it to `finish_checkpoint`."""
+
+    disk: Disk
+    data_dir: Path
+    works: list[tuple[PartitionLog, CheckpointWork]]
+    errors: dict[TopicPartition, OSError]
+
+    def run(self) -> None:
+        """Never raises: what went wrong is in `errors`, by partition."""
+        for log, work in self.works:
+            try:
+                work.run()
+            except OSError as error:
+                self.errors[log.topic, log.partition] = error
+
+
+class LogManager:
+    """Opens, makes and removes the logs of one data folder."""
+
+    def __init__(
+        self, data_dir: Path, *, next_producer_id: Callable[[], int], disk: Disk | None = None
+    ) -> None:
+        self.data_dir = data_dir
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.was_clean = False
+        """Whether the last process shut down cleanly."""
+        self._disk = disk or Disk()
+        self._next_producer_id = next_producer_id
+        self._lock_fd = -1
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._start_offsets: dict[TopicPartition, int] = {}
+        self._written: tuple[dict[TopicPartition, int], dict[TopicPartition, int]] = ({}, {})
+
+    def lock(self) -> None:
+        """Take the folder for this process and read its checkpoints. Raises DataFolderError, OSError."""
+        self._disk.make_directory(self.data_dir)
+        path = self.data_dir / LOCK_FILE
+        self._lock_fd = self._disk.open(path)
+        if not self._disk.lock(self._lock_fd):
+            self._disk.close(self._lock_fd)
+            self._lock_fd = -1
+            raise DataFolderError(
+                f"another broker is using {self.data_dir}; stop it, or choose another folder with --data-dir"
+            )
+        marker = self.data_dir / CLEAN_SHUTDOWN
+        is_new = not self._disk.exists(self.data_dir / RECOVERY_POINTS)
+        self.was_clean = self._disk.exists(marker) or (is_new and not self.found_partitions())
+        if self._disk.exists(marker):
+            self._disk.unlink(marker)
+            self._disk.fsync_directory(self.data_dir)
+        self._recovery_points = self._read_checkpoint(RECOVERY_POINTS)
+        self._start_offsets = self._read_checkpoint(LOG_START_OFFSETS)
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(self._disk, self.data_dir / name)
+        except CheckpointError as error:
+            self.was_clean = False
+            logger.error(
+                "checkpoint_damaged",
+                file=name,
+                error=str(error),
+                advice="nothing to do: every log is read from its start instead, this once",
+            )
+            return {}
+
+    def found_partitions(self) -> list[FoundPartition]:
+        """The partitions that have a folder here, whether open or not."""
+        found = []
+        for name in self._disk.list_directory(self.data_dir):
+            match = _FOLDER.fullmatch(name)
+            folder = self.data_dir / name
+            if match is None or not self._disk.is_directory(folder):
+                continue
+            try:
+                topic_id = read_topic_id(self._disk, folder)
+            except CheckpointError as error:
+                logger.error("partition_metadata_damaged", folder=name, error=str(error))
+                topic_id = None
+            found.append(FoundPartition(match["topic"], int(match["partition"]), topic_id))
+        return found
+
+    def open_all(
+        self, partitions: Iterable[tuple[str, UUID, int, LogConfig]], now_ms: int
+    ) -> dict[TopicPartition, PartitionLog]:
+        """Open or create the logs of (topic, topic id, partition, config). Raises OSError.
+
+        Folders of the same name but of another topic id belong to a topic that is gone: they are deleted.
+        """
+        for topic, topic_id, partition, config in partitions:
+            self.create(topic, topic_id, partition, config, now_ms)
+        return self.logs
+
+    def create(
+        self, topic: str, topic_id: UUID, partition: int, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        """Open the log of a partition, making its folder if there is none. Raises OSError."""
+        key = (topic, partition)
+        if key in self.logs:
+            return self.logs[key]
+        folder = self._folder(topic, partition)
+        known_id = self._topic_id(folder)
+        if known_id is not None and known_id != topic_id:
+            self._set_aside(folder)
+            self._forget(key)
+        is_new = not self._disk.exists(folder)
+        if is_new:
+            self._forget(key)
+            self._disk.make_directory(folder)
+            self._disk.fsync_directory(self.data_dir)
+        if known_id != topic_id:
+            write_topic_id(self._disk, folder, topic_id)
+        log = PartitionLog.open(
+            folder,
+            topic=topic,
+            partition=partition,
+            config=config,
+            disk=self._disk,
+            next_producer_id=self._next_producer_id,
+            now_ms=now_ms,
+            clean_shutdown=is_new or self.was_clean,
+            recovery_point=self._recovery_points.get(key, 0),
+            start_offset=self._start_offsets.get(key, 0),
+        )
+        self.logs[key] = log
+        self._report(log)
+        return log
+
+    def _topic_id(self, folder: Path) -> UUID | None:
+        try:
+            return read_topic_id(self._disk, folder) if self._disk.exists(folder) else None
+        except CheckpointError as error:
+            logger.error("partition_metadata_damaged", folder=folder.name, error=str(error))
+            return None
+
+    def _forget(self, key: TopicPartition) -> None:
+        self._recovery_points.pop(key, None)
+        self._start_offsets.pop(key, None)
+
+    def _report(self, log: PartitionLog) -> None:
+        report = log.recovery
+        if report.is_damaged:
+            logger.error(
+                "log_damage_found",
+                topic=log.topic,
+                **asdict(report),
+                partition=log.partition,
+                advice="check the disk; the log ends before the damage, what was cut off is in the files "
+                "named in kept_aside, damaged snapshots are kept as .corrupt",
+            )
+        elif not report.clean_shutdown or report.rebuilt_indexes:
+            logger.info("log_recovered", topic=log.topic, partition=log.partition, **asdict(report))
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Close a partition's log and take its folder away. No work on it may be under way."""
+        key = (topic, partition)
+        log = self.logs.pop(key, None)
+        if log is not None:
+            log.close(clean=False)
+        self._forget(key)
+        folder = self._folder(topic, partition)
+        if self._disk.exists(folder):
+            self._set_aside(folder)
+
+    def _set_aside(self, folder: Path) -> None:
+        self._disk.rename(folder, folder.with_name(f"{folder.name}.{uuid4().hex}{_DELETE_SUFFIX}"))
+        self._disk.fsync_directory(self.data_dir)
+
+    def purge(self) -> int:
+        """Unlink the files of deleted segments and partitions; returns how many. In any thread."""
+        files = [path for log in list(self.logs.values()) for path in log.take_deleted_files()]
+        folders = [
+            self.data_dir / name
+            for name in self._disk.list_directory(self.data_dir)
+            if name.endswith(_DELETE_SUFFIX)
+        ]
+        for folder in folders:
+            files += [folder / name for name in self._disk.list_directory(folder)]
+        for path in files:
+            try:
+                self._disk.unlink(path)
+            except FileNotFoundError:
+                continue
+        for folder in folders:
+            self._disk.remove_directory(folder)
+        return len(files)
+
+    def run_retention(self, now_ms: int) -> None:
+        """Let old segments of all logs go. A log that cannot is reported and left."""
+        for log in self.logs.values():
+            try:
+                records = log.apply_retention(now_ms)
+            except (OSError, ValueError) as error:
+                logger.error("retention_failed", topic=log.topic, partition=log.partition, error=str(error))
+                continue
+            if records:
+                logger.info(
+                    "records_expired",
+                    topic=log.topic,
+                    partition=log.partition,
+                    records=records,
+                    start_offset=log.start_offset,
+                )
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget idle producers of all logs, some thousands a log; returns how many."""
+        return sum(log.expire_producers(now_ms) for log in self.logs.values())
+
+    @property
+    def producer_id_count(self) -> int:
+        return sum(len(log.producers) for log in self.logs.values())
+
+    def begin_checkpoint(self) -> ManagerCheckpoint:
+        """Collect what every log has to make durable for a quick start after a crash."""
+        works = [(log, work) for log in self.logs.values() if (work := log.begin_checkpoint()) is not None]
+        return ManagerCheckpoint(self._disk, self.data_dir, works, {})
+
+    def finish_checkpoint(self, checkpoint: ManagerCheckpoint) -> None:
+        """Take over what was achieved; follow it by `write_checkpoints`, which may run in a thread."""
+        for log, work in checkpoint.works:
+            error = checkpoint.errors.get((log.topic, log.partition))
+            log.finish_checkpoint(work, error)
+            if error is not None:
+                logger.error(
+                    "checkpoint_failed",
+                    topic=log.topic,
+                    partition=log.partition,
+                    error=str(error),
+                    advice="check the disk and its space; nothing is lost, a crash costs more reading",
+                )
+
+    def write_checkpoints(self) -> None:
+        """Write both offset checkpoints if they changed. Raises OSError."""
+        points = {key: log.recovery_point for key, log in list(self.logs.items())}
+        starts = {key: log.start_offset for key, log in list(self.logs.items())}
+        if (points, starts) == self._written:
+            return
+        write_offsets(self._disk, self.data_dir / RECOVERY_POINTS, points)
+        write_offsets(self._disk, self.data_dir / LOG_START_OFFSETS, starts)
+        self._written = (points, starts)
+
+    def close(self) -> bool:
+        """Close every log and give up the folder; returns whether all of it was clean. Blocking."""
+        clean = [log.close(clean=True) for log in self.logs.values()]
+        is_clean = all(clean)
+        if self._lock_fd >= 0:
+            try:
+                self.write_checkpoints()
+                if is_clean:
+                    marker = json.dumps({"version": 0}).encode()
+                    self._disk.replace_file(self.data_dir / CLEAN_SHUTDOWN, [marker])
+            except OSError as error:
+                is_clean = False
+                logger.error("shutdown_not_clean", error=str(error))
+            self._disk.close(self._lock_fd)
+            self._lock_fd = -1
+        self.logs.clear()
+        return is_clean
+
+    def _folder(self, topic: str, partition: int) -> Path:
+        return self.data_dir / f"{topic}-{partition}"
+
+
+__all__ = ["PARTITION_METADATA", "DataFolderError", "FoundPartition", "LogManager", "ManagerCheckpoint"]

@@ -1,0 +1,435 @@
+"""One partition's log: append, read, find by time, flush, forget.
+
+Owns the segments, the producer state that belongs to them and the offsets `start <= flushed <= end`.
+
+Invariants:
+- `append` is one synchronous step: check, assign offsets, write, apply. When it raises, the log, its
+  indexes and the producer state are as before; a write that failed is cut off again, and when that fails
+  too the log is failed and takes nothing more;
+- producer state never runs ahead of the log, and retention never touches it;
+- `flushed_end_offset` moves only by `finish_flush` of work that ran without error.
+
+Everything belongs to the event loop's thread but `read` with `nowait=False`, the look-ups by time, and `run`
+of the pieces of work. Used by `broker.replica`, handlers (look-ups) and `manager`.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from broker.storage.batch_rules import checked_header
+from broker.storage.disk import ColdRead, Disk
+from broker.storage.leader_epochs import LeaderEpochs
+from broker.storage.log_config import LogConfig
+from broker.storage.log_lookup import find_first_at, find_max_timestamp, segments_to_delete
+from broker.storage.log_segments import LogSegments
+from broker.storage.log_types import (
+    AppendResult,
+    CheckpointWork,
+    FlushWork,
+    ReadResult,
+    TimestampedOffset,
+)
+from broker.storage.producer_state import Append, Duplicate, ProducerEntry
+from broker.storage.recovery import Recovered, Recovery, RecoveryReport
+from broker.storage.segment import CorruptSegmentError, Segment
+from broker.storage.snapshot import write_snapshot
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.records import patched_prefix, read_batch_header, with_log_append_time
+from protocol.types import NO_TIMESTAMP, Buffer
+
+__all__ = [
+    "AppendResult",
+    "CheckpointWork",
+    "ColdRead",
+    "FlushWork",
+    "LogConfig",
+    "PartitionLog",
+    "ReadResult",
+    "RecoveryReport",
+    "TimestampedOffset",
+]
+
+_PREFIX_SIZE = 16
+_SNAPSHOT_EVERY_BYTES = 16 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""After these the disk still does as told: the write is cut off and the log goes on."""
+
+
+class PartitionLog:
+    """Made by `open`; closed by `close`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        disk: Disk,
+        recovered: Recovered,
+    ) -> None:
+        self.folder = folder
+        self.topic = topic
+        self.partition = partition
+        self.config = config
+        self.producers = recovered.producers
+        self.recovery = recovered.report
+        self.failure: BaseException | None = None
+        """Why this log takes nothing more, or None."""
+        self._disk = disk
+        self._segments = LogSegments(folder, disk, recovered.segments)
+        self.end_offset = self._segments.active.end_offset
+        self.start_offset = self._segments.segments[0].base_offset
+        self.recovery_point = recovered.report.recovery_point
+        """Up to here log and indexes are durable; a start after a crash reads only what lies beyond."""
+        self._epochs = LeaderEpochs(disk, folder)
+        self.recovery.epoch_file_problem = self._epochs.load(recovered.leader_epochs, self.end_offset)
+        self._checkpoint_running = False
+        self._indexes_failed = False
+        self._deleted: list[Path] = []
+        self._snapshot_offset = recovered.report.snapshot_offset
+        self._snapshot_bytes = 0
+        self._bytes_since_snapshot = 0
+        self._snapshot_due = False
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        *,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        disk: Disk,
+        next_producer_id: Callable[[], int],
+        now_ms: int,
+        clean_shutdown: bool,
+        recovery_point: int,
+        start_offset: int = 0,
+    ) -> PartitionLog:
+        """Open or create the log in `folder`; `recovery` tells what was found. Blocking; raises OSError.
+
+        `start_offset` is the log start that was checkpointed: older records stay deleted. What was read back
+        after an unclean shutdown is made durable before this returns.
+        """
+        disk.make_directory(folder)
+        recovery = Recovery(
+            folder,
+            disk,
+            rules=config.producer_rules(),
+            next_producer_id=next_producer_id,
+            index_interval=config.index_interval_bytes,
+            now_ms=now_ms,
+            clean_shutdown=clean_shutdown,
+            recovery_point=recovery_point,
+        )
+        recovered = recovery.run(start_offset)
+        log = cls(folder, topic, partition, config, disk, recovered)
+        log.start_offset = min(max(log.start_offset, start_offset), log.end_offset)
+        if not clean_shutdown:
+            log._make_durable()
+        else:
+            log._segments.write_indexes()
+        return log
+
+    def _make_durable(self) -> None:
+        """After a crash: what the page cache gave back may not be on the disk yet."""
+        self._segments.sync_all(self.recovery.recovery_point)
+        if self._epochs.is_dirty:
+            self._epochs.save(self._epochs.entries)
+            self._epochs.is_dirty = False
+        if self.end_offset != self._snapshot_offset:
+            self.take_snapshot()
+        self.recovery_point = self.end_offset
+
+    @property
+    def flushed_end_offset(self) -> int:
+        """Everything before it is durable."""
+        return self._segments.flushed_end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments.segments)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the last batch, or -1."""
+        return self._epochs.latest
+
+    def leader_epoch_for(self, offset: int) -> int:
+        """The epoch in which the record at `offset` was written, or -1."""
+        return self._epochs.epoch_at(offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) for an epoch this log never saw."""
+        return self._epochs.end_offset_for(epoch, self.end_offset)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        self.config = config
+        self.producers.rules = config.producer_rules()
+
+    def append(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> AppendResult:
+        """Store the one batch in `batch`, or recognise it.
+
+        Raises ApiError with the code that the producer is to get; then nothing was stored. A full disk gives
+        KAFKA_STORAGE_ERROR and the log goes on; when `failure` is set afterwards the log is offline.
+        """
+        if self.failure is not None:
+            raise self._failed()
+        config = self.config
+        header = checked_header(batch, config, now_ms)
+        idempotent = header.producer_id >= 0
+        if idempotent or header.is_transactional:
+            verdict = self.producers.check(header)
+            if not isinstance(verdict, Append):
+                if isinstance(verdict, Duplicate):
+                    return AppendResult(*verdict, self.start_offset, True)
+                raise ApiError(verdict.code, verdict.message)
+        log_append_time_ms: int = NO_TIMESTAMP
+        if config.message_timestamp_type != "CreateTime":
+            log_append_time_ms = now_ms
+            batch = with_log_append_time(batch, now_ms)
+            header = read_batch_header(batch)
+        base_offset = self.end_offset
+        last_offset = base_offset + header.last_offset_delta
+        buffers = (patched_prefix(header, base_offset, leader_epoch), memoryview(batch)[_PREFIX_SIZE:])
+        size = len(batch)
+        try:
+            if self._segments.append(buffers, size, header, base_offset, config, now_ms):
+                self._snapshot_due = True
+        except OSError as error:
+            raise self._undo(error) from error
+        self.end_offset = last_offset + 1
+        if leader_epoch > self._epochs.latest:
+            self._epochs.note(leader_epoch, base_offset)
+        if idempotent:
+            self.producers.apply(header, base_offset, now_ms)
+        self._bytes_since_snapshot += size
+        return AppendResult(base_offset, last_offset, log_append_time_ms, self.start_offset, False)
+
+    def _undo(self, error: OSError) -> ApiError:
+        """A write failed: cut off what it left, and answer. The log goes on only where the disk was full."""
+        try:
+            self._segments.active.cut_back()
+        except OSError as second:
+            second.__context__ = error
+            self.mark_failed(second)
+        if error.errno not in _FULL:
+            self.mark_failed(error)
+        return ApiError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} could not be written: {error}"
+        )
+
+    def mark_failed(self, error: BaseException) -> None:
+        """Take nothing more and serve nothing more: the disk cannot be relied on."""
+        if self.failure is None:
+            self.failure = error
+
+    def _failed(self) -> ApiError:
+        return ApiError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is offline: {self.failure}"
+        )
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment, unless the last one is empty. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        if self.failure is not None:
+            raise self._failed()
+        if self._segments.active.size_bytes:
+            try:
+                self._segments.roll(now_ms)
+            except OSError as error:
+                raise self._undo(error) from error
+            self._snapshot_due = True
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        upper_offset: int,
+        allow_oversized_first: bool = True,
+        nowait: bool = False,
+    ) -> ReadResult:
+        """Whole batches from the one that holds `offset`, all below `upper_offset`, from one segment.
+
+        At most `max_bytes` of them; the first one even beyond that with `allow_oversized_first`. Raises
+        ApiError (OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR), and with `nowait` ColdRead when the disk would
+        have to be waited for: repeat the call in a thread without it.
+        """
+        if self.failure is not None:
+            raise self._failed()
+        if not self.start_offset <= offset <= self.end_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic}-{self.partition} holds offsets {self.start_offset} to {self.end_offset},"
+                f" {offset} was asked for",
+            )
+        if offset >= upper_offset:
+            return ReadResult([], offset)
+        try:
+            return self._segments.read(offset, max_bytes, upper_offset, allow_oversized_first, nowait)
+        except (OSError, CorruptSegmentError) as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder}: {error}") from error
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
+        """The first record that is not older than `timestamp_ms`. May read the disk; raises ApiError."""
+        return self._look_up(lambda segments: find_first_at(segments, timestamp_ms, self.start_offset))
+
+    def max_timestamp_offset(self) -> TimestampedOffset | None:
+        """The first record with the largest timestamp. May read the disk; raises ApiError."""
+        return self._look_up(lambda segments: find_max_timestamp(segments, self.start_offset))
+
+    def _look_up(
+        self, search: Callable[[Sequence[Segment]], tuple[int, int] | None]
+    ) -> TimestampedOffset | None:
+        if self.failure is not None:
+            raise self._failed()
+        try:
+            found = search(self._segments.segments)
+        except (OSError, CorruptSegmentError, ProtocolError) as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder}: {error}") from error
+        if found is None:
+            return None
+        return TimestampedOffset(found[0], found[1], self._epochs.epoch_at(found[0]))
+
+    def begin_flush(self) -> FlushWork | None:
+        """All that is not durable yet, or None. One flush at a time: finish it before beginning another."""
+        if self.failure is not None or self.end_offset <= self.flushed_end_offset:
+            return None
+        before: list[Callable[[], None]] = []
+        if self._epochs.is_dirty:
+            before.append(partial(self._epochs.save, list(self._epochs.entries)))
+            self._epochs.is_dirty = False
+        return self._segments.begin_flush(before)
+
+    def finish_flush(self, work: FlushWork) -> None:
+        """`work.run` returned: what it covered is durable. If it raised, call `mark_failed` instead."""
+        self._segments.finish_flush(work)
+
+    def begin_checkpoint(self) -> CheckpointWork | None:
+        """Indexes, and a snapshot when one is due; None when there is nothing to do or one is under way.
+
+        `run` it in a thread, then `finish_checkpoint`, whether it raised or not.
+        """
+        is_due = self._snapshot_due or self._bytes_since_snapshot > max(
+            _SNAPSHOT_EVERY_BYTES, 4 * self._snapshot_bytes
+        )
+        is_behind = self.recovery_point < self.flushed_end_offset
+        if self._checkpoint_running or self.failure is not None or not (is_due or is_behind):
+            return None
+        self._checkpoint_running = True
+        work = self._segments.begin_checkpoint()
+        if is_due:
+            work.snapshot, work.snapshot_offset = self.producers.freeze(), self.end_offset
+            self._snapshot_due, self._bytes_since_snapshot = False, 0
+        return work
+
+    def finish_checkpoint(self, work: CheckpointWork, error: OSError | None = None) -> None:
+        """Take over what `work` achieved. An error is not fatal: recovery will have more to read."""
+        self._checkpoint_running = False
+        if work.snapshot is not None:
+            self.producers.thaw()
+            if work.snapshot_bytes:
+                self._snapshot_offset, self._snapshot_bytes = work.snapshot_offset, work.snapshot_bytes
+            else:
+                self._snapshot_due = True
+        if error is None:
+            self._segments.finish_checkpoint(work)
+        # After a failed fdatasync a later one proves nothing: the recovery point stays where it is for good.
+        self._indexes_failed |= not work.indexes_durable
+        if not self._indexes_failed:
+            self.recovery_point = max(self.recovery_point, work.recovery_point)
+        self._drop_segments(anyway=error is not None and error.errno in _FULL)
+
+    def take_snapshot(self) -> None:
+        """Write the producer state as of the end of the log, now, in this thread. Raises OSError."""
+        size = write_snapshot(self._disk, self.folder, self.end_offset, self.producers.view())
+        self._snapshot_offset, self._snapshot_bytes = self.end_offset, size
+        self._snapshot_due, self._bytes_since_snapshot = False, 0
+
+    def delete_records_before(self, offset: int) -> int:
+        """Move the start of the log to `offset` and return the new start. Raises ApiError."""
+        if self.failure is not None:
+            raise self._failed()
+        if not 0 <= offset <= self.flushed_end_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic}-{self.partition}: {offset} is not within 0 and {self.flushed_end_offset}",
+            )
+        self.start_offset = max(self.start_offset, offset)
+        self._drop_segments()
+        return self.start_offset
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Let old segments go by size and age; returns how many records that are no longer there.
+
+        Producers stay. Files leave once a snapshot knows their producers. Raises ApiError.
+        """
+        if self.failure is not None:
+            return 0
+        segments = self._segments.segments
+        count = segments_to_delete(segments, self.config, self.flushed_end_offset, now_ms)
+        if count == len(segments):
+            self.roll(now_ms)
+        before = self.start_offset
+        if count:
+            self.start_offset = max(before, segments[count - 1].end_offset)
+        self._drop_segments()
+        return self.start_offset - before
+
+    def _drop_segments(self, *, anyway: bool = False) -> None:
+        """Delete closed segments before the start, once what they say of producers is in a snapshot.
+
+        `anyway`: the disk is too full for one; the state is in memory and is written when there is room.
+        """
+        count = 0
+        for segment in self._segments.segments[:-1]:
+            if segment.end_offset > self.start_offset:
+                break
+            if segment.end_offset > self._snapshot_offset and len(self.producers) and not anyway:
+                self._snapshot_due = True
+                break
+            count += 1
+        if count:
+            self._deleted += self._segments.drop(count)
+
+    def take_deleted_files(self) -> list[Path]:
+        """Files that left the log and wait to be unlinked, in any thread: that may take long."""
+        deleted, self._deleted = self._deleted, []
+        return deleted
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers that were idle too long, some thousands at most; returns how many."""
+        return self.producers.expire(now_ms)
+
+    def describe_producers(self) -> list[ProducerEntry]:
+        return list(self.producers.entries())
+
+    def close(self, clean: bool) -> bool:
+        """Flush, write indexes and a snapshot, close the files. Blocking; no work may be under way.
+
+        Returns whether the next start may believe the files: never after a failure.
+        """
+        try:
+            if not clean or self.failure is not None:
+                return False
+            self._segments.active.index_time()
+            self._segments.sync_all(self.recovery_point)
+            if self._epochs.is_dirty:
+                self._epochs.save(self._epochs.entries)
+            if self.end_offset != self._snapshot_offset or len(self.producers):
+                self.take_snapshot()
+            self.recovery_point = self.end_offset
+            return True
+        except OSError as error:
+            self.mark_failed(error)
+            return False
+        finally:
+            self._segments.close()

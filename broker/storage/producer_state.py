@@ -1,0 +1,246 @@
+"""Who wrote what last: the rules of idempotence on one partition.
+
+Owns the verdict on a producer's batch (append it, it is a duplicate, refuse it) and what is remembered of
+each producer: epoch, the last five batches, the time of its last append by the broker's clock.
+
+Invariants:
+- `check` changes nothing; `apply` is called only for what the log holds, so state never runs ahead of it;
+- replaying the headers of the log through `apply` gives the state that the appends gave;
+- a producer is forgotten only by expiry, by the limit (longest idle first, never with an open
+  transaction) or by `forget`; never because its records went.
+
+Pure: takes facts and now_ms, returns verdicts. Used by `partition_log`, recovery and simulations.
+Source: KIP-98, KIP-360, Kafka's ProducerAppendInfo and ProducerStateManager; the answers 59 and 46, where
+Kafka appends or answers 45, are the seeds' and can be switched off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, TypeAlias
+
+from broker.storage.producer_table import CachedBatch, FrozenTable, ProducerEntry, ProducerTable
+from protocol.errors import ErrorCode
+from protocol.records import BatchHeader
+from protocol.sequences import increment_sequence, sequence_distance
+from protocol.types import MAX_SEQUENCE, NO_SEQUENCE
+
+__all__ = [
+    "Append",
+    "CachedBatch",
+    "Duplicate",
+    "ProducerEntry",
+    "ProducerRules",
+    "ProducerStates",
+    "Refusal",
+    "Verdict",
+]
+
+_HALF_RING: Final = (MAX_SEQUENCE + 1) // 2
+_EXPIRED_AT_ONCE: Final = 5_000
+_EVICTED_AT_ONCE: Final = 100
+
+
+class Append(NamedTuple):
+    """The batch is the next one: write it, then `apply` it."""
+
+
+class Duplicate(NamedTuple):
+    """The log holds this batch at these offsets; `timestamp` is its largest record timestamp."""
+
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class Refusal(NamedTuple):
+    """Nothing may be appended; the producer gets this code."""
+
+    code: ErrorCode
+    message: str
+
+
+Verdict: TypeAlias = Append | Duplicate | Refusal
+_APPEND: Final = Append()
+
+
+class ProducerRules(NamedTuple):
+    """The settings that the machine depends on, by Kafka's names where Kafka has them."""
+
+    reject_unknown_sequence: bool = True
+    duplicate_below_window: bool = True
+    expiration_ms: int = 86_400_000
+    max_producers: int = 1_000_000
+
+
+class ProducerStates:
+    """Every producer known to one partition.
+
+    `next_producer_id` gives the first id that was never issued: a batch under that or a later id can only be
+    a mistake or an attack.
+    """
+
+    def __init__(
+        self,
+        rules: ProducerRules,
+        next_producer_id: Callable[[], int],
+        restored: FrozenTable | None = None,
+    ) -> None:
+        """Raises ValueError when `restored` contradicts itself."""
+        self.rules = rules
+        self.evicted = 0
+        """How many were forgotten because of the limit since the start."""
+        self._next_producer_id = next_producer_id
+        self._table = ProducerTable() if restored is None else ProducerTable.from_frozen(restored)
+        self._latest_ms = self._table.latest_append_ms()
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def check(self, header: BatchHeader) -> Verdict:
+        """What to do with a batch that carries a producer id and passed every check that needs no state."""
+        slot = self._table.slots.get(header.producer_id)
+        if slot is None:
+            return self._check_unknown(header)
+        epoch, count, last_sequence = self._table.state(slot)
+        if header.producer_epoch == epoch and count:
+            expected = increment_sequence(last_sequence, 1)
+            if header.base_sequence != expected and (cached := self._cached(slot, count, header)) is not None:
+                return Duplicate(cached.base_offset, cached.last_offset, cached.timestamp)
+        else:
+            expected = 0
+        if header.is_transactional:
+            return _no_transaction(header)
+        if header.producer_epoch < epoch:
+            return Refusal(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} sent epoch {header.producer_epoch}, the current is {epoch}",
+            )
+        if header.base_sequence != expected:
+            return self._check_gap(header, epoch, last_sequence if count else NO_SEQUENCE, expected)
+        if self._table.current_txn_start_offset(slot) >= 0:
+            return Refusal(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has a transaction open; end it before sending outside of one",
+            )
+        return _APPEND
+
+    def _check_unknown(self, header: BatchHeader) -> Verdict:
+        if header.is_transactional:
+            return _no_transaction(header)
+        if self.rules.reject_unknown_sequence:
+            if header.producer_id >= self._next_producer_id():
+                return Refusal(
+                    ErrorCode.UNKNOWN_PRODUCER_ID, f"producer id {header.producer_id} was never issued here"
+                )
+            if header.base_sequence != 0:
+                return Refusal(
+                    ErrorCode.UNKNOWN_PRODUCER_ID,
+                    f"producer {header.producer_id} sent sequence {header.base_sequence}, but this partition"
+                    " knows nothing of it: it never wrote here, or was idle past producer.id.expiration.ms",
+                )
+        return _APPEND
+
+    def _check_gap(self, header: BatchHeader, epoch: int, last: int, expected: int) -> Refusal:
+        """The refusal for a base sequence that is neither the next one nor a cached duplicate."""
+        sequences = f"{header.base_sequence}..{header.last_sequence}"
+        who = f"producer {header.producer_id} epoch {header.producer_epoch}"
+        if header.producer_epoch == epoch and last != NO_SEQUENCE and self.rules.duplicate_below_window:
+            behind_first = sequence_distance(header.base_sequence, last)
+            behind_last = sequence_distance(header.last_sequence, last)
+            if behind_last <= behind_first < _HALF_RING:
+                return Refusal(
+                    ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+                    f"{who} sent sequences {sequences} again; they were stored before, {last} is the last",
+                )
+        return Refusal(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"{who} sent sequences {sequences}, the next is {expected}",
+        )
+
+    def _cached(self, slot: int, count: int, header: BatchHeader) -> CachedBatch | None:
+        last_sequence, delta = header.last_sequence, header.last_offset_delta
+        for batch in self._table.batches(slot, count):
+            if batch.last_sequence == last_sequence and batch.offset_delta == delta:
+                return batch
+        return None
+
+    def apply(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
+        """Remember a batch that the log holds from `base_offset` on; one without a producer id does nothing.
+
+        `now_ms` is the broker's clock at the append; for replayed batches, the time of the replay.
+        """
+        producer_id = header.producer_id
+        if producer_id < 0 or header.is_control:
+            return
+        table = self._table
+        slot = table.slots.get(producer_id)
+        if slot is None:
+            self._make_room()
+            slot = table.add(producer_id, header.producer_epoch)
+        if now_ms > self._latest_ms:
+            self._latest_ms = now_ms
+        delta = header.last_offset_delta
+        batch = (header.last_sequence, delta, base_offset + delta, header.max_timestamp)
+        table.push(slot, header.producer_epoch, batch, self._latest_ms)
+
+    def _make_room(self) -> None:
+        # Bounded, for a limit that was lowered by far must not stop one append for seconds.
+        excess = min(len(self._table) + 1 - self.rules.max_producers, _EVICTED_AT_ONCE)
+        if excess <= 0:
+            return
+        for slot in self._table.in_idle_order():
+            if self._table.current_txn_start_offset(slot) < 0:
+                self._table.remove(self._table.producer_id(slot))
+                self.evicted += 1
+                excess -= 1
+                if excess <= 0:
+                    return
+
+    def expire(self, now_ms: int, at_most: int = _EXPIRED_AT_ONCE) -> int:
+        """Forget producers idle for `expiration_ms` without an open transaction; returns how many.
+
+        When it returns `at_most`, more may wait: call again after a step of the loop.
+        """
+        oldest_to_keep = now_ms - self.rules.expiration_ms
+        expired = 0
+        for slot in self._table.in_idle_order():
+            if expired == at_most or self._table.last_append_ms(slot) > oldest_to_keep:
+                break
+            if self._table.current_txn_start_offset(slot) < 0:
+                self._table.remove(self._table.producer_id(slot))
+                expired += 1
+        return expired
+
+    def forget(self, producer_id: int) -> bool:
+        """Drop one producer, as if it had expired; False when it is not known."""
+        if producer_id not in self._table.slots:
+            return False
+        self._table.remove(producer_id)
+        return True
+
+    def entry(self, producer_id: int) -> ProducerEntry | None:
+        slot = self._table.slots.get(producer_id)
+        return None if slot is None else self._table.entry(slot)
+
+    def entries(self) -> Iterator[ProducerEntry]:
+        """Every producer, the longest idle first. Do not change the states while reading it."""
+        return map(self._table.entry, self._table.in_idle_order())
+
+    def freeze(self) -> FrozenTable:
+        """The state as it is now, safe to read in another thread until `thaw`."""
+        return self._table.freeze()
+
+    def view(self) -> FrozenTable:
+        """The state as it is until the next change."""
+        return self._table.view()
+
+    def thaw(self) -> None:
+        self._table.thaw()
+
+
+def _no_transaction(header: BatchHeader) -> Refusal:
+    return Refusal(
+        ErrorCode.INVALID_TXN_STATE,
+        f"producer {header.producer_id} sent a transactional batch, but no transaction is open here",
+    )

@@ -1,0 +1,257 @@
+"""The memory of producers: packed slots, found by producer id, kept in order of their last append.
+
+Owns the layout: a slot is 152 bytes (head and five cached batches, the newest first); slots lie in chunks;
+`previous` and `next` link the live slots from the longest idle to the latest appended. With the dictionary
+that finds a slot, a producer costs less than 300 bytes, whatever the number of its cached batches.
+
+Invariants:
+- slot 0 is no producer: it is the ends of the circular order (`next[0]` the longest idle, `previous[0]` the
+  latest). A free slot has producer id -1 and is chained through `next`.
+- a frozen chunk is never written: whoever writes to it writes to a copy. So a snapshot of a million
+  producers takes the loop only the copying of two int arrays and a list.
+
+Pure: no I/O and no clock. Used by `producer_state` alone; `snapshot` writes and reads `FrozenTable`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple
+
+from protocol.types import NO_OFFSET, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
+
+CACHED_BATCHES = 5
+_SLOTS_PER_CHUNK = 64
+
+_HEAD = Struct("<qqqihBx")
+_BATCH = Struct("<iiqq")
+_ID = Struct("<q")
+_STATE = Struct("<hBxi")
+_BATCHES_AT = _HEAD.size
+_STATE_AT = 28
+_EPOCH_AND_COUNT = Struct("<hB")
+_TXN_AT = 16
+_APPEND_AT = 8
+SLOT_SIZE = _HEAD.size + CACHED_BATCHES * _BATCH.size
+_SLOT_ID = Struct(f"<q{SLOT_SIZE - 8}x")
+CHUNK_SIZE = _SLOTS_PER_CHUNK * SLOT_SIZE
+_FREE_SLOT = _HEAD.pack(NO_PRODUCER_ID, 0, NO_OFFSET, -1, -1, 0) + bytes(CACHED_BATCHES * _BATCH.size)
+_FREE_CHUNK = _FREE_SLOT * _SLOTS_PER_CHUNK
+
+
+class CachedBatch(NamedTuple):
+    """One remembered batch. `timestamp` is the batch's largest record timestamp, milliseconds."""
+
+    last_sequence: int
+    offset_delta: int
+    last_offset: int
+    timestamp: int
+
+    @property
+    def base_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry(NamedTuple):
+    """Everything known of one producer on one partition; `batches` oldest first."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    current_txn_start_offset: int
+    last_append_ms: int
+    batches: tuple[CachedBatch, ...]
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_timestamp(self) -> int:
+        """Largest record timestamp of the last batch, milliseconds; -1 without one."""
+        return self.batches[-1].timestamp if self.batches else NO_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenTable:
+    """A table as it was at one moment; its buffers are never written again while it is in use."""
+
+    count: int
+    first_free: int
+    previous: array[int]
+    next: array[int]
+    chunks: list[bytearray]
+
+
+class ProducerTable:
+    """Producer id -> slot, and the order of the slots by last append."""
+
+    def __init__(self) -> None:
+        self.slots: dict[int, int] = {}
+        self._chunks: list[bytearray] = [bytearray(_FREE_CHUNK)]
+        self._frozen: list[bytearray] | None = None
+        self._previous = array("i", [0])
+        self._next = array("i", [0])
+        self._first_free = 0
+
+    @classmethod
+    def from_frozen(cls, frozen: FrozenTable) -> ProducerTable:
+        """The table that `frozen` describes, on its buffers. Raises ValueError when they disagree."""
+        size = len(frozen.next)
+        if len(frozen.previous) != size or not size or len(frozen.chunks) * _SLOTS_PER_CHUNK < size:
+            raise ValueError(f"{size} slots, {len(frozen.previous)} links and {len(frozen.chunks)} chunks")
+        slots: dict[int, int] = {}
+        first = 0
+        for chunk in frozen.chunks:
+            ids = [producer_id for (producer_id,) in _SLOT_ID.iter_unpack(chunk)]
+            slots.update(zip(ids, range(first, first + _SLOTS_PER_CHUNK), strict=True))
+            first += _SLOTS_PER_CHUNK
+        slots.pop(NO_PRODUCER_ID, None)
+        if len(slots) != frozen.count:
+            raise ValueError(f"{len(slots)} different producers where {frozen.count} were announced")
+        table = cls()
+        table.slots = slots
+        table._chunks = frozen.chunks
+        table._previous = frozen.previous
+        table._next = frozen.next
+        table._first_free = frozen.first_free
+        return table
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def state(self, slot: int) -> tuple[int, int, int]:
+        """Epoch, number of cached batches, last sequence of the newest (of no meaning without one)."""
+        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
+        return _STATE.unpack_from(self._chunks[chunk], index * SLOT_SIZE + _STATE_AT)
+
+    def batches(self, slot: int, count: int) -> Iterator[CachedBatch]:
+        """The cached batches, newest first."""
+        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
+        at = index * SLOT_SIZE + _BATCHES_AT
+        for _ in range(count):
+            yield CachedBatch._make(_BATCH.unpack_from(self._chunks[chunk], at))
+            at += _BATCH.size
+
+    def entry(self, slot: int) -> ProducerEntry:
+        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
+        producer_id, last_append_ms, txn, coordinator_epoch, epoch, count = _HEAD.unpack_from(
+            self._chunks[chunk], index * SLOT_SIZE
+        )
+        batches = tuple(self.batches(slot, count))[::-1]
+        return ProducerEntry(producer_id, epoch, coordinator_epoch, txn, last_append_ms, batches)
+
+    def current_txn_start_offset(self, slot: int) -> int:
+        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
+        offset: int = _ID.unpack_from(self._chunks[chunk], index * SLOT_SIZE + _TXN_AT)[0]
+        return offset
+
+    def set_current_txn_start_offset(self, slot: int, offset: int) -> None:
+        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
+        _ID.pack_into(self._writable(chunk), index * SLOT_SIZE + _TXN_AT, offset)
+
+    def last_append_ms(self, slot: int) -> int:
+        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
+        last_append_ms: int = _ID.unpack_from(self._chunks[chunk], index * SLOT_SIZE + _APPEND_AT)[0]
+        return last_append_ms
+
+    def add(self, producer_id: int, epoch: int) -> int:
+        """A slot for a producer that has none, without batches, latest in the order."""
+        slot = self._first_free
+        if slot:
+            self._first_free = self._next[slot]
+        else:
+            slot = len(self._next)
+            self._next.append(0)
+            self._previous.append(0)
+            if slot == len(self._chunks) * _SLOTS_PER_CHUNK:
+                self._chunks.append(bytearray(_FREE_CHUNK))
+        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
+        _HEAD.pack_into(self._writable(chunk), index * SLOT_SIZE, producer_id, 0, NO_OFFSET, -1, epoch, 0)
+        self.slots[producer_id] = slot
+        self._link_latest(slot)
+        return slot
+
+    def push(self, slot: int, epoch: int, batch: tuple[int, int, int, int], last_append_ms: int) -> None:
+        """Remember `batch` (a CachedBatch's fields) as the newest; another epoch forgets the older ones."""
+        number, index = divmod(slot, _SLOTS_PER_CHUNK)
+        chunk = self._writable(number)
+        at = index * SLOT_SIZE
+        stored_epoch, count = _EPOCH_AND_COUNT.unpack_from(chunk, at + _STATE_AT)
+        batches_at = at + _BATCHES_AT
+        if stored_epoch != epoch:
+            count = 0
+        elif count:
+            kept = min(count, CACHED_BATCHES - 1) * _BATCH.size
+            chunk[batches_at + _BATCH.size : batches_at + _BATCH.size + kept] = chunk[
+                batches_at : batches_at + kept
+            ]
+        _BATCH.pack_into(chunk, batches_at, *batch)
+        _EPOCH_AND_COUNT.pack_into(chunk, at + _STATE_AT, epoch, min(count + 1, CACHED_BATCHES))
+        _ID.pack_into(chunk, at + _APPEND_AT, last_append_ms)
+        if self._previous[0] != slot:
+            self._unlink(slot)
+            self._link_latest(slot)
+
+    def remove(self, producer_id: int) -> None:
+        slot = self.slots.pop(producer_id)
+        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
+        _ID.pack_into(self._writable(chunk), index * SLOT_SIZE, NO_PRODUCER_ID)
+        self._unlink(slot)
+        self._next[slot] = self._first_free
+        self._first_free = slot
+
+    def in_idle_order(self) -> Iterator[int]:
+        """Live slots, the longest idle first. The slot just given may be removed; nothing else may change."""
+        slot = self._next[0]
+        while slot:
+            following = self._next[slot]
+            yield slot
+            slot = following
+
+    def latest_append_ms(self) -> int:
+        """Time of the last append by anyone, or 0."""
+        slot = self._previous[0]
+        return self.last_append_ms(slot) if slot else 0
+
+    def producer_id(self, slot: int) -> int:
+        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
+        producer_id: int = _ID.unpack_from(self._chunks[chunk], index * SLOT_SIZE)[0]
+        return producer_id
+
+    def freeze(self) -> FrozenTable:
+        """The table as it is now; until `thaw`, changes go to copies of the chunks they touch."""
+        frozen = self.view()
+        self._frozen = frozen.chunks
+        return frozen
+
+    def view(self) -> FrozenTable:
+        """The table as it is until the next change, for use within one step of the loop."""
+        return FrozenTable(
+            len(self.slots), self._first_free, self._previous[:], self._next[:], list(self._chunks)
+        )
+
+    def thaw(self) -> None:
+        self._frozen = None
+
+    def _writable(self, number: int) -> bytearray:
+        chunk = self._chunks[number]
+        if self._frozen is not None and number < len(self._frozen) and self._frozen[number] is chunk:
+            chunk = bytearray(chunk)
+            self._chunks[number] = chunk
+        return chunk
+
+    def _unlink(self, slot: int) -> None:
+        previous, following = self._previous[slot], self._next[slot]
+        self._next[previous] = following
+        self._previous[following] = previous
+
+    def _link_latest(self, slot: int) -> None:
+        latest = self._previous[0]
+        self._next[latest] = slot
+        self._previous[slot] = latest
+        self._next[slot] = 0
+        self._previous[0] = slot

@@ -1,0 +1,315 @@
+"""Opening a partition's log: what is in the files, what of it holds, and the producer state it gives.
+
+Owns the decision where a log ends. Up to the recovery point (all of it, after a clean shutdown) the files
+were durable and their indexes too: there they are believed. Beyond it every batch is read: header, CRC,
+offset; the log ends before the first that is wrong, and what follows it is cut off or deleted.
+
+Invariants: the producer state is that of the newest usable snapshot plus every header behind it, so it is
+what a replay of the whole log gives; nothing is cut or set aside without being named in `RecoveryReport`;
+bytes whose loss may matter (valid batches behind a damaged one) are kept in a `.damaged` file.
+
+Used by `partition_log.PartitionLog.open`; blocking, so a broker with much to read runs it in a thread.
+Source: Kafka's LogLoader and LogSegment.recover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from broker.storage.disk import Disk
+from broker.storage.producer_state import ProducerRules, ProducerStates
+from broker.storage.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from broker.storage.snapshot import load_newest
+from protocol.errors import ProtocolError
+from protocol.records import BATCH_HEADER_SIZE, BatchHeader, batch_crc_is_valid, read_batch_header
+
+_CHUNK_BYTES = 1 << 20
+_EVERYTHING = 2**63 - 1
+DAMAGED_SUFFIX = ".damaged"
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a log found and did; the caller makes a log event of it."""
+
+    clean_shutdown: bool
+    recovery_point: int
+    end_offset: int = 0
+    segments: int = 0
+    scanned_bytes: int = 0
+    replayed_batches: int = 0
+    producers: int = 0
+    snapshot_offset: int = -1
+    truncated_bytes: int = 0
+    truncated_at_offset: int = -1
+    truncated_reason: str = ""
+    below_recovery_point: bool = False
+    """The damage lies where everything was durable before: acknowledged records are lost."""
+    kept_aside: list[str] = field(default_factory=list)
+    deleted_segments: list[str] = field(default_factory=list)
+    rebuilt_indexes: list[str] = field(default_factory=list)
+    corrupt_snapshots: list[str] = field(default_factory=list)
+    epoch_file_problem: str | None = None
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something was found that a plain crash does not leave behind."""
+        return bool(
+            self.corrupt_snapshots or self.kept_aside or self.below_recovery_point or self.epoch_file_problem
+        )
+
+
+class Recovered(NamedTuple):
+    segments: list[Segment]
+    producers: ProducerStates
+    leader_epochs: list[tuple[int, int]]
+    """(epoch, first offset) as the batches that were read show them."""
+    report: RecoveryReport
+
+
+class _Scan(NamedTuple):
+    """How far a segment holds: position and offset behind the last good batch, and why it ends there."""
+
+    position: int
+    end_offset: int
+    problem: str
+
+
+class Recovery:
+    """One opening of one partition folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        disk: Disk,
+        *,
+        rules: ProducerRules,
+        next_producer_id: Callable[[], int],
+        index_interval: int,
+        now_ms: int,
+        clean_shutdown: bool,
+        recovery_point: int,
+    ) -> None:
+        self._folder = folder
+        self._disk = disk
+        self._rules = rules
+        self._next_producer_id = next_producer_id
+        self._index_interval = index_interval
+        self._now_ms = now_ms
+        self._trusted = _EVERYTHING if clean_shutdown else recovery_point
+        self._leader_epochs: dict[int, int] = {}
+        self.report = RecoveryReport(clean_shutdown, recovery_point)
+
+    def run(self, start_offset: int) -> Recovered:
+        """Open everything; an empty folder gets its first segment at `start_offset`. Raises OSError."""
+        bases = self._log_files()
+        if not bases:
+            bases = [start_offset]
+        limit = _EVERYTHING
+        while True:
+            snapshot = load_newest(self._disk, self._folder, limit)
+            self.report.corrupt_snapshots += snapshot.set_aside
+            try:
+                producers = ProducerStates(self._rules, self._next_producer_id, snapshot.frozen)
+            except ValueError as error:
+                self.report.corrupt_snapshots.append(f"{snapshot.offset:020d}.snapshot: {error}")
+                limit = snapshot.offset - 1
+                continue
+            segments = self._open_segments(bases, snapshot.offset, producers)
+            end_offset = segments[-1].end_offset
+            if snapshot.offset <= end_offset:
+                break
+            # It knows batches that the log lost: an older one must do, and the log is read again for it.
+            for segment in segments:
+                segment.close()
+            bases = [segment.base_offset for segment in segments]
+            limit = end_offset
+        self.report.end_offset = end_offset
+        self.report.segments = len(segments)
+        self.report.snapshot_offset = snapshot.offset
+        self.report.producers = len(producers)
+        return Recovered(segments, producers, sorted(self._leader_epochs.items()), self.report)
+
+    def _log_files(self) -> list[int]:
+        """Base offsets of the segments, ascending. Unlinks what a deletion or a crash left behind."""
+        bases = set()
+        names = self._disk.list_directory(self._folder)
+        for name in names:
+            path = Path(name)
+            if path.suffix in (DELETED_SUFFIX, ".tmp"):
+                self._disk.unlink(self._folder / name)
+            elif path.suffix == LOG_SUFFIX and path.stem.isdigit():
+                bases.add(int(path.stem))
+        for name in names:
+            path = Path(name)
+            is_index = path.suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and path.stem.isdigit()
+            if is_index and int(path.stem) not in bases:
+                self._disk.unlink(self._folder / name)
+        return sorted(bases)
+
+    def _open_segments(
+        self, bases: list[int], snapshot_offset: int, producers: ProducerStates
+    ) -> list[Segment]:
+        replay_from = max(snapshot_offset, bases[0])
+        scan_from = min(replay_from, self._trusted)
+        first_scanned = max((i for i, base in enumerate(bases) if base <= scan_from), default=0)
+        self._replay_from, self._producers = replay_from, producers
+        self.report.replayed_batches = 0
+        segments: list[Segment] = []
+        for number, base in enumerate(bases):
+            segment = Segment(self._disk, self._folder, base, self._now_ms, is_new=False)
+            last = number == len(bases) - 1
+            if segments and base != segments[-1].end_offset and number >= first_scanned:
+                segment.close()
+                self._drop(bases[number:], f"the segment before it ends at {segments[-1].end_offset}")
+                break
+            segments.append(segment)
+            if number < first_scanned:
+                self._open_sealed(segment, bases[number + 1])
+                continue
+            scan = self._scan(segment, scan_from)
+            if scan.problem:
+                self._cut(segment, scan)
+                self._drop(bases[number + 1 :], "the segment before it was cut short")
+                break
+            if not last:
+                segment.seal()
+        return segments
+
+    def _open_sealed(self, segment: Segment, end_offset: int) -> None:
+        """A segment that was complete and durable long ago: believe it, unless an index is missing."""
+        size = self._disk.size(segment.log.fd)
+        segment.tail = (size, end_offset)
+        if segment.load_sealed_indexes(self._index_interval):
+            segment.load_max_timestamp()
+            return
+        self.report.rebuilt_indexes.append(segment.path.name)
+        segment.rebuild_indexes(self._index_interval)
+        segment.seal()
+
+    def _scan(self, segment: Segment, scan_from: int) -> _Scan:
+        """Read a segment from the last trusted index entry below `scan_from`; indexes what it reads."""
+        size = self._disk.size(segment.log.fd)
+        position = self._load_indexes(segment, size, scan_from)
+        at_offset = segment.end_offset
+        for header, view in self._batches(segment, position, size):
+            if isinstance(header, str):
+                return _Scan(position, at_offset, header)
+            problem = _problem(header, view, at_offset)
+            if problem:
+                return _Scan(position, at_offset, problem)
+            segment.note(position, len(view), header.last_offset, header.max_timestamp, self._index_interval)
+            self._leader_epochs.setdefault(header.partition_leader_epoch, header.base_offset)
+            if header.base_offset >= self._replay_from:
+                self._producers.apply(header, header.base_offset, self._now_ms)
+                self.report.replayed_batches += 1
+            position += len(view)
+            at_offset = header.last_offset + 1
+            self.report.scanned_bytes += len(view)
+        return _Scan(position, at_offset, "")
+
+    def _load_indexes(self, segment: Segment, size: int, scan_from: int) -> int:
+        """Keep the trusted index entries; returns the position to read from and sets the segment's tail."""
+        trusted = min(self._trusted - segment.base_offset, 1 << 31)
+        complete = segment.offset_index.load_active(trusted, size)
+        complete &= segment.time_index.load_active(_EVERYTHING, trusted)
+        entry = None
+        if complete or self._trusted != _EVERYTHING:
+            entry = segment.offset_index.floor(min(scan_from - segment.base_offset, 1 << 31))
+        if entry is not None and segment.resume_at(entry):
+            return segment.size_bytes
+        if size and self._trusted > segment.base_offset and segment.offset_index.count:
+            self.report.rebuilt_indexes.append(segment.path.name)
+        segment.offset_index.truncate(0)
+        segment.time_index.truncate(0)
+        segment.tail = (0, segment.base_offset)
+        return 0
+
+    def _batches(
+        self, segment: Segment, position: int, size: int
+    ) -> Iterator[tuple[BatchHeader | str, memoryview]]:
+        """Each batch with its bytes, read in large pieces; a string says why there is no further one."""
+        chunk, chunk_at = memoryview(b""), position
+        while position < size:
+            at = position - chunk_at
+            left = size - position
+            if left < BATCH_HEADER_SIZE:
+                yield f"{left} bytes are no batch header", chunk[:0]
+                return
+            if at + BATCH_HEADER_SIZE > len(chunk):
+                chunk_at, at = position, 0
+                chunk = segment.read_bytes(position, min(_CHUNK_BYTES, left))
+            try:
+                header = read_batch_header(chunk, at)
+            except ProtocolError as error:
+                yield str(error), chunk[:0]
+                return
+            if header.size_bytes > left:
+                yield f"a batch of {header.size_bytes} bytes is cut off after {left}", chunk[:0]
+                return
+            if at + header.size_bytes > len(chunk):
+                chunk_at, at = position, 0
+                chunk = segment.read_bytes(position, min(max(_CHUNK_BYTES, header.size_bytes), left))
+            yield header, chunk[at : at + header.size_bytes]
+            position += header.size_bytes
+
+    def _cut(self, segment: Segment, scan: _Scan) -> None:
+        """End the log before the batch that is wrong."""
+        size = self._disk.size(segment.log.fd)
+        self.report.truncated_bytes += size - scan.position
+        self.report.truncated_at_offset = scan.end_offset
+        self.report.truncated_reason = f"{segment.path.name} at byte {scan.position}: {scan.problem}"
+        self.report.below_recovery_point = scan.end_offset < self.report.recovery_point
+        tail = segment.read_bytes(scan.position, size - scan.position)
+        if self.report.below_recovery_point or _holds_a_batch(tail):
+            aside = segment.path.with_name(segment.path.name + DAMAGED_SUFFIX)
+            self._disk.replace_file(aside, [tail])
+            self.report.kept_aside.append(aside.name)
+        segment.cut_back()
+
+    def _drop(self, bases: list[int], reason: str) -> None:
+        """Take segments behind the end of the log out of it, keeping those that hold anything."""
+        for base in bases:
+            path = self._folder / f"{base:020d}{LOG_SUFFIX}"
+            self.report.deleted_segments.append(f"{path.name}: {reason}")
+            data = self._disk.read_file(path)
+            self.report.truncated_bytes += len(data)
+            if data:
+                aside = path.with_name(path.name + DAMAGED_SUFFIX)
+                self._disk.rename(path, aside)
+                self.report.kept_aside.append(aside.name)
+            else:
+                self._disk.unlink(path)
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                if self._disk.exists(path.with_suffix(suffix)):
+                    self._disk.unlink(path.with_suffix(suffix))
+
+
+def _problem(header: BatchHeader, view: memoryview, expected_offset: int) -> str:
+    """Why these bytes are not the batch that belongs here, or nothing."""
+    if header.magic != 2:
+        return f"magic {header.magic}, expected 2"
+    if not batch_crc_is_valid(view, header):
+        return "the CRC is wrong"
+    if header.base_offset != expected_offset:
+        return f"base offset {header.base_offset}, expected {expected_offset}"
+    if header.last_offset_delta < 0:
+        return f"last offset delta {header.last_offset_delta}"
+    return ""
+
+
+def _holds_a_batch(tail: memoryview) -> bool:
+    """Whether a whole valid batch follows a damaged one: then it was not just a torn write."""
+    try:
+        position = read_batch_header(tail).size_bytes
+        while position < len(tail):
+            header = read_batch_header(tail, position)
+            if header.magic == 2 and batch_crc_is_valid(tail, header, position):
+                return True
+            position += header.size_bytes
+    except ProtocolError:
+        return False
+    return False

@@ -1,0 +1,319 @@
+"""One segment of a partition's log: `%020d.log` with its two indexes.
+
+Owns where batches lie in the file. Positions and sizes are bytes. A batch is found by the index and a walk
+over headers of at most `index_interval_bytes` and one batch.
+
+Invariants: batches are whole and contiguous from position 0 to `size_bytes`; only the last segment of a log
+grows; an index entry is used only after the batch it points to has confirmed it.
+
+Used by `partition_log` and recovery. Reads are safe in any thread, the rest belongs to the loop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from broker.storage.disk import Disk, OpenFile
+from broker.storage.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from protocol.records import BATCH_HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from protocol.types import NO_TIMESTAMP, Buffer
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+DELETED_SUFFIX = ".deleted"
+_MAX_RELATIVE_OFFSET = 2**31 - 1
+_WALK_BYTES = 8192
+_INDEX_NEXT = 1 << 31
+_PLACE = Struct(">qi11xi8xq")
+
+
+class CorruptSegmentError(Exception):
+    """The file does not hold a chain of batches where it must. The message names file and position."""
+
+
+class Place(NamedTuple):
+    """Where a batch lies, and what a walk needs to know of it."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size_bytes
+
+
+class Slice(NamedTuple):
+    """Whole batches from a segment; `next_offset` is the first offset behind them, `end` their end."""
+
+    data: memoryview
+    next_offset: int
+    end: int
+
+
+class Segment:
+    """Open files of one segment."""
+
+    def __init__(self, disk: Disk, folder: Path, base_offset: int, created_ms: int, *, is_new: bool) -> None:
+        self.base_offset = base_offset
+        self.tail = (0, base_offset)
+        """Size in bytes and end offset, set at once: a reader in a thread must see both of one moment."""
+        self.created_ms = created_ms
+        self.first_timestamp: int = NO_TIMESTAMP
+        """Largest timestamp of the first batch, for rolling by age; -1 while unknown."""
+        self.max_timestamp: int = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        """Last offset of the first batch that holds the largest timestamp."""
+        self.bytes_since_index = 0
+        self.path = folder / f"{base_offset:020d}{LOG_SUFFIX}"
+        self._disk = disk
+        flags = os.O_RDWR | os.O_CREAT | (os.O_TRUNC if is_new else 0)
+        self.log = OpenFile(disk, self.path, disk.open(self.path, flags))
+        self.offset_index = SparseIndex(disk, self.path.with_suffix(INDEX_SUFFIX), OFFSET_ENTRY)
+        self.time_index = SparseIndex(disk, self.path.with_suffix(TIME_INDEX_SUFFIX), TIME_ENTRY)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.tail[0]
+
+    @property
+    def end_offset(self) -> int:
+        return self.tail[1]
+
+    def append(
+        self, buffers: Sequence[Buffer], size: int, header: BatchHeader, base_offset: int, index_interval: int
+    ) -> None:
+        """Write one batch at the end. Raises OSError; then bytes may be there but nothing else changed."""
+        position = self.size_bytes
+        self._disk.write_all(self.log.fd, buffers, position)
+        self.note(
+            position, size, base_offset + header.last_offset_delta, header.max_timestamp, index_interval
+        )
+
+    def note(
+        self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval: int
+    ) -> None:
+        """Account for a batch that the file holds at its end. Indexes as Kafka does it."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self.first_timestamp == NO_TIMESTAMP and position == 0:
+            self.first_timestamp = max_timestamp
+        if self.bytes_since_index > index_interval:
+            self.offset_index.append(last_offset - self.base_offset, position)
+            self.index_time()
+            self.bytes_since_index = 0
+        self.bytes_since_index += size
+        self.tail = (position + size, last_offset + 1)
+
+    def index_time(self) -> None:
+        """Enter the largest timestamp so far, if it grew since the last entry."""
+        last = self.time_index.last()
+        if self.max_timestamp > (last[0] if last else NO_TIMESTAMP):
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+
+    def age_ms(self, now_ms: int, timestamp: int) -> int:
+        """How long it has been filling, as Kafka counts: by its batches' timestamps if they have any."""
+        if not self.size_bytes:
+            return 0
+        if self.first_timestamp == NO_TIMESTAMP:
+            self.first_timestamp = next(self.walk(0)).max_timestamp
+        if self.first_timestamp >= 0 and timestamp >= 0:
+            return timestamp - self.first_timestamp
+        return now_ms - self.created_ms
+
+    def fits(self, last_offset: int) -> bool:
+        """Whether the offset can be written relative to the base, in Kafka's int32."""
+        return last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
+
+    def seal(self) -> None:
+        """The segment stops growing: its indexes are written out and leave memory."""
+        self.index_time()
+        self.time_index.seal()
+        self.offset_index.seal()
+
+    def largest_timestamp(self) -> int:
+        """What retention goes by: the largest timestamp, or without any the time of the last write."""
+        return self.max_timestamp if self.max_timestamp >= 0 else self._disk.modified_ms(self.path)
+
+    def cut_back(self) -> None:
+        """Cut off what lies behind the last batch: the bytes of a write that failed. Raises OSError."""
+        self._disk.truncate(self.log.fd, self.size_bytes)
+
+    def read_bytes(self, position: int, size: int, *, nowait: bool = False) -> memoryview:
+        if not self.log.acquire():
+            raise OSError(f"{self.path} was closed")
+        try:
+            return self._disk.read(self.log.fd, size, position, nowait=nowait)
+        finally:
+            self.log.release()
+
+    def walk(self, position: int, *, nowait: bool = False) -> Iterator[Place]:
+        """Batches from `position`, which must be where one starts. Raises CorruptSegmentError."""
+        end = self.size_bytes
+        chunk, chunk_at = memoryview(b""), position
+        while position < end:
+            at = position - chunk_at
+            if at + _PLACE.size > len(chunk):
+                chunk_at, at = position, 0
+                chunk = self.read_bytes(position, min(_WALK_BYTES, end - position), nowait=nowait)
+                if len(chunk) < BATCH_HEADER_SIZE:
+                    raise CorruptSegmentError(f"{self.path}: no batch header at byte {position} of {end}")
+            base_offset, length, delta, max_timestamp = _PLACE.unpack_from(chunk, at)
+            size = length + LOG_OVERHEAD
+            if size < BATCH_HEADER_SIZE or position + size > end or delta < 0:
+                raise CorruptSegmentError(
+                    f"{self.path}: the bytes at {position} are no batch (length {length},"
+                    f" {end - position} bytes left)"
+                )
+            yield Place(position, size, base_offset, base_offset + delta, max_timestamp)
+            position += size
+
+    def find(self, offset: int, *, nowait: bool = False) -> Place | None:
+        """The first batch whose last offset is at least `offset`, or None."""
+        entry = self.offset_index.floor(offset - self.base_offset, nowait=nowait)
+        for place in self.walk_from_entry(entry, nowait=nowait):
+            if place.last_offset >= offset:
+                return place
+        return None
+
+    def walk_from_entry(self, entry: tuple[int, int] | None, *, nowait: bool = False) -> Iterator[Place]:
+        """Walk from an entry of the offset index, or from the start when the batch there denies the entry."""
+        position = 0
+        if entry is not None and entry[1] < self.size_bytes:
+            try:
+                place = next(self.walk(entry[1], nowait=nowait))
+                if place.last_offset == self.base_offset + entry[0]:
+                    position = entry[1]
+            except CorruptSegmentError:
+                position = 0
+        return self.walk(position, nowait=nowait)
+
+    def read(
+        self,
+        start: int,
+        max_bytes: int,
+        upper: tuple[int, int | None],
+        *,
+        allow_oversized_first: bool,
+        nowait: bool,
+    ) -> Slice | None:
+        """Whole batches from position `start`, at most `max_bytes`, all below `upper`.
+
+        `upper` is an offset and, where the caller knows it, the position where that offset starts. None when
+        not one batch qualifies.
+        """
+        upper_offset, upper_position = upper
+        size, end_offset = self.tail
+        if upper_offset >= end_offset:
+            upper_position, upper_offset = size, end_offset
+        if upper_position is not None and upper_position <= start + max_bytes:
+            cut, next_offset = upper_position, upper_offset
+        else:
+            cut, next_offset = self._cut(start, start + max_bytes, upper_offset, nowait=nowait)
+            if cut == start and allow_oversized_first:
+                first = next(self.walk(start, nowait=nowait))
+                if first.last_offset < upper_offset:
+                    cut, next_offset = first.end, first.last_offset + 1
+        if cut <= start:
+            return None
+        data = self.read_bytes(start, cut - start, nowait=nowait)
+        if len(data) != cut - start:
+            raise CorruptSegmentError(f"{self.path}: {len(data)} bytes at {start}, expected {cut - start}")
+        return Slice(data, next_offset, cut)
+
+    def _cut(self, start: int, limit: int, upper_offset: int, *, nowait: bool) -> tuple[int, int]:
+        """The last position up to `limit` where a batch ends below `upper_offset`, and the offset there."""
+        entry = self.offset_index.floor(limit, 1, nowait=nowait)
+        if entry is not None and entry[0] + self.base_offset >= upper_offset:
+            entry = self.offset_index.floor(upper_offset - 1 - self.base_offset, nowait=nowait)
+        walk = self.walk(start, nowait=nowait)
+        if entry is not None and entry[1] > start:
+            walk = self.walk_from_entry(entry, nowait=nowait)
+        cut, next_offset = start, -1
+        for place in walk:
+            if place.position < start:
+                continue
+            if place.end > limit or place.last_offset >= upper_offset:
+                return place.position, place.base_offset
+            cut, next_offset = place.end, place.last_offset + 1
+        return cut, next_offset
+
+    def load_sealed_indexes(self, index_interval: int) -> bool:
+        """Use the index files of a closed segment; False when they cannot be right for it."""
+        if not (self.offset_index.load_sealed() and self.time_index.load_sealed()):
+            return False
+        last = self.offset_index.last()
+        if last is not None:
+            has_place = last[1] < self.size_bytes and self.base_offset + last[0] < self.end_offset
+        else:
+            has_place = self.size_bytes <= 2 * index_interval
+        return has_place and (self.time_index.count > 0 or not self.size_bytes)
+
+    def load_max_timestamp(self) -> None:
+        """Find the largest timestamp: the last entry of the time index, and a walk over what follows it."""
+        entry = self.time_index.last()
+        after = None
+        if entry is not None:
+            self.max_timestamp, self.max_timestamp_offset = entry[0], self.base_offset + entry[1]
+            after = self.offset_index.floor(entry[1])
+        for place in self.walk_from_entry(after):
+            if place.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = place.max_timestamp, place.last_offset
+
+    def rebuild_indexes(self, index_interval: int) -> None:
+        """Write both indexes anew from the headers. Raises CorruptSegmentError where those end too early."""
+        places = list(self.walk(0))
+        self.offset_index.truncate(0)
+        self.time_index.truncate(0)
+        tail, self.tail = self.tail, (0, self.base_offset)
+        self.bytes_since_index = 0
+        for place in places:
+            self.note(
+                place.position, place.size_bytes, place.last_offset, place.max_timestamp, index_interval
+            )
+        self.tail = tail
+
+    def resume_at(self, entry: tuple[int, int]) -> bool:
+        """Take `entry` of the offset index as the last thing known; False when the batch there denies it.
+
+        Forgets the entries behind it. What follows the batch's start has to be read and `note`d again.
+        """
+        relative_offset, position = entry
+        self.tail = (self._disk.size(self.log.fd), self.base_offset)
+        try:
+            place = next(self.walk(position))
+        except (CorruptSegmentError, StopIteration):
+            return False
+        if place.last_offset != self.base_offset + relative_offset:
+            return False
+        self.offset_index.keep_below(relative_offset, 0)
+        self.time_index.keep_below(relative_offset, 1)
+        self.tail = (position, place.base_offset)
+        self.load_max_timestamp()
+        # The entry just forgotten comes back when its batch is noted again.
+        self.bytes_since_index = _INDEX_NEXT
+        return True
+
+    def close(self) -> None:
+        self.log.close()
+        self.offset_index.close()
+        self.time_index.close()
+
+    def rename_to_deleted(self) -> list[Path]:
+        """Take the files out of the log by Kafka's suffix; returns what is to be unlinked."""
+        renamed = []
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            path = self.path.with_suffix(suffix)
+            if self._disk.exists(path):
+                target = path.with_name(path.name + DELETED_SUFFIX)
+                self._disk.rename(path, target)
+                renamed.append(target)
+        return renamed

@@ -1,0 +1,134 @@
+"""Producer state on disk: `%020d.snapshot`, named by the offset up to which it knows the log.
+
+Owns our format, version 1, little-endian: magic, version, the offset, the counts, then
+the order arrays and the slots of `producer_table` as they lie in memory, then the CRC-32C of all before.
+All five cached batches of each producer are in it. Kafka's keeps one.
+
+Invariants: a snapshot is complete or not there (written beside, synced, renamed); `load_newest` never
+fails because of one that is damaged: that one is set aside as `.corrupt` and named in the result; the two
+newest are kept. Nothing runs per producer when one is written, so a million take no interpreter time.
+
+Used by `partition_log` and recovery. Writing is safe in a thread, on a frozen table.
+"""
+
+from __future__ import annotations
+
+import errno
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+
+from crc32c import crc32c
+
+from broker.storage.disk import Disk
+from broker.storage.producer_table import CHUNK_SIZE, FrozenTable
+from protocol.types import Buffer
+
+SUFFIX = ".snapshot"
+CORRUPT_SUFFIX = ".corrupt"
+_KEPT = 2
+_MAGIC = b"TLPS"
+_VERSION = 1
+_HEADER = Struct("<4sHHqiiii")
+_CRC = Struct("<I")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSnapshot:
+    """The newest usable snapshot, and the damaged ones that were set aside on the way to it."""
+
+    offset: int
+    frozen: FrozenTable | None
+    set_aside: list[str]
+
+
+def snapshot_path(folder: Path, offset: int) -> Path:
+    return folder / f"{offset:020d}{SUFFIX}"
+
+
+def snapshot_offsets(disk: Disk, folder: Path) -> list[int]:
+    """Offsets of the snapshots in a partition's folder, ascending."""
+    names = (Path(name) for name in disk.list_directory(folder))
+    return [int(name.stem) for name in names if name.suffix == SUFFIX and name.stem.isdigit()]
+
+
+def _encode(frozen: FrozenTable, offset: int) -> Iterator[Buffer]:
+    header = _HEADER.pack(
+        _MAGIC,
+        _VERSION,
+        0,
+        offset,
+        frozen.count,
+        len(frozen.next),
+        len(frozen.chunks),
+        frozen.first_free,
+    )
+    crc = 0
+    for buffer in (header, memoryview(frozen.previous).cast("B"), memoryview(frozen.next).cast("B")):
+        crc = crc32c(buffer, crc)
+        yield buffer
+    for chunk in frozen.chunks:
+        crc = crc32c(chunk, crc)
+        yield chunk
+    yield _CRC.pack(crc)
+
+
+def write_snapshot(disk: Disk, folder: Path, offset: int, frozen: FrozenTable) -> int:
+    """Write a snapshot durably, then delete all but the newest two. Returns its size. Raises OSError."""
+    buffers = list(_encode(frozen, offset))
+    disk.replace_file(snapshot_path(folder, offset), buffers)
+    for old in snapshot_offsets(disk, folder)[:-_KEPT]:
+        disk.unlink(snapshot_path(folder, old))
+    return sum(map(len, buffers))
+
+
+def decode_snapshot(data: bytes) -> tuple[int, FrozenTable]:
+    """(offset, table). Raises ValueError that says what is wrong with the bytes."""
+    if len(data) < _HEADER.size + _CRC.size:
+        raise ValueError(f"{len(data)} bytes are too few for a snapshot")
+    view = memoryview(data)
+    magic, version, _, offset, count, links, chunks, first_free = _HEADER.unpack_from(data)
+    if magic != _MAGIC or version != _VERSION:
+        raise ValueError(f"magic {magic!r} version {version}, expected {_MAGIC!r} version {_VERSION}")
+    size = _HEADER.size + 8 * links + chunks * CHUNK_SIZE + _CRC.size
+    if links < 1 or chunks < 1 or len(data) != size:
+        raise ValueError(f"{len(data)} bytes, expected {size}")
+    (stored,) = _CRC.unpack_from(data, size - _CRC.size)
+    computed = crc32c(view[: -_CRC.size])
+    if stored != computed:
+        raise ValueError(f"CRC {computed:08x}, expected {stored:08x}")
+    at = _HEADER.size
+    previous, following = array("i"), array("i")
+    previous.frombytes(view[at : at + 4 * links])
+    following.frombytes(view[at + 4 * links : at + 8 * links])
+    at += 8 * links
+    slots = [bytearray(view[start : start + CHUNK_SIZE]) for start in range(at, size - _CRC.size, CHUNK_SIZE)]
+    return offset, FrozenTable(count, first_free, previous, following, slots)
+
+
+def load_newest(disk: Disk, folder: Path, at_or_before: int) -> LoadedSnapshot:
+    """The newest usable snapshot that does not run ahead of the log's end.
+
+    Those beyond `at_or_before` describe a log that is gone and are deleted. Without any, the offset is -1.
+    """
+    set_aside: list[str] = []
+    for offset in reversed(snapshot_offsets(disk, folder)):
+        path = snapshot_path(folder, offset)
+        if offset > at_or_before:
+            disk.unlink(path)
+            continue
+        try:
+            stored_offset, frozen = decode_snapshot(disk.read_file(path))
+            if stored_offset != offset:
+                raise ValueError(f"it says offset {stored_offset}")
+        except (ValueError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                raise
+            aside = path.with_name(path.name + CORRUPT_SUFFIX)
+            disk.rename(path, aside)
+            set_aside.append(f"{aside.name}: {error}")
+            continue
+        return LoadedSnapshot(offset, frozen, set_aside)
+    return LoadedSnapshot(-1, None, set_aside)
