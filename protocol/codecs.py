@@ -153,10 +153,16 @@ class _Scalar(WireType):
         self.minimum_size = self._run.minimum_size
 
     def _parse(self, stream: BytesIO, context: object, path: str) -> Any:
-        return self._run._parse(stream, context, path)[0]
+        try:
+            return self._run._parse(stream, context, path)[0]
+        except WireError as error:
+            raise WireError(error.fault) from None
 
     def _build(self, obj: Any, stream: BytesIO, context: object, path: str) -> Any:
-        self._run._build({self._run.names[0]: obj}, stream, context, path)
+        try:
+            self._run._build({self._run.names[0]: obj}, stream, context, path)
+        except WireError as error:
+            raise WireError(error.fault) from None
         return obj
 
 

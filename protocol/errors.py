@@ -27,7 +27,7 @@ class ErrorCode(IntEnum):
     fatal: bool
     message: str
 
-    def __new__(cls, number: int, kind: int, message: str) -> Self:
+    def __new__(cls, number: int, kind: int = _PLAIN, message: str = "") -> Self:
         member = int.__new__(cls, number)
         member._value_ = number
         member.retriable = kind == _RETRY

@@ -1,0 +1,177 @@
+"""kio, generated from Kafka's own definitions, as an independent oracle of every message that is advertised.
+
+Both directions for each (message, version): what we encode, kio reads as the same values and writes as the
+same bytes; what kio writes, we read as the same values.
+"""
+
+import dataclasses
+import datetime
+import io
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode as KioErrorCode
+from kio.serial import entity_reader, entity_writer
+from kio.serial._introspect import EntityField, EntityTupleField, classify_field, get_field_tag, is_optional
+
+from protocol import schema
+from protocol.messages.declaration import Field, version_in
+from protocol.schema import ApiKey
+from tests.property.messages import CASE_IDS, CASES, FEW_EXAMPLES, message_of, present, values_of
+
+every_message = pytest.mark.parametrize(("key", "version", "kind"), CASES, ids=CASE_IDS)
+
+NO_UUID = UUID(int=0)
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+LAST_TIMESTAMP_MS = 4_100_000_000_000
+
+# kio types some milliseconds as datetime (-1 is None), and rounds them by a float from about 2150 on.
+KIO_DATES: Mapping[str, st.SearchStrategy[Any]] = {
+    "log_append_time_ms": st.just(-1) | st.integers(0, LAST_TIMESTAMP_MS),
+}
+KIO_UNITS = {"timedelta_i32": "_ms", "datetime_i64": "_ms"}
+KIO_TYPES = {"timedelta_i32": "int32", "datetime_i64": "int64", "error_code": "int16"}
+
+
+def kio_type(key: int, version: int, kind: str) -> Any:
+    return (load_request_schema if kind == "request" else load_response_schema)(key, version)
+
+
+def our_name(field: "dataclasses.Field[Any]") -> str:
+    return field.name + KIO_UNITS.get(field.metadata.get("kafka_type", ""), "")
+
+
+def to_kio(entity_type: Any, values: Mapping[str, Any]) -> Any:
+    return entity_type(
+        **{
+            field.name: _to_kio_value(field, values[our_name(field)])
+            for field in dataclasses.fields(entity_type)
+        }
+    )
+
+
+def _to_kio_value(field: "dataclasses.Field[Any]", value: Any) -> Any:
+    kind = classify_field(field)
+    if value is None:
+        return None
+    if isinstance(kind, EntityField):
+        return to_kio(kind.type_, value)
+    if isinstance(kind, EntityTupleField):
+        return tuple(to_kio(kind.type_, element) for element in value)
+    match field.metadata["kafka_type"]:
+        case "error_code":
+            return KioErrorCode(value)
+        case "timedelta_i32":
+            return datetime.timedelta(milliseconds=value)
+        case "datetime_i64":
+            return None if value == -1 else EPOCH + datetime.timedelta(milliseconds=value)
+        case "uuid":
+            return None if value == NO_UUID else value
+    return tuple(value) if kind.is_array else value
+
+
+def from_kio(entity: Any) -> dict[str, Any]:
+    return {
+        our_name(field): _from_kio_value(field, getattr(entity, field.name))
+        for field in dataclasses.fields(entity)
+    }
+
+
+def _from_kio_value(field: "dataclasses.Field[Any]", value: Any) -> Any:
+    kind = classify_field(field)
+    if isinstance(kind, EntityField | EntityTupleField):
+        if isinstance(value, tuple):
+            return [from_kio(element) for element in value]
+        return None if value is None else from_kio(value)
+    match field.metadata["kafka_type"]:
+        case "error_code":
+            return int(value)
+        case "timedelta_i32":
+            return value // datetime.timedelta(milliseconds=1)
+        case "datetime_i64":
+            return -1 if value is None else (value - EPOCH) // datetime.timedelta(milliseconds=1)
+        case "uuid":
+            return value or NO_UUID
+    return list(value) if isinstance(value, tuple) else value
+
+
+@every_message
+def test_a_declaration_has_the_fields_types_order_nulls_and_tags_of_kafka_s(
+    key: ApiKey, version: int, kind: str
+) -> None:
+    assert _described_by_us(message_of(key, kind).fields, version) == _described_by_kio(
+        kio_type(key, version, kind)
+    )
+
+
+def _described_by_us(fields: tuple[Field, ...], version: int) -> list[Any]:
+    described = [
+        (
+            field.name,
+            field.is_array,
+            _described_by_us(field.fields, version) if field.element_type == "struct" else field.element_type,
+            version_in(version, field.nullable),
+            field.tag,
+        )
+        for field in fields
+        if version_in(version, field.versions)
+    ]
+    return sorted(described, key=_tagged_last)
+
+
+def _described_by_kio(entity_type: Any) -> list[Any]:
+    described = []
+    for field in dataclasses.fields(entity_type):
+        kind = classify_field(field)
+        kafka_type = field.metadata.get("kafka_type", "")
+        # kio types a uuid and a date as optional: None is how it shows the zero uuid and -1.
+        nullable = is_optional(field) and kafka_type not in ("uuid", "datetime_i64")
+        element: object = KIO_TYPES.get(kafka_type, kafka_type)
+        if isinstance(kind, EntityField | EntityTupleField):
+            element = _described_by_kio(kind.type_)
+        described.append((our_name(field), kind.is_array, element, nullable, get_field_tag(field)))
+    return sorted(described, key=_tagged_last)
+
+
+def _tagged_last(described: Any) -> int:
+    tag = described[-1]
+    return -1 if tag is None else int(tag)
+
+
+@every_message
+@FEW_EXAMPLES
+@given(data=st.data())
+def test_kio_reads_and_writes_the_same_values_as_the_same_bytes(
+    key: ApiKey, version: int, kind: str, data: st.DataObject
+) -> None:
+    fields = message_of(key, kind).fields
+    values = data.draw(values_of(fields, version, KIO_DATES))
+    entity_type = kio_type(key, version, kind)
+    ours = (schema.encode_request if kind == "request" else schema.encode_response)(key, version, values)
+
+    read, size = entity_reader(entity_type)(ours, 0)
+    assert size == len(ours)
+    assert from_kio(read) == values
+
+    written = io.BytesIO()
+    entity_writer(entity_type)(written, to_kio(entity_type, values))
+    assert written.getvalue() == ours
+    decoded = (schema.decode_request if kind == "request" else schema.decode_response)(
+        key, version, written.getvalue()
+    )
+    assert present(fields, version, decoded) == values
+
+
+@every_message
+def test_what_is_left_out_is_kafka_s_default(key: ApiKey, version: int, kind: str) -> None:
+    entity_type = kio_type(key, version, kind)
+    ours = (schema.encode_request if kind == "request" else schema.encode_response)(key, version, {})
+    read, _ = entity_reader(entity_type)(ours, 0)
+    for field in dataclasses.fields(entity_type):
+        if field.default is not dataclasses.MISSING:
+            assert getattr(read, field.name) == field.default, field.name

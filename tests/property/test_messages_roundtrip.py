@@ -1,0 +1,80 @@
+"""Every message in every version survives the wire, and bad bytes fail in one way only."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol import schema
+from protocol.errors import ProtocolError
+from protocol.schema import ApiKey
+from tests.property.messages import CASE_IDS, CASES, FEW_EXAMPLES, message_of, present, values_of
+
+every_message = pytest.mark.parametrize(("key", "version", "kind"), CASES, ids=CASE_IDS)
+
+
+def encode(key: ApiKey, version: int, kind: str, values: dict[str, object]) -> bytes:
+    return (schema.encode_request if kind == "request" else schema.encode_response)(key, version, values)
+
+
+def decode(key: ApiKey, version: int, kind: str, body: bytes) -> dict[str, object]:
+    decoded: dict[str, object] = (schema.decode_request if kind == "request" else schema.decode_response)(
+        key, version, body
+    )
+    return decoded
+
+
+@every_message
+@FEW_EXAMPLES
+@given(data=st.data())
+def test_what_is_encoded_is_decoded_and_encoded_again(
+    key: ApiKey, version: int, kind: str, data: st.DataObject
+) -> None:
+    fields = message_of(key, kind).fields
+    values = data.draw(values_of(fields, version, {}))
+    body = encode(key, version, kind, values)
+    decoded = decode(key, version, kind, body)
+    assert present(fields, version, decoded) == values
+    assert set(decoded) == {field.name for field in fields}
+    assert encode(key, version, kind, decoded) == body
+
+
+@every_message
+@FEW_EXAMPLES
+@given(data=st.data())
+def test_a_message_cut_at_any_byte_or_with_one_more_is_a_protocol_error(
+    key: ApiKey, version: int, kind: str, data: st.DataObject
+) -> None:
+    body = encode(key, version, kind, data.draw(values_of(message_of(key, kind).fields, version, {})))
+    for size in range(len(body)):
+        with pytest.raises(ProtocolError):
+            decode(key, version, kind, body[:size])
+    with pytest.raises(ProtocolError):
+        decode(key, version, kind, body + b"\x00")
+
+
+@every_message
+@FEW_EXAMPLES
+@given(body=st.binary(max_size=100))
+def test_any_bytes_decode_or_are_a_protocol_error(key: ApiKey, version: int, kind: str, body: bytes) -> None:
+    with suppress(ProtocolError):
+        decode(key, version, kind, body)
+
+
+@every_message
+@FEW_EXAMPLES
+@given(data=st.data())
+def test_a_message_with_damaged_bytes_decodes_or_is_a_protocol_error(
+    key: ApiKey, version: int, kind: str, data: st.DataObject
+) -> None:
+    body = bytearray(
+        encode(key, version, kind, data.draw(values_of(message_of(key, kind).fields, version, {})))
+    )
+    if not body:
+        return
+    damage = st.lists(st.tuples(st.integers(0, len(body) - 1), st.integers(0, 255)), min_size=1, max_size=4)
+    for position, octet in data.draw(damage):
+        body[position] = octet
+    with suppress(ProtocolError):
+        decode(key, version, kind, bytes(body))

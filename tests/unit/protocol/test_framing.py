@@ -1,0 +1,195 @@
+"""Frames and headers: bounds before memory, one buffer for tiny and for large frames."""
+
+import pytest
+
+from protocol.errors import ProtocolError
+from protocol.framing import (
+    FrameReader,
+    RequestHeader,
+    decode_request_header,
+    decode_response_header,
+    encode_request_frame,
+    encode_response_frame,
+)
+from protocol.schema import ApiKey
+
+MIB = 1024 * 1024
+
+
+def receive(reader: FrameReader, data: bytes) -> list[bytes]:
+    """Everything at once where there is room, else in as many reads as the buffer needs."""
+    frames: list[bytes] = []
+    while data:
+        room = reader.get_buffer(-1)
+        count = min(len(room), len(data))
+        room[:count] = data[:count]
+        frames.extend(map(bytes, reader.buffer_updated(count)))
+        data = data[count:]
+    return frames
+
+
+def framed(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4, "big") + payload
+
+
+def test_hundreds_of_small_frames_come_out_of_one_read() -> None:
+    reader = FrameReader(MIB)
+    payloads = [b"%d" % index for index in range(500)]
+    assert receive(reader, b"".join(map(framed, payloads))) == payloads
+    assert reader.pending_bytes == 0
+
+
+def test_frames_are_views_of_the_buffer_and_not_copies() -> None:
+    reader = FrameReader(MIB)
+    room = reader.get_buffer(-1)
+    room[:7] = framed(b"abc")
+    (frame,) = reader.buffer_updated(7)
+    room[4:7] = b"xyz"
+    assert bytes(frame) == b"xyz"
+
+
+def test_a_frame_that_is_cut_waits_for_its_rest() -> None:
+    reader = FrameReader(MIB)
+    assert receive(reader, b"\x00\x00") == []
+    assert receive(reader, b"\x00\x04ab") == []
+    assert reader.pending_bytes == 6
+    assert receive(reader, b"cd" + framed(b"next")[:5]) == [b"abcd"]
+    assert receive(reader, b"ext") == [b"next"]
+
+
+def test_an_empty_frame_is_a_frame() -> None:
+    assert receive(FrameReader(MIB), bytes(4) + framed(b"a")) == [b"", b"a"]
+
+
+@pytest.mark.parametrize("length", [b"\xff\xff\xff\xff", b"\x80\x00\x00\x00", b"\x00\x10\x00\x01", b"GET "])
+def test_a_length_that_is_negative_or_above_the_limit_is_refused_before_memory_is_taken(
+    length: bytes,
+) -> None:
+    reader = FrameReader(MIB)
+    before = reader.capacity_bytes
+    with pytest.raises(ProtocolError, match="frame length: expected 0 to 1048576, came"):
+        receive(reader, length)
+    assert reader.capacity_bytes == before
+
+
+def test_a_frame_of_exactly_the_limit_is_accepted() -> None:
+    assert receive(FrameReader(MIB), framed(bytes(MIB))) == [bytes(MIB)]
+
+
+def test_an_announced_length_alone_takes_little_memory() -> None:
+    reader = FrameReader(100 * MIB)
+    receive(reader, (100 * MIB).to_bytes(4, "big") + bytes(100_000))
+    assert reader.capacity_bytes < 3 * MIB
+
+
+def test_a_large_frame_is_let_go_with_its_buffer() -> None:
+    reader = FrameReader(100 * MIB)
+    large = bytes(range(256)) * 40_000
+    frames = receive(reader, framed(large) + framed(b"after")[:6])
+    assert frames == [large]
+    assert reader.capacity_bytes <= 65_536
+    assert receive(reader, framed(b"after")[6:]) == [b"after"]
+
+
+def test_a_middling_buffer_is_kept_for_the_next_frame_and_shrinks_after_a_while_of_small_ones() -> None:
+    reader = FrameReader(100 * MIB)
+    start = reader.capacity_bytes
+    for _ in range(3):
+        receive(reader, framed(bytes(MIB)))
+        assert reader.capacity_bytes > MIB
+    for _ in range(70):
+        receive(reader, framed(b"small"))
+    assert reader.capacity_bytes == start
+
+
+def test_a_large_frame_in_many_small_reads_is_copied_a_few_times_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = FrameReader(64 * MIB)
+    replaced: list[int] = []
+    replace = FrameReader._replace_buffer
+
+    def counted(self: FrameReader, capacity: int) -> None:
+        replaced.append(capacity)
+        replace(self, capacity)
+
+    monkeypatch.setattr(FrameReader, "_replace_buffer", counted)
+    data = memoryview(framed(bytes(32 * MIB)))
+    frames = 0
+    for position in range(0, len(data), 50_000):
+        chunk = data[position : position + 50_000]
+        while chunk:
+            room = reader.get_buffer(-1)
+            count = min(len(room), len(chunk))
+            room[:count] = chunk[:count]
+            frames += len(reader.buffer_updated(count))
+            chunk = chunk[count:]
+    assert frames == 1
+    assert len(replaced) <= 5
+
+
+def test_the_header_version_follows_the_api_and_its_version() -> None:
+    plain = b"".join(encode_request_frame(ApiKey.METADATA, 8, 7, "cli", b"body"))
+    assert plain == bytes.fromhex("00000011 0003 0008 00000007 0003") + b"cli" + b"body"
+    flexible = b"".join(encode_request_frame(ApiKey.METADATA, 9, 7, None, b"body"))
+    assert flexible == bytes.fromhex("0000000f 0003 0009 00000007 ffff 00") + b"body"
+    unknown = bytes.fromhex("03e7 0009 00000007 ffff 00")
+    assert decode_request_header(memoryview(unknown)) == (RequestHeader(999, 9, 7, None), 10)
+    oldest = bytes.fromhex("0007 0000 00000007 ffff")
+    assert decode_request_header(memoryview(oldest)) == (RequestHeader(7, 0, 7, None), 8)
+
+
+def test_tagged_fields_of_a_header_are_skipped() -> None:
+    frame = bytes.fromhex("0003 0009 00000007 ffff 01 00 02 aabb") + b"body"
+    header, start = decode_request_header(memoryview(frame))
+    assert header.correlation_id == 7
+    assert frame[start:] == b"body"
+
+
+def test_an_api_versions_response_has_the_header_that_every_client_can_read() -> None:
+    assert encode_response_frame(ApiKey.API_VERSIONS, 4, 7, b"b") == [
+        bytes.fromhex("00000005 00000007") + b"b"
+    ]
+    assert encode_response_frame(ApiKey.METADATA, 9, 7, b"b") == [
+        bytes.fromhex("00000006 00000007 00") + b"b"
+    ]
+    assert decode_response_header(ApiKey.API_VERSIONS, 4, bytes(4)) == (0, 4)
+    assert decode_response_header(ApiKey.METADATA, 9, bytes(5)) == (0, 5)
+
+
+def test_the_parts_of_a_body_are_not_copied() -> None:
+    records = memoryview(bytes(100_000))
+    parts = encode_response_frame(ApiKey.FETCH, 11, 7, [b"head", records, b"tail"])
+    assert parts[2] is records
+    assert parts[0][:4] == (4 + 4 + 100_000 + 4).to_bytes(4, "big")
+    assert encode_request_frame(ApiKey.PRODUCE, 8, 7, "c", records)[1] is records
+
+
+@pytest.mark.parametrize(
+    ("octets", "fault"),
+    [
+        ("", "expected 8 bytes or more, came 0"),
+        ("0003 0001 00000007", "client_id: expected a length of 2 bytes, 0 remain"),
+        ("0003 0001 00000007 fffe", "client_id: expected a string or null, came length -2"),
+        ("0003 0001 00000007 0005 6161", "client_id: expected 5 bytes, 2 bytes remain"),
+        ("0003 0001 00000007 0001 ff", "client_id: expected UTF-8"),
+        ("0003 0009 00000007 ffff", "varint"),
+        ("0003 0009 00000007 ffff 01", "varint"),
+        ("0003 0009 00000007 ffff 01 00 05 aa", "tagged field 0"),
+    ],
+)
+def test_a_broken_request_header_says_what_was_expected(octets: str, fault: str) -> None:
+    with pytest.raises(ProtocolError, match=fault):
+        decode_request_header(memoryview(bytes.fromhex(octets)))
+
+
+def test_a_response_too_short_for_its_header_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="expected 4 bytes or more, came 3"):
+        decode_response_header(ApiKey.METADATA, 0, bytes(3))
+    with pytest.raises(ProtocolError, match="varint"):
+        decode_response_header(ApiKey.METADATA, 9, bytes(4))
+
+
+def test_a_client_id_that_no_header_can_hold_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="at most 32767 bytes"):
+        encode_request_frame(ApiKey.METADATA, 1, 7, "c" * 40_000, b"")

@@ -1,0 +1,209 @@
+"""The API table and the rules by which values become bodies."""
+
+import subprocess
+import sys
+from uuid import UUID
+
+import pytest
+
+from protocol.codecs import Codec
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.messages.declaration import Field, Message, version_in
+from protocol.schema import (
+    APIS,
+    ApiKey,
+    advertised_api_keys,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+    unsupported_api_versions_body,
+)
+
+TAGS = Message(
+    "Tags",
+    flexible="0+",
+    fields=(
+        Field("plain", "int8", "0+"),
+        Field("count", "int32", "0+", default=-1, tag=0),
+        Field("names", "[]string", "0+", tag=3),
+        Field("leader", "struct", "0+", tag=5, fields=(Field("node_id", "int32", "0+", default=-1),)),
+    ),
+)
+
+
+def tags_codec() -> Codec:
+    return Codec(TAGS, 0, max_elements=100)
+
+
+@pytest.mark.parametrize(
+    ("versions", "inside", "outside"),
+    [
+        ("0+", {0, 30}, set()),
+        ("3+", {3, 4}, {2}),
+        ("2-5", {2, 5}, {1, 6}),
+        ("4", {4}, {3, 5}),
+        ("", set(), {0, 1}),
+    ],
+)
+def test_a_version_range_holds_its_ends(versions: str, inside: set[int], outside: set[int]) -> None:
+    assert all(version_in(version, versions) for version in inside)
+    assert not any(version_in(version, versions) for version in outside)
+
+
+def test_the_advertised_ranges_are_the_supported_ones_except_for_produce() -> None:
+    ranges = {api["api_key"]: (api["min_version"], api["max_version"]) for api in advertised_api_keys()}
+    assert ranges[ApiKey.PRODUCE] == (0, 11)
+    assert ranges[ApiKey.FETCH] == (4, 12)
+    assert ranges[ApiKey.METADATA] == (0, 12)
+    others = {
+        int(key): (api.min_version, api.max_version) for key, api in APIS.items() if key != ApiKey.PRODUCE
+    }
+    assert {key: versions for key, versions in ranges.items() if key != ApiKey.PRODUCE} == others
+    assert list(ranges) == sorted(ranges)
+
+
+def test_an_api_versions_request_of_an_unknown_version_is_answered_with_version_zero_and_its_range() -> None:
+    body = unsupported_api_versions_body()
+    assert body == bytes.fromhex("0023 00000001 0012 0000 0004")
+    answer = decode_response(ApiKey.API_VERSIONS, 0, body)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert answer.api_keys == [{"api_key": 18, "min_version": 0, "max_version": 4}]
+
+
+def test_an_api_versions_answer_writes_no_tagged_field_that_holds_its_default() -> None:
+    features = {"supported_features": [], "finalized_features_epoch": -1, "zk_migration_ready": False}
+    body = encode_response(ApiKey.API_VERSIONS, 3, {"api_keys": [], **features})
+    assert body == bytes.fromhex("0000 01 00000000 00")
+
+
+def test_missing_fields_take_their_declared_default() -> None:
+    request = decode_request(ApiKey.METADATA, 12, encode_request(ApiKey.METADATA, 12, {"topics": None}))
+    assert request.topics is None
+    assert request.allow_auto_topic_creation is True
+    assert request.include_topic_authorized_operations is False
+
+
+def test_a_decoded_value_has_every_declared_field_whatever_the_version() -> None:
+    request = decode_request(
+        ApiKey.METADATA, 0, encode_request(ApiKey.METADATA, 0, {"topics": [{"name": "t"}]})
+    )
+    assert request.topics[0].topic_id == UUID(int=0)
+    assert request["allow_auto_topic_creation"] is True
+    response = decode_response(ApiKey.FETCH, 4, encode_response(ApiKey.FETCH, 4, {"responses": []}))
+    assert response.error_code == 0
+    assert response.session_id == 0
+
+
+def test_defaults_that_can_change_are_new_for_each_message() -> None:
+    body = encode_request(ApiKey.DELETE_TOPICS, 5, {})
+    decode_request(ApiKey.DELETE_TOPICS, 5, body).topics.append("changed")
+    assert decode_request(ApiKey.DELETE_TOPICS, 5, body).topics == []
+
+
+def test_an_unknown_key_is_a_type_error_that_names_the_known_ones() -> None:
+    with pytest.raises(TypeError, match=r"MetadataRequest.topics has no field nmae; it has name, topic_id"):
+        encode_request(ApiKey.METADATA, 12, {"topics": [{"nmae": "typo"}]})
+
+
+def test_an_ignorable_field_that_the_version_lacks_is_dropped() -> None:
+    partition = {"index": 0, "error_code": 0, "base_offset": 9, "log_start_offset": 4, "error_message": "x"}
+    values = {"responses": [{"name": "t", "partition_responses": [partition]}]}
+    decoded = decode_response(ApiKey.PRODUCE, 3, encode_response(ApiKey.PRODUCE, 3, values))
+    found = decoded.responses[0].partition_responses[0]
+    assert (found.base_offset, found.log_start_offset, found.error_message) == (9, -1, None)
+
+
+def test_a_field_that_must_not_be_ignored_is_refused_where_the_version_lacks_it() -> None:
+    encode_request(ApiKey.METADATA, 3, {"topics": None, "allow_auto_topic_creation": True})
+    with pytest.raises(ProtocolError, match=r"version 3: allow_auto_topic_creation: .* came False"):
+        encode_request(ApiKey.METADATA, 3, {"topics": None, "allow_auto_topic_creation": False})
+    leader = {"current_leader": {"leader_id": 1, "leader_epoch": 0}}
+    with pytest.raises(ProtocolError, match=r"partition_responses\[0\].current_leader"):
+        encode_response(ApiKey.PRODUCE, 9, {"responses": [{"name": "t", "partition_responses": [leader]}]})
+    none = {"current_leader": {"leader_id": -1}}
+    encode_response(ApiKey.PRODUCE, 9, {"responses": [{"name": "t", "partition_responses": [none]}]})
+
+
+def test_null_stands_only_where_the_version_allows_it() -> None:
+    values = {"topics": [{"error_code": 100, "name": None, "topic_id": UUID(int=7)}]}
+    assert (
+        decode_response(ApiKey.METADATA, 12, encode_response(ApiKey.METADATA, 12, values)).topics[0].name
+        is None
+    )
+    with pytest.raises(ProtocolError, match=r"MetadataResponse version 11: topics\[0\].name: .* came None"):
+        encode_response(ApiKey.METADATA, 11, values)
+
+
+def test_bad_bytes_name_the_field_what_was_expected_and_what_came() -> None:
+    body = encode_request(ApiKey.CREATE_TOPICS, 7, {"topics": [{"name": "t", "configs": [{"name": "k"}]}]})
+    with pytest.raises(ProtocolError, match=r"Request version 7: validate_only: .* 0 bytes remain"):
+        decode_request(ApiKey.CREATE_TOPICS, 7, body[:-2])
+    with pytest.raises(ProtocolError, match=rf"expected {len(body)} bytes, came {len(body) + 1}"):
+        decode_request(ApiKey.CREATE_TOPICS, 7, body + b"!")
+
+
+def test_a_body_may_be_any_buffer() -> None:
+    body = encode_request(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": None})
+    for buffer in (body, bytearray(body), memoryview(body)):
+        assert decode_request(ApiKey.INIT_PRODUCER_ID, 4, buffer).producer_id == -1
+
+
+@pytest.mark.parametrize(("key", "version"), [(3, 13), (3, -1), (0, 2), (7, 0), (999, 0)])
+def test_a_message_that_has_no_codec_is_a_protocol_error(key: int, version: int) -> None:
+    with pytest.raises(ProtocolError, match="expected"):
+        decode_request(key, version, b"")
+
+
+def test_tagged_fields_are_written_in_order_and_only_when_they_differ() -> None:
+    codec = tags_codec()
+    assert codec.encode({}) == bytes.fromhex("00 00")
+    assert codec.encode({"count": -1, "names": [], "leader": {"node_id": -1}}) == bytes.fromhex("00 00")
+    body = codec.encode({"leader": {"node_id": 2}, "count": 1})
+    assert body == bytes.fromhex("00 02 0004 00000001 0505 00000002 00")
+    decoded = codec.decode(body)
+    assert (decoded.count, decoded.names, decoded.leader.node_id) == (1, [], 2)
+
+
+def test_unknown_tagged_fields_are_skipped() -> None:
+    decoded = tags_codec().decode(bytes.fromhex("07 02 0203 aabbcc 0302 0201"))
+    assert (decoded.plain, decoded.names) == (7, [""])
+
+
+@pytest.mark.parametrize(
+    ("octets", "fault"),
+    [
+        ("00 02 0004 00000001 0004 00000002", "ascending order, came 0 after 0"),
+        ("00 02 0301 01 0004 00000002", "ascending order, came 0 after 3"),
+        ("00 01 0003 000000", "count: expected int32 of 4 bytes, 3 bytes remain"),
+        ("00 01 0005 0000000100", "count: expected 4 bytes of tagged field, came 5"),
+        ("00 01 0904 00", "expected 4 bytes of tagged field 9, 1 bytes remain"),
+        ("00 05 0904 00", "expected 5 elements of 2 bytes or more, 3 bytes remain"),
+    ],
+)
+def test_tagged_fields_that_break_their_bounds_are_refused(octets: str, fault: str) -> None:
+    with pytest.raises(ProtocolError, match=fault):
+        tags_codec().decode(bytes.fromhex(octets))
+
+
+def test_a_request_of_too_many_elements_is_refused() -> None:
+    names = b"\x00\x00" * 200_001
+    body = (200_001).to_bytes(4, "big") + names + bytes(4)
+    with pytest.raises(ProtocolError, match=r"topic_names: expected at most 200000 more elements"):
+        decode_request(ApiKey.DELETE_TOPICS, 1, body)
+
+
+def test_no_field_hides_behind_a_method_of_the_container() -> None:
+    from construct import Container
+
+    def names(fields: tuple[Field, ...]) -> set[str]:
+        return {field.name for field in fields}.union(*(names(field.fields) for field in fields))
+
+    declared = set().union(*(names(api.request.fields) | names(api.response.fields) for api in APIS.values()))
+    assert not [name for name in declared if hasattr(Container, name)]
+
+
+def test_the_table_is_imported_without_construct() -> None:
+    program = "import sys, protocol.schema, protocol.framing; print('construct' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
