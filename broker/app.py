@@ -1,0 +1,223 @@
+"""A whole broker: what is opened in which order, and closed in the opposite one.
+
+Owns `Broker`, which lives in any running loop (a test's own as well), and `run`, the life of a broker
+process. Invariants: no globals, so several brokers share a loop; addresses are taken before the data folder
+is touched, clients are let in when everything below is open; `stop` answers what is in flight, flushes,
+writes snapshots, and may be called again.
+
+Called by `broker.command`, tests and programs that embed a broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+import structlog
+
+from broker.config import BrokerConfig
+from broker.handlers import build_handlers
+from broker.metrics import Metrics
+from broker.net.dispatch import Dispatcher
+from broker.net.http import HttpServer
+from broker.net.server import BindError, Endpoint, Server, bind, bind_endpoints
+from broker.services import Services, open_services
+from broker.storage.manager import DataFolderError
+
+logger = structlog.get_logger(__name__)
+
+_GC_THRESHOLD = 50_000
+_FILES_WANTED = 65_536
+
+
+class StartError(Exception):
+    """The broker cannot start; the message is one line that says why and what to do."""
+
+
+def clock_ms() -> int:
+    """Wall clock in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Broker:
+    """A running broker. Made by `await Broker.start(config)`; `async with` stops it at the end."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metrics: Metrics,
+        endpoints: list[Endpoint],
+        services: Services,
+        server: Server,
+        http: HttpServer | None,
+    ) -> None:
+        self.config = config
+        self.metrics = metrics
+        self.services = services
+        self._endpoints = endpoints
+        self._server = server
+        self._http = http
+        self._stopping: asyncio.Task[None] | None = None
+        self.port = endpoints[0].port
+        """Port of the first listener."""
+        self.internal_port = endpoints[1].port if len(endpoints) > 1 else None
+        self.http_port = http.port if http is not None else None
+        self.is_ready = False
+
+    @classmethod
+    async def start(cls, config: BrokerConfig) -> Self:
+        """Open the data folder and serve. Raises StartError, with nothing left open."""
+        sockets = _Sockets(config)
+        services: Services | None = None
+        server: Server | None = None
+        metrics = Metrics()
+        try:
+            services = await open_services(config, metrics, clock_ms)
+            server = Server(config, Dispatcher(build_handlers(services), metrics), metrics)
+            await server.start(sockets.endpoints)
+            http = None
+            broker: Self
+            if sockets.http is not None:
+                http = HttpServer(sockets.http, metrics, lambda: broker.is_ready)
+                http.start()
+            broker = cls(config, metrics, sockets.endpoints, services, server, http)
+            broker.is_ready = True
+            return broker
+        except BaseException as error:
+            sockets.close()
+            if server is not None:
+                await server.stop(0)
+            if services is not None:
+                await services.close()
+            reason = _reason(error, config.data_dir)
+            if reason is None:
+                raise
+            raise StartError(reason) from error
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where a client in this process connects to."""
+        host = self.config.host
+        return f"{'127.0.0.1' if host in ('', '0.0.0.0', '::') else host}:{self.port}"
+
+    async def stop(self) -> None:
+        """Answer what is in flight (for `shutdown.timeout.ms` at most), flush, write snapshots, close."""
+        if self._stopping is None:
+            self._stopping = asyncio.get_running_loop().create_task(self._stop())
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
+        self.is_ready = False
+        cut_off = await self._server.stop(self.config.shutdown_timeout_ms)
+        if cut_off:
+            logger.warning("connections_cut_off", connections=cut_off)
+        await self.services.close()
+        if self._http is not None:
+            await self._http.stop()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+
+class _Sockets:
+    """The addresses of a broker, bound before anything else is started. Raises StartError."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        try:
+            self.endpoints = bind_endpoints(config)
+            try:
+                self.http = (
+                    bind(config.http_host or config.host, config.http_port, "http.port")
+                    if config.http_port >= 0
+                    else None
+                )
+            except BindError:
+                for endpoint in self.endpoints:
+                    endpoint.socket.close()
+                raise
+        except BindError as error:
+            raise StartError(str(error)) from None
+
+    def close(self) -> None:
+        for endpoint in self.endpoints:
+            endpoint.socket.close()
+        if self.http is not None:
+            self.http.close()
+
+
+def _reason(error: BaseException, data_dir: Path) -> str | None:
+    """One line for a failure that is the surroundings' fault; None for anything else."""
+    if isinstance(error, BindError | DataFolderError):
+        return str(error)
+    if isinstance(error, OSError):
+        where = error.filename or data_dir
+        return f"cannot use {where}: {error.strerror or error}; data.dir must be a folder that can be written"
+    return None
+
+
+async def _serve(config: BrokerConfig) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code."""
+    loop = asyncio.get_running_loop()
+    asked: asyncio.Future[str] = loop.create_future()
+
+    def ask(name: str) -> None:
+        if asked.done():
+            logger.info("broker_already_stopping", signal=name)
+        else:
+            asked.set_result(name)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ask, number.name)
+    try:
+        broker = await Broker.start(config)
+    except StartError as error:
+        logger.error("broker_not_started", error=str(error))
+        return 1
+    logger.info(
+        "broker_started",
+        port=broker.port,
+        http_port=broker.http_port,
+        host=config.host,
+        internal_port=broker.internal_port,
+        data_dir=str(config.data_dir),
+        node_id=config.node_id,
+        cluster_id=broker.services.catalog.cluster_id,
+    )
+    # What lives until the end need not be looked at by each collection.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD, 20, 100)
+    name = await asked
+    logger.info("broker_stopping", signal=name)
+    await broker.stop()
+    logger.info("broker_stopped")
+    return 0
+
+
+def _allow_many_files() -> None:
+    """A connection and a segment each take a file; the usual soft limit of 1,024 is for another age."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES_WANTED if hard == resource.RLIM_INFINITY else min(_FILES_WANTED, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def run(config: BrokerConfig) -> int:
+    """The life of a broker process, on uvloop; returns its exit code. Logging must be set up."""
+    import uvloop
+
+    _allow_many_files()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        code = runner.run(_serve(config))
+    sys.stdout.flush()
+    return code

@@ -1,0 +1,76 @@
+"""The command line of the broker: `python -m broker`, which is `tidelog serve`.
+
+Owns how flags become settings, and the order in which a process loads what it needs: time from the command to
+the first request is a promise (0.5 s), so nothing is imported here that is not needed to serve.
+
+Called by `broker.__main__` and by the `serve` command of `cli`. Exit codes: 0 after SIGTERM or SIGINT, 1 when
+the broker cannot start, 2 for wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from broker.config import BrokerConfig, ConfigError, unknown_variables
+from broker.settings import parse_assignment
+
+_FLAGS = (
+    ("--host", "host", "address to listen on for clients"),
+    ("--port", "port", "port for clients, 0 for a free one"),
+    ("--data-dir", "data.dir", "folder of logs and catalog"),
+    ("--http-port", "http.port", "port of /metrics, /healthz and /readyz, 0 for a free one"),
+)
+
+
+def settings_given(flags: Mapping[str, object], assignments: Sequence[str]) -> dict[str, object]:
+    """Settings by outward name, from flags (None: not given) and `--set name=value`. Raises ConfigError."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    given.update(parse_assignment(text) for text in assignments)
+    return given
+
+
+def serve(given: Mapping[str, object], config_file: Path | None = None) -> int:
+    """Run a broker until it is told to stop; returns the exit code. `given` has outward names."""
+    from broker import log_events
+
+    log_events.import_structlog_without_rich()
+    log_events.configure()
+    import structlog
+
+    logger = structlog.get_logger(__name__)
+    try:
+        config = BrokerConfig.load(given, environ=os.environ, file=config_file)
+    except ConfigError as error:
+        logger.error("broker_not_started", error=str(error))
+        return 1
+    for variable in unknown_variables(os.environ):
+        logger.warning("unknown_variable_ignored", variable=variable, advice="`tidelog config` lists all")
+    from broker.app import run
+
+    return run(config)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse the command line and serve; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m broker", description="Run a Tidelog broker.")
+    for flag, name, description in _FLAGS:
+        parser.add_argument(flag, dest=name, help=description)
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings as TOML")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any setting, such as log.segment.bytes",
+    )
+    parsed = vars(parser.parse_args(arguments))
+    try:
+        given = settings_given({name: parsed[name] for _, name, _ in _FLAGS}, parsed["set"])
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return serve(given, parsed["config"])

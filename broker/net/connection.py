@@ -1,0 +1,307 @@
+"""One client's connection: frames in, answers out strictly in the order of the requests, both bounded.
+
+Owns the receive buffer, the queue of requests that wait for their answers, the answers that have not left,
+and when no more is read. Invariants:
+- answers leave in the order of their requests, however their handlers finish;
+- no frame is dispatched while `connection.queued.max.requests` wait, while `connection.queued.max.bytes` of
+  answers have not left, or while the transport's buffer is above its high-water mark;
+- all answers that are ready in one step of the loop leave in one writelines; large buffers are not copied;
+- bad bytes close this connection with exactly one log event; a client that goes away cancels its long polls
+  and never an append.
+
+Made by `broker.net.server` for each connection accepted; used on the event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import structlog
+
+from broker.handlers.context import Listener
+from broker.net.dispatch import BadRequest, Pending
+from protocol.errors import ProtocolError
+from protocol.framing import FrameReader
+from protocol.types import Buffer
+
+if TYPE_CHECKING:
+    from broker.net.server import Endpoint, Server
+
+logger = structlog.get_logger(__name__)
+
+WRITE_HIGH_WATER_BYTES = 1 << 20
+FLUSH_BYTES = 1 << 18
+"""Answers of one arrival that are handed to the transport before the rest of the arrival is served."""
+_DISCARDED = memoryview(bytearray(1 << 16))
+"""Where the bytes go that come after a connection has stopped to listen."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol of one accepted socket."""
+
+    __slots__ = (
+        "_backlog", "_closing", "_dispatcher", "_drained", "_endpoint", "_flush_scheduled",
+        "_held_bytes", "_loop", "_max_bytes", "_max_requests", "_out", "_paused", "_queue",
+        "_reader", "_server", "_transport", "_writing_paused", "client_host", "connection_id",
+        "last_arrival", "listener", "peer",
+    )  # fmt: skip
+
+    def __init__(self, server: Server, endpoint: Endpoint, connection_id: int) -> None:
+        config = server.config
+        self._server = server
+        self._dispatcher = server.dispatcher
+        self._endpoint = endpoint
+        self._loop = server.loop
+        self._max_requests = config.connection_queued_max_requests
+        self._max_bytes = config.connection_queued_max_bytes
+        self._reader = FrameReader(config.socket_request_max_bytes)
+        self._queue: deque[Pending | list[Buffer]] = deque()
+        self._out: list[Buffer] = []
+        self._held_bytes = 0  # Of answers in the queue behind one that is not ready.
+        self._backlog: Iterator[memoryview] | None = None  # Frames received and not yet dispatched.
+        self._flush_scheduled = False
+        self._paused = False
+        self._writing_paused = False
+        self._closing = False
+        self._drained: asyncio.Future[None] | None = None
+        self._transport: asyncio.Transport
+        self.connection_id = connection_id
+        self.listener: Listener
+        self.client_host = ""
+        self.peer = ""
+        self.last_arrival = 0.0
+
+    # Arrival
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        self.last_arrival = time.perf_counter()
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
+            self.client_host = str(peer[0])
+            self.peer = f"{peer[0]}:{peer[1]}"
+        raw = transport.get_extra_info("socket")
+        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self.listener = self._endpoint.listener_at(transport.get_extra_info("sockname"))
+        if not self._server.connection_opened(self):
+            self._closing = True
+            self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _DISCARDED if self._closing else self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._closing:
+            return
+        self.last_arrival = time.perf_counter()
+        try:
+            frames = self._reader.buffer_updated(nbytes)
+        except ProtocolError as error:
+            self._close_bad(BadRequest(str(error)))
+            return
+        if frames:
+            self._backlog = iter(frames)
+            self._serve(self._backlog)
+
+    def _serve(self, frames: Iterator[memoryview]) -> None:
+        """Dispatch frames in order until there are no more or no room for their answers."""
+        queue = self._queue
+        out = self._out
+        dispatch = self._dispatcher.dispatch
+        started = time.perf_counter()
+        ready_bytes = 0
+        try:
+            for frame in frames:
+                answer = dispatch(self, frame, started)
+                if answer is None:
+                    continue
+                if isinstance(answer, Pending):
+                    queue.append(answer)
+                elif queue:
+                    queue.append(answer)
+                    self._held_bytes += sum(map(len, answer))
+                elif answer:
+                    out += answer
+                    ready_bytes += sum(map(len, answer))
+                    if ready_bytes > FLUSH_BYTES:
+                        self._flush()
+                        ready_bytes = 0
+                else:
+                    self._close()
+                if self._is_full() or self._closing:
+                    break
+            else:
+                self._backlog = None
+        except BadRequest as error:
+            self._close_bad(error)
+        if self._closing:
+            return
+        if out:
+            self._flush()
+        self._read_or_pause()
+
+    def _is_full(self) -> bool:
+        return (
+            self._writing_paused
+            or len(self._queue) >= self._max_requests
+            or self._held_bytes > self._max_bytes
+        )
+
+    def _read_or_pause(self) -> None:
+        """Read the socket exactly while there is room and nothing received is left to be dispatched."""
+        pause = self._backlog is not None or self._is_full()
+        if pause is self._paused or self._closing:
+            return
+        self._paused = pause
+        if pause:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _go_on(self) -> None:
+        """Room may have been made: dispatch what was left, then read again."""
+        if self._closing or self._is_full():
+            return
+        if self._backlog is not None:
+            self._serve(self._backlog)
+        else:
+            self._read_or_pause()
+
+    # Answers
+
+    def answer_ready(self, pending: Pending) -> None:
+        """For dispatch: a Pending in the queue has got its answer."""
+        queue = self._queue
+        answer = pending.answer
+        if not answer:
+            self._close()
+            return
+        if queue[0] is not pending:
+            self._held_bytes += sum(map(len, answer))
+            return
+        out = self._out
+        out += answer
+        queue.popleft()
+        while queue:
+            head = queue[0]
+            held = head.answer if isinstance(head, Pending) else head
+            if held is None:
+                break
+            self._held_bytes -= sum(map(len, held))
+            out += held
+            queue.popleft()
+        if not queue:
+            self._flush()
+        elif not self._flush_scheduled:
+            # More answers of this step of the loop will follow: they all leave together.
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush_later)
+        if self._paused:
+            self._go_on()
+
+    def _flush_later(self) -> None:
+        self._flush_scheduled = False
+        if self._out:
+            self._flush()
+
+    def _flush(self) -> None:
+        out = self._out
+        if len(out) == 1:
+            self._transport.write(out[0])
+        else:
+            self._transport.writelines(out)
+        out.clear()
+        if self._drained is not None:
+            self._check_drained()
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        self._read_or_pause()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._go_on()
+
+    # Endings
+
+    def _close_bad(self, error: BadRequest) -> None:
+        header = error.header
+        logger.warning(
+            "connection_closed_bad_request",
+            peer=self.peer,
+            reason=error.reason,
+            api_key=None if header is None else header.api_key,
+            api_version=None if header is None else header.api_version,
+            client_id=None if header is None else header.client_id,
+        )
+        self._server.metrics.bad_request()
+        self._close()
+
+    def _close(self) -> None:
+        """Send what is ready, answer nothing more."""
+        self._closing = True
+        self._backlog = None
+        if self._out:
+            self._flush()
+        self._abandon_all()
+        self._transport.close()
+
+    def _abandon_all(self) -> None:
+        for waiting in self._queue:
+            if isinstance(waiting, Pending):
+                waiting.abandon()
+        self._queue.clear()
+
+    def is_idle_since(self, moment: float) -> bool:
+        """Nothing came since `moment` (time.perf_counter), and no answer is due or on its way."""
+        return self.last_arrival < moment and not self._queue and not self._transport.get_write_buffer_size()
+
+    def close_idle(self) -> None:
+        self._close()
+
+    def drain(self) -> asyncio.Future[None]:
+        """Take no more requests; done once the answers of all that were taken have been handed to the system.
+
+        What still arrives is thrown away rather than left unread, because closing a socket with unread data
+        makes the kernel drop the answers that are under way.
+        """
+        if self._drained is None:
+            self._drained = self._loop.create_future()
+        self._backlog = None
+        self._closing = True
+        for waiting in self._queue:
+            if isinstance(waiting, Pending):
+                waiting.interrupt()
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        self._check_drained()
+        return self._drained
+
+    def _check_drained(self) -> None:
+        if self._drained is not None and not self._drained.done() and not self._queue and not self._out:
+            self._drained.set_result(None)
+
+    def close(self) -> None:
+        """Send what is handed over already, then close."""
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        self._backlog = None
+        self._out.clear()
+        self._abandon_all()
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._server.connection_closed(self)

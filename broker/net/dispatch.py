@@ -1,0 +1,265 @@
+"""From a request frame to its answer frame: the only place where errors become codes.
+
+Owns the way of one request: header, version check, decode, handler, encode, counts. Three failures, three
+fates: bytes that are not the protocol raise `BadRequest`, and the connection closes; an ApiError becomes that
+API's error answer; anything unexpected becomes UNKNOWN_SERVER_ERROR with one log event, and neither the
+connection nor the broker dies of it.
+
+Invariants: `dispatch` runs inside data arrival and calls the handler before it returns, so requests take
+effect in order of arrival and views of the frame are valid for the handler's synchronous part. A handler's
+Future is waited for by a callback, never by a task of its own. Each answered request is counted once.
+
+Called by `broker.net.connection` on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping
+from contextvars import Context, copy_context
+from typing import Any, Protocol
+
+import structlog
+
+from broker.handlers.context import Listener, RequestContext
+from broker.metrics import Metrics
+from broker.net.routes import Handler, Route, RouteTable, refuse_old_produce
+from protocol.errors import ApiError, ErrorCode, ProtocolError
+from protocol.framing import RequestHeader, decode_request_header, encode_response_frame
+from protocol.hot import FetchResponse, ProduceRequest
+from protocol.schema import APIS, ApiKey, unsupported_api_versions_body
+from protocol.types import Buffer
+
+logger = structlog.get_logger(__name__)
+
+_READY_TYPES = frozenset((dict, list, FetchResponse))
+_PINNABLE_FRAME_BYTES = 64 * 1024
+"""A waiting request may keep this much of a receive buffer alive; of larger frames only names are kept."""
+
+
+class BadRequest(Exception):
+    """The connection cannot go on. `header` is the request's, as far as it could be read."""
+
+    def __init__(self, reason: str, header: RequestHeader | None = None) -> None:
+        self.reason = reason
+        self.header = header
+        super().__init__(reason)
+
+
+class Client(Protocol):
+    """What dispatch knows of a connection, and how it hands over a late answer."""
+
+    connection_id: int
+    client_host: str
+    listener: Listener
+
+    def answer_ready(self, pending: Pending) -> None:
+        """The `answer` of a Pending of this connection has become final."""
+
+
+class Pending:
+    """A request whose handler has not answered yet: its place in the connection's queue.
+
+    `answer` is None until it is final, then the frame's buffers; `abandon` drops it.
+    """
+
+    __slots__ = ("_client", "_dispatcher", "_header", "_request", "_route", "_started", "answer", "future")
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        client: Client,
+        route: Route,
+        header: RequestHeader,
+        request: Any,
+        started: float,
+        future: asyncio.Future[Any],
+    ) -> None:
+        self.answer: list[Buffer] | None = None
+        self.future: asyncio.Future[Any] | None = future
+        self._dispatcher = dispatcher
+        self._client = client
+        self._route = route
+        self._header = header
+        self._request = request
+        self._started = started
+
+    @property
+    def api_key(self) -> ApiKey:
+        return self._route.api_key
+
+    def __call__(self, future: asyncio.Future[Any]) -> None:
+        """The handler's future is done."""
+        if self.future is None:
+            if not future.cancelled():
+                future.exception()  # Seen: nobody is left to answer, and asyncio must not complain about it.
+            return
+        self.future = None
+        error = asyncio.CancelledError() if future.cancelled() else future.exception()
+        result = None if error is not None else future.result()
+        self.answer = self._dispatcher.answer(
+            self._client, self._route, self._header, self._request, result, error, self._started
+        )
+        self._client.answer_ready(self)
+
+    def abandon(self) -> None:
+        """The client is gone: a task (a long poll) is cancelled, a future (an append) runs its course."""
+        future, self.future = self.future, None
+        if isinstance(future, asyncio.Task):
+            future.cancel()
+
+    def interrupt(self) -> None:
+        """The broker stops: a waiting Fetch is answered now."""
+        if self.api_key == ApiKey.FETCH and isinstance(self.future, asyncio.Task):
+            self.future.cancel()
+
+
+class Dispatcher:
+    """Routes the requests of all connections of one broker to `handlers`."""
+
+    def __init__(self, handlers: Mapping[ApiKey, Handler], metrics: Metrics) -> None:
+        self._routes = RouteTable(handlers, metrics)
+        self._metrics = metrics
+        self._context: Context = copy_context()
+
+    def dispatch(self, client: Client, frame: memoryview, started: float) -> list[Buffer] | Pending | None:
+        """Serve one request: the answer's buffers, a Pending, or None when there is none to give.
+
+        `started` is the frame's time of arrival by `time.perf_counter`. Raises BadRequest.
+        """
+        try:
+            header, position = decode_request_header(frame)
+        except ProtocolError as error:
+            raise BadRequest(str(error), _readable_part(frame)) from None
+        route = self._routes.find(header.api_key, header.api_version)
+        if route is None:
+            return self._unsupported(header, frame[position:], started)
+        try:
+            request = route.decode(frame[position:])
+        except ProtocolError as error:
+            raise BadRequest(str(error), header) from None
+        context = RequestContext(header, client.client_host, client.connection_id, client.listener)
+        try:
+            result = route.handle(context, request)
+        except Exception as error:
+            return self.answer(client, route, header, request, None, error, started)
+        if result.__class__ in _READY_TYPES:
+            return self.answer(client, route, header, request, result, None, started)
+        if result is None:
+            route.tally.succeeded(time.perf_counter() - started)
+            return None
+        return self._wait(client, route, header, request, result, len(frame), started)
+
+    def _wait(
+        self,
+        client: Client,
+        route: Route,
+        header: RequestHeader,
+        request: Any,
+        result: asyncio.Future[Any] | Coroutine[Any, Any, Any],
+        frame_bytes: int,
+        started: float,
+    ) -> Pending:
+        if frame_bytes > _PINNABLE_FRAME_BYTES and isinstance(request, ProduceRequest):
+            names = [(name, [(index, None) for index, _ in parts]) for name, parts in request.topics]
+            request = request._replace(topics=names)
+        future = result if asyncio.isfuture(result) else asyncio.ensure_future(result)
+        pending = Pending(self, client, route, header, request, started, future)
+        future.add_done_callback(pending, context=self._context)
+        return pending
+
+    def answer(
+        self,
+        client: Client,
+        route: Route,
+        header: RequestHeader,
+        request: Any,
+        result: Any,
+        error: BaseException | None,
+        started: float,
+    ) -> list[Buffer]:
+        """The frame for a handler's result or error, counted. An empty list when none can be made."""
+        if error is None:
+            try:
+                return self._encode(route, header, result, started)
+            except Exception as failure:
+                error = failure
+        code, message = self._code_of(error, client, route, header)
+        try:
+            return self._encode(route, header, route.error_answer(request, code, message), started)
+        except Exception as failure:
+            self._log_unexpected(failure, client, route, header)
+            return []
+
+    def _encode(self, route: Route, header: RequestHeader, result: Any, started: float) -> list[Buffer]:
+        body = route.encode(result)
+        counts = route.count_errors(result)
+        seconds = time.perf_counter() - started
+        if counts is None:
+            route.tally.succeeded(seconds)
+        else:
+            route.tally.finished(counts.items(), seconds)
+        return encode_response_frame(route.api_key, route.version, header.correlation_id, body)
+
+    def _code_of(
+        self, error: BaseException, client: Client, route: Route, header: RequestHeader
+    ) -> tuple[ErrorCode, str | None]:
+        if isinstance(error, ApiError):
+            return error.code, error.message
+        if isinstance(error, asyncio.CancelledError):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is stopping"
+        self._log_unexpected(error, client, route, header)
+        return ErrorCode.UNKNOWN_SERVER_ERROR, None
+
+    def _log_unexpected(
+        self, error: BaseException, client: Client, route: Route, header: RequestHeader
+    ) -> None:
+        logger.error(
+            "request_failed",
+            api=route.api_name,
+            api_version=route.version,
+            client_id=header.client_id,
+            peer=client.client_host,
+            error=repr(error),
+            exc_info=error,
+        )
+
+    def _unsupported(self, header: RequestHeader, body: memoryview, started: float) -> list[Buffer]:
+        """The answer for a version or an API that is not served, where the protocol has one (KIP-511)."""
+        answer: Buffer | None = None
+        if header.api_key == ApiKey.API_VERSIONS:
+            answer = unsupported_api_versions_body()
+        elif header.api_key == ApiKey.PRODUCE and 0 <= header.api_version < APIS[ApiKey.PRODUCE].min_version:
+            try:
+                answer = refuse_old_produce(header.api_version, body)
+            except ProtocolError as error:
+                raise BadRequest(str(error), header) from None
+        if answer is None:
+            raise BadRequest(_unsupported_reason(header), header)
+        # All unknown versions share one series: a peer must not be able to invent 65,536 of them.
+        api_name = APIS[ApiKey(header.api_key)].name
+        counts = ((int(ErrorCode.UNSUPPORTED_VERSION), 1),)
+        self._metrics.request_finished(api_name, _UNKNOWN_VERSION, counts, time.perf_counter() - started)
+        return encode_response_frame(header.api_key, 0, header.correlation_id, answer)
+
+
+_UNKNOWN_VERSION = -1
+
+
+def _unsupported_reason(header: RequestHeader) -> str:
+    try:
+        api = APIS[ApiKey(header.api_key)]
+    except (ValueError, KeyError):
+        return f"API key {header.api_key} is not served"
+    return (
+        f"{api.name} is served in versions {api.min_version} to {api.max_version}, not {header.api_version}"
+    )
+
+
+def _readable_part(frame: memoryview) -> RequestHeader | None:
+    """API key, version and correlation id of a header that breaks off later; None when it is shorter."""
+    if len(frame) < 8:
+        return None
+    api_key, version = (int.from_bytes(frame[at : at + 2], "big", signed=True) for at in (0, 2))
+    return RequestHeader(api_key, version, int.from_bytes(frame[4:8], "big", signed=True), None)

@@ -1,0 +1,231 @@
+"""The least that each API can answer when its request fails as a whole, and which codes a response holds.
+
+Owns two tables over the API declarations: request -> a response that carries one error everywhere it can,
+and response -> how often each error code is in it, as Kafka's `errorCounts` counts them for ErrorsPerSec
+(once for every `error_code` field: top level, topic, partition, resource).
+
+Invariants: pure; every API in `protocol.schema.APIS` has an entry (a test holds it). An error answer names
+all that the request named, so that a client never waits for a partition that is not in the answer.
+
+Called by `broker.net.dispatch`. Source: `AbstractRequest.getErrorResponse`, `AbstractResponse.errorCounts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from protocol.errors import ErrorCode
+from protocol.hot import (
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+    ProducePartitionResult,
+    ProduceRequest,
+)
+from protocol.messages.declaration import Field
+from protocol.schema import APIS, ApiKey
+from protocol.types import NO_OFFSET
+
+ErrorAnswer = Callable[[Any, ErrorCode, str | None], Any]
+ErrorCount = Callable[[Any], Mapping[int, int] | None]
+"""None stands for exactly one NONE, by far the most frequent."""
+
+
+def _produce(request: ProduceRequest, code: ErrorCode, message: str | None) -> list[Any]:
+    return [
+        (name, [ProducePartitionResult(index, code, error_message=message) for index, _ in partitions])
+        for name, partitions in request.topics
+    ]
+
+
+def _fetch(request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:
+    def failed(index: int) -> FetchPartitionResult:
+        return FetchPartitionResult(index, code, NO_OFFSET, NO_OFFSET, NO_OFFSET, None, -1, None)
+
+    topics = [
+        (name, [failed(wanted.partition) for wanted in wanted_ones]) for name, wanted_ones in request.topics
+    ]
+    return FetchResponse(0, code, 0, topics)
+
+
+def _metadata(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {
+        "topics": [
+            {"error_code": code, "name": topic.name or "", "topic_id": topic.topic_id}
+            for topic in request.topics or ()
+        ]
+    }
+
+
+def _top_level(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {"error_code": code}
+
+
+def _init_producer_id(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
+
+
+def _describe_cluster(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {"error_code": code, "error_message": message}
+
+
+def _delete_topics(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    named = [{"name": name} for name in request.topic_names]
+    listed = [{"name": topic.name, "topic_id": topic.topic_id} for topic in request.topics]
+    return {
+        "responses": [{**topic, "error_code": code, "error_message": message} for topic in named + listed]
+    }
+
+
+def _by_topic(results: str) -> ErrorAnswer:
+    """An answer that lists the request's topics under `results`."""
+
+    def answer(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+        return {
+            results: [
+                {"name": topic.name, "error_code": code, "error_message": message} for topic in request.topics
+            ]
+        }
+
+    return answer
+
+
+def _by_partition(topic_name: str, partition_index: str) -> ErrorAnswer:
+    """An answer that lists the request's topics and their partitions, with these names for the two keys."""
+
+    def answer(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+        return {
+            "topics": [
+                {
+                    topic_name: topic[topic_name],
+                    "partitions": [
+                        {partition_index: partition[partition_index], "error_code": code}
+                        for partition in topic.partitions
+                    ],
+                }
+                for topic in request.topics
+            ]
+        }
+
+    return answer
+
+
+def _delete_records(request: Any, code: ErrorCode, message: str | None) -> Any:
+    answer = _by_partition("name", "partition_index")(request, code, message)
+    for topic in answer["topics"]:
+        for partition in topic["partitions"]:
+            partition["low_watermark"] = NO_OFFSET
+    return answer
+
+
+def _describe_producers(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": index, "error_code": code, "error_message": message}
+                    for index in topic.partition_indexes
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _by_resource(results: str) -> ErrorAnswer:
+    """An answer that lists the request's config resources under `results`."""
+
+    def answer(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+        return {
+            results: [
+                {
+                    "error_code": code,
+                    "error_message": message,
+                    "resource_type": resource.resource_type,
+                    "resource_name": resource.resource_name,
+                }
+                for resource in request.resources
+            ]
+        }
+
+    return answer
+
+
+ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
+    ApiKey.PRODUCE: _produce,
+    ApiKey.FETCH: _fetch,
+    ApiKey.LIST_OFFSETS: _by_partition("name", "partition_index"),
+    ApiKey.METADATA: _metadata,
+    ApiKey.API_VERSIONS: _top_level,
+    ApiKey.CREATE_TOPICS: _by_topic("topics"),
+    ApiKey.DELETE_TOPICS: _delete_topics,
+    ApiKey.DELETE_RECORDS: _delete_records,
+    ApiKey.INIT_PRODUCER_ID: _init_producer_id,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _by_partition("topic", "partition"),
+    ApiKey.DESCRIBE_CONFIGS: _by_resource("results"),
+    ApiKey.ALTER_CONFIGS: _by_resource("responses"),
+    ApiKey.CREATE_PARTITIONS: _by_topic("results"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _by_resource("responses"),
+    ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
+    ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
+}
+"""API -> (request, code, message) -> the response values that say so."""
+
+
+def count_produce_errors(response: Sequence[tuple[str, Sequence[ProducePartitionResult]]]) -> Any:
+    if len(response) == 1 and len(response[0][1]) == 1 and response[0][1][0].error_code == 0:
+        return None
+    counts: dict[int, int] = {}
+    for _, results in response:
+        for result in results:
+            counts[result.error_code] = counts.get(result.error_code, 0) + 1
+    return counts
+
+
+def count_fetch_errors(response: FetchResponse) -> Mapping[int, int]:
+    counts = {int(response.error_code): 1}
+    for _, results in response.topics:
+        for result in results:
+            counts[result.error_code] = counts.get(result.error_code, 0) + 1
+    return counts
+
+
+def _counter_of(fields: Sequence[Field]) -> Callable[[Mapping[str, Any], dict[int, int]], None] | None:
+    """A function that adds the codes of one struct, or None when no field of it holds any."""
+    own = any(field.name == "error_code" for field in fields)
+    nested = [
+        (field.name, count)
+        for field in fields
+        if field.is_array and field.fields and (count := _counter_of(field.fields)) is not None
+    ]
+    if not own and not nested:
+        return None
+
+    def add(values: Mapping[str, Any], counts: dict[int, int]) -> None:
+        if own:
+            code = int(values.get("error_code", 0))
+            counts[code] = counts.get(code, 0) + 1
+        for name, count in nested:
+            for element in values.get(name) or ():
+                count(element, counts)
+
+    return add
+
+
+def error_count_of(api_key: ApiKey) -> ErrorCount:
+    """What counts the codes in a response of this API, made from the response's declaration."""
+    if api_key == ApiKey.PRODUCE:
+        return count_produce_errors
+    if api_key == ApiKey.FETCH:
+        return count_fetch_errors
+    add = _counter_of(APIS[api_key].response.fields)
+
+    def count(values: Mapping[str, Any]) -> dict[int, int]:
+        counts: dict[int, int] = {}
+        if add is not None:
+            add(values, counts)
+        return counts
+
+    return count

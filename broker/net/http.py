@@ -1,0 +1,96 @@
+"""/metrics, /healthz and /readyz, by aiohttp on the broker's own loop.
+
+Owns the HTTP socket. It listens from the start, but aiohttp takes longer to import than a broker to start,
+so the first connection brings it in: in a thread, while the client waits and the loop goes on. A broker that
+nobody scrapes (in a test) never pays for it, in time or in memory.
+
+Invariants: /healthz answers 200 as long as the loop turns; /readyz 200 only while requests are served, else
+503. Called by `broker.app`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.metrics import Metrics
+from broker.net.server import bind_error
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+_CLOSE_SECONDS = 1.0
+METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_BACKLOG = 128
+
+
+class HttpServer:
+    """The HTTP side of one broker on an already bound socket."""
+
+    def __init__(self, listening: socket.socket, metrics: Metrics, is_ready: Callable[[], bool]) -> None:
+        self._socket = listening
+        self._metrics = metrics
+        self._is_ready = is_ready
+        self._loop = asyncio.get_running_loop()
+        self._runner: web.AppRunner | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self.port = int(listening.getsockname()[1])
+
+    def start(self) -> None:
+        """Listen. Raises BindError when another process has begun to listen there."""
+        try:
+            self._socket.listen(_BACKLOG)
+        except OSError as error:
+            host = str(self._socket.getsockname()[0])
+            raise bind_error(host, self.port, "http.port", error) from None
+        self._loop.add_reader(self._socket.fileno(), self._first_connection)
+
+    def _first_connection(self) -> None:
+        self._loop.remove_reader(self._socket.fileno())
+        self._starting = self._loop.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        await self._loop.run_in_executor(None, _import_libraries)
+        from aiohttp import web
+
+        application = web.Application()
+        application.router.add_get("/metrics", self._answer_metrics)
+        application.router.add_get("/healthz", self._answer_health)
+        application.router.add_get("/readyz", self._answer_ready)
+        self._runner = web.AppRunner(application, access_log=None, handle_signals=False)
+        await self._runner.setup()
+        # The site takes the bound socket over, with the connections that wait in its backlog.
+        await web.SockSite(self._runner, self._socket, shutdown_timeout=_CLOSE_SECONDS).start()
+
+    async def _answer_metrics(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        return web.Response(body=self._metrics.render(), headers={"Content-Type": METRICS_CONTENT_TYPE})
+
+    async def _answer_health(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        return web.Response(text="ok\n")
+
+    async def _answer_ready(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        ready = self._is_ready()
+        return web.Response(text="ready\n" if ready else "not ready\n", status=200 if ready else 503)
+
+    async def stop(self) -> None:
+        """Close the socket and the connections."""
+        if self._starting is None:
+            self._loop.remove_reader(self._socket.fileno())
+        else:
+            await asyncio.wait([self._starting])
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._socket.close()
+
+
+def _import_libraries() -> None:
+    import aiohttp.web  # noqa: F401
+    import prometheus_client  # noqa: F401

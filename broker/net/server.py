@@ -1,0 +1,218 @@
+"""Listening sockets, and all connections that came in by them.
+
+Owns: binding (before anything else is started, so that a port in use costs nothing), who is connected, how
+many may be, and how all of them end. Invariants: at most `max.connections` are served, one more is closed
+with a log event; a connection that asked nothing for `connections.max.idle.ms` and waits for nothing is
+closed; `stop` returns when no connection is left.
+
+Called by `broker.app`; `Connection` reports to it. Event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import socket
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import structlog
+
+from broker.config import BrokerConfig
+from broker.handlers.context import Listener
+from broker.metrics import Metrics
+from broker.net.connection import Connection
+from broker.net.dispatch import Dispatcher
+
+logger = structlog.get_logger(__name__)
+
+BACKLOG = 1024
+_IDLE_CHECKS = 10
+_LONGEST_CHECK_SECONDS = 60.0
+_CLOSE_SECONDS = 1.0
+_IPV4_IN_IPV6 = "::ffff:"
+
+
+class BindError(Exception):
+    """An address cannot be listened on; the message says which and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A bound socket and the address that is advertised for it; an empty host: where the client came to."""
+
+    name: str
+    setting: str
+    """The setting that chooses its port."""
+    socket: socket.socket
+    advertised_host: str
+    advertised_port: int
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return int(self.socket.getsockname()[1])
+
+    def listener_at(self, local_address: object) -> Listener:
+        """What a connection to `local_address` (its socket's own address) is told to connect to."""
+        host = self.advertised_host
+        if not host and isinstance(local_address, tuple):
+            host = str(local_address[0]).removeprefix(_IPV4_IN_IPV6)
+        return Listener(self.name, host, self.advertised_port)
+
+
+def bind(host: str, port: int, setting: str) -> socket.socket:
+    """A bound socket that does not listen yet. Raises BindError, naming `setting` as what to change."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise BindError(f"cannot listen on {host}: {error.strerror}") from None
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listening.setblocking(False)
+        listening.bind(address)
+    except OSError as error:
+        listening.close()
+        raise bind_error(host, port, setting, error) from None
+    return listening
+
+
+def bind_error(host: str, port: int, setting: str, error: OSError) -> BindError:
+    """What to say when `host` and `port`, chosen by `setting`, cannot be had."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return BindError(
+        f"cannot listen on {host} port {port}: {reason}; stop what uses it or choose another {setting} "
+        "(0 lets the system choose)"
+    )
+
+
+def bind_endpoints(config: BrokerConfig) -> list[Endpoint]:
+    """The sockets of the configured listeners. Raises BindError."""
+    wanted = [("external", config.host, config.port, config.advertised_host, config.advertised_port)]
+    if config.internal_port >= 0:
+        wanted.append(
+            (
+                "internal",
+                config.internal_host,
+                config.internal_port,
+                config.internal_advertised_host,
+                config.internal_advertised_port,
+            )
+        )
+    endpoints: list[Endpoint] = []
+    try:
+        for name, host, port, advertised_host, advertised_port in wanted:
+            setting = "port" if name == "external" else "internal.port"
+            bound = bind(host, port, setting)
+            if not advertised_host and host not in ("0.0.0.0", "::"):
+                advertised_host = host
+            port = int(bound.getsockname()[1])
+            endpoints.append(Endpoint(name, setting, bound, advertised_host, advertised_port or port))
+    except BindError:
+        for endpoint in endpoints:
+            endpoint.socket.close()
+        raise
+    return endpoints
+
+
+class Server:
+    """All client connections of one broker."""
+
+    def __init__(self, config: BrokerConfig, dispatcher: Dispatcher, metrics: Metrics) -> None:
+        self.config = config
+        self.dispatcher = dispatcher
+        self.metrics = metrics
+        self.loop = asyncio.get_running_loop()
+        self._connections: set[Connection] = set()
+        self._ids = itertools.count(1)
+        self._listening: list[asyncio.Server] = []
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._refusing = False
+        self._none_left = asyncio.Event()
+        self._none_left.set()
+
+    async def start(self, endpoints: Iterable[Endpoint]) -> None:
+        """Accept clients on these sockets, which belong to the server from now on. Raises BindError."""
+        for endpoint in endpoints:
+            try:
+                self._listening.append(await self._listen(endpoint))
+            except OSError as error:
+                # Two sockets may be bound to one port as long as neither listens.
+                host, port = endpoint.socket.getsockname()[:2]
+                raise bind_error(host, port, endpoint.setting, error) from None
+        self._schedule_idle_check()
+
+    async def _listen(self, endpoint: Endpoint) -> asyncio.Server:
+        return await self.loop.create_server(
+            lambda: Connection(self, endpoint, next(self._ids)), sock=endpoint.socket, backlog=BACKLOG
+        )
+
+    def connection_opened(self, connection: Connection) -> bool:
+        """Whether it may stay."""
+        if len(self._connections) >= self.config.max_connections:
+            self.metrics.connection_refused()
+            if not self._refusing:
+                # Once a crowd, not once a connection: whoever connects must not be able to fill the log.
+                self._refusing = True
+                logger.warning(
+                    "connection_refused",
+                    peer=connection.peer,
+                    max_connections=self.config.max_connections,
+                    advice="raise max.connections, or close clients that are not needed",
+                )
+            return False
+        self._connections.add(connection)
+        self._none_left.clear()
+        self.metrics.connections = len(self._connections)
+        return True
+
+    def connection_closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self._refusing = self._refusing and len(self._connections) >= self.config.max_connections
+        self.metrics.connections = len(self._connections)
+        if not self._connections:
+            self._none_left.set()
+
+    def _schedule_idle_check(self) -> None:
+        limit_ms = self.config.connections_max_idle_ms
+        if limit_ms >= 0:
+            delay = min(limit_ms / 1000 / _IDLE_CHECKS, _LONGEST_CHECK_SECONDS)
+            self._idle_timer = self.loop.call_later(delay, self._close_idle)
+
+    def _close_idle(self) -> None:
+        moment = time.perf_counter() - self.config.connections_max_idle_ms / 1000
+        for connection in [one for one in self._connections if one.is_idle_since(moment)]:
+            logger.info("connection_closed_idle", peer=connection.peer)
+            connection.close_idle()
+        self._schedule_idle_check()
+
+    async def stop(self, timeout_ms: int) -> int:
+        """Answer what is in flight, then close everything; the number of connections cut off by `timeout_ms`.
+
+        Listening ends first. A waiting Fetch is answered at once.
+        """
+        for listening in self._listening:
+            listening.close()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        unfinished: set[asyncio.Future[None]] = set()
+        if self._connections:
+            drained = [connection.drain() for connection in self._connections]
+            _, unfinished = await asyncio.wait(drained, timeout=timeout_ms / 1000)
+        for connection in list(self._connections):
+            connection.close()
+        # A client that does not read keeps its answers in our buffer: it is cut off after a moment.
+        try:
+            await asyncio.wait_for(self._none_left.wait(), _CLOSE_SECONDS)
+        except TimeoutError:
+            for connection in list(self._connections):
+                connection.abort()
+            await self._none_left.wait()
+        return len(unfinished)
