@@ -29,6 +29,8 @@ _CONTROLLED_SHUTDOWN: Final = 7
 _NO_TAGGED_FIELDS: Final = b"\x00"
 _FIRST_FLEXIBLE: Final = {int(key): api.first_flexible_version for key, api in APIS.items()}
 _NEVER_FLEXIBLE: Final = 32768
+_MAX_STRING_BYTES: Final = 32767
+_NULL_LENGTH: Final = 65535
 
 _START_BYTES: Final = 64 * 1024
 _KEPT_BYTES: Final = 2 * 1024 * 1024
@@ -63,14 +65,26 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     """The header and the offset at which the body starts. Raises ProtocolError."""
     size = len(frame)
     if size < _REQUEST_HEADER_V0.size:
-        raise ProtocolError(f"request header: expected {_REQUEST_HEADER_V0.size} bytes or more, came {size}")
+        raise _cut(_REQUEST_HEADER_V0.size, size)
     api_key, version, correlation_id = _REQUEST_HEADER_V0.unpack_from(frame)
-    position = _REQUEST_HEADER_V0.size
-    header_version = request_header_version(api_key, version)
-    if header_version == 0:
-        return RequestHeader(api_key, version, correlation_id, None), position
-    client_id, position = _decode_client_id(frame, position)
-    if header_version == 2:
+    if api_key == _CONTROLLED_SHUTDOWN and version == 0:
+        return RequestHeader(api_key, version, correlation_id, None), _REQUEST_HEADER_V0.size
+    position = _REQUEST_HEADER_V1.size
+    if size < position:
+        raise _cut(position, size)
+    length = (frame[position - 2] << 8) | frame[position - 1]
+    if length == _NULL_LENGTH:
+        client_id = None
+    else:
+        end = position + length
+        if length > _MAX_STRING_BYTES or end > size:
+            raise ProtocolError(_bad_client_id(length, size - position))
+        try:
+            client_id = str(frame[position:end], "utf-8")
+        except UnicodeDecodeError as error:
+            raise ProtocolError(f"request header: client_id: expected UTF-8, came {error.reason}") from None
+        position = end
+    if version >= _FIRST_FLEXIBLE.get(api_key, _NEVER_FLEXIBLE):
         # The common case, an empty section, is worth its own line: this runs once for every request.
         if position < size and frame[position] == 0:
             position += 1
@@ -79,23 +93,14 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     return RequestHeader(api_key, version, correlation_id, client_id), position
 
 
-def _decode_client_id(frame: memoryview, position: int) -> tuple[str | None, int]:
-    remain = len(frame) - position - 2
-    if remain < 0:
-        raise ProtocolError(f"request header: client_id: expected a length of 2 bytes, {remain + 2} remain")
-    length = int.from_bytes(frame[position : position + 2], "big", signed=True)
-    position += 2
-    if length < 0:
-        if length == -1:
-            return None, position
-        raise ProtocolError(f"request header: client_id: expected a string or null, came length {length}")
-    if length > remain:
-        raise ProtocolError(f"request header: client_id: expected {length} bytes, {remain} bytes remain")
-    end = position + length
-    try:
-        return str(frame[position:end], "utf-8"), end
-    except UnicodeDecodeError as error:
-        raise ProtocolError(f"request header: client_id: expected UTF-8, came {error.reason}") from None
+def _cut(expected: int, came: int) -> ProtocolError:
+    return ProtocolError(f"request header: expected {expected} bytes or more, came {came}")
+
+
+def _bad_client_id(length: int, remain: int) -> str:
+    if length > _MAX_STRING_BYTES:
+        return f"request header: client_id: expected a string or null, came length {length - 65536}"
+    return f"request header: client_id: expected {length} bytes, {remain} bytes remain"
 
 
 def encode_request_frame(
@@ -108,7 +113,7 @@ def encode_request_frame(
         header = _REQUEST_HEADER_V0.pack(api_key, version, correlation_id)
     else:
         length = -1 if client_id is None else len(name)
-        if length > 32767:
+        if length > _MAX_STRING_BYTES:
             raise ProtocolError(f"client_id: expected at most 32767 bytes, came {length}")
         header = _REQUEST_HEADER_V1.pack(api_key, version, correlation_id, length) + name
         if header_version == 2:
@@ -207,7 +212,7 @@ class FrameReader:
         view = self._view
         unpack_size = _SIZE.unpack_from
         needed = _SIZE.size
-        largest = 0
+        large = False
         while end - start >= _SIZE.size:
             (size,) = unpack_size(view, start)
             if not 0 <= size <= self._max_frame_bytes:
@@ -217,16 +222,18 @@ class FrameReader:
                 break
             frames.append(view[start + _SIZE.size : start + needed])
             start += needed
-            largest = max(largest, needed)
+            if needed > _START_BYTES:
+                large = True
             needed = _SIZE.size
         self._start = start
         self._needed = needed
-        self._settle(largest)
+        if len(self._buffer) > _START_BYTES:
+            self._settle(large)
         return frames
 
-    def _settle(self, largest: int) -> None:
+    def _settle(self, large: bool) -> None:
         """Lets a large buffer go with its frames, and counts how long a middling one has not been needed."""
-        if largest > _START_BYTES or self._needed > _START_BYTES:
+        if large or self._needed > _START_BYTES:
             self._small_rounds = 0
         else:
             self._small_rounds += 1

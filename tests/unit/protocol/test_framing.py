@@ -169,7 +169,7 @@ def test_the_parts_of_a_body_are_not_copied() -> None:
     ("octets", "fault"),
     [
         ("", "expected 8 bytes or more, came 0"),
-        ("0003 0001 00000007", "client_id: expected a length of 2 bytes, 0 remain"),
+        ("0003 0001 00000007", "expected 10 bytes or more, came 8"),
         ("0003 0001 00000007 fffe", "client_id: expected a string or null, came length -2"),
         ("0003 0001 00000007 0005 6161", "client_id: expected 5 bytes, 2 bytes remain"),
         ("0003 0001 00000007 0001 ff", "client_id: expected UTF-8"),
