@@ -55,9 +55,7 @@ class GroupCommit:
         self._threads: list[threading.Thread] = []
         self._start_scheduled = False
         self._wake_pending = False
-        self._idle: asyncio.Event = asyncio.Event()
-        self._idle.set()
-        self._closed = False
+        self._listeners: list[asyncio.Future[None]] = []
 
     def request(self, log: Flushable) -> None:
         """Flush `log` after this step of the loop, or after the flush of it that is under way."""
@@ -84,7 +82,6 @@ class GroupCommit:
         if work is None:
             return
         self._flushing.add(log)
-        self._idle.clear()
         if len(self._threads) < min(len(self._flushing), MAX_THREADS):
             self._start_thread()
         self._queue.put((log, work))
@@ -122,15 +119,31 @@ class GroupCommit:
             if log in self._again:
                 self._again.discard(log)
                 self._begin(log)
-        if not self._flushing:
-            self._idle.set()
+        listeners, self._listeners = self._listeners, []
+        for future in listeners:
+            if not future.done():
+                future.set_result(None)
+
+    async def wait_flushed(self, log: Flushable) -> None:
+        """Return when no flush of `log` is under way and none is asked for."""
+        while log in self._flushing or log in self._requested:
+            if log in self._requested:
+                self._start_requested()
+            if log in self._flushing:
+                await self._moved()
+
+    async def _moved(self) -> None:
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._listeners.append(future)
+        await future
 
     async def wait_idle(self) -> None:
         """Return when nothing that was requested is left to be flushed."""
         while self._requested or self._flushing:
             if self._requested:
                 self._start_requested()
-            await self._idle.wait()
+            if self._flushing:
+                await self._moved()
 
     async def close(self) -> None:
         """Finish what was requested, then end the threads."""

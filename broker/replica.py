@@ -105,7 +105,12 @@ class Replica:
         """
         if self.stopped is not None:
             raise ApiError(self.stopped)
-        result = self.log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        try:
+            result = self.log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        except ApiError:
+            if self.log.failure is not None:
+                self.fail(self.log.failure)
+            raise
         if not result.duplicate:
             self._appended_bytes += len(batch)
             self._unflushed_batches += 1
@@ -226,6 +231,12 @@ class Replica:
             ErrorCode.UNKNOWN_LEADER_EPOCH,
             f"leader epoch {leader_epoch} is newer than {self.leader_epoch}, the newest known here",
         )
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the newest leader epoch up to `epoch` (KIP-320); (-1, -1) for a later one."""
+        if epoch == self.leader_epoch:
+            return epoch, self.log.end_offset
+        return self.log.end_offset_for_epoch(epoch)
 
     def read(
         self, offset: int, max_bytes: int, *, oversized_first: bool = True, nowait: bool = False

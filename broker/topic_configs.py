@@ -13,18 +13,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from broker.cluster.topic_settings import TOPIC_SETTINGS, ConfigType, TopicSetting, check_settings
 from broker.config import BrokerConfig, settings
 from broker.settings import Setting
-from broker.storage.log_types import LogConfig
+from broker.storage.log_config import LogConfig
 
 _INT = 2**31 - 1
-_TIMESTAMP_TYPES: Mapping[str, Literal["CreateTime", "LogAppendTime"]] = {
-    "CreateTime": "CreateTime",
-    "LogAppendTime": "LogAppendTime",
-}
 
 
 class ConfigSource(IntEnum):
@@ -91,7 +87,7 @@ class TopicConfigs:
             retention_ms=number("retention.ms"),
             index_interval_bytes=number("index.interval.bytes"),
             max_message_bytes=number("max.message.bytes"),
-            message_timestamp_type=_TIMESTAMP_TYPES[self.value(configs, "message.timestamp.type")],
+            message_timestamp_type=self.value(configs, "message.timestamp.type"),
             message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
             message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
             segment_index_bytes=number("segment.index.bytes"),

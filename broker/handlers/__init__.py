@@ -26,7 +26,7 @@ from broker.services import Services
 from protocol.schema import ApiKey
 
 Response = Any
-"""A mapping for `schema.encode_response`; for Produce its topics, or None for no answer; for Fetch a FetchResponse."""
+"""A mapping for `encode_response`; for Produce its topics or None (no answer); for Fetch a FetchResponse."""
 Handler = Callable[[RequestContext, Any], Response | Awaitable[Response]]
 
 

@@ -16,11 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from broker.services import Services
-
 from broker.cluster.catalog import check_topic_name
 from broker.cluster.topic_settings import TOPIC_SETTINGS, ConfigType
 from broker.handlers.context import RequestContext
+from broker.services import Services
 from broker.topic_configs import DescribedSetting
 from protocol.errors import ApiError, ErrorCode
 

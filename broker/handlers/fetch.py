@@ -21,12 +21,11 @@ import secrets
 from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple
 
-from broker.services import Services
-from broker.storage.disk import ColdRead
-
 from broker.handlers.context import RequestContext
 from broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
 from broker.replica import Replica
+from broker.services import Services
+from broker.storage.disk import ColdRead
 from protocol.errors import ApiError, ErrorCode
 from protocol.hot import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from protocol.types import NO_LEADER_EPOCH, Buffer
@@ -98,7 +97,7 @@ class FetchHandler:
             replica = self._replicas.get((topic, wanted.partition))
             try:
                 if replica is None:
-                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    raise self._services.missing(topic, wanted.partition)
                 replica.check_leader_epoch(wanted.current_leader_epoch)
                 if wanted.last_fetched_epoch != NO_LEADER_EPOCH:
                     diverging = _diverging(replica, wanted)
@@ -231,7 +230,7 @@ def _buffers(result: FetchPartitionResult) -> Sequence[Buffer]:
 
 def _diverging(replica: Replica, wanted: FetchPartition) -> FetchPartitionResult | None:
     """Where the reader's history leaves this log's, if it does (KIP-595), so that it can go back there."""
-    epoch, end_offset = replica.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    epoch, end_offset = replica.end_offset_for_epoch(wanted.last_fetched_epoch)
     if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
         return None
     return FetchPartitionResult(

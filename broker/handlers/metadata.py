@@ -16,10 +16,9 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 from uuid import UUID
 
-from broker.services import Services
-
 from broker.cluster.catalog import Topic, check_topic_name
 from broker.handlers.context import RequestContext
+from broker.services import Services
 from protocol.errors import ApiError, ErrorCode
 from protocol.schema import advertised_api_keys
 

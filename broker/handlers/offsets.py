@@ -15,14 +15,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Any
 
-from broker.services import Services
+import structlog
 
 from broker.handlers.context import RequestContext
 from broker.replica import Replica
+from broker.services import Services
 from protocol.errors import ApiError, ErrorCode
 from protocol.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
+
+logger = structlog.get_logger(__name__)
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -43,7 +47,17 @@ class OffsetsHandler:
         asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
         if all(partition.timestamp in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) for _, partition in asked):
             return self._list(context, request)
-        return asyncio.get_running_loop().run_in_executor(None, self._list, context, request)
+        return self._search(context, request)
+
+    async def _search(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        """Look timestamps up in a thread. The largest may be on its way to the disk: wait until it counts."""
+        for topic in request.topics:
+            for asked in topic.partitions:
+                replica = self._services.replicas.get((topic.name, asked.partition_index))
+                if asked.timestamp == MAX_TIMESTAMP and replica is not None:
+                    with suppress(ApiError):  # An offline partition is refused below, with the others served.
+                        await replica.committed(replica.log.end_offset)
+        return await asyncio.get_running_loop().run_in_executor(None, self._list, context, request)
 
     def _list(self, context: RequestContext, request: Any) -> dict[str, Any]:
         times = Counter(
@@ -107,20 +121,29 @@ class OffsetsHandler:
         except ApiError as error:
             answer["error_code"] = error.code
             return answer
-        answer["leader_epoch"], answer["end_offset"] = replica.log.end_offset_for_epoch(asked.leader_epoch)
+        answer["leader_epoch"], answer["end_offset"] = replica.end_offset_for_epoch(asked.leader_epoch)
         return answer
 
-    def delete_records(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        """Move the start of logs forward; offset -1 means to the high watermark."""
-        return {
-            "topics": [
-                {
-                    "name": topic.name,
-                    "partitions": [self._delete_before(topic.name, asked) for asked in topic.partitions],
-                }
-                for topic in request.topics
-            ]
-        }
+    async def delete_records(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        """Move the start of logs forward, durably; offset -1 means to the high watermark."""
+        topics = [
+            {
+                "name": topic.name,
+                "partitions": [self._delete_before(topic.name, asked) for asked in topic.partitions],
+            }
+            for topic in request.topics
+        ]
+        try:
+            await self._services.partitions.save_start_offsets()
+        except OSError as error:
+            logger.error(
+                "start_offsets_not_saved", error=str(error), advice="check the disk and its free space"
+            )
+            for topic in topics:
+                for answer in topic["partitions"]:
+                    if answer["error_code"] == ErrorCode.NONE:
+                        answer["error_code"] = ErrorCode.KAFKA_STORAGE_ERROR
+        return {"topics": topics}
 
     def _delete_before(self, topic: str, asked: Any) -> dict[str, Any]:
         answer: dict[str, Any] = {

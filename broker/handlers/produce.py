@@ -20,11 +20,11 @@ import asyncio
 from collections.abc import Callable
 
 import structlog
-from broker.services import Services
 
 from broker.handlers.context import RequestContext
 from broker.metrics import Metrics
 from broker.replica import Replica
+from broker.services import Services
 from protocol.compression import Compression
 from protocol.errors import ApiError, ErrorCode
 from protocol.hot import ProducePartitionResult, ProduceRequest
@@ -118,6 +118,7 @@ class ProduceHandler:
     """Serves Produce 3-11."""
 
     def __init__(self, services: Services) -> None:
+        self._services = services
         self._replicas = services.replicas
         self._metrics: Metrics = services.metrics
         self._clock_ms = services.clock_ms
@@ -143,7 +144,7 @@ class ProduceHandler:
                 replica = self._replicas.get((topic, index))
                 try:
                     if replica is None:
-                        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                        raise self._services.missing(topic, index)
                     if records is None or version < _FIRST_VERSION_WITH_ZSTD:
                         records = _check_records(records, version)
                     result = replica.append_as_leader(records, now_ms)

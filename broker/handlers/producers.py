@@ -15,10 +15,10 @@ from collections.abc import Awaitable
 from typing import Any
 
 import structlog
-from broker.services import Services
 
 from broker.coordinator.producer_ids import check_init_producer_id
 from broker.handlers.context import RequestContext
+from broker.services import Services
 from protocol.errors import ApiError, ErrorCode
 from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 

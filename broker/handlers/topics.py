@@ -15,11 +15,10 @@ from collections import Counter
 from typing import Any
 from uuid import UUID
 
-from broker.services import Services
-
 from broker.cluster.catalog import Topic
 from broker.handlers.context import RequestContext
 from broker.handlers.metadata import NO_TOPIC_ID
+from broker.services import Services
 from broker.topics import NewTopic
 from protocol.errors import ApiError, ErrorCode
 

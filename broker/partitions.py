@@ -1,0 +1,181 @@
+"""The partitions that this broker keeps: a log and a replica for each one that the catalog assigns to it.
+
+Owns `replicas` and the order in which logs are opened, closed and removed. What blocks on the disk runs in
+a thread, one piece at a time, so the event loop goes on serving while a large log is recovered or deleted.
+
+Invariants:
+- a replica is in the table exactly while its log is open and serves; a log that cannot be opened leaves its
+  partition offline (no leader in metadata) and the others untouched;
+- a folder whose topic id the catalog does not know is renamed, never deleted: it may be all that is left
+  if somebody lost the catalog.
+
+Built by `broker.services`; changed by `broker.topics` and `broker.maintenance`, read by handlers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from uuid import uuid4
+
+import structlog
+
+from broker.cluster.catalog import Catalog, Topic
+from broker.group_commit import GroupCommit
+from broker.metrics import Metrics
+from broker.replica import Replica
+from broker.storage.disk import Disk
+from broker.storage.log_config import LogConfig
+from broker.storage.manager import LogManager
+from broker.storage.partition_log import PartitionLog
+from broker.topic_configs import TopicConfigs
+from protocol.errors import ErrorCode
+
+STRAY_SUFFIX = "-stray"
+logger = structlog.get_logger(__name__)
+
+
+class Partitions:
+    """All logs and replicas of one broker."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        settings: TopicConfigs,
+        base_config: LogConfig,
+        *,
+        node_id: int,
+        disk: Disk,
+        group_commit: GroupCommit,
+        metrics: Metrics,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self.replicas: dict[tuple[str, int], Replica] = {}
+        self.logs = logs
+        self.disk_work = asyncio.Lock()
+        """Held by whoever opens, removes or checkpoints logs in a thread: one at a time."""
+        self._settings = settings
+        self._base_config = base_config
+        self._node_id = node_id
+        self._disk = disk
+        self._group_commit = group_commit
+        self._metrics = metrics
+        self._clock_ms = clock_ms
+
+    async def open_all(self, catalog: Catalog) -> None:
+        """Open every log that the catalog assigns here, making what is missing. Raises OSError."""
+        async with self.disk_work:
+            await asyncio.to_thread(self._set_strays_aside, catalog)
+        for topic in list(catalog.topics()):
+            await self._open(topic, self._assigned(topic, 0), raise_errors=False)
+
+    async def open_partitions(self, topic: Topic, first: int) -> None:
+        """Make folders, logs and replicas of a topic's partitions from `first` on. Raises OSError."""
+        await self._open(topic, self._assigned(topic, first), raise_errors=True)
+
+    def _assigned(self, topic: Topic, first: int) -> list[int]:
+        return [
+            index
+            for index in range(first, len(topic.partitions))
+            if self._node_id in topic.partitions[index].replicas
+        ]
+
+    async def _open(self, topic: Topic, indexes: Iterable[int], *, raise_errors: bool) -> None:
+        config = self._settings.log_config(topic.configs, self._base_config)
+        async with self.disk_work:
+            opened, errors = await asyncio.to_thread(self._open_logs, topic, indexes, config)
+        loop = asyncio.get_running_loop()
+        for log in opened:
+            self.replicas[log.topic, log.partition] = Replica(
+                topic.topic_id,
+                log,
+                leader_epoch=topic.partitions[log.partition].leader_epoch,
+                group_commit=self._group_commit,
+                metrics=self._metrics,
+                loop=loop,
+            )
+        for index, error in errors:
+            logger.error(
+                "partition_not_opened",
+                topic=topic.name,
+                partition=index,
+                error=str(error),
+                advice="the partition is offline, the others go on; check folder and disk, then restart",
+            )
+        if errors and raise_errors:
+            raise errors[0][1]
+
+    def _open_logs(
+        self, topic: Topic, indexes: Iterable[int], config: LogConfig
+    ) -> tuple[list[PartitionLog], list[tuple[int, OSError]]]:
+        """In a thread."""
+        opened: list[PartitionLog] = []
+        errors: list[tuple[int, OSError]] = []
+        for index in indexes:
+            try:
+                opened.append(self.logs.create(topic.name, topic.topic_id, index, config, self._clock_ms()))
+            except OSError as error:
+                errors.append((index, error))
+        return opened, errors
+
+    def _set_strays_aside(self, catalog: Catalog) -> None:
+        """In a thread: rename the folders of partitions that the catalog does not know."""
+        for found in self.logs.found_partitions():
+            topic = catalog.topic(found.topic)
+            known = topic is not None and found.partition < len(topic.partitions)
+            if topic is not None and known and found.topic_id in (None, topic.topic_id):
+                continue
+            folder = self.logs.data_dir / f"{found.topic}-{found.partition}"
+            aside = folder.with_name(f"{folder.name}.{uuid4().hex}{STRAY_SUFFIX}")
+            self._disk.rename(folder, aside)
+            logger.warning(
+                "stray_partition_set_aside",
+                topic=found.topic,
+                partition=found.partition,
+                topic_id=str(found.topic_id),
+                folder=aside.name,
+                advice="no topic of the catalog has this id: it was deleted, or the catalog was lost; "
+                "remove the folder if nobody misses its records",
+            )
+
+    async def delete_partitions(self, topic: Topic) -> None:
+        """Stop a topic's replicas and remove their folders. Raises OSError."""
+        indexes = self._assigned(topic, 0)
+        for index in indexes:
+            replica = self.replicas.pop((topic.name, index), None)
+            if replica is not None:
+                replica.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                await self._group_commit.wait_flushed(replica)
+        self._metrics.forget_topic(topic.name)
+        async with self.disk_work:
+            await asyncio.to_thread(self._delete_logs, topic, indexes)
+
+    def _delete_logs(self, topic: Topic, indexes: Iterable[int]) -> None:
+        """In a thread."""
+        for index in indexes:
+            self.logs.delete(topic.name, index)
+        self.logs.purge()
+
+    def reconfigure(self, topic: Topic) -> None:
+        """Let the running logs follow the topic's settings."""
+        config = self._settings.log_config(topic.configs, self._base_config)
+        for index in range(len(topic.partitions)):
+            replica = self.replicas.get((topic.name, index))
+            if replica is not None:
+                replica.log.reconfigure(config)
+
+    async def save_start_offsets(self) -> None:
+        """Make the starts of logs that DeleteRecords moved outlive a crash. Raises OSError."""
+        async with self.disk_work:
+            await asyncio.to_thread(self.logs.write_checkpoints)
+
+    async def close(self) -> None:
+        """Flush everything, stop the replicas, close the logs with their snapshots."""
+        for replica in self.replicas.values():
+            self._group_commit.request(replica)
+        await self._group_commit.close()
+        for replica in self.replicas.values():
+            replica.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.replicas.clear()
+        async with self.disk_work:
+            await asyncio.to_thread(self.logs.close)

@@ -1,0 +1,179 @@
+"""Everything below the handlers, put together: catalog, logs, replicas, producer ids, timers.
+
+Owns the order of opening and closing. Opening: lock the data folder, load the catalog, recover the logs in
+a thread, then begin the timers. Closing: stop the timers, finish what is under way, flush, write
+snapshots and the marker of a clean shutdown, give up the folder.
+
+Invariants: after `open_services` returned, every partition of the catalog is served or reported as offline;
+`close` may be called again and then does nothing.
+
+Called by `broker.app` and by tests, on the event loop. No globals: several brokers may live in a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from broker.cluster.catalog import Catalog
+from broker.cluster.cluster import Cluster
+from broker.cluster.store import ClusterStore, SqliteStore
+from broker.config import BrokerConfig
+from broker.group_commit import GroupCommit
+from broker.maintenance import Maintenance
+from broker.metrics import Metrics
+from broker.partitions import Partitions
+from broker.producer_ids import ProducerIds
+from broker.replica import Replica
+from broker.storage.disk import Disk
+from broker.storage.log_config import LogConfig
+from broker.storage.manager import LogManager
+from broker.topic_configs import DescribedSetting, TopicConfigs, describe_broker
+from broker.topics import Topics
+from protocol.errors import ApiError, ErrorCode
+from protocol.types import NO_LEADER_EPOCH
+
+STORE_FILE = "cluster.db"
+
+
+class Services:
+    """What handlers stand on. Made by `open_services`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metrics: Metrics,
+        clock_ms: Callable[[], int],
+        *,
+        cluster: Cluster,
+        producer_ids: ProducerIds,
+        partitions: Partitions,
+        topics: Topics,
+        maintenance: Maintenance,
+    ) -> None:
+        self.config = config
+        self.metrics = metrics
+        self.clock_ms = clock_ms
+        self.node_id = config.node_id
+        self.catalog: Catalog = cluster.catalog
+        self.producer_ids = producer_ids
+        self.partitions = partitions
+        self.replicas = partitions.replicas
+        self.topics = topics
+        self.maintenance = maintenance
+        self._cluster = cluster
+        self._closed = False
+
+    def replica(self, topic: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH) -> Replica:
+        """The replica that serves a partition, for a client that knows `leader_epoch`.
+
+        Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH,
+        UNKNOWN_LEADER_EPOCH.
+        """
+        replica = self.replicas.get((topic, partition))
+        if replica is None:
+            raise self.missing(topic, partition)
+        if replica.stopped is not None:
+            raise ApiError(replica.stopped)
+        replica.check_leader_epoch(leader_epoch)
+        return replica
+
+    def missing(self, topic: str, partition: int) -> ApiError:
+        """Why a partition has no replica here: there is no such partition, or its log could not be opened."""
+        known = self.catalog.topic(topic)
+        if known is None or not 0 <= partition < len(known.partitions):
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self.node_id in known.partitions[partition].replicas:
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def broker_settings(self) -> Sequence[DescribedSetting]:
+        """This broker's own settings, in the words of DescribeConfigs."""
+        return describe_broker(self.config)
+
+    async def close(self) -> None:
+        """Finish, flush, write snapshots, give up the data folder."""
+        if self._closed:
+            return
+        self._closed = True
+        await self.maintenance.stop()
+        await self.topics.close()
+        await self.producer_ids.close()
+        await self.partitions.close()
+        await self._cluster.close()
+
+
+async def open_services(
+    config: BrokerConfig,
+    metrics: Metrics,
+    clock_ms: Callable[[], int],
+    *,
+    store: ClusterStore | None = None,
+    disk: Disk | None = None,
+) -> Services:
+    """Open the data folder and everything in it.
+
+    `clock_ms` gives milliseconds since the epoch. `store` and `disk` replace the embedded store and the
+    system calls. Raises DataFolderError, StoreError or OSError; then nothing is left open.
+    """
+    disk = disk or Disk()
+    held: list[ProducerIds] = []
+    logs = LogManager(config.data_dir, next_producer_id=lambda: held[0].bound(), disk=disk)
+    await asyncio.to_thread(logs.lock)
+    if store is None:
+        store = SqliteStore(
+            config.data_dir / STORE_FILE, node_id=config.node_id, cluster_id=config.cluster_id or None
+        )
+    try:
+        cluster = Cluster(await store.load(), store)
+        held.append(ProducerIds(cluster, clock_ms))
+        settings = TopicConfigs(config)
+        partitions = Partitions(
+            logs,
+            settings,
+            _base_log_config(config),
+            node_id=config.node_id,
+            disk=disk,
+            group_commit=GroupCommit(asyncio.get_running_loop()),
+            metrics=metrics,
+            clock_ms=clock_ms,
+        )
+        await partitions.open_all(cluster.catalog)
+    except BaseException:
+        await store.close()
+        await asyncio.to_thread(logs.close)
+        raise
+    topics = Topics(
+        cluster,
+        partitions,
+        settings,
+        brokers=lambda: (config.node_id,),
+        default_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
+        delete_enabled=config.delete_topic_enable,
+    )
+    maintenance = Maintenance(
+        partitions, clock_ms, retention_check_interval_ms=config.log_retention_check_interval_ms
+    )
+    metrics.count_producer_ids_with(lambda: logs.producer_id_count)
+    maintenance.start()
+    return Services(
+        config,
+        metrics,
+        clock_ms,
+        cluster=cluster,
+        producer_ids=held[0],
+        partitions=partitions,
+        topics=topics,
+        maintenance=maintenance,
+    )
+
+
+def _base_log_config(config: BrokerConfig) -> LogConfig:
+    """What a log does that no topic can set."""
+    return LogConfig(
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
+        max_producer_ids_per_partition=config.max_producer_ids_per_partition,
+        unknown_sequence=config.producer_id_unknown_sequence,
+        duplicate_below_window=config.producer_duplicate_below_window,
+    )
