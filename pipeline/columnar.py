@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.vectors import Integers, RecordFields, Slices, read_fields, walk
+from pipeline.vectors import Flags, Integers, RecordFields, Slices, read_fields, walk
 from protocol.compression import Compression, decompress
 from protocol.errors import ProtocolError
 from protocol.records import (
@@ -150,7 +150,7 @@ class _Rows:
             batch, offsets = self._decode()
             wanted = (offsets >= start_offset) & (offsets < end_offset)
             if not wanted.all():
-                batch = batch.filter(pa.array(wanted))
+                batch = batch.filter(_flags(wanted))
             if batch.num_rows:
                 yield batch
         self._clear()
@@ -198,14 +198,14 @@ class _Columns:
         builders: dict[str, Callable[[], _ArrowArray]] = {
             "key": lambda: self._gather(self._fields.keys, pa.binary()),
             "value": lambda: self._gather(self._fields.values, pa.binary()),
-            "topic": lambda: pa.repeat(pa.scalar(topic, pa.string()), self._rows),
-            "partition": lambda: pa.repeat(pa.scalar(partition, pa.int32()), self._rows),
-            "offset": lambda: pa.array(self.offsets),
+            "topic": lambda: _repeated(topic, self._rows),
+            "partition": lambda: _numbers(np.full(self._rows, partition, np.int32)),
+            "offset": lambda: _numbers(self.offsets),
             "timestamp": self._timestamps,
-            "timestampType": lambda: pa.array((self._each("attributes") >> 3 & 1).astype(np.int32)),
+            "timestampType": lambda: _numbers((self._each("attributes") >> 3 & 1).astype(np.int32)),
             "headers": self._headers,
-            "producer_id": lambda: pa.array(self._each("producer_id")),
-            "producer_epoch": lambda: pa.array(self._each("producer_epoch").astype(np.int32)),
+            "producer_id": lambda: _numbers(self._each("producer_id")),
+            "producer_epoch": lambda: _numbers(self._each("producer_epoch").astype(np.int32)),
             "sequence": self._sequences,
         }
         return builders[name]()
@@ -219,12 +219,12 @@ class _Columns:
         is_append_time = (self._each("attributes") & 8).astype(np.bool_)
         timestamps = np.where(is_append_time, self._each("max_timestamp"), created)
         clipped = np.clip(timestamps, -_LARGEST_TIMESTAMP_MS, _LARGEST_TIMESTAMP_MS)
-        return pa.array(clipped * 1000).view(pa.timestamp("us", tz="UTC"))
+        return _numbers(clipped * 1000).view(pa.timestamp("us", tz="UTC"))
 
     def _sequences(self) -> _ArrowArray:
         base = self._each("base_sequence")
         sequences = np.where(base < 0, NO_SEQUENCE, (base + self._fields.offset_deltas) & MAX_SEQUENCE)
-        return pa.array(sequences.astype(np.int32))
+        return _numbers(sequences.astype(np.int32))
 
     def _headers(self) -> _ArrowArray:
         """Null where a record has none, as in Spark's own Kafka source."""
@@ -238,7 +238,7 @@ class _Columns:
         pairs = pa.StructArray.from_arrays([names, values], fields=list(struct_type))
         counts = self._fields.header_counts
         ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))).astype(np.int32)
-        return pa.ListArray.from_arrays(ends, pairs, type=HEADERS_TYPE, mask=pa.array(counts == 0))
+        return pa.ListArray.from_arrays(_numbers(ends), pairs, type=HEADERS_TYPE, mask=_flags(counts == 0))
 
     def _gather(self, slices: Slices, arrow_type: pa.DataType) -> _ArrowArray:
         """The slices of the payload as an array: all of it, cut at each start and end, of which every second
@@ -250,5 +250,27 @@ class _Columns:
         cuts[0::2] = slices.starts
         cuts[1::2] = slices.ends
         pieces = pa.Array.from_buffers(arrow_type, 2 * count - 1, [None, pa.py_buffer(cuts), self._buffer])
-        wanted = np.arange(0, 2 * count - 1, 2)
-        return pieces.take(pa.array(wanted, mask=slices.nulls if slices.nulls.any() else None))
+        wanted = _numbers(np.arange(0, 2 * count, 2))
+        if slices.nulls.any():
+            validity = pa.py_buffer(np.packbits(~slices.nulls, bitorder="little"))
+            wanted = pa.Array.from_buffers(pa.int64(), count, [validity, wanted.buffers()[1]])
+        return pieces.take(wanted)
+
+
+# pa.array() and pa.scalar() would do the same, and import pandas first, in every Python worker.
+def _numbers(values: npt.NDArray[np.int64] | npt.NDArray[np.int32]) -> _ArrowArray:
+    arrow_type = pa.int64() if values.dtype == np.int64 else pa.int32()
+    return pa.Array.from_buffers(arrow_type, len(values), [None, pa.py_buffer(values)])
+
+
+def _flags(values: Flags) -> _ArrowArray:
+    bits = pa.py_buffer(np.packbits(values, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, bits])
+
+
+def _repeated(text: str, count: int) -> _ArrowArray:
+    encoded = text.encode()
+    cuts = np.arange(count + 1, dtype=np.int32) * np.int32(len(encoded))
+    return pa.Array.from_buffers(
+        pa.string(), count, [None, pa.py_buffer(cuts), pa.py_buffer(encoded * count)]
+    )

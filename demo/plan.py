@@ -1,0 +1,48 @@
+"""Which faults come when: a plan drawn from a seed, so that a run can be repeated.
+
+Owns the mix. Marks are shares of the events that the broker has acknowledged, hence a slow machine sees the
+same plan. Pure; `demo.shipment` carries it out.
+"""
+
+import random
+from enum import Enum
+from typing import NamedTuple
+
+FAULTS = 40
+_FIRST_MARK, _LAST_MARK, _KILL_MARK = 0.01, 0.97, 0.5
+_MOST_IN_FLIGHT = 5
+
+
+class Kind(Enum):
+    """What happens to the network or the broker."""
+
+    DROP_ACKS = "acknowledgement(s) dropped, then the connection cut"
+    CUT_BEFORE = "connection cut before the request reached the broker"
+    CUT_AFTER = "connection cut after the request, before its answer"
+    CUT_ALL = "every connection cut at once"
+    REFUSE = "connections cut and refused for a while"
+    KILL = "broker killed with kill -9 and started again"
+
+
+class Step(NamedTuple):
+    """At `mark` (share of events acknowledged) comes `kind`; `frames` says how many acks are dropped."""
+
+    mark: float
+    kind: Kind
+    frames: int
+
+
+def make_plan(seed: int, faults: int = FAULTS) -> list[Step]:
+    """`faults` network faults spread evenly, each kind as often as the others, and one kill in the middle."""
+    draw = random.Random(seed)
+    kinds = [kind for kind in Kind if kind is not Kind.KILL]
+    chosen = [kinds[number % len(kinds)] for number in range(faults)]
+    draw.shuffle(chosen)
+    step = (_LAST_MARK - _FIRST_MARK) / max(faults - 1, 1)
+    marks = [_FIRST_MARK + number * step for number in range(faults)]
+    plan = [Step(mark, kind, _frames(kind, draw)) for mark, kind in zip(marks, chosen, strict=True)]
+    return sorted([*plan, Step(_KILL_MARK, Kind.KILL, 1)], key=lambda each: each.mark)
+
+
+def _frames(kind: Kind, draw: random.Random) -> int:
+    return draw.randint(1, _MOST_IN_FLIGHT) if kind is Kind.DROP_ACKS else 1

@@ -1,0 +1,111 @@
+"""What the demo shows: a live display on a terminal, plain lines elsewhere.
+
+Owns all output. The rest of the demo hands over facts and never prints.
+"""
+
+from collections import deque
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from demo.shipment import Tally
+from demo.verdict import KeyVerdict, total
+
+_EVENTS_SHOWN = 8
+_LINES_SHOWN = 10
+
+
+class Screen:
+    """Facts in, lines out. Use `shipping()` as a context while the shipment runs."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False)
+        self._events: deque[str] = deque(maxlen=_EVENTS_SHOWN)
+        self._tally = Tally(1)
+        self._shown = 0
+        self._live: Live | None = None
+        self._bars = Progress(
+            TextColumn("{task.description:<13}"),
+            BarColumn(bar_width=40),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+
+    def say(self, text: str) -> None:
+        """One line about what comes next."""
+        self.console.print(text)
+
+    def event(self, text: str) -> None:
+        """A fault that has happened."""
+        self._events.append(text)
+        if self._live is None:
+            self.console.print(f"  {text}")
+        else:
+            self._live.update(self._picture())
+
+    def start(self, events: int) -> None:
+        """The shipment of `events` begins."""
+        self._tally = Tally(events)
+        if self.console.is_terminal:
+            self._bars.add_task("sent", total=events)
+            self._bars.add_task("acknowledged", total=events)
+            self._live = Live(self._picture(), console=self.console, refresh_per_second=10)
+            self._live.start()
+
+    def update(self, tally: Tally) -> None:
+        """The shipment stands here now."""
+        self._tally = tally
+        if self._live is not None:
+            self._bars.update(self._bars.task_ids[0], completed=tally.sent)
+            self._bars.update(self._bars.task_ids[1], completed=tally.acked)
+            self._live.update(self._picture())
+        elif tally.acked * _LINES_SHOWN // tally.events > self._shown:
+            self._shown = tally.acked * _LINES_SHOWN // tally.events
+            self.console.print(_counts(tally))
+
+    def stop(self) -> None:
+        """The shipment has ended, well or not."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def verdict(self, verdicts: list[KeyVerdict]) -> None:
+        """The table that the judge's findings fill, wrong cells in red."""
+        table = Table(title="What the topic holds, read back by Spark", title_justify="left")
+        table.add_column("carrier")
+        for heading in ("expected", "stored", "duplicated", "missing", "out of order", "altered", "invented"):
+            table.add_column(heading, justify="right")
+        table.add_column("verdict")
+        for each in verdicts:
+            table.add_row(*_cells(each))
+        table.add_section()
+        table.add_row(*_cells(total(verdicts)), style="bold")
+        self.console.print(table)
+
+    def _picture(self) -> Group:
+        events = [Text(f"  {text}", style="dim", overflow="ellipsis", no_wrap=True) for text in self._events]
+        return Group(self._bars, Text(_counts(self._tally), style="bold"), *events)
+
+
+def _counts(tally: Tally) -> str:
+    return (
+        f"sent {tally.sent:,} · acknowledged {tally.acked:,}"
+        f" · batches {tally.batches:,}, sent again {tally.sent_again:,}"
+        f" · acks dropped {tally.acks_dropped:,} · cut {tally.cut:,} · kill -9 {tally.kills}"
+    )
+
+
+def _cells(verdict: KeyVerdict) -> list[str]:
+    findings = (
+        verdict.duplicated,
+        verdict.missing,
+        verdict.out_of_order,
+        verdict.altered,
+        verdict.invented,
+    )
+    marked = [f"[red]{count:,}[/red]" if count else "0" for count in findings]
+    word = "[green]exact[/green]" if verdict.is_exact else "[red]wrong[/red]"
+    return [verdict.key, f"{verdict.expected:,}", f"{verdict.stored:,}", *marked, word]

@@ -1,0 +1,216 @@
+"""Ships the events through a network that breaks, while a broker dies under them.
+
+Owns the broker process, the proxy, the producer and the execution of the plan. What it counts is for show;
+whether the topic is right is for `demo.verdict` to say.
+
+Invariants: the producer reaches the broker through the proxy only; each fault of the plan is carried out
+before the next begins; the kill comes while five requests are in flight, which the proxy brings about by
+holding back acknowledgements.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from client import Admin, ClientError, NewTopic, Producer
+from demo.plan import Kind, Step
+from demo.wiretap import Wiretap, batches_in
+from faults.process import BrokerProcess
+from faults.proxy import FaultProxy
+
+TOPIC = "flights"
+IN_FLIGHT = 5
+_REFUSED_MS = 150
+_PATIENCE_MS = 100
+_CHUNK_ROWS = 500
+_SENT_COLUMNS = ("key", "value", "timestamp_ms")
+_LINGER_MS = 5
+
+
+@dataclass(slots=True)
+class Tally:
+    """Where the shipment stands. Events are records; the rest is counted by the proxy and the wiretap."""
+
+    events: int
+    sent: int = 0
+    acked: int = 0
+    failed: int = 0
+    batches: int = 0
+    sent_again: int = 0
+    acks_dropped: int = 0
+    cut: int = 0
+    kills: int = 0
+    faults: int = 0
+    seconds: float = 0.0
+
+
+class Site:
+    """A broker behind a proxy. `bootstrap_servers` is the proxy's address, which the broker advertises."""
+
+    def __init__(self, broker: BrokerProcess, proxy: FaultProxy) -> None:
+        self.broker = broker
+        self.proxy = proxy
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{self.proxy.host}:{self.proxy.port}"
+
+
+@asynccontextmanager
+async def open_site(data_dir: Path) -> AsyncIterator[Site]:
+    """Start a proxy on a free port and a broker behind it; both end with the block, the broker by SIGTERM."""
+    async with FaultProxy("127.0.0.1", 0) as proxy:
+        settings = {"advertised.host": proxy.host, "advertised.port": proxy.port}
+        async with BrokerProcess(data_dir, settings=settings) as broker:
+            proxy.retarget(broker.port)
+            yield Site(broker, proxy)
+            if broker.is_running:
+                await broker.terminate()
+
+
+class Shipment:
+    """One run of the producer. `on_change` is called often, `on_event` with a line for each fault."""
+
+    def __init__(
+        self,
+        site: Site,
+        plan: Sequence[Step],
+        *,
+        idempotent: bool,
+        on_change: Callable[[Tally], None],
+        on_event: Callable[[str], None],
+    ) -> None:
+        self._site = site
+        self._plan = plan
+        self._idempotent = idempotent
+        self._on_change = on_change
+        self._on_event = on_event
+        self._wiretap = Wiretap()
+        self._progress = asyncio.Event()
+        self.tally = Tally(0)
+
+    async def create_topic(self, partitions: int) -> None:
+        """The events are from 2013: retention by time would delete them at once."""
+        async with Admin(bootstrap_servers=self._site.bootstrap_servers) as admin:
+            topic = NewTopic(TOPIC, partitions, 1, {"retention.ms": "-1"})
+            await admin.create_topics([topic])
+
+    async def ship(self, events: pa.Table) -> Tally:
+        """Send all events in order and wait for every acknowledgement, while the plan goes on."""
+        self.tally = Tally(events.num_rows)
+        self._site.proxy.tap = self._wiretap
+        began = time.monotonic()
+        sending = asyncio.create_task(self._send_all(events))
+        sabotage = asyncio.create_task(self._carry_out_plan())
+        try:
+            await asyncio.wait((sending, sabotage), return_when=asyncio.FIRST_COMPLETED)
+            if not sending.done():
+                sabotage.result()
+            await sending
+        finally:
+            for task in (sending, sabotage):
+                task.cancel()
+            await asyncio.gather(sending, sabotage, return_exceptions=True)
+            self._site.proxy.tap = None
+        self.tally.seconds = time.monotonic() - began
+        self._take_stock()
+        return self.tally
+
+    async def _send_all(self, events: pa.Table) -> None:
+        sent: asyncio.Queue[list[Awaitable[object]] | None] = asyncio.Queue()
+        collecting = asyncio.create_task(self._collect(sent))
+        async with Producer(
+            bootstrap_servers=self._site.bootstrap_servers,
+            client_id="demo",
+            acks="all",
+            enable_idempotence=self._idempotent,
+            max_in_flight_requests_per_connection=IN_FLIGHT,
+            linger_ms=_LINGER_MS,
+        ) as producer:
+            for chunk in events.to_batches(max_chunksize=_CHUNK_ROWS):
+                keys, values, timestamps = (chunk.column(name).to_pylist() for name in _SENT_COLUMNS)
+                deliveries: list[Awaitable[object]] = []
+                for key, value, timestamp_ms in zip(keys, values, timestamps, strict=True):
+                    delivery = await producer.send(
+                        TOPIC, value.encode(), key=key.encode(), timestamp_ms=timestamp_ms
+                    )
+                    deliveries.append(delivery)
+                self.tally.sent += len(deliveries)
+                sent.put_nowait(deliveries)
+                # Where there is room, send() does not yield, and the network lives on this loop too.
+                await asyncio.sleep(0)
+            sent.put_nowait(None)
+            await collecting
+
+    async def _collect(self, sent: "asyncio.Queue[list[Awaitable[object]] | None]") -> None:
+        """Wait for each acknowledgement, in the order of sending."""
+        while (deliveries := await sent.get()) is not None:
+            for delivery in deliveries:
+                try:
+                    await delivery
+                except ClientError as error:
+                    self.tally.failed += 1
+                    if self.tally.failed == 1:
+                        self._on_event(f"a delivery failed: {error}")
+                else:
+                    self.tally.acked += 1
+            self._take_stock()
+            self._progress.set()
+
+    async def _carry_out_plan(self) -> None:
+        for step in self._plan:
+            while self.tally.acked < step.mark * self.tally.events:
+                self._progress.clear()
+                await self._progress.wait()
+            text = await self._carry_out(step)
+            self.tally.faults += 1
+            self._on_event(f"{step.mark:4.0%}  {text}")
+
+    async def _carry_out(self, step: Step) -> str:
+        """Bring one fault about, wait until it has happened, and say what it was."""
+        proxy = self._site.proxy
+        if step.kind is Kind.KILL:
+            return await self._kill()
+        if step.kind is Kind.DROP_ACKS:
+            await proxy.drop_responses(step.frames, patience_ms=_PATIENCE_MS).wait()
+            return f"{step.frames} {step.kind.value}"
+        if step.kind is Kind.CUT_BEFORE:
+            await proxy.cut_before_request().wait()
+        elif step.kind is Kind.CUT_AFTER:
+            await proxy.cut_after_request().wait()
+        else:
+            await proxy.wait_until(lambda: bool(proxy.in_flight()))
+            proxy.cut_connections()
+            if step.kind is Kind.REFUSE:
+                proxy.refuse_connections(_REFUSED_MS)
+                await proxy.wait_until(lambda: not proxy.refusing)
+        return str(step.kind.value)
+
+    async def _kill(self) -> str:
+        proxy, broker = self._site.proxy, self._site.broker
+        proxy.hold_responses()
+        await proxy.wait_until(lambda: len(proxy.in_flight()) >= IN_FLIGHT)
+        requests, answered = proxy.in_flight(), proxy.answered()
+        batches = sum(len(batches_in(request)) for request in requests)
+        await broker.kill_9()
+        self.tally.kills += 1
+        proxy.cut_connections()
+        proxy.release_responses()
+        await broker.start()
+        return (
+            f"{Kind.KILL.value}: {len(requests)} requests with {batches} batches were in flight,"
+            f" {answered} stored but not acknowledged"
+        )
+
+    def _take_stock(self) -> None:
+        counters = self._site.proxy.counters
+        self.tally.acks_dropped = counters.responses_dropped
+        self.tally.cut = counters.connections_cut
+        self.tally.batches = self._wiretap.batches
+        self.tally.sent_again = self._wiretap.sent_again
+        self._on_change(self.tally)

@@ -1,0 +1,55 @@
+"""What the demo prints where there is no terminal: plain lines that say what happened."""
+
+import io
+
+from rich.console import Console
+
+from demo.screen import Screen
+from demo.shipment import Tally
+from demo.verdict import KeyVerdict
+
+
+def plain_screen() -> tuple[Screen, io.StringIO]:
+    text = io.StringIO()
+    return Screen(Console(file=text, width=120, highlight=False)), text
+
+
+def test_without_a_terminal_progress_is_a_line_for_each_tenth() -> None:
+    screen, text = plain_screen()
+    screen.start(1000)
+    for acked in range(0, 1001, 50):
+        screen.update(Tally(1000, sent=acked, acked=acked, kills=1))
+    screen.stop()
+    lines = text.getvalue().splitlines()
+    assert len(lines) == 10
+    assert lines[-1].startswith("sent 1,000 · acknowledged 1,000 ")
+    assert lines[-1].endswith("kill -9 1")
+
+
+def test_faults_are_lines_in_order() -> None:
+    screen, text = plain_screen()
+    screen.event("first")
+    screen.event("second")
+    assert text.getvalue().split() == ["first", "second"]
+
+
+def test_on_a_terminal_the_display_is_live_and_ends_with_the_last_state() -> None:
+    text = io.StringIO()
+    screen = Screen(Console(file=text, width=120, force_terminal=True))
+    screen.start(10)
+    screen.event("the broker died")
+    screen.update(Tally(10, sent=10, acked=10))
+    screen.stop()
+    assert "the broker died" in text.getvalue()
+    assert "10/10" in text.getvalue()
+
+
+def test_the_table_has_a_row_for_each_key_and_the_sum() -> None:
+    screen, text = plain_screen()
+    screen.verdict([KeyVerdict("AA", 10, 10, 0, 0, 0, 0, 0), KeyVerdict("UA", 20, 21, 1, 0, 0, 0, 0)])
+    rows = [line.split() for line in text.getvalue().splitlines() if line.startswith("│")]
+    assert [(row[1], row[3], row[5], row[-2]) for row in rows] == [
+        ("AA", "10", "10", "exact"),
+        ("UA", "20", "21", "wrong"),
+        ("all", "30", "31", "wrong"),
+    ]
