@@ -39,6 +39,8 @@ class _Reading(NamedTuple):
 
     results: list[tuple[str, FetchPartitionResult, bool]]
     size_bytes: int
+    sizes: dict[str, int]
+    """Record bytes by topic."""
     must_answer: bool
     """A partition has an error, which is never kept waiting."""
 
@@ -91,6 +93,7 @@ class FetchHandler:
         """Read every partition in order under the limits. Raises ColdRead when `nowait`."""
         left = min(request.max_bytes, self._max_bytes)
         size = 0
+        sizes: dict[str, int] = {}
         must_answer = False
         results = []
         for topic, wanted in partitions:
@@ -116,10 +119,12 @@ class FetchHandler:
                 results.append((topic, _failed(wanted.partition, error.code, request), False))
                 continue
             read_bytes = sum(map(len, found.records))
-            size += read_bytes
+            if read_bytes:
+                size += read_bytes
+                sizes[topic] = sizes.get(topic, 0) + read_bytes
             left -= read_bytes
             results.append((topic, _found(replica, found.records, request), read_bytes > 0))
-        return _Reading(results, size, must_answer)
+        return _Reading(results, size, sizes, must_answer)
 
     async def _wait_and_read(
         self, fetch: FetchContext, request: FetchRequest, reading: _Reading | None
@@ -168,9 +173,8 @@ class FetchHandler:
             if not topics or topics[-1][0] != topic:
                 topics.append((topic, []))
             topics[-1][1].append(result)
-        for topic, result, has_records in reading.results:
-            if has_records:
-                self._metrics.bytes_out(topic, sum(map(len, _buffers(result))))
+        for topic, size_bytes in reading.sizes.items():
+            self._metrics.bytes_out(topic, size_bytes)
         session_id = NO_SESSION if fetch.session is None else fetch.session.session_id
         return FetchResponse(0, ErrorCode.NONE, session_id, topics)
 
@@ -219,13 +223,6 @@ class _LongPoll:
     def _wake(self) -> None:
         if not self._woken.done():
             self._woken.set_result(None)
-
-
-def _buffers(result: FetchPartitionResult) -> Sequence[Buffer]:
-    records = result.records
-    if records is None:
-        return ()
-    return records if isinstance(records, list) else (records,)
 
 
 def _diverging(replica: Replica, wanted: FetchPartition) -> FetchPartitionResult | None:

@@ -77,6 +77,8 @@ class TopicsHandler:
             wanted = [(name, NO_TOPIC_ID) for name in request.topic_names or ()]
         answers = []
         for name, topic_id in wanted:
+            code: ErrorCode = ErrorCode.NONE
+            message: str | None = None
             try:
                 if wanted.count((name, topic_id)) > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
@@ -86,8 +88,6 @@ class TopicsHandler:
                 await self._topics.delete(topic.topic_id)
             except ApiError as error:
                 code, message = error.code, error.message
-            else:
-                code, message = ErrorCode.NONE, None
             answers.append({"name": name, "topic_id": topic_id, "error_code": code, "error_message": message})
         return {"responses": answers}
 
