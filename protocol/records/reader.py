@@ -260,7 +260,7 @@ def _decode_sized(data: bytes, position: int, end: int, start: int, what: str) -
 def _decode_headers(data: bytes, position: int, end: int, start: int) -> tuple[Headers, int]:
     count, position = decode_varint(data, position)
     if end > len(data) or not 0 <= count <= max(end - position, 0) // _SMALLEST_HEADER_BYTES:
-        _refuse(start, f"{count} headers, {end - position} bytes are left in the record")
+        _refuse(start, f"{count} headers, {end - position} are left in the record")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         name, position = _decode_sized(data, position, end, start, "header name")
