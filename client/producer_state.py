@@ -312,7 +312,11 @@ class ProducerState:
             return self._retry_or_drop(state, batch, retry_at_ms)
         if batch is not state.in_flight[0]:
             return self._retry_or_drop(state, batch, 0)
-        needs_new_id = code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        # A new epoch fences whatever of the old one is still under way, a new id does not; so a new id only
+        # where the old one serves no more: somebody else has it, or no broker has issued it.
+        needs_new_id = code is ErrorCode.INVALID_PRODUCER_EPOCH or (
+            code is ErrorCode.UNKNOWN_PRODUCER_ID and batch.base_sequence == 0
+        )
         if batch.may_be_stored:
             if needs_new_id:
                 self._retire(state, needs_new_id=True)

@@ -1,0 +1,314 @@
+"""One TCP connection to one broker: pipelined requests out, answers in, matched by correlation id.
+
+Owns: the socket, the receive buffer, the requests that wait for answers, and the versions agreed on.
+Invariants:
+- every request's handler is called exactly once, with the body of its answer or with an error;
+- once anything is wrong (end of stream, bad bytes, an answer that is late) the connection closes, and every
+  request that waits fails at that moment: no answer can arrive for a request that was given up;
+- requests leave in the order of `send`, whose bytes are handed to the transport before it returns;
+- the view that a handler gets is valid only until it returns.
+Callers: cluster opens connections; sender, fetcher and admin use them, all on one event loop.
+Source: the protocol guide ("Network", "Common Request and Response Structure"), KIP-511 for ApiVersions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from client.errors import (
+    BrokerUnavailableError,
+    ClientError,
+    ConnectionLostError,
+    RequestTimeoutError,
+    UnsupportedVersionError,
+)
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.framing import FrameReader, decode_response_header, encode_request_frame
+from protocol.schema import APIS, ApiKey, decode_response, encode_request
+from protocol.types import Buffer
+
+__all__ = ["AnswerHandler", "Connection"]
+
+AnswerHandler: TypeAlias = Callable[[memoryview | None, ClientError | None], None]
+
+_MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
+_SOFTWARE_NAME: Final = "tidelog"
+_SOFTWARE_VERSION: Final = "0.1.0"
+_MAX_CORRELATION_ID: Final = 2**31 - 1
+
+
+class _Waiting(NamedTuple):
+    """A request on the wire; `deadline` is in seconds of the loop's clock."""
+
+    api_key: int
+    version: int
+    deadline: float
+    handler: AnswerHandler
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Made by `open`, which returns it ready for requests."""
+
+    __slots__ = (
+        "__weakref__",
+        "_client_id",
+        "_loop",
+        "_next_correlation_id",
+        "_on_close",
+        "_reader",
+        "_request_timeout",
+        "_timer",
+        "_timer_at",
+        "_transport",
+        "_versions",
+        "_waiting",
+        "address",
+        "is_open",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        address: str,
+        client_id: str,
+        request_timeout_ms: int,
+        on_close: Callable[[Connection, ClientError], None],
+    ) -> None:
+        self.address = address
+        self.is_open = False
+        self._loop = loop
+        self._client_id = client_id
+        self._request_timeout = request_timeout_ms / 1000
+        self._on_close = on_close
+        self._reader = FrameReader(_MAX_FRAME_BYTES)
+        self._waiting: dict[int, _Waiting] = {}
+        self._next_correlation_id = 0
+        self._versions: dict[int, int] = {}
+        self._transport: asyncio.Transport
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    @classmethod
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        request_timeout_ms: int,
+        on_close: Callable[[Connection, ClientError], None],
+    ) -> Connection:
+        """Connect and agree on versions. `on_close` is called once when the connection ends.
+
+        Raises BrokerUnavailableError when nobody answers there, or what answers is no broker.
+        """
+        loop = asyncio.get_running_loop()
+        address = f"{host}:{port}"
+        connection = cls(loop, address, client_id, request_timeout_ms, on_close)
+        try:
+            async with asyncio.timeout(request_timeout_ms / 1000):
+                await loop.create_connection(lambda: connection, host, port)
+                await connection._negotiate()
+        except (OSError, ConnectionLostError) as error:
+            connection.close(BrokerUnavailableError(f"{address} does not answer ({error})"))
+            raise BrokerUnavailableError(f"{address} cannot be reached ({error})") from error
+        except BaseException:
+            connection.close(ConnectionLostError(f"{address}: given up"))
+            raise
+        return connection
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for their answers."""
+        return len(self._waiting)
+
+    def supports(self, api_key: ApiKey) -> bool:
+        """Whether both sides know a common version of the API."""
+        return api_key in self._versions
+
+    def version(self, api_key: ApiKey, at_least: int = 0, at_most: int | None = None) -> int:
+        """The highest common version, within bounds if given. Raises UnsupportedVersionError for none."""
+        version = self._versions.get(api_key)
+        if version is not None and at_most is not None:
+            version = min(version, at_most)
+        if version is None or version < max(at_least, APIS[api_key].min_version):
+            raise UnsupportedVersionError(f"{self.address} does not serve {APIS[api_key].name} as needed")
+        return version
+
+    def send(
+        self,
+        api_key: int,
+        version: int,
+        body: Buffer | list[Buffer],
+        handler: AnswerHandler,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Write a request; `handler` gets the answer's body or the error. Never calls it before it returns.
+
+        Raises ConnectionLostError when the connection is closed already: nothing was sent then.
+        """
+        deadline = self._loop.time() + (self._request_timeout if timeout_ms is None else timeout_ms / 1000)
+        correlation_id = self._write(api_key, version, body)
+        self._waiting[correlation_id] = _Waiting(api_key, version, deadline, handler)
+        if self._timer is None or deadline < self._timer_at:
+            self._set_timer(deadline)
+
+    def send_unanswered(self, api_key: int, version: int, body: Buffer | list[Buffer]) -> None:
+        """Write a request to which the broker gives no answer (Produce with acks=0). Raises as `send`."""
+        self._write(api_key, version, body)
+
+    async def call(
+        self,
+        api_key: ApiKey,
+        values: Mapping[str, object],
+        *,
+        version: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """Send a request of the schema and wait for its decoded answer, by default at the highest version.
+
+        Raises ConnectionLostError, RequestTimeoutError or UnsupportedVersionError. Cancelling it leaves the
+        request on its way and forgets the answer.
+        """
+        if version is None:
+            version = self.version(api_key)
+        used = version
+        answer: asyncio.Future[Any] = self._loop.create_future()
+
+        def handle(body: memoryview | None, error: ClientError | None) -> None:
+            if body is not None:
+                value = decode_response(api_key, used, body)
+                if not answer.done():
+                    answer.set_result(value)
+            elif error is not None and not answer.done():
+                answer.set_exception(error)
+
+        self.send(api_key, used, encode_request(api_key, used, values), handle, timeout_ms)
+        return await answer
+
+    def close(self, error: ClientError | None = None) -> None:
+        """Close now; every waiting request fails with `error`. Harmless when closed."""
+        transport = getattr(self, "_transport", None)
+        if transport is not None:
+            transport.abort()
+        self._closed(error or ConnectionLostError(f"{self.address}: closed by this client"))
+
+    async def _negotiate(self) -> None:
+        """ApiVersions, from our highest version; a broker that is older says so in a version 0 answer."""
+        api = APIS[ApiKey.API_VERSIONS]
+        version = api.max_version
+        while True:
+            answer = await self._ask_versions(version)
+            if answer.error_code == ErrorCode.NONE:
+                break
+            theirs = [each.max_version for each in answer.api_keys if each.api_key == ApiKey.API_VERSIONS]
+            if answer.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
+                raise UnsupportedVersionError(f"{self.address} refuses ApiVersions ({answer.error_code})")
+            version = max(0, min(version - 1, theirs[0])) if theirs else 0
+        for offered in answer.api_keys:
+            ours = APIS.get(offered.api_key)
+            if ours is None:
+                continue
+            common = min(ours.max_version, offered.max_version)
+            if common >= max(ours.min_version, offered.min_version):
+                self._versions[offered.api_key] = common
+        self.is_open = True
+
+    async def _ask_versions(self, version: int) -> Any:
+        answer: asyncio.Future[Any] = self._loop.create_future()
+
+        def handle(body: memoryview | None, error: ClientError | None) -> None:
+            if body is not None:
+                refused = int.from_bytes(body[:2], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION
+                value = decode_response(ApiKey.API_VERSIONS, 0 if refused else version, body)
+                if not answer.done():
+                    answer.set_result(value)
+            elif error is not None and not answer.done():
+                answer.set_exception(error)
+
+        values = {"client_software_name": _SOFTWARE_NAME, "client_software_version": _SOFTWARE_VERSION}
+        body = encode_request(ApiKey.API_VERSIONS, version, values)
+        self.is_open = True
+        self.send(ApiKey.API_VERSIONS, version, body, handle)
+        return await answer
+
+    def _write(self, api_key: int, version: int, body: Buffer | list[Buffer]) -> int:
+        if not self.is_open:
+            raise ConnectionLostError(f"{self.address}: the connection is closed")
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = 0 if correlation_id == _MAX_CORRELATION_ID else correlation_id + 1
+        frame = encode_request_frame(api_key, version, correlation_id, self._client_id, body)
+        self._transport.writelines(frame)
+        return correlation_id
+
+    def _set_timer(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_at(at, self._on_timer)
+
+    def _on_timer(self) -> None:
+        """One timer serves all requests: it looks for the earliest deadline when it fires, not at each
+        answer."""
+        self._timer = None
+        if not self._waiting:
+            return
+        earliest = min(self._waiting.values(), key=_deadline_of)
+        if earliest.deadline > self._loop.time():
+            self._set_timer(earliest.deadline)
+            return
+        name = APIS[ApiKey(earliest.api_key)].name
+        self.close(RequestTimeoutError(f"{self.address}: no answer to {name} in time"))
+
+    # asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed(
+            ConnectionLostError(f"{self.address}: connection lost ({exc or 'closed by the broker'})")
+        )
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for frame in self._reader.buffer_updated(nbytes):
+                self._receive(frame)
+        except ProtocolError as error:
+            self.close(ConnectionLostError(f"{self.address}: the answer is malformed ({error})"))
+
+    def eof_received(self) -> bool:
+        return False
+
+    def _receive(self, frame: memoryview) -> None:
+        waiting = self._waiting.pop(int.from_bytes(frame[:4], "big", signed=True), None)
+        if waiting is None:
+            if self.is_open:
+                raise ProtocolError("it answers no request that waits")
+            return
+        try:
+            _, start = decode_response_header(waiting.api_key, waiting.version, frame)
+            waiting.handler(frame[start:], None)
+        except ProtocolError as error:
+            waiting.handler(None, ConnectionLostError(f"{self.address}: the answer is malformed ({error})"))
+            raise
+
+    def _closed(self, error: ClientError) -> None:
+        was_open, self.is_open = self.is_open, False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting = self._waiting, {}
+        for each in waiting.values():
+            each.handler(None, error)
+        if was_open:
+            self._on_close(self, error)
+
+
+def _deadline_of(waiting: _Waiting) -> float:
+    return waiting.deadline

@@ -1,0 +1,92 @@
+"""What the client knows of the cluster: nodes, topics, partitions and who leads them. Plain values.
+
+Owns: the image, and how an answer to Metadata changes it.
+Invariants: an image is never changed, only replaced. A partition's leader never goes back to an older leader
+epoch of the same topic (a broker that lags behind cannot undo what is known), unless the topic is another one
+under the same name.
+Callers: cluster.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from client.types import TopicPartition
+from protocol.errors import ErrorCode, error_code
+
+__all__ = ["ClusterImage", "Node", "PartitionInfo", "TopicInfo", "apply_metadata"]
+
+
+class Node(NamedTuple):
+    """A broker as it advertises itself."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class PartitionInfo(NamedTuple):
+    """`leader` is a node id, -1 for none; `leader_epoch` is -1 where brokers do not tell."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class TopicInfo(NamedTuple):
+    """A topic; `partitions` is in order of their numbers, 0 to n-1. `error` is NONE where it can be used."""
+
+    name: str
+    topic_id: object
+    is_internal: bool
+    partitions: tuple[PartitionInfo, ...]
+    error: ErrorCode
+
+
+class ClusterImage(NamedTuple):
+    """Everything known at one moment."""
+
+    cluster_id: str | None
+    controller_id: int
+    nodes: Mapping[int, Node]
+    topics: Mapping[str, TopicInfo]
+
+    def leader(self, key: TopicPartition) -> int:
+        """Node id of the partition's leader, -1 when none is known."""
+        topic = self.topics.get(key.topic)
+        if topic is None or key.partition >= len(topic.partitions):
+            return -1
+        return topic.partitions[key.partition].leader
+
+
+EMPTY = ClusterImage(None, -1, {}, {})
+
+
+def apply_metadata(image: ClusterImage, answer: Any, forget: Iterable[str] = ()) -> ClusterImage:
+    """The image after a decoded Metadata answer. Topics that it does not name stay, save those in
+    `forget`."""
+    nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in answer.brokers}
+    topics = {name: info for name, info in image.topics.items() if name not in set(forget)}
+    for each in answer.topics:
+        if each.name is not None:
+            topics[each.name] = _topic(each, topics.get(each.name))
+    return ClusterImage(answer.cluster_id, answer.controller_id, nodes, topics)
+
+
+def _topic(answer: Any, known: TopicInfo | None) -> TopicInfo:
+    is_same = known is not None and known.topic_id == answer.topic_id
+    partitions = []
+    for each in sorted(answer.partitions, key=lambda partition: int(partition.partition_index)):
+        index, epoch = each.partition_index, each.leader_epoch
+        if known is not None and is_same and index < len(known.partitions):
+            old = known.partitions[index]
+            if 0 <= epoch < old.leader_epoch:
+                partitions.append(old)
+                continue
+        replicas, isr = tuple(each.replica_nodes), tuple(each.isr_nodes)
+        partitions.append(PartitionInfo(index, each.leader_id, epoch, replicas, isr))
+    return TopicInfo(
+        answer.name, answer.topic_id, answer.is_internal, tuple(partitions), error_code(answer.error_code)
+    )
