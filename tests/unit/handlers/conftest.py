@@ -88,7 +88,8 @@ class Asker:
         answer = self.send((topic, partition, records), acks=acks, version=version)
         if inspect.isawaitable(answer):
             answer = await answer
-        return answer[0][1][0]
+        result: ProducePartitionResult = answer[0][1][0]
+        return result
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         answer = await self.ask(
