@@ -220,11 +220,12 @@ class Metrics:
             "Requests finished (RequestsPerSec).",
             labels=("request", "version"),
         )
-        errors: Counter[tuple[str, int]] = Counter()
+        errors: Counter[tuple[str, str]] = Counter()
         times: dict[str, Distribution] = {}
         for (request, version), tally in self._requests.items():
             requests.add_metric((request, str(version)), tally.requests)
-            errors.update({(request, code): count for code, count in tally.errors.items()})
+            for code, count in tally.errors.items():
+                errors[request, error_code(code).name] += count
             times.setdefault(request, Distribution(LATENCY_BUCKETS_MS)).add(tally.milliseconds)
         yield requests
         family = CounterMetricFamily(
@@ -232,8 +233,8 @@ class Metrics:
             "Error codes in responses, NONE included (ErrorsPerSec).",
             labels=("request", "error"),
         )
-        for (request, code), count in errors.items():
-            family.add_metric((request, error_code(code).name), count)
+        for labels, count in errors.items():
+            family.add_metric(labels, count)
         yield family
         histogram = HistogramMetricFamily(
             "kafka_network_requestmetrics_totaltimems",

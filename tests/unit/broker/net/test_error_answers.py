@@ -1,0 +1,130 @@
+"""What each API answers when its request fails as a whole, and how the codes in a response are counted."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from broker.metrics import RequestTally
+from broker.net.error_answers import ERROR_ANSWERS, error_count_of
+from broker.net.routes import Route
+from protocol.errors import ErrorCode
+from protocol.hot import (
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+    ProducePartitionResult,
+    ProduceRequest,
+)
+from protocol.schema import APIS, ApiKey, decode_request, decode_response, encode_request
+
+CODE = ErrorCode.UNKNOWN_SERVER_ERROR
+VERSIONS = [
+    (api.key, version) for api in APIS.values() for version in range(api.min_version, api.max_version + 1)
+]
+
+TOPIC = "flights"
+TOPIC_ID = UUID(int=7)
+RESOURCE = {"resource_type": 2, "resource_name": TOPIC, "configuration_keys": None}
+
+REQUESTS: dict[ApiKey, dict[str, Any]] = {
+    ApiKey.LIST_OFFSETS: {
+        "topics": [{"name": TOPIC, "partitions": [{"partition_index": 3, "timestamp": -1}]}]
+    },
+    ApiKey.METADATA: {"topics": [{"name": TOPIC}]},
+    ApiKey.API_VERSIONS: {},
+    ApiKey.CREATE_TOPICS: {"topics": [{"name": TOPIC, "num_partitions": 1, "replication_factor": 1}]},
+    ApiKey.DELETE_RECORDS: {"topics": [{"name": TOPIC, "partitions": [{"partition_index": 3, "offset": 5}]}]},
+    ApiKey.INIT_PRODUCER_ID: {},
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: {
+        "topics": [{"topic": TOPIC, "partitions": [{"partition": 3, "leader_epoch": 0}]}]
+    },
+    ApiKey.DESCRIBE_CONFIGS: {"resources": [RESOURCE]},
+    ApiKey.ALTER_CONFIGS: {"resources": [{"resource_type": 2, "resource_name": TOPIC, "configs": []}]},
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: {
+        "resources": [{"resource_type": 2, "resource_name": TOPIC, "configs": []}]
+    },
+    ApiKey.CREATE_PARTITIONS: {"topics": [{"name": TOPIC, "count": 2, "assignments": None}]},
+    ApiKey.DESCRIBE_CLUSTER: {},
+    ApiKey.DESCRIBE_PRODUCERS: {"topics": [{"name": TOPIC, "partition_indexes": [3]}]},
+}
+
+
+def request_of(api_key: ApiKey, version: int) -> Any:
+    if api_key == ApiKey.PRODUCE:
+        return ProduceRequest(None, -1, 1000, [(TOPIC, [(3, b"")])])
+    if api_key == ApiKey.FETCH:
+        wanted = FetchPartition(3, -1, 0, -1, -1, 1024)
+        return FetchRequest(-1, 0, 0, 1024, 0, 0, -1, [(TOPIC, [wanted])])
+    values = REQUESTS.get(api_key)
+    if api_key == ApiKey.DELETE_TOPICS:
+        values = {"topics": [{"name": TOPIC}]} if version >= 6 else {"topic_names": [TOPIC]}
+    assert values is not None
+    return decode_request(api_key, version, encode_request(api_key, version, values))
+
+
+def codes_in(value: Any) -> list[int]:
+    """Every error_code in a decoded response, however deep."""
+    if isinstance(value, dict):
+        own = [value["error_code"]] if "error_code" in value else []
+        return own + [code for inner in value.values() for code in codes_in(inner)]
+    return [code for inner in value for code in codes_in(inner)] if isinstance(value, list) else []
+
+
+def test_every_api_has_an_error_answer() -> None:
+    assert set(ERROR_ANSWERS) == set(APIS)
+
+
+@pytest.mark.parametrize(("api_key", "version"), VERSIONS, ids=lambda part: str(getattr(part, "name", part)))
+def test_an_error_answer_names_what_was_asked_for_and_the_error_in_every_version(
+    api_key: ApiKey, version: int
+) -> None:
+    route = Route(api_key, version, lambda context, request: None, RequestTally())
+    body = route.encode(route.error_answer(request_of(api_key, version), CODE, "what happened"))
+    response = decode_response(api_key, version, b"".join(body) if isinstance(body, list) else body)
+    codes = codes_in(response)
+    assert CODE in codes
+    assert set(codes) <= {CODE, ErrorCode.NONE}
+    if api_key not in (ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_CLUSTER):
+        assert TOPIC in str(response)
+
+
+def test_an_unknown_topic_id_is_answered_with_an_empty_name_never_null() -> None:
+    request = decode_request(
+        ApiKey.METADATA,
+        12,
+        encode_request(ApiKey.METADATA, 12, {"topics": [{"topic_id": TOPIC_ID, "name": None}]}),
+    )
+    (topic,) = ERROR_ANSWERS[ApiKey.METADATA](request, CODE, None)["topics"]
+    assert (topic["name"], topic["topic_id"]) == ("", TOPIC_ID)
+
+
+def test_metadata_of_all_topics_fails_with_no_topics() -> None:
+    request = decode_request(ApiKey.METADATA, 9, encode_request(ApiKey.METADATA, 9, {"topics": None}))
+    assert ERROR_ANSWERS[ApiKey.METADATA](request, CODE, None) == {"topics": []}
+
+
+def test_each_partition_of_a_produce_response_counts() -> None:
+    count = error_count_of(ApiKey.PRODUCE)
+    good, bad = ProducePartitionResult(0, 0), ProducePartitionResult(1, 45)
+    assert count([("a", [good])]) is None
+    assert count([("a", [bad])]) == {45: 1}
+    assert count([("a", [good, bad]), ("b", [good])]) == {0: 2, 45: 1}
+    assert count([]) == {}
+
+
+def test_a_fetch_response_counts_once_as_a_whole_and_once_for_each_partition() -> None:
+    count = error_count_of(ApiKey.FETCH)
+    results = [FetchPartitionResult(0, 0), FetchPartitionResult(1, 1)]
+    assert count(FetchResponse(0, 0, 0, [("a", results)])) == {0: 2, 1: 1}
+    assert count(FetchResponse(0, 70, 0, [])) == {70: 1}
+
+
+def test_a_response_counts_every_code_at_every_level_and_a_missing_one_as_none() -> None:
+    metadata = error_count_of(ApiKey.METADATA)
+    topics = [{"error_code": 3}, {"partitions": [{"error_code": 0}, {"error_code": 5}]}]
+    assert metadata({"topics": topics}) == {3: 1, 0: 2, 5: 1}
+    assert metadata({}) == {}
+    assert error_count_of(ApiKey.INIT_PRODUCER_ID)({}) == {0: 1}
+    assert error_count_of(ApiKey.API_VERSIONS)({"error_code": 35, "api_keys": [{"api_key": 18}]}) == {35: 1}
