@@ -13,7 +13,7 @@ Used by `segment`. Look-ups are safe in any thread; everything else belongs to t
 
 from __future__ import annotations
 
-import os
+import threading
 from pathlib import Path
 from struct import Struct
 
@@ -21,6 +21,7 @@ from broker.storage.disk import Disk, OpenFile
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
+_OPENING = threading.Lock()
 
 
 class SparseIndex:
@@ -40,7 +41,7 @@ class SparseIndex:
 
     def load_sealed(self) -> bool:
         """Use the file of a closed segment as it is; False when it is missing or of an odd size."""
-        if not self._disk.exists(self._path):
+        if not self.exists:
             return False
         size = self._disk.size(self._open().fd)
         if size % self.entry.size:
@@ -50,9 +51,13 @@ class SparseIndex:
         self._entries = None
         return True
 
+    @property
+    def exists(self) -> bool:
+        return self._disk.exists(self._path)
+
     def load_active(self, first_limit: int, second_limit: int) -> bool:
         """Read the leading entries that ascend and stay below the limits; False when any was left out."""
-        if not self._disk.exists(self._path):
+        if not self.exists:
             return False
         data = self._disk.read_file(self._path)
         whole = len(data) // self.entry.size
@@ -157,10 +162,13 @@ class SparseIndex:
             self._file = None
 
     def _open(self) -> OpenFile:
-        if self._file is None:
-            flags = os.O_RDWR | os.O_CREAT
-            self._file = OpenFile(self._disk, self._path, self._disk.open(self._path, flags))
-        return self._file
+        file = self._file
+        if file is None:
+            with _OPENING:
+                file = self._file
+                if file is None:
+                    file = self._file = OpenFile(self._disk, self._path, self._disk.open(self._path))
+        return file
 
     def _read(self, number: int, count: int, *, nowait: bool = False) -> bytes:
         size = count * self.entry.size

@@ -36,6 +36,8 @@ def find_first_at(
         if segment.max_timestamp < timestamp_ms or segment.end_offset <= start_offset:
             continue
         entry = segment.time_index.floor(timestamp_ms)
+        if entry is not None and not segment.time_entry_holds(entry):
+            entry = None
         from_relative = max(entry[1] if entry else 0, start_offset - segment.base_offset)
         for place in segment.walk_from_entry(segment.offset_index.floor(from_relative)):
             if place.max_timestamp < timestamp_ms or place.last_offset < start_offset:

@@ -169,7 +169,7 @@ class LogSegments:
         dropped_before = self.segments[0].base_offset
         self._unsynced_indexes = [s for s in self._unsynced_indexes if s.base_offset >= dropped_before]
         self._unflushed = [s for s in self._unflushed if s.base_offset >= dropped_before]
-        self._hints = {at: hint for at, hint in self._hints.items() if hint[0] >= dropped_before}
+        self._hints = {}
         return renamed
 
     def sync_all(self, from_offset: int) -> None:

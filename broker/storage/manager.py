@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ from broker.storage.disk import Disk
 from broker.storage.log_config import LogConfig
 from broker.storage.log_types import CheckpointWork
 from broker.storage.partition_log import PartitionLog
+from protocol.errors import ApiError
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -94,6 +96,9 @@ class LogManager:
         self._lock_fd = -1
         self._recovery_points: dict[TopicPartition, int] = {}
         self._start_offsets: dict[TopicPartition, int] = {}
+        self._doomed: deque[Path] = deque()
+        """Files that left their logs and wait for `purge`."""
+        self._unopened = False
         self._written: tuple[dict[TopicPartition, int], dict[TopicPartition, int]] = ({}, {})
 
     def lock(self) -> None:
@@ -148,12 +153,23 @@ class LogManager:
     def open_all(
         self, partitions: Iterable[tuple[str, UUID, int, LogConfig]], now_ms: int
     ) -> dict[TopicPartition, PartitionLog]:
-        """Open or create the logs of (topic, topic id, partition, config). Raises OSError.
+        """Open or create the logs of (topic, topic id, partition, config).
 
-        Folders of the same name but of another topic id belong to a topic that is gone: they are deleted.
+        Folders of the same name but of another topic id belong to a topic that is gone: they are deleted. A
+        log that cannot be opened is reported and missing in the answer; the others go on.
         """
         for topic, topic_id, partition, config in partitions:
-            self.create(topic, topic_id, partition, config, now_ms)
+            try:
+                self.create(topic, topic_id, partition, config, now_ms)
+            except OSError as error:
+                self._unopened = True
+                logger.error(
+                    "partition_offline",
+                    topic=topic,
+                    partition=partition,
+                    error=str(error),
+                    advice="check the disk that holds the data folder, then restart the broker",
+                )
         return self.logs
 
     def create(
@@ -233,7 +249,9 @@ class LogManager:
 
     def purge(self) -> int:
         """Unlink the files of deleted segments and partitions; returns how many. In any thread."""
-        files = [path for log in list(self.logs.values()) for path in log.take_deleted_files()]
+        files: list[Path] = []
+        while self._doomed:
+            files.append(self._doomed.popleft())
         folders = [
             self.data_dir / name
             for name in self._disk.list_directory(self.data_dir)
@@ -255,7 +273,7 @@ class LogManager:
         for log in self.logs.values():
             try:
                 records = log.apply_retention(now_ms)
-            except (OSError, ValueError) as error:
+            except (OSError, ApiError) as error:
                 logger.error("retention_failed", topic=log.topic, partition=log.partition, error=str(error))
                 continue
             if records:
@@ -266,6 +284,7 @@ class LogManager:
                     records=records,
                     start_offset=log.start_offset,
                 )
+            self._doomed += log.take_deleted_files()
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget idle producers of all logs, some thousands a log; returns how many."""
@@ -296,8 +315,9 @@ class LogManager:
 
     def write_checkpoints(self) -> None:
         """Write both offset checkpoints if they changed. Raises OSError."""
-        points = {key: log.recovery_point for key, log in list(self.logs.items())}
-        starts = {key: log.start_offset for key, log in list(self.logs.items())}
+        # What was read at the start stays for logs that could not be opened.
+        points = self._recovery_points | {key: log.recovery_point for key, log in list(self.logs.items())}
+        starts = self._start_offsets | {key: log.start_offset for key, log in list(self.logs.items())}
         if (points, starts) == self._written:
             return
         write_offsets(self._disk, self.data_dir / RECOVERY_POINTS, points)
@@ -307,7 +327,7 @@ class LogManager:
     def close(self) -> bool:
         """Close every log and give up the folder; returns whether all of it was clean. Blocking."""
         clean = [log.close(clean=True) for log in self.logs.values()]
-        is_clean = all(clean)
+        is_clean = all(clean) and not self._unopened
         if self._lock_fd >= 0:
             try:
                 self.write_checkpoints()

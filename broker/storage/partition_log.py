@@ -36,7 +36,7 @@ from broker.storage.log_types import (
 from broker.storage.producer_state import Append, Duplicate, ProducerEntry
 from broker.storage.recovery import Recovered, Recovery, RecoveryReport
 from broker.storage.segment import CorruptSegmentError, Segment
-from broker.storage.snapshot import write_snapshot
+from broker.storage.upkeep import Upkeep
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.records import patched_prefix, read_batch_header, with_log_append_time
 from protocol.types import NO_TIMESTAMP, Buffer
@@ -54,7 +54,6 @@ __all__ = [
 ]
 
 _PREFIX_SIZE = 16
-_SNAPSHOT_EVERY_BYTES = 16 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """After these the disk still does as told: the write is cut off and the log goes on."""
 
@@ -83,17 +82,9 @@ class PartitionLog:
         self._segments = LogSegments(folder, disk, recovered.segments)
         self.end_offset = self._segments.active.end_offset
         self.start_offset = self._segments.segments[0].base_offset
-        self.recovery_point = recovered.report.recovery_point
-        """Up to here log and indexes are durable; a start after a crash reads only what lies beyond."""
+        self._upkeep = Upkeep(folder, disk, self._segments, self.producers, recovered.report.snapshot_offset)
         self._epochs = LeaderEpochs(disk, folder)
         self.recovery.epoch_file_problem = self._epochs.load(recovered.leader_epochs, self.end_offset)
-        self._checkpoint_running = False
-        self._indexes_failed = False
-        self._deleted: list[Path] = []
-        self._snapshot_offset = recovered.report.snapshot_offset
-        self._snapshot_bytes = 0
-        self._bytes_since_snapshot = 0
-        self._snapshot_due = False
 
     @classmethod
     def open(
@@ -133,6 +124,7 @@ class PartitionLog:
             log._make_durable()
         else:
             log._segments.write_indexes()
+            log._upkeep.recovery_point = log.end_offset
         return log
 
     def _make_durable(self) -> None:
@@ -141,14 +133,19 @@ class PartitionLog:
         if self._epochs.is_dirty:
             self._epochs.save(self._epochs.entries)
             self._epochs.is_dirty = False
-        if self.end_offset != self._snapshot_offset:
+        if self.end_offset != self._upkeep.snapshot_offset:
             self.take_snapshot()
-        self.recovery_point = self.end_offset
+        self._upkeep.recovery_point = self.end_offset
 
     @property
     def flushed_end_offset(self) -> int:
         """Everything before it is durable."""
         return self._segments.flushed_end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Up to here log and indexes are durable; a start after a crash reads only what lies beyond."""
+        return self._upkeep.recovery_point
 
     @property
     def size_bytes(self) -> int:
@@ -203,7 +200,7 @@ class PartitionLog:
         size = len(batch)
         try:
             if self._segments.append(buffers, size, header, base_offset, config, now_ms):
-                self._snapshot_due = True
+                self._upkeep.snapshot_due = True
         except OSError as error:
             raise self._undo(error) from error
         self.end_offset = last_offset + 1
@@ -211,7 +208,7 @@ class PartitionLog:
             self._epochs.note(leader_epoch, base_offset)
         if idempotent:
             self.producers.apply(header, base_offset, now_ms)
-        self._bytes_since_snapshot += size
+        self._upkeep.bytes_since_snapshot += size
         return AppendResult(base_offset, last_offset, log_append_time_ms, self.start_offset, False)
 
     def _undo(self, error: OSError) -> ApiError:
@@ -246,7 +243,7 @@ class PartitionLog:
                 self._segments.roll(now_ms)
             except OSError as error:
                 raise self._undo(error) from error
-            self._snapshot_due = True
+            self._upkeep.snapshot_due = True
 
     def read(
         self,
@@ -318,41 +315,16 @@ class PartitionLog:
 
         `run` it in a thread, then `finish_checkpoint`, whether it raised or not.
         """
-        is_due = self._snapshot_due or self._bytes_since_snapshot > max(
-            _SNAPSHOT_EVERY_BYTES, 4 * self._snapshot_bytes
-        )
-        is_behind = self.recovery_point < self.flushed_end_offset
-        if self._checkpoint_running or self.failure is not None or not (is_due or is_behind):
-            return None
-        self._checkpoint_running = True
-        work = self._segments.begin_checkpoint()
-        if is_due:
-            work.snapshot, work.snapshot_offset = self.producers.freeze(), self.end_offset
-            self._snapshot_due, self._bytes_since_snapshot = False, 0
-        return work
+        return None if self.failure is not None else self._upkeep.begin(self.end_offset)
 
     def finish_checkpoint(self, work: CheckpointWork, error: OSError | None = None) -> None:
         """Take over what `work` achieved. An error is not fatal: recovery will have more to read."""
-        self._checkpoint_running = False
-        if work.snapshot is not None:
-            self.producers.thaw()
-            if work.snapshot_bytes:
-                self._snapshot_offset, self._snapshot_bytes = work.snapshot_offset, work.snapshot_bytes
-            else:
-                self._snapshot_due = True
-        if error is None:
-            self._segments.finish_checkpoint(work)
-        # After a failed fdatasync a later one proves nothing: the recovery point stays where it is for good.
-        self._indexes_failed |= not work.indexes_durable
-        if not self._indexes_failed:
-            self.recovery_point = max(self.recovery_point, work.recovery_point)
-        self._drop_segments(anyway=error is not None and error.errno in _FULL)
+        self._upkeep.finish(work, error)
+        self._upkeep.drop_before(self.start_offset, anyway=error is not None and error.errno in _FULL)
 
     def take_snapshot(self) -> None:
         """Write the producer state as of the end of the log, now, in this thread. Raises OSError."""
-        size = write_snapshot(self._disk, self.folder, self.end_offset, self.producers.view())
-        self._snapshot_offset, self._snapshot_bytes = self.end_offset, size
-        self._snapshot_due, self._bytes_since_snapshot = False, 0
+        self._upkeep.take_snapshot(self.end_offset)
 
     def delete_records_before(self, offset: int) -> int:
         """Move the start of the log to `offset` and return the new start. Raises ApiError."""
@@ -364,7 +336,7 @@ class PartitionLog:
                 f"{self.topic}-{self.partition}: {offset} is not within 0 and {self.flushed_end_offset}",
             )
         self.start_offset = max(self.start_offset, offset)
-        self._drop_segments()
+        self._upkeep.drop_before(self.start_offset)
         return self.start_offset
 
     def apply_retention(self, now_ms: int) -> int:
@@ -381,29 +353,12 @@ class PartitionLog:
         before = self.start_offset
         if count:
             self.start_offset = max(before, segments[count - 1].end_offset)
-        self._drop_segments()
+        self._upkeep.drop_before(self.start_offset)
         return self.start_offset - before
-
-    def _drop_segments(self, *, anyway: bool = False) -> None:
-        """Delete closed segments before the start, once what they say of producers is in a snapshot.
-
-        `anyway`: the disk is too full for one; the state is in memory and is written when there is room.
-        """
-        count = 0
-        for segment in self._segments.segments[:-1]:
-            if segment.end_offset > self.start_offset:
-                break
-            if segment.end_offset > self._snapshot_offset and len(self.producers) and not anyway:
-                self._snapshot_due = True
-                break
-            count += 1
-        if count:
-            self._deleted += self._segments.drop(count)
 
     def take_deleted_files(self) -> list[Path]:
         """Files that left the log and wait to be unlinked, in any thread: that may take long."""
-        deleted, self._deleted = self._deleted, []
-        return deleted
+        return self._upkeep.take_deleted_files()
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers that were idle too long, some thousands at most; returns how many."""
@@ -424,9 +379,9 @@ class PartitionLog:
             self._segments.sync_all(self.recovery_point)
             if self._epochs.is_dirty:
                 self._epochs.save(self._epochs.entries)
-            if self.end_offset != self._snapshot_offset or len(self.producers):
+            if self.end_offset != self._upkeep.snapshot_offset or len(self.producers):
                 self.take_snapshot()
-            self.recovery_point = self.end_offset
+            self._upkeep.recovery_point = self.end_offset
             return True
         except OSError as error:
             self.mark_failed(error)

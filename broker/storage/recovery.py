@@ -21,10 +21,18 @@ from typing import NamedTuple
 
 from broker.storage.disk import Disk
 from broker.storage.producer_state import ProducerRules, ProducerStates
-from broker.storage.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from broker.storage.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    CorruptSegmentError,
+    Segment,
+)
 from broker.storage.snapshot import load_newest
 from protocol.errors import ProtocolError
 from protocol.records import BATCH_HEADER_SIZE, BatchHeader, batch_crc_is_valid, read_batch_header
+from protocol.types import NO_TIMESTAMP
 
 _CHUNK_BYTES = 1 << 20
 _EVERYTHING = 2**63 - 1
@@ -52,13 +60,19 @@ class RecoveryReport:
     deleted_segments: list[str] = field(default_factory=list)
     rebuilt_indexes: list[str] = field(default_factory=list)
     corrupt_snapshots: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+    """Places in closed segments where no batch can be read any more."""
     epoch_file_problem: str | None = None
 
     @property
     def is_damaged(self) -> bool:
         """Whether something was found that a plain crash does not leave behind."""
         return bool(
-            self.corrupt_snapshots or self.kept_aside or self.below_recovery_point or self.epoch_file_problem
+            self.corrupt_snapshots
+            or self.kept_aside
+            or self.unreadable
+            or self.below_recovery_point
+            or self.epoch_file_problem
         )
 
 
@@ -183,11 +197,14 @@ class Recovery:
         """A segment that was complete and durable long ago: believe it, unless an index is missing."""
         size = self._disk.size(segment.log.fd)
         segment.tail = (size, end_offset)
-        if segment.load_sealed_indexes(self._index_interval):
-            segment.load_max_timestamp()
-            return
-        self.report.rebuilt_indexes.append(segment.path.name)
-        segment.rebuild_indexes(self._index_interval)
+        try:
+            if segment.load_sealed_indexes(self._index_interval) and segment.load_max_timestamp():
+                return
+            self.report.rebuilt_indexes.append(segment.path.name)
+            segment.rebuild_indexes(self._index_interval)
+        except CorruptSegmentError as error:
+            # It was durable, so it is not cut off: what can be read is served, the rest is refused.
+            self.report.unreadable.append(str(error))
         segment.seal()
 
     def _scan(self, segment: Segment, scan_from: int) -> _Scan:
@@ -216,16 +233,20 @@ class Recovery:
         trusted = min(self._trusted - segment.base_offset, 1 << 31)
         complete = segment.offset_index.load_active(trusted, size)
         complete &= segment.time_index.load_active(_EVERYTHING, trusted)
-        entry = None
-        if complete or self._trusted != _EVERYTHING:
-            entry = segment.offset_index.floor(min(scan_from - segment.base_offset, 1 << 31))
-        if entry is not None and segment.resume_at(entry):
-            return segment.size_bytes
-        if size and self._trusted > segment.base_offset and segment.offset_index.count:
+        is_clean = self._trusted == _EVERYTHING
+        entry = segment.offset_index.floor(min(scan_from - segment.base_offset, 1 << 31))
+        if entry is not None and (complete or not is_clean):
+            try:
+                if segment.resume_at(entry):
+                    return segment.size_bytes
+            except CorruptSegmentError:
+                complete = False
+        if size and trusted > 0 and (entry is not None or not complete):
             self.report.rebuilt_indexes.append(segment.path.name)
         segment.offset_index.truncate(0)
         segment.time_index.truncate(0)
         segment.tail = (0, segment.base_offset)
+        segment.max_timestamp, segment.bytes_since_index = NO_TIMESTAMP, 0
         return 0
 
     def _batches(

@@ -156,7 +156,10 @@ class Segment:
             self.log.release()
 
     def walk(self, position: int, *, nowait: bool = False) -> Iterator[Place]:
-        """Batches from `position`, which must be where one starts. Raises CorruptSegmentError."""
+        """Batches from `position`, which must be where one starts, to the end as it is when the walk begins.
+
+        Raises CorruptSegmentError.
+        """
         end = self.size_bytes
         chunk, chunk_at = memoryview(b""), position
         while position < end:
@@ -187,7 +190,7 @@ class Segment:
     def walk_from_entry(self, entry: tuple[int, int] | None, *, nowait: bool = False) -> Iterator[Place]:
         """Walk from an entry of the offset index, or from the start when the batch there denies the entry."""
         position = 0
-        if entry is not None and entry[1] < self.size_bytes:
+        if entry is not None and 0 <= entry[1] < self.size_bytes:
             try:
                 place = next(self.walk(entry[1], nowait=nowait))
                 if place.last_offset == self.base_offset + entry[0]:
@@ -235,7 +238,7 @@ class Segment:
         if entry is not None and entry[0] + self.base_offset >= upper_offset:
             entry = self.offset_index.floor(upper_offset - 1 - self.base_offset, nowait=nowait)
         walk = self.walk(start, nowait=nowait)
-        if entry is not None and entry[1] > start:
+        if entry is not None and start < entry[1] <= limit:
             walk = self.walk_from_entry(entry, nowait=nowait)
         cut, next_offset = start, -1
         for place in walk:
@@ -257,29 +260,48 @@ class Segment:
             has_place = self.size_bytes <= 2 * index_interval
         return has_place and (self.time_index.count > 0 or not self.size_bytes)
 
-    def load_max_timestamp(self) -> None:
-        """Find the largest timestamp: the last entry of the time index, and a walk over what follows it."""
+    def time_entry_holds(self, entry: tuple[int, int]) -> bool:
+        """Whether the batch that an entry of the time index names confirms it."""
+        place = self.find(self.base_offset + entry[1])
+        return (
+            place is not None
+            and place.last_offset == self.base_offset + entry[1]
+            and place.max_timestamp == entry[0]
+        )
+
+    def load_max_timestamp(self) -> bool:
+        """Find the largest timestamp: the last entry of the time index, and a walk over what follows it.
+
+        False when that entry is wrong. Raises CorruptSegmentError.
+        """
         entry = self.time_index.last()
         after = None
         if entry is not None:
+            if not self.time_entry_holds(entry):
+                return False
             self.max_timestamp, self.max_timestamp_offset = entry[0], self.base_offset + entry[1]
             after = self.offset_index.floor(entry[1])
         for place in self.walk_from_entry(after):
             if place.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = place.max_timestamp, place.last_offset
+        return True
 
     def rebuild_indexes(self, index_interval: int) -> None:
-        """Write both indexes anew from the headers. Raises CorruptSegmentError where those end too early."""
-        places = list(self.walk(0))
+        """Write both indexes anew from the headers. Raises CorruptSegmentError where those end too early.
+
+        Then the indexes cover what lies before.
+        """
         self.offset_index.truncate(0)
         self.time_index.truncate(0)
-        tail, self.tail = self.tail, (0, self.base_offset)
-        self.bytes_since_index = 0
-        for place in places:
-            self.note(
-                place.position, place.size_bytes, place.last_offset, place.max_timestamp, index_interval
-            )
-        self.tail = tail
+        self.max_timestamp, self.bytes_since_index = NO_TIMESTAMP, 0
+        whole = self.tail
+        try:
+            for place in self.walk(0):
+                self.note(
+                    place.position, place.size_bytes, place.last_offset, place.max_timestamp, index_interval
+                )
+        finally:
+            self.tail = whole
 
     def resume_at(self, entry: tuple[int, int]) -> bool:
         """Take `entry` of the offset index as the last thing known; False when the batch there denies it.
@@ -297,7 +319,8 @@ class Segment:
         self.offset_index.keep_below(relative_offset, 0)
         self.time_index.keep_below(relative_offset, 1)
         self.tail = (position, place.base_offset)
-        self.load_max_timestamp()
+        if not self.load_max_timestamp():
+            return False
         # The entry just forgotten comes back when its batch is noted again.
         self.bytes_since_index = _INDEX_NEXT
         return True

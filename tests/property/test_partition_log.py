@@ -1,0 +1,214 @@
+"""Random histories of one log, cut off anywhere: what is left is what a full replay gives, and all promised."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.storage.log_config import LogConfig
+from broker.storage.partition_log import PartitionLog
+from broker.storage.producer_state import ProducerRules, ProducerStates
+from protocol.errors import ApiError
+from tests.unit.storage.support import (
+    NEVER_ISSUED,
+    NOW_MS,
+    append,
+    batch,
+    checkpoint,
+    flush,
+    open_log,
+    state,
+    stored,
+)
+
+CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150)
+
+sends = st.tuples(
+    st.just("send"),
+    st.integers(-1, 3),
+    st.sampled_from(["next", "next", "next", "next", "again", "bump", "gap"]),
+    st.integers(1, 3),
+    st.integers(-30, 30),
+)
+steps = st.one_of(
+    sends,
+    sends,
+    sends,
+    sends,
+    st.sampled_from([("flush",), ("checkpoint",), ("snapshot",), ("roll",)]),
+    st.tuples(st.just("delete"), st.floats(0, 1)),
+)
+
+
+@dataclass
+class History:
+    """Plays steps on a log and notes what was acknowledged as durable."""
+
+    log: PartitionLog
+    next: dict[int, tuple[int, int]] = field(default_factory=dict)
+    sent: list[bytes] = field(default_factory=list)
+    last: dict[int, bytes] = field(default_factory=dict)
+
+    def play(self, step: tuple) -> None:  # type: ignore[type-arg]
+        log = self.log
+        match step:
+            case ("flush",):
+                flush(log)
+            case ("checkpoint",):
+                checkpoint(log)
+            case ("snapshot",):
+                log.take_snapshot()
+            case ("roll",):
+                log.roll(NOW_MS)
+            case ("delete", share):
+                log.delete_records_before(int(log.flushed_end_offset * share))
+            case ("send", producer_id, how, count, shift):
+                self.send(producer_id, how, count, NOW_MS + shift)
+
+    def send(self, producer_id: int, how: str, count: int, timestamp: int) -> None:
+        epoch, sequence = self.next.get(producer_id, (0, 0))
+        if how == "bump":
+            epoch, sequence = epoch + 1, 0
+        data = batch(producer_id, epoch, sequence + (how == "gap"), count, timestamp=timestamp)
+        if how == "again" and producer_id in self.last:
+            result = append(self.log, self.last[producer_id])
+            assert result.duplicate or producer_id < 0
+            return
+        try:
+            append(self.log, data)
+        except ApiError:
+            assert how == "gap"
+            return
+        self.next[producer_id] = (epoch, sequence + count)
+        self.last[producer_id] = data
+
+
+def replayed(log: PartitionLog) -> object:
+    """Producer state by the plainest way: every header from the start of the log."""
+    machine = ProducerStates(ProducerRules(), lambda: NEVER_ISSUED)
+    for found in stored(log):
+        machine.apply(found, found.base_offset, 0)
+    return {entry.producer_id: entry._replace(last_append_ms=0) for entry in machine.entries()}
+
+
+def files_end(folder: Path) -> list[tuple[Path, int]]:
+    return [(path, path.stat().st_size) for path in sorted(folder.glob("*.log"))]
+
+
+def contents(log: PartitionLog, upper: int) -> bytes:
+    """All bytes of the log's batches below `upper`."""
+    data, offset = b"", log.start_offset
+    while offset < upper:
+        result = log.read(offset, 1 << 20, upper_offset=upper)
+        data += b"".join(result.records)
+        offset = result.next_offset
+    return data
+
+
+@given(st.lists(steps, max_size=60), st.booleans())
+def test_a_restart_gives_the_same_log_and_the_same_producers(history: list[tuple], clean: bool) -> None:  # type: ignore[type-arg]
+    with TemporaryDirectory() as name:
+        play = History(open_log(Path(name), config=CONFIG))
+        for step in history:
+            play.play(step)
+        log = play.log
+        before = state(log), contents(log, log.end_offset), log.end_offset
+        start = log.start_offset
+        assert log.close(clean=clean) is clean
+        again = open_log(
+            Path(name), config=CONFIG, clean=clean, recovery_point=log.recovery_point, start_offset=start
+        )
+        assert (state(again), contents(again, again.end_offset), again.end_offset) == before
+        if start == 0:
+            assert state(again) == replayed(again)
+        again.close(clean=False)
+
+
+@settings(max_examples=120)
+@given(st.lists(steps.filter(lambda step: step[0] != "delete"), min_size=5, max_size=50), st.data())
+def test_a_crash_at_any_byte_loses_nothing_that_was_flushed_and_invents_nothing(
+    history: list[tuple],  # type: ignore[type-arg]
+    data: st.DataObject,
+) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name) / "topic-0"
+        play = History(open_log(folder, config=CONFIG))
+        for step in history:
+            play.play(step)
+        log = play.log
+        durable, point = log.flushed_end_offset, log.recovery_point
+        promised, everything = contents(log, durable), contents(log, log.end_offset)
+        positions = {segment.path: segment for segment in log._segments.segments}
+        log.close(clean=False)
+        damage(folder, durable, positions, data)
+        again = open_log(folder, config=CONFIG, recovery_point=point)
+        kept = contents(again, again.end_offset)
+        assert kept.startswith(promised)
+        assert everything.startswith(kept)
+        assert state(again) == replayed(again)
+        assert again.flushed_end_offset == again.end_offset
+        check_look_ups(again)
+        twin = Path(name) / "twin"
+        twin.mkdir()
+        for path in folder.glob("*.log"):
+            shutil.copy(path, twin)
+        full = open_log(twin, config=CONFIG)
+        assert state(full) == state(again)
+        full.close(clean=False)
+        again.close(clean=False)
+
+
+def damage(folder: Path, durable: int, segments: dict, data: st.DataObject) -> None:  # type: ignore[type-arg]
+    """Do to the bytes behind the last flush what a power cut may do, and to index files too."""
+    for path, segment in segments.items():
+        if segment.end_offset <= durable:
+            continue
+        size = segment.size_bytes
+        place = segment_position(folder, path, durable)
+        kind = data.draw(st.sampled_from(["cut", "tear", "zero", "garbage"]), label=path.name)
+        at = data.draw(st.integers(place, size), label="at")
+        content = bytearray(path.read_bytes())
+        if kind == "cut":
+            del content[at:]
+        elif at < size:
+            end = data.draw(st.integers(at + 1, size), label="end")
+            filler = b"\xa5" if kind == "garbage" else b"\0"
+            content[at:end] = filler * (end - at) if kind != "tear" else content[at:end][::-1]
+        path.write_bytes(content)
+        break
+    for path in sorted(folder.glob("*index")):
+        if data.draw(st.integers(0, 5), label=path.name) == 0:
+            path.write_bytes(path.read_bytes()[: data.draw(st.integers(0, 40), label="kept")])
+
+
+def segment_position(folder: Path, path: Path, durable: int) -> int:
+    """Where `durable` begins in a segment file; 0 when all of it lies behind."""
+    from protocol.records import iter_batches
+
+    for position, found in iter_batches(path.read_bytes()):
+        if found.base_offset >= durable:
+            return position
+    return path.stat().st_size
+
+
+def check_look_ups(log: PartitionLog) -> None:
+    found = stored(log)
+    for header in found:
+        log._segments._hints.clear()
+        for offset in (header.base_offset, header.last_offset):
+            result = log.read(offset, 1, upper_offset=log.end_offset)
+            assert result.next_offset == header.last_offset + 1
+    latest = log.max_timestamp_offset()
+    if found:
+        assert latest is not None
+        assert latest.timestamp == max(header.max_timestamp for header in found)
+        for target in {header.max_timestamp for header in found}:
+            expected = next(h for h in found if h.max_timestamp >= target)
+            by_time = log.offset_for_timestamp(target)
+            assert by_time is not None
+            assert expected.base_offset <= by_time.offset <= expected.last_offset

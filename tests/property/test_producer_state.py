@@ -1,0 +1,153 @@
+"""ProducerStates against a short model, over producers, epochs, retries, the wrap, expiry and restarts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from broker.storage.disk import Disk
+from broker.storage.producer_state import Append, Duplicate, ProducerRules, ProducerStates, Refusal, Verdict
+from broker.storage.snapshot import load_newest, write_snapshot
+from protocol.errors import ErrorCode
+from protocol.types import MAX_SEQUENCE
+from tests.unit.storage.support import header
+
+RING = MAX_SEQUENCE + 1
+EXPIRATION_MS = 1000
+LIMIT = 4
+ISSUED = 6
+
+
+class Model:
+    """The rules in the plainest words: sequences are listed, not computed."""
+
+    def __init__(self) -> None:
+        self.producers: dict[int, tuple[int, list[tuple[int, int, int]], int]] = {}
+        self.order: list[int] = []
+
+    def check(self, pid: int, epoch: int, first: int, count: int, reject: bool) -> object:
+        if pid not in self.producers:
+            return 59 if reject and (pid >= ISSUED or first != 0) else "append"
+        stored_epoch, batches, _ = self.producers[pid]
+        if epoch == stored_epoch:
+            for batch_first, batch_count, base_offset in batches:
+                if (batch_first, batch_count) == (first, count):
+                    return ("duplicate", base_offset)
+        if epoch < stored_epoch:
+            return 47
+        if epoch > stored_epoch:
+            return "append" if first == 0 else 45
+        last = (batches[-1][0] + batches[-1][1] - 1) % RING
+        if first == (last + 1) % RING:
+            return "append"
+        behind = [(last - (first + i)) % RING < RING // 2 for i in range(count)]
+        return 46 if all(behind) else 45
+
+    def apply(self, pid: int, epoch: int, first: int, count: int, base_offset: int, now_ms: int) -> None:
+        stored_epoch, batches, _ = self.producers.get(pid, (-1, [], 0))
+        kept = batches[-4:] if epoch == stored_epoch else []
+        if pid in self.order:
+            self.order.remove(pid)
+        elif len(self.order) == LIMIT:
+            del self.producers[self.order.pop(0)]
+        self.order.append(pid)
+        self.producers[pid] = (epoch, [*kept, (first, count, base_offset)], now_ms)
+
+    def expire(self, now_ms: int) -> None:
+        for pid in [p for p in self.order if now_ms - self.producers[p][2] >= EXPIRATION_MS]:
+            self.order.remove(pid)
+            del self.producers[pid]
+
+
+def outcome(verdict: Verdict) -> object:
+    if isinstance(verdict, Append):
+        return "append"
+    if isinstance(verdict, Duplicate):
+        return ("duplicate", verdict.base_offset)
+    assert isinstance(verdict, Refusal)
+    assert verdict.code in ErrorCode
+    return int(verdict.code)
+
+
+pids = st.integers(0, ISSUED + 1)
+epochs = st.integers(0, 3)
+counts = st.integers(1, 12)
+starts = st.one_of(
+    st.integers(0, 40), st.integers(MAX_SEQUENCE - 40, MAX_SEQUENCE), st.integers(0, MAX_SEQUENCE)
+)
+
+
+class ProducerStateMachine(RuleBasedStateMachine):
+    @initialize(reject=st.booleans())
+    def start(self, reject: bool) -> None:
+        self.rules = ProducerRules(
+            reject_unknown_sequence=reject, expiration_ms=EXPIRATION_MS, max_producers=LIMIT
+        )
+        self.machine = ProducerStates(self.rules, lambda: ISSUED)
+        self.model = Model()
+        self.end_offset = 0
+        self.now_ms = 0
+
+    def send(self, pid: int, epoch: int, first: int, count: int) -> None:
+        sent = header(pid, epoch, first, count)
+        expected = self.model.check(pid, epoch, first, count, self.rules.reject_unknown_sequence)
+        verdict = self.machine.check(sent)
+        assert outcome(verdict) == expected, (pid, epoch, first, count, verdict)
+        if expected == "append":
+            self.machine.apply(sent, self.end_offset, self.now_ms)
+            self.model.apply(pid, epoch, first, count, self.end_offset, self.now_ms)
+            self.end_offset += count
+
+    @rule(pid=pids, epoch=epochs, first=starts, count=counts)
+    def send_anything(self, pid: int, epoch: int, first: int, count: int) -> None:
+        self.send(pid, epoch, first, count)
+
+    @rule(pid=pids, count=counts)
+    def send_the_next(self, pid: int, count: int) -> None:
+        epoch, batches, _ = self.model.producers.get(pid, (0, [], 0))
+        self.send(pid, epoch, (batches[-1][0] + batches[-1][1]) % RING if batches else 0, count)
+
+    @rule(pid=pids, back=st.integers(0, 4), shift=st.sampled_from([0, 0, 0, 1, -1]), count=st.none() | counts)
+    def send_again(self, pid: int, back: int, shift: int, count: int | None) -> None:
+        if pid in self.model.producers:
+            epoch, batches, _ = self.model.producers[pid]
+            first, first_count, _ = batches[-1 - back % len(batches)]
+            self.send(pid, epoch, (first + shift) % RING, count or first_count)
+
+    @rule(pid=pids, count=counts)
+    def bump_the_epoch(self, pid: int, count: int) -> None:
+        epoch = self.model.producers.get(pid, (0, [], 0))[0]
+        self.send(pid, epoch + 1, 0, count)
+
+    @rule(passed=st.sampled_from([0, 1, EXPIRATION_MS // 2, EXPIRATION_MS - 1, EXPIRATION_MS]))
+    def time_passes(self, passed: int) -> None:
+        self.now_ms += passed
+        while self.machine.expire(self.now_ms, 2):
+            pass
+        self.model.expire(self.now_ms)
+
+    @rule()
+    def restart(self) -> None:
+        with TemporaryDirectory() as name:
+            folder = Path(name)
+            write_snapshot(Disk(), folder, self.end_offset, self.machine.view())
+            loaded = load_newest(Disk(), folder, self.end_offset)
+        assert loaded.offset == self.end_offset
+        self.machine = ProducerStates(self.rules, lambda: ISSUED, loaded.frozen)
+
+    @invariant()
+    def remembers_the_same(self) -> None:
+        entries = list(self.machine.entries())
+        assert [entry.producer_id for entry in entries] == self.model.order
+        for entry in entries:
+            epoch, batches, last_append_ms = self.model.producers[entry.producer_id]
+            assert (entry.producer_epoch, entry.last_append_ms) == (epoch, last_append_ms)
+            assert [(b.base_offset, b.offset_delta + 1) for b in entry.batches] == [
+                (base_offset, count) for _, count, base_offset in batches
+            ]
+
+
+TestProducerState = ProducerStateMachine.TestCase

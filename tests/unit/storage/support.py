@@ -1,0 +1,178 @@
+"""What the tests of the log share: batches by a few numbers, logs in a folder, a disk that fails on order."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from broker.storage.disk import Disk
+from broker.storage.log_config import LogConfig
+from broker.storage.partition_log import AppendResult, PartitionLog
+from broker.storage.producer_state import ProducerEntry
+from protocol.compression import Compression
+from protocol.records import BatchHeader, RecordBatchBuilder, iter_batches, read_batch_header
+from protocol.types import Buffer
+
+NOW_MS = 1_700_000_000_000
+NEVER_ISSUED = 1_000
+
+
+def batch(
+    producer_id: int = -1,
+    epoch: int = 0,
+    sequence: int = 0,
+    count: int = 1,
+    *,
+    timestamp: int = NOW_MS,
+    step_ms: int = 1,
+    value: bytes = b"v" * 20,
+    compression: Compression = Compression.NONE,
+) -> bytes:
+    """One batch of `count` records, `step_ms` apart; without a producer id it carries no sequence either."""
+    builder = RecordBatchBuilder()
+    for number in range(count):
+        builder.append(timestamp + number * step_ms, None, value)
+    if producer_id < 0:
+        return bytes(builder.build(compression, -1, -1, -1))
+    return bytes(builder.build(compression, producer_id, epoch, sequence))
+
+
+def header(
+    producer_id: int, epoch: int, sequence: int, count: int = 1, *, attributes: int = 0
+) -> BatchHeader:
+    """The header of a batch, without the batch."""
+    return BatchHeader(
+        0, 100, 0, 2, 0, attributes, count - 1, NOW_MS, NOW_MS, producer_id, epoch, sequence, count
+    )
+
+
+def open_log(
+    folder: Path,
+    *,
+    config: LogConfig | None = None,
+    disk: Disk | None = None,
+    clean: bool = False,
+    recovery_point: int = 0,
+    start_offset: int = 0,
+    now_ms: int = NOW_MS,
+) -> PartitionLog:
+    return PartitionLog.open(
+        folder,
+        topic="topic",
+        partition=0,
+        config=config or LogConfig(),
+        disk=disk or Disk(),
+        next_producer_id=lambda: NEVER_ISSUED,
+        now_ms=now_ms,
+        clean_shutdown=clean,
+        recovery_point=recovery_point,
+        start_offset=start_offset,
+    )
+
+
+def append(log: PartitionLog, data: Buffer, *, now_ms: int = NOW_MS, leader_epoch: int = 0) -> AppendResult:
+    return log.append(data, leader_epoch=leader_epoch, now_ms=now_ms)
+
+
+def flush(log: PartitionLog) -> None:
+    work = log.begin_flush()
+    if work is not None:
+        work.run()
+        log.finish_flush(work)
+
+
+def checkpoint(log: PartitionLog) -> None:
+    work = log.begin_checkpoint()
+    if work is not None:
+        work.run()
+        log.finish_checkpoint(work)
+
+
+def stored(log: PartitionLog, max_bytes: int = 1 << 20) -> list[BatchHeader]:
+    """Every batch from the log's start, read as a consumer would."""
+    headers: list[BatchHeader] = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        result = log.read(offset, max_bytes, upper_offset=log.end_offset)
+        for records in result.records:
+            headers += [found for _, found in iter_batches(records)]
+        assert result.next_offset > offset
+        offset = result.next_offset
+    return headers
+
+
+def sequences(log: PartitionLog) -> list[tuple[int, int, int, int]]:
+    """(base offset, producer id, epoch, base sequence) of every batch stored."""
+    return [(h.base_offset, h.producer_id, h.producer_epoch, h.base_sequence) for h in stored(log)]
+
+
+def state(log: PartitionLog) -> dict[int, ProducerEntry]:
+    """Producers without the time of their last append, which a replay cannot know."""
+    return {entry.producer_id: entry._replace(last_append_ms=0) for entry in log.describe_producers()}
+
+
+def base_offset_of(data: Buffer) -> int:
+    return read_batch_header(data).base_offset
+
+
+class FaultyDisk(Disk):
+    """A disk whose next writes, syncs or reads go wrong as told. A fault is used up by happening."""
+
+    def __init__(self) -> None:
+        self.write_faults: list[Callable[[int, Sequence[Buffer], int], int]] = []
+        self.fdatasync_error: int | None = None
+        self.truncate_error: int | None = None
+        self.read_error: int | None = None
+        self.open_error: Callable[[Path], int | None] = lambda path: None
+        self.cold = False
+        self.synced: list[int] = []
+        self.writes = 0
+
+    def open(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+        number = self.open_error(path)
+        if number is not None:
+            raise _os_error(number)
+        return super().open(path, flags)
+
+    def writev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        self.writes += 1
+        if self.write_faults:
+            return self.write_faults.pop(0)(fd, buffers, position)
+        return super().writev(fd, buffers, position)
+
+    def short_write(self, size: int) -> None:
+        """The next write writes only its first `size` bytes, and says so."""
+        self.write_faults.append(lambda fd, buffers, at: os.pwrite(fd, b"".join(buffers)[:size], at))
+
+    def fail_write(self, number: int, written: int = 0) -> None:
+        """The next write leaves `written` bytes behind and raises errno `number`."""
+
+        def fault(fd: int, buffers: Sequence[Buffer], position: int) -> int:
+            os.pwrite(fd, b"".join(buffers)[:written], position)
+            raise _os_error(number)
+
+        self.write_faults.append(fault)
+
+    def fdatasync(self, fd: int) -> None:
+        if self.fdatasync_error is not None:
+            raise _os_error(self.fdatasync_error)
+        self.synced.append(fd)
+        super().fdatasync(fd)
+
+    def truncate(self, fd: int, size: int) -> None:
+        if self.truncate_error is not None:
+            raise _os_error(self.truncate_error)
+        super().truncate(fd, size)
+
+    def preadv(self, fd: int, buffer: memoryview, position: int, flags: int = 0) -> int:
+        if self.read_error is not None:
+            raise _os_error(self.read_error)
+        if self.cold and flags:
+            raise _os_error(errno.EAGAIN)
+        return super().preadv(fd, buffer, position, flags)
+
+
+def _os_error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
