@@ -20,6 +20,7 @@ from typing import Self
 
 import structlog
 
+from broker.cluster.store import StoreError
 from broker.config import BrokerConfig
 from broker.handlers import build_handlers
 from broker.metrics import Metrics
@@ -155,7 +156,7 @@ class _Sockets:
 
 def _reason(error: BaseException, data_dir: Path) -> str | None:
     """One line for a failure that is the surroundings' fault; None for anything else."""
-    if isinstance(error, BindError | DataFolderError):
+    if isinstance(error, BindError | DataFolderError | StoreError):
         return str(error)
     if isinstance(error, OSError):
         where = error.filename or data_dir

@@ -59,10 +59,12 @@ class HttpServer:
         application.router.add_get("/metrics", self._answer_metrics)
         application.router.add_get("/healthz", self._answer_health)
         application.router.add_get("/readyz", self._answer_ready)
-        self._runner = web.AppRunner(application, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(
+            application, access_log=None, handle_signals=False, shutdown_timeout=_CLOSE_SECONDS
+        )
         await self._runner.setup()
         # The site takes the bound socket over, with the connections that wait in its backlog.
-        await web.SockSite(self._runner, self._socket, shutdown_timeout=_CLOSE_SECONDS).start()
+        await web.SockSite(self._runner, self._socket).start()
 
     async def _answer_metrics(self, request: web.Request) -> web.Response:
         from aiohttp import web

@@ -309,7 +309,7 @@ async def test_a_client_is_told_the_address_that_is_advertised_for_its_listener(
     seen: list[tuple[str, str, int]] = []
 
     def handle(context: Any, request: Any) -> Any:
-        seen.append(tuple(context.listener))  # type: ignore[arg-type]
+        seen.append(tuple(context.listener))
         return {}
 
     settings = {

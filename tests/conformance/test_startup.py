@@ -1,0 +1,201 @@
+"""A broker process from outside: its first line, its refusals to start, and its end."""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.app import Broker, StartError
+from broker.config import BrokerConfig
+from protocol.schema import ApiKey
+from tests.unit.broker.net.peers import Peer, produce_frame
+
+READY_SECONDS = 0.5
+SLOW_MACHINE_FACTOR = 4
+
+
+class Process:
+    """`python -m broker` and its first line."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.stdout, self.stderr = process.stdout, process.stderr
+
+    @classmethod
+    async def spawn(cls, *arguments: str) -> "Process":
+        pipe = asyncio.subprocess.PIPE
+        command = (sys.executable, "-m", "broker", *arguments)
+        return cls(await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe))
+
+    async def event(self) -> dict[str, object]:
+        async with asyncio.timeout(20):
+            event = json.loads(await self.stdout.readline())
+        assert isinstance(event, dict)
+        return event
+
+    async def end(self) -> tuple[int, str, str]:
+        """(exit code, rest of standard output, standard error)."""
+        async with asyncio.timeout(20):
+            out, errors = await self.process.communicate()
+        assert self.process.returncode is not None
+        return self.process.returncode, out.decode(), errors.decode()
+
+
+@asynccontextmanager
+async def started(data_dir: Path, *arguments: str) -> AsyncIterator[tuple[Process, dict[str, object]]]:
+    given = ("--port", "0", "--http-port", "0", "--data-dir", str(data_dir), *arguments)
+    broker = await Process.spawn(*given)
+    try:
+        yield broker, await broker.event()
+    finally:
+        if broker.process.returncode is None:
+            broker.process.kill()
+            await broker.process.wait()
+
+
+def port_of(event: dict[str, object], name: str = "port") -> int:
+    port = event[name]
+    assert isinstance(port, int)
+    return port
+
+
+async def test_the_first_line_says_where_the_broker_serves_and_both_ports_accept(tmp_path: Path) -> None:
+    async with started(tmp_path) as (_, event):
+        assert event["event"] == "broker_started"
+        assert event["data_dir"] == str(tmp_path)
+        async with await Peer.connect(port_of(event)) as peer:
+            assert (await peer.ask(ApiKey.API_VERSIONS, 3)).error_code == 0
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(event, "http_port"))
+        writer.write(b"GET /readyz HTTP/1.0\r\n\r\n")
+        assert b" 200 OK" in await reader.readline()
+        writer.close()
+
+
+async def test_a_broker_is_ready_in_half_a_second_on_an_empty_folder(tmp_path: Path) -> None:
+    """The best of three, with room for a machine that does other work at the same time."""
+    times = []
+    for attempt in range(3):
+        begun = time.perf_counter()
+        async with started(tmp_path / str(attempt)):
+            times.append(time.perf_counter() - begun)
+    assert min(times) < READY_SECONDS * SLOW_MACHINE_FACTOR
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_the_broker_cleanly_with_exit_code_0(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    async with started(tmp_path) as (broker, event):
+        async with await Peer.connect(port_of(event)) as peer:
+            await peer.ask(ApiKey.METADATA, 9, {"topics": [{"name": "t"}], "allow_auto_topic_creation": True})
+            broker.process.send_signal(number)
+            broker.process.send_signal(number)  # Once more does no harm.
+            assert await peer.closed() == b""
+        code, out, errors = await broker.end()
+    assert (code, errors) == (0, "")
+    events = [json.loads(line)["event"] for line in out.splitlines()]
+    assert events[-1] == "broker_stopped"
+    assert "broker_stopping" in events
+
+
+async def test_what_was_acknowledged_is_there_after_a_signal_and_a_new_start(tmp_path: Path) -> None:
+    from protocol.records import RecordBatchBuilder
+
+    builder = RecordBatchBuilder()
+    builder.append(1, b"key", b"value", ())
+    batch = bytes(builder.build())
+    async with started(tmp_path) as (broker, event):
+        async with await Peer.connect(port_of(event)) as peer:
+            await peer.ask(ApiKey.METADATA, 9, {"topics": [{"name": "t"}], "allow_auto_topic_creation": True})
+            peer.send(produce_frame(9, [("t", [(0, batch)])]))
+            broker.process.terminate()
+            _, response = await peer.answer(ApiKey.PRODUCE, 9)
+            assert response.responses[0].partition_responses[0].error_code == 0
+        assert (await broker.end())[0] == 0
+    async with started(tmp_path) as (_, event), await Peer.connect(port_of(event)) as peer:
+        asked = {
+            "replica_id": -1,
+            "topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}],
+        }
+        response = await peer.ask(ApiKey.LIST_OFFSETS, 1, asked)
+        assert response.topics[0].partitions[0].offset == 1
+
+
+def one_line(errors: str, *words: str) -> None:
+    (line,) = errors.splitlines()
+    assert json.loads(line)["event"] == "broker_not_started"
+    for word in words:
+        assert word in line
+
+
+async def test_a_port_in_use_is_one_clear_line_and_exit_code_1(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        broker = await Process.spawn("--port", port, "--http-port", "0", "--data-dir", str(tmp_path / "new"))
+        code, out, errors = await broker.end()
+    assert (code, out) == (1, "")
+    one_line(errors, f"127.0.0.1 port {port}", "Address already in use", "choose another port")
+    assert not (tmp_path / "new").exists()
+
+
+async def test_a_data_folder_in_use_is_one_clear_line_and_exit_code_1(tmp_path: Path) -> None:
+    async with started(tmp_path):
+        second = await Process.spawn("--port", "0", "--http-port", "0", "--data-dir", str(tmp_path))
+        code, out, errors = await second.end()
+    assert (code, out) == (1, "")
+    one_line(errors, str(tmp_path), "another broker")
+
+
+async def test_a_data_folder_that_cannot_be_written_is_one_clear_line_and_exit_code_1(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("not a folder")
+    broker = await Process.spawn("--port", "0", "--http-port", "0", "--data-dir", str(file / "data"))
+    code, out, errors = await broker.end()
+    assert (code, out) == (1, "")
+    one_line(errors, str(file), "data.dir")
+
+
+@pytest.mark.parametrize("wrong", ["log.segmnt.bytes=1", "log.segment.bytes=many"])
+async def test_a_wrong_setting_is_one_clear_line_and_exit_code_1(wrong: str) -> None:
+    code, out, errors = await (await Process.spawn("--set", wrong)).end()
+    assert (code, out) == (1, "")
+    one_line(errors, "log.segment.bytes")
+
+
+async def test_two_brokers_live_in_one_loop_and_count_apart(tmp_path: Path) -> None:
+    async with (
+        await Broker.start(BrokerConfig(port=0, http_port=0, data_dir=tmp_path / "a")) as first,
+        await Broker.start(BrokerConfig(port=0, http_port=0, data_dir=tmp_path / "b")) as second,
+    ):
+        async with await Peer.connect(first.port) as peer:
+            await peer.ask(ApiKey.API_VERSIONS, 3)
+        assert b'requests_total{request="ApiVersions"' in first.metrics.render()
+        assert b'requests_total{request="ApiVersions"' not in second.metrics.render()
+        assert first.services.catalog.cluster_id != second.services.catalog.cluster_id
+
+
+async def test_a_broker_that_cannot_start_leaves_nothing_open(tmp_path: Path) -> None:
+    config = BrokerConfig(port=0, http_port=0, data_dir=tmp_path)
+    async with await Broker.start(config) as running:
+        with pytest.raises(StartError, match="another broker"):
+            await Broker.start(config.with_settings({"port": 0}))
+        with pytest.raises(StartError, match="Address already in use"):
+            await Broker.start(BrokerConfig(port=running.port, http_port=0, data_dir=tmp_path / "other"))
+    async with await Broker.start(config.with_settings({"port": running.port})) as again:
+        assert again.port == running.port
+
+
+async def test_stopping_twice_is_stopping_once(tmp_path: Path) -> None:
+    broker = await Broker.start(BrokerConfig(port=0, http_port=-1, data_dir=tmp_path))
+    assert broker.http_port is None
+    await asyncio.gather(broker.stop(), broker.stop())
+    await broker.stop()

@@ -1,0 +1,170 @@
+"""Raw sockets against a running broker: what a peer may not do to it, and what it answers to old clients."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.app import Broker
+from broker.config import BrokerConfig
+from protocol.errors import ErrorCode
+from protocol.framing import encode_request_frame
+from protocol.schema import APIS, ApiKey, decode_response
+from tests.unit.broker.net.peers import Peer, produce_frame
+
+MAX_FRAME = 1 << 20
+SEED = 20_000
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    config = BrokerConfig(port=0, http_port=-1, data_dir=tmp_path, socket_request_max_bytes=MAX_FRAME)
+    async with await Broker.start(config) as running:
+        yield running
+
+
+def frame(api_key: int, version: int, body: bytes) -> bytes:
+    return b"".join(encode_request_frame(api_key, version, 1, "test", body))
+
+
+def memory_kb() -> int:
+    fields = Path("/proc/self/status").read_text().split()
+    return int(fields[fields.index("VmRSS:") + 1])
+
+
+async def refused(broker: Broker, data: bytes) -> dict[str, object]:
+    """Send `data`; the connection must close with nothing answered. Returns its one log event."""
+    with capture_logs() as events:
+        async with await Peer.connect(broker.port) as peer:
+            peer.send(data)
+            assert await peer.closed() == b""
+    (event,) = events
+    assert event["event"] == "connection_closed_bad_request"
+    return dict(event)
+
+
+async def still_serves(broker: Broker) -> None:
+    async with await Peer.connect(broker.port) as peer:
+        assert (await peer.ask(ApiKey.API_VERSIONS, 3)).error_code == 0
+
+
+@pytest.mark.parametrize("size", [MAX_FRAME + 1, 2**31 - 1, 2**32 - 1, 2**31])
+async def test_a_frame_length_above_the_limit_or_negative_is_refused_before_its_bytes_come(
+    broker: Broker, size: int
+) -> None:
+    event = await refused(broker, size.to_bytes(4, "big"))
+    assert "frame length" in str(event["reason"])
+    await still_serves(broker)
+
+
+async def test_a_frame_of_exactly_the_limit_is_served(broker: Broker) -> None:
+    overhead = len(produce_frame(9, [("nowhere", [(0, bytes(MAX_FRAME // 2))])])) - MAX_FRAME // 2
+    data = produce_frame(9, [("nowhere", [(0, bytes(MAX_FRAME + 4 - overhead))])])
+    assert len(data) == MAX_FRAME + 4
+    async with await Peer.connect(broker.port) as peer:
+        peer.send(data)
+        _, response = await peer.answer(ApiKey.PRODUCE, 9)
+        code = response.responses[0].partition_responses[0].error_code
+        assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_announced_lengths_take_no_memory_until_their_bytes_come(broker: Broker) -> None:
+    before = memory_kb()
+    peers = [await Peer.connect(broker.port) for _ in range(100)]
+    for peer in peers:
+        peer.send(MAX_FRAME.to_bytes(4, "big") + b"x")
+        await peer.writer.drain()
+    await still_serves(broker)
+    assert memory_kb() - before < 50 * 1024
+    for peer in peers:
+        await peer.close()
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "body"),
+    [
+        (ApiKey.METADATA, 1, (2**31 - 1).to_bytes(4, "big")),  # topics: two billion
+        (
+            ApiKey.METADATA,
+            1,
+            (1).to_bytes(4, "big") + (32767).to_bytes(2, "big") + b"t",
+        ),  # name: longer than all
+        (ApiKey.METADATA, 9, b"\xff\xff\xff\xff\x0f"),  # a compact length of four billion
+        (ApiKey.METADATA, 9, b"\x80" * 20),  # a varint that does not end
+        (ApiKey.PRODUCE, 3, b"\xff\xff" + bytes(6) + (2**31 - 1).to_bytes(4, "big")),
+        (ApiKey.PRODUCE, 9, b"\x00" + bytes(6) + b"\xff\xff\xff\xff\x07"),
+        (ApiKey.FETCH, 12, bytes(21) + b"\xff\xff\xff\xff\x07"),
+        (ApiKey.API_VERSIONS, 3, b"\x02a\x02b\xff\xff\xff\xff\x0f"),  # tagged fields: four billion
+        (ApiKey.INIT_PRODUCER_ID, 0, b"\xff\xff\0\0\0\1more"),  # bytes left over
+        (ApiKey.METADATA, 1, (1).to_bytes(4, "big") + b"\0\1\xff"),  # not UTF-8
+    ],
+)
+async def test_lengths_inside_a_request_are_checked_before_memory_is_taken(
+    broker: Broker, api_key: ApiKey, version: int, body: bytes
+) -> None:
+    before = memory_kb()
+    event = await refused(broker, frame(api_key, version, body))
+    assert (event["api_key"], event["api_version"]) == (api_key, version)
+    assert memory_kb() - before < 20 * 1024
+    await still_serves(broker)
+
+
+@pytest.mark.parametrize("api_key", sorted(APIS))
+async def test_random_bytes_for_any_api_are_answered_or_close_that_connection_and_nothing_else(
+    broker: Broker, api_key: ApiKey
+) -> None:
+    draw = random.Random(SEED + api_key)
+    api = APIS[api_key]
+    with capture_logs() as events:
+        for _ in range(40):
+            version = draw.randint(api.min_version, api.max_version)
+            body = draw.randbytes(draw.randint(0, 60))
+            async with await Peer.connect(broker.port) as peer:
+                peer.send(frame(api_key, version, body))
+                peer.writer.write_eof()
+                await peer.closed()
+    assert "request_failed" not in {event["event"] for event in events}, f"seed {SEED + api_key}"
+    await still_serves(broker)
+
+
+@pytest.mark.parametrize("version", [5, 32767])
+async def test_an_api_versions_request_of_the_future_is_answered_in_version_0_and_the_connection_lives(
+    broker: Broker, version: int
+) -> None:
+    async with await Peer.connect(broker.port) as peer:
+        peer.send(frame(ApiKey.API_VERSIONS, version, b"\x05java\x064.9.0\x00"))
+        answer = await peer.frame()
+        response = decode_response(ApiKey.API_VERSIONS, 0, answer[4:])
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [(key.api_key, key.min_version, key.max_version) for key in response.api_keys] == [(18, 0, 4)]
+        assert (await peer.ask(ApiKey.API_VERSIONS, 0)).error_code == 0
+
+
+async def test_every_advertised_range_is_the_one_that_is_served(broker: Broker) -> None:
+    async with await Peer.connect(broker.port) as peer:
+        response = await peer.ask(ApiKey.API_VERSIONS, 4)
+    ranges = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+    assert ranges[ApiKey.PRODUCE] == (0, 11)
+    assert ranges == {api.key: (api.advertised_min_version, api.max_version) for api in APIS.values()}
+
+
+async def test_a_version_that_is_not_served_closes_cleanly_and_names_what_is(broker: Broker) -> None:
+    event = await refused(broker, frame(ApiKey.FETCH, 13, b""))
+    assert event["reason"] == "Fetch is served in versions 4 to 12, not 13"
+
+
+async def test_many_small_requests_in_one_segment_are_answered_in_order(broker: Broker) -> None:
+    async with await Peer.connect(broker.port) as peer:
+        for correlation_id in range(3000):
+            peer.request(ApiKey.API_VERSIONS, 0, {}, correlation_id)
+        ids = [(await peer.answer(ApiKey.API_VERSIONS, 0))[0] for _ in range(3000)]
+    assert ids == list(range(3000))
+
+
+async def test_half_a_frame_and_silence_hold_nothing_up(broker: Broker) -> None:
+    async with await Peer.connect(broker.port) as silent:
+        silent.send(produce_frame(9, [("t", [(0, bytes(1000))])])[:500])
+        await asyncio.gather(*(still_serves(broker) for _ in range(20)))
