@@ -81,7 +81,11 @@ class TidelogReader(DataSourceReader):  # type: ignore[misc]
         ranges = plan_ranges(options.starting, options.ending, bounds)
         return [OffsetRangePartition(each) for each in split_ranges(ranges, options.min_partitions)]
 
-    def read(self, partition: OffsetRangePartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one task's range, as Arrow batches."""
+        if not isinstance(partition, OffsetRangePartition):
+            # Where there is nothing to read, Spark plans one task all the same, with a partition of its own.
+            return
         offsets = partition.offsets
         for data in read_record_sets(self._options.bootstrap_servers, offsets):
             yield from decode_record_batches(

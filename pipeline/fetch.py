@@ -1,0 +1,241 @@
+"""Record batches from a broker as they lie in its log, for Spark's tasks and its planner.
+
+Owns the way from an offset range to bytes, over the client's connections. Synchronous outside, since
+Spark's workers are: each call runs an event loop of its own and leaves nothing behind when it ends.
+
+Invariants: bytes come in the order of offsets and cover the range without gap, except where the log itself
+has one; a fetch that fails for a passing reason is repeated, and nothing is yielded twice. While the caller
+decodes one answer, the broker already prepares the next.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from client.backoff import Backoff
+from client.cluster import Cluster, ClusterConfig
+from client.connection import Connection
+from client.errors import ClientError, OffsetOutOfRangeError, UnknownTopicError, broker_error
+from client.types import TopicPartition
+from pipeline.offsets import EARLIEST, LATEST, OffsetRange, Place
+from protocol.errors import ErrorCode, ProtocolError, error_code
+from protocol.hot import FetchPartition, FetchRequest, decode_fetch_response, encode_fetch_request
+from protocol.records import iter_batches
+from protocol.schema import ApiKey
+
+CLIENT_ID = "tidelog-pipeline"
+FETCH_BYTES = 8 * 1024 * 1024
+_MAX_WAIT_MS = 500
+_NEWEST_FETCH_BY_NAME = 12
+# Half a minute of waiting for records that the planner has seen.
+_MOST_EMPTY_ANSWERS = 60
+_CONSUMER = -1
+_NONE = -1
+
+_Result = TypeVar("_Result")
+
+
+class RecordsMissingError(RuntimeError):
+    """A log ends before records that were there when the read was planned: truncated, or another one."""
+
+    def __init__(self, offsets: OffsetRange, position: int, high_watermark: int) -> None:
+        super().__init__(
+            f"{offsets.topic}-{offsets.partition}: nothing to read at offset {position}, the log ends at"
+            f" {high_watermark}, and records up to {offsets.end} were there when the read was planned"
+        )
+
+
+def find_bounds(
+    bootstrap_servers: str, topics: Iterable[str] | None, assigned: Iterable[Place] | None
+) -> dict[Place, tuple[int, int]]:
+    """Where the log of each partition starts and ends now: of all partitions of `topics`, or of those
+    assigned.
+
+    Raises ClientError when the broker cannot be reached, or does not know a topic or partition.
+    """
+    return asyncio.run(_find_bounds(bootstrap_servers, topics, assigned))
+
+
+def read_record_sets(
+    bootstrap_servers: str, offsets: OffsetRange, fetch_bytes: int = FETCH_BYTES
+) -> Iterator[bytes]:
+    """Whole record batches that hold the range, in pieces of about `fetch_bytes`; the first may begin
+    before it and the last end behind it. A truncated batch may follow in a piece, and comes again in the
+    next.
+
+    Raises OffsetOutOfRangeError for records that are gone, other ClientErrors when the broker cannot be
+    reached or refuses, ProtocolError for a batch with a malformed header.
+    """
+    loop = asyncio.new_event_loop()
+    reader = _RangeReader(bootstrap_servers, offsets, fetch_bytes)
+    try:
+        loop.run_until_complete(reader.start())
+        position = offsets.start
+        fetching = loop.create_task(reader.fetch(position))
+        empty_answers = 0
+        while True:
+            data, high_watermark = loop.run_until_complete(fetching)
+            empty_answers = 0 if data else empty_answers + 1
+            if empty_answers > _MOST_EMPTY_ANSWERS:
+                raise RecordsMissingError(offsets, position, high_watermark)
+            position = _next_offset(data, position)
+            is_last = position >= offsets.end or (not data and high_watermark >= offsets.end)
+            if not is_last:
+                fetching = loop.create_task(reader.fetch(position))
+                # One turn of the loop puts the request on the wire.
+                loop.run_until_complete(asyncio.sleep(0))
+            if data:
+                yield data
+            if is_last:
+                return
+    finally:
+        loop.run_until_complete(reader.close())
+        loop.close()
+
+
+async def _find_bounds(
+    bootstrap_servers: str, topics: Iterable[str] | None, assigned: Iterable[Place] | None
+) -> dict[Place, tuple[int, int]]:
+    cluster = Cluster(ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=CLIENT_ID))
+    await cluster.start()
+    try:
+        places = await _places(cluster, topics, assigned)
+        bounds = await asyncio.gather(*(_bounds(cluster, place) for place in places))
+        return dict(zip(places, bounds, strict=True))
+    finally:
+        await cluster.close()
+
+
+async def _places(
+    cluster: Cluster, topics: Iterable[str] | None, assigned: Iterable[Place] | None
+) -> list[Place]:
+    if assigned is None:
+        infos = [await cluster.topic(name) for name in topics or ()]
+        return [Place(info.name, each.partition) for info in infos for each in info.partitions]
+    places = list(assigned)
+    for place in places:
+        count = len((await cluster.topic(place.topic)).partitions)
+        if place.partition >= count:
+            what = f"{place} (the topic has {count} partitions)"
+            raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {what}")
+    return places
+
+
+async def _bounds(cluster: Cluster, place: Place) -> tuple[int, int]:
+    async def ask(connection: Connection) -> tuple[int, int]:
+        start, end = await asyncio.gather(
+            _list_offset(connection, place, EARLIEST), _list_offset(connection, place, LATEST)
+        )
+        return start, end
+
+    return await _at_leader(cluster, place, ask)
+
+
+async def _list_offset(connection: Connection, place: Place, timestamp: int) -> int:
+    partition = {"partition_index": place.partition, "timestamp": timestamp}
+    topic = {"name": place.topic, "partitions": [partition]}
+    answer = await connection.call(ApiKey.LIST_OFFSETS, {"replica_id": _CONSUMER, "topics": [topic]})
+    result = answer.topics[0].partitions[0]
+    _raise_if_refused(result.error_code, f"offsets of {place}")
+    return int(result.offset)
+
+
+class _RangeReader:
+    """The connection behind one range, and how to ask for the records at an offset."""
+
+    def __init__(self, bootstrap_servers: str, offsets: OffsetRange, fetch_bytes: int) -> None:
+        self._place = Place(offsets.topic, offsets.partition)
+        self._fetch_bytes = fetch_bytes
+        config = ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=CLIENT_ID)
+        self._cluster = Cluster(config)
+
+    async def start(self) -> None:
+        await self._cluster.start()
+        await self._cluster.topic(self._place.topic)
+
+    async def close(self) -> None:
+        await self._cluster.close()
+        stray = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in stray:
+            task.cancel()
+        await asyncio.gather(*stray, return_exceptions=True)
+
+    async def fetch(self, offset: int) -> tuple[bytes, int]:
+        """The records from the batch that holds `offset` on (empty when none came in time) and the high
+        watermark."""
+        try:
+            return await _at_leader(self._cluster, self._place, lambda each: self._ask(each, offset))
+        except OffsetOutOfRangeError as error:
+            text = f"{self._place}: offset {offset} is gone, or was never written, while the range was read"
+            raise OffsetOutOfRangeError(error.code, text) from None
+
+    async def _ask(self, connection: Connection, offset: int) -> tuple[bytes, int]:
+        version = connection.version(ApiKey.FETCH, at_most=_NEWEST_FETCH_BY_NAME)
+        partition = FetchPartition(self._place.partition, _NONE, offset, _NONE, _NONE, self._fetch_bytes)
+        topics = [(self._place.topic, [partition])]
+        request = FetchRequest(_CONSUMER, _MAX_WAIT_MS, 1, self._fetch_bytes, 0, 0, _NONE, topics)
+        answer: asyncio.Future[tuple[bytes, int]] = asyncio.get_running_loop().create_future()
+
+        def receive(body: memoryview | None, error: ClientError | None) -> None:
+            if answer.done():
+                return
+            try:
+                if body is None:
+                    raise error or ProtocolError("a connection ended without a reason")
+                answer.set_result(self._unpack(version, body))
+            except (ClientError, ProtocolError) as reason:
+                answer.set_exception(reason)
+
+        connection.send(ApiKey.FETCH, version, encode_fetch_request(version, request), receive)
+        return await answer
+
+    def _unpack(self, version: int, body: memoryview) -> tuple[bytes, int]:
+        response = decode_fetch_response(version, body)
+        what = f"records of {self._place}"
+        _raise_if_refused(response.error_code, what)
+        if len(response.topics) != 1 or len(response.topics[0][1]) != 1:
+            raise ProtocolError(
+                f"{what}: expected one partition in the answer, came {response.topics!r:.200}"
+            )
+        result = response.topics[0][1][0]
+        _raise_if_refused(result.error_code, what)
+        records: Any = result.records
+        return bytes(records or b""), result.high_watermark
+
+
+async def _at_leader(
+    cluster: Cluster, place: Place, ask: Callable[[Connection], Awaitable[_Result]]
+) -> _Result:
+    """What the partition's leader answers, asked again while it fails for a passing reason."""
+    config = cluster.config
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + config.request_timeout_ms / 1000
+    backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+    failures = 0
+    while True:
+        try:
+            return await ask(await cluster.leader_connection(TopicPartition(*place)))
+        except ClientError as error:
+            failures += 1
+            delay = backoff.delay_ms(failures) / 1000
+            if not error.retriable or loop.time() + delay > deadline:
+                raise
+        cluster.request_refresh()
+        await asyncio.sleep(delay)
+
+
+def _next_offset(data: bytes, position: int) -> int:
+    """The offset behind the last whole batch; ProtocolError if there are bytes and no whole batch."""
+    last = None
+    for _, header in iter_batches(data):
+        last = header
+    if last is None:
+        if data:
+            raise ProtocolError(f"{len(data)} bytes at offset {position} hold no whole record batch")
+        return position
+    return max(position, last.last_offset + 1)
+
+
+def _raise_if_refused(code: int, what: str) -> None:
+    if code != ErrorCode.NONE:
+        raise broker_error(error_code(code), what)

@@ -1,0 +1,112 @@
+"""A running broker for Spark's tests, and batches put into its log exactly as a test built them."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from client.cluster import Cluster, ClusterConfig
+from client.connection import Connection
+from client.types import TopicPartition
+from faults.process import BrokerProcess
+from protocol.hot import ProduceRequest, decode_produce_response, encode_produce_request
+from protocol.schema import ApiKey
+
+VERSION = 9
+
+
+class RunningBroker:
+    """A broker process on an event loop of its own thread, since Spark's tests are synchronous."""
+
+    def __init__(self, process: BrokerProcess, loop: asyncio.AbstractEventLoop) -> None:
+        self.process = process
+        self._loop = loop
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.process.port}"
+
+    def run(self, work: Any) -> Any:
+        """Wait for a coroutine on the broker's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        self.run(self._create_topic(name, partitions))
+
+    def append(self, topic: str, partition: int, batches: Iterable[bytes | bytearray]) -> None:
+        """Append each batch as it is; the broker only gives it its offsets."""
+        self.run(self._append(topic, partition, batches))
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        self.run(self._delete_records(topic, partition, before))
+
+    @asynccontextmanager
+    async def _cluster(self) -> AsyncIterator[Cluster]:
+        cluster = Cluster(ClusterConfig(bootstrap_servers=self.bootstrap_servers, client_id="spark tests"))
+        await cluster.start()
+        try:
+            yield cluster
+        finally:
+            await cluster.close()
+
+    async def _create_topic(self, name: str, partitions: int) -> None:
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+        async with self._cluster() as cluster:
+            answer = await cluster.call_any(ApiKey.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 10_000})
+        _raise_if_refused(answer.topics[0].error_code, name)
+
+    async def _delete_records(self, topic: str, partition: int, before: int) -> None:
+        partitions = [{"partition_index": partition, "offset": before}]
+        values: dict[str, object] = {
+            "topics": [{"name": topic, "partitions": partitions}],
+            "timeout_ms": 10_000,
+        }
+        async with self._cluster() as cluster:
+            answer = await cluster.call_any(ApiKey.DELETE_RECORDS, values)
+        _raise_if_refused(answer.topics[0].partitions[0].error_code, f"{topic}-{partition}")
+
+    async def _append(self, topic: str, partition: int, batches: Iterable[bytes | bytearray]) -> None:
+        async with self._cluster() as cluster:
+            await cluster.topic(topic)
+            connection = await cluster.leader_connection(TopicPartition(topic, partition))
+            for batch in batches:
+                request = ProduceRequest(None, -1, 10_000, [(topic, [(partition, memoryview(batch))])])
+                _raise_if_refused(await _produce(connection, request), f"{topic}-{partition}")
+
+
+async def _produce(connection: Connection, request: ProduceRequest) -> int:
+    """Send it and wait for the error code of its one partition."""
+    answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def receive(body: memoryview | None, error: Exception | None) -> None:
+        if body is None:
+            answer.set_exception(error or RuntimeError("no answer"))
+        else:
+            answer.set_result(decode_produce_response(VERSION, body).topics[0][1][0].error_code)
+
+    connection.send(ApiKey.PRODUCE, VERSION, encode_produce_request(VERSION, request), receive)
+    return await answer
+
+
+def _raise_if_refused(code: int, what: str) -> None:
+    if code:
+        raise RuntimeError(f"{what}: the broker answered error {code}")
+
+
+@contextmanager
+def running_broker(data_dir: Path) -> Iterator[RunningBroker]:
+    """Start a broker, and kill it when the block ends."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    broker = RunningBroker(BrokerProcess(data_dir), loop)
+    try:
+        broker.run(broker.process.start())
+        yield broker
+    finally:
+        broker.run(broker.process.kill_9())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

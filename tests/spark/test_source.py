@@ -1,0 +1,163 @@
+"""`format("tidelog")` gives every record of what was asked for once, with all its fields."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from client.errors import OffsetOutOfRangeError
+from pipeline.columnar import ARROW_SCHEMA
+from pipeline.fetch import find_bounds, read_record_sets
+from pipeline.offsets import OffsetRange, Place
+from pipeline.source import SCHEMA
+from protocol.compression import Compression
+from protocol.records import iter_batches
+from tests.spark.brokers import RunningBroker, running_broker
+from tests.unit.pipeline.batches import Row, expected_rows, make_batch, plain_rows
+
+PER_PARTITION = 500
+TIME = 1_700_000_000_000
+
+
+def rows_of(partition: int, compression: Compression) -> list[Row]:
+    """Rows that differ in every field: null and empty keys and values, none to three headers."""
+    rows: list[Row] = []
+    for number in range(100):
+        key = None if number % 7 == 0 else f"key {number % 5}".encode()
+        value = (
+            None if number % 11 == 0 else f"{partition} {compression.name} {number} ".encode() * (number % 4)
+        )
+        headers = tuple((f"header {n}", None if n == 1 else b"x" * n) for n in range(number % 4))
+        rows.append((TIME + number * 1000, key, value, headers))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
+        broker.create_topic("mixed", 3)
+        for partition in (0, 1):
+            for compression in Compression:
+                rows = rows_of(partition, compression)
+                broker.append("mixed", partition, [make_batch(rows, compression=compression)])
+        broker.create_topic("deleted")
+        broker.append("deleted", 0, [make_batch(rows_of(0, Compression.NONE)) for _ in range(3)])
+        broker.delete_records("deleted", 0, 150)
+        yield broker
+
+
+def read(spark: SparkSession, broker: RunningBroker, **options: str) -> DataFrame:
+    given = {"bootstrap.servers": broker.bootstrap_servers} | options
+    return spark.read.format("tidelog").options(**given).load()
+
+
+def rows(frame: DataFrame) -> list[dict[str, Any]]:
+    """The frame's rows by partition and offset, timestamps as microseconds."""
+    table = frame.toArrow().combine_chunks()
+    found = plain_rows(table.cast(ARROW_SCHEMA).to_batches())
+    return sorted(found, key=lambda row: (row["partition"], row["offset"]))
+
+
+@pytest.fixture(scope="module")
+def expected(broker: RunningBroker) -> list[dict[str, Any]]:
+    """What the log holds, fetched as bytes and decoded a record at a time."""
+    found = []
+    for partition in (0, 1):
+        offsets = OffsetRange("mixed", partition, 0, PER_PARTITION)
+        data = b"".join(read_record_sets(broker.bootstrap_servers, offsets))
+        found += expected_rows(data, "mixed", partition)
+    assert len(found) == 2 * PER_PARTITION
+    return found
+
+
+def test_sparks_schema_is_the_decoders() -> None:
+    assert to_arrow_schema(SCHEMA, timezone="UTC").equals(ARROW_SCHEMA)
+
+
+def test_every_record_comes_once_with_all_its_fields(
+    spark: SparkSession, broker: RunningBroker, expected: list[dict[str, Any]]
+) -> None:
+    frame = read(spark, broker, subscribe="mixed")
+    assert frame.schema == SCHEMA
+    assert frame.rdd.getNumPartitions() == 2
+    assert rows(frame) == expected
+
+
+def test_more_partitions_read_the_same(
+    spark: SparkSession, broker: RunningBroker, expected: list[dict[str, Any]]
+) -> None:
+    frame = read(spark, broker, subscribe="mixed", minPartitions="7")
+    assert frame.rdd.getNumPartitions() >= 7
+    assert rows(frame) == expected
+
+
+def test_offsets_bound_the_read(
+    spark: SparkSession, broker: RunningBroker, expected: list[dict[str, Any]]
+) -> None:
+    frame = read(
+        spark,
+        broker,
+        assign='{"mixed":[1]}',
+        startingOffsets='{"mixed":{"1":123}}',
+        endingOffsets='{"mixed":{"1":277}}',
+    )
+    wanted = [row for row in expected if row["partition"] == 1 and 123 <= row["offset"] < 277]
+    assert rows(frame) == wanted
+
+
+def test_columns_are_only_those_asked_for(spark: SparkSession, broker: RunningBroker) -> None:
+    frame = read(spark, broker, subscribe="mixed", columns="offset,partition")
+    assert frame.columns == ["offset", "partition"]
+    assert frame.selectExpr("sum(offset)").first()[0] == 2 * sum(range(PER_PARTITION))
+
+
+def test_an_empty_range_is_an_empty_frame(spark: SparkSession, broker: RunningBroker) -> None:
+    frame = read(spark, broker, assign='{"mixed":[2]}')
+    assert frame.count() == 0
+    assert frame.columns == SCHEMA.names
+
+
+def test_a_topic_whose_head_was_deleted_begins_where_it_now_starts(
+    spark: SparkSession, broker: RunningBroker
+) -> None:
+    assert find_bounds(broker.bootstrap_servers, ["deleted"], None) == {Place("deleted", 0): (150, 300)}
+    offsets = [row["offset"] for row in rows(read(spark, broker, subscribe="deleted"))]
+    assert offsets == list(range(150, 300))
+    with pytest.raises(PySparkException, match="offset 100 is gone"):
+        read(spark, broker, subscribe="deleted", startingOffsets='{"deleted":{"0":100}}').count()
+
+
+def test_records_deleted_after_planning_are_an_error_not_a_gap(broker: RunningBroker) -> None:
+    with pytest.raises(OffsetOutOfRangeError, match="deleted-0: offset 100 is gone"):
+        list(read_record_sets(broker.bootstrap_servers, OffsetRange("deleted", 0, 100, 300)))
+
+
+def test_small_fetches_cover_a_range_without_gap(broker: RunningBroker) -> None:
+    pieces = list(read_record_sets(broker.bootstrap_servers, OffsetRange("mixed", 0, 0, PER_PARTITION), 100))
+    found = [header.base_offset for piece in pieces for _, header in iter_batches(piece)]
+    assert found == [0, 100, 200, 300, 400]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"subscribe": "nowhere"}, "topic 'nowhere'"),
+        ({"assign": '{"mixed":[9]}'}, "no partition mixed-9"),
+        ({"subscribe": "mixed", "startingOffsets": "latest"}, "read nothing"),
+    ],
+)
+def test_what_cannot_be_read_is_an_error_with_the_reason(
+    spark: SparkSession, broker: RunningBroker, options: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(PySparkException, match=reason):
+        read(spark, broker, **options).count()
+
+
+def test_arrow_batches_reach_spark_whole(spark: SparkSession, broker: RunningBroker) -> None:
+    table = read(spark, broker, subscribe="mixed").toArrow()
+    assert isinstance(table, pa.Table)
+    assert table.num_rows == 2 * PER_PARTITION
