@@ -54,9 +54,9 @@ def serve(given: Mapping[str, object], config_file: Path | None = None) -> int:
     return run(config)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse the command line and serve; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m broker", description="Run a Tidelog broker.")
+def main(arguments: Sequence[str] | None = None, program: str = "python -m broker") -> int:
+    """Parse the command line and serve; returns the exit code. `program` is what usage messages call it."""
+    parser = argparse.ArgumentParser(prog=program, description="Run a Tidelog broker.")
     for flag, name, description in _FLAGS:
         parser.add_argument(flag, dest=name, help=description)
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings as TOML")
