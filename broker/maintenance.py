@@ -65,7 +65,7 @@ class Maintenance:
         """Make indexes and snapshots durable, so that a start after a crash has little to read."""
         logs = self._partitions.logs
         async with self._partitions.disk_work:
-            checkpoint = logs.begin_checkpoint(self._clock_ms())
+            checkpoint = logs.begin_checkpoint()
             await asyncio.to_thread(checkpoint.run)
             logs.finish_checkpoint(checkpoint)
             await asyncio.to_thread(logs.write_checkpoints)

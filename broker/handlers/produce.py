@@ -17,7 +17,6 @@ Source: Kafka's ReplicaManager.appendRecords and ProduceRequest.validateRecords.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import structlog
 
@@ -25,9 +24,10 @@ from broker.handlers.context import RequestContext
 from broker.metrics import Metrics
 from broker.replica import Replica
 from broker.services import Services
+from broker.storage.partition_log import AppendResult
 from protocol.compression import Compression
 from protocol.errors import ApiError, ErrorCode
-from protocol.hot import ProducePartitionResult, ProduceRequest
+from protocol.hot import NO_LEADER, ProducePartitionResult, ProduceRequest
 from protocol.records import BATCH_HEADER_SIZE
 from protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
 
@@ -35,6 +35,8 @@ ProduceResponse = list[tuple[str, list[ProducePartitionResult]]]
 
 SWEEP_MS = 100
 ACKS_ALL = -1
+_NONE = ErrorCode.NONE
+_new_tuple = tuple.__new__
 _VALID_ACKS = frozenset((-1, 0, 1))
 _ATTRIBUTES_LOW_BYTE = 22
 _CODEC_MASK = 0x07
@@ -56,58 +58,72 @@ logger = structlog.get_logger(__name__)
 class PendingProduce:
     """A ProduceRequest whose batches are written and not yet durable: a CommitWaiter for all of them."""
 
-    __slots__ = ("_forget", "_remaining", "_slots", "deadline_ms", "future", "response")
+    __slots__ = ("_outstanding", "_parts", "_remaining", "deadline_ms", "future", "response")
 
     def __init__(
         self,
         response: ProduceResponse,
         deadline_ms: int,
         future: asyncio.Future[ProduceResponse],
-        forget: Callable[[PendingProduce], None],
+        outstanding: set[PendingProduce],
     ) -> None:
         self.response = response
         self.deadline_ms = deadline_ms
         self.future = future
-        self._forget = forget
+        self._outstanding = outstanding
         self._remaining = 0
-        self._slots: list[tuple[list[ProducePartitionResult], int] | None] = []
+        self._parts: list[tuple[list[ProducePartitionResult], Replica, int]] = []
+        outstanding.add(self)
 
-    def next_slot(self) -> int:
-        return len(self._slots)
-
-    def add(self, results: list[ProducePartitionResult], position: int) -> None:
-        self._slots.append((results, position))
+    def wait_for(self, replica: Replica, end_offset: int, results: list[ProducePartitionResult]) -> None:
+        """Hold the answer until `replica` is durable to `end_offset`, for the result that ends `results`."""
         self._remaining += 1
+        self._parts.append((results, replica, len(results) - 1))
+        replica.when_committed(end_offset, self, len(self._parts) - 1)
 
     def partition_committed(self, slot: int) -> None:
-        self._slots[slot] = None
         self._remaining -= 1
         if self._remaining == 0:
             self._finish()
 
     def partition_failed(self, slot: int, code: ErrorCode) -> None:
-        held = self._slots[slot]
-        if held is not None:
-            results, position = held
-            results[position] = _refused(results[position].index, code, code.message)
+        results, _, position = self._parts[slot]
+        results[position] = _refused(results[position].index, code, code.message)
         self.partition_committed(slot)
 
     def time_out(self) -> None:
         """Answer REQUEST_TIMED_OUT for what is not durable yet."""
-        for held in self._slots:
-            if held is not None:
-                results, position = held
+        for results, replica, position in self._parts:
+            result = results[position]
+            if result.error_code == ErrorCode.NONE and result.base_offset >= replica.high_watermark:
                 results[position] = _refused(
-                    results[position].index,
+                    result.index,
                     ErrorCode.REQUEST_TIMED_OUT,
                     "the batch is written, but was not durable within the request's timeout",
                 )
         self._finish()
 
     def _finish(self) -> None:
-        self._forget(self)
+        self._outstanding.discard(self)
         if not self.future.done():
             self.future.set_result(self.response)
+
+
+def _stored(index: int, result: AppendResult) -> ProducePartitionResult:
+    """The plain answer, built past the constructor, whose defaults cost as much as all the rest."""
+    return _new_tuple(
+        ProducePartitionResult,
+        (
+            index,
+            _NONE,
+            result.base_offset,
+            result.log_append_time_ms,
+            result.log_start_offset,
+            None,
+            (),
+            NO_LEADER,
+        ),
+    )
 
 
 def _refused(index: int, code: int, message: str | None) -> ProducePartitionResult:
@@ -123,7 +139,8 @@ class ProduceHandler:
         self._metrics: Metrics = services.metrics
         self._clock_ms = services.clock_ms
         self._loop = asyncio.get_running_loop()
-        self._pending: set[PendingProduce] = set()
+        self._batch_appended = self._metrics.batch_appended
+        self._outstanding: set[PendingProduce] = set()
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     def handle(
@@ -135,13 +152,14 @@ class ProduceHandler:
             return _all_refused(request, ErrorCode.INVALID_REQUIRED_ACKS)
         now_ms = self._clock_ms()
         version = context.header.api_version
+        replicas = self._replicas
         response: ProduceResponse = []
         pending: PendingProduce | None = None
         for topic, partitions in request.topics:
             results: list[ProducePartitionResult] = []
             response.append((topic, results))
             for index, records in partitions:
-                replica = self._replicas.get((topic, index))
+                replica = replicas.get((topic, index))
                 try:
                     if replica is None:
                         raise self._services.missing(topic, index)
@@ -152,56 +170,34 @@ class ProduceHandler:
                     results.append(_refused(index, error.code, error.message))
                     self._count_refusal(topic, error.code)
                     continue
-                results.append(
-                    ProducePartitionResult(
-                        index,
-                        ErrorCode.NONE,
-                        result.base_offset,
-                        result.log_append_time_ms,
-                        result.log_start_offset,
-                        None,
-                    )
-                )
+                results.append(_stored(index, result))
                 end_offset = result.last_offset + 1
                 if result.duplicate:
                     self._metrics.duplicate("in_window")
                 else:
-                    self._metrics.batch_appended(topic, end_offset - result.base_offset, len(records))
+                    self._batch_appended(topic, end_offset - result.base_offset, len(records))
                 if acks != ACKS_ALL:
                     replica.flush_soon()
                 elif end_offset > replica.high_watermark:
                     if pending is None:
-                        pending = self._new_pending(response, now_ms + request.timeout_ms)
-                    self._wait(replica, end_offset, pending, results)
+                        pending = self._wait(response, now_ms + request.timeout_ms)
+                    pending.wait_for(replica, end_offset, results)
         if acks == 0:
             return None
         return response if pending is None else pending.future
 
-    def _new_pending(self, response: ProduceResponse, deadline_ms: int) -> PendingProduce:
-        pending = PendingProduce(response, deadline_ms, self._loop.create_future(), self._pending.discard)
-        self._pending.add(pending)
+    def _wait(self, response: ProduceResponse, deadline_ms: int) -> PendingProduce:
         if self._sweep_timer is None:
             self._sweep_timer = self._loop.call_later(SWEEP_MS / 1000, self._sweep)
-        return pending
-
-    def _wait(
-        self,
-        replica: Replica,
-        end_offset: int,
-        pending: PendingProduce,
-        results: list[ProducePartitionResult],
-    ) -> None:
-        slot = pending.next_slot()
-        pending.add(results, len(results) - 1)
-        replica.when_committed(end_offset, pending, slot)
+        return PendingProduce(response, deadline_ms, self._loop.create_future(), self._outstanding)
 
     def _sweep(self) -> None:
         """One timer for all who wait, as a timer for each request would cost more than its answer."""
         self._sweep_timer = None
         now_ms = self._clock_ms()
-        for pending in [waiting for waiting in self._pending if waiting.deadline_ms <= now_ms]:
+        for pending in [waiting for waiting in self._outstanding if waiting.deadline_ms <= now_ms]:
             pending.time_out()
-        if self._pending:
+        if self._outstanding:
             self._sweep_timer = self._loop.call_later(SWEEP_MS / 1000, self._sweep)
 
     def _count_refusal(self, topic: str, code: ErrorCode) -> None:

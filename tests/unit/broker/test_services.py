@@ -1,0 +1,256 @@
+"""Services: what a crash leaves is healed at the start, what the clock brings is done, closing is whole."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from broker.cluster.catalog import Topic, TopicCreated, assign
+from broker.cluster.store import SqliteStore, StoreError
+from broker.config import BrokerConfig
+from broker.metrics import Metrics
+from broker.partitions import STRAY_SUFFIX
+from broker.services import STORE_FILE, Services, open_services
+from broker.storage.disk import Disk
+from broker.storage.manager import DataFolderError
+from broker.topics import NewTopic
+from protocol.errors import ApiError, ErrorCode
+from protocol.records import RecordBatchBuilder
+
+NOW_MS = 1_700_000_000_000
+
+
+class Clock:
+    now_ms = NOW_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def batch(value: bytes = b"v", *, producer_id: int = -1, sequence: int = -1) -> bytes:
+    builder = RecordBatchBuilder()
+    builder.append(NOW_MS, None, value)
+    epoch = -1 if producer_id < 0 else 0
+    return bytes(builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
+
+
+async def opened(folder: Path, clock: Callable[[], int] | None = None, **more: Any) -> Services:
+    disk = more.pop("disk", None)
+    config = BrokerConfig(data_dir=folder, **more)
+    return await open_services(config, Metrics(), clock or Clock(), disk=disk)
+
+
+async def stored(services: Services, *values: bytes, topic: str = "t") -> None:
+    replica = services.replicas[topic, 0]
+    for value in values:
+        replica.append_as_leader(batch(value), services.clock_ms())
+    await replica.committed(replica.log.end_offset)
+
+
+async def test_a_topic_that_the_store_holds_gets_its_folders_at_the_start(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / STORE_FILE, node_id=1)
+    await store.load()
+    await store.commit([TopicCreated(Topic("t", uuid4(), assign(2, [1])))], 0)
+    await store.close()
+    services = await opened(tmp_path)
+    await stored(services, b"v")
+    assert sorted(services.replicas) == [("t", 0), ("t", 1)]
+    await services.close()
+
+
+def lose_the_store(folder: Path) -> None:
+    for path in folder.glob(STORE_FILE + "*"):
+        path.unlink()
+
+
+def stray_sizes(folder: Path) -> list[int]:
+    return [(aside / f"{0:020d}.log").stat().st_size for aside in folder.glob("*" + STRAY_SUFFIX)]
+
+
+async def test_a_folder_of_an_unknown_topic_is_set_aside_and_never_served(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    await services.topics.create("t")
+    await stored(services, b"v")
+    await services.close()
+    lose_the_store(tmp_path)
+    services = await opened(tmp_path)
+    await services.topics.create("t")
+    assert services.replicas["t", 0].high_watermark == 0
+    assert stray_sizes(tmp_path) == [len(batch())]
+    await services.close()
+
+
+async def test_a_deletion_that_was_cut_short_does_not_bring_records_back(tmp_path: Path) -> None:
+    class Stuck(Disk):
+        def rename(self, old: Path, new: Path) -> None:
+            if new.name.endswith("-delete"):
+                raise OSError(5, "Input/output error")
+            super().rename(old, new)
+
+    services = await opened(tmp_path, disk=Stuck())
+    topic = await services.topics.create("t")
+    await stored(services, b"v")
+    await services.topics.delete(topic.topic_id)
+    assert services.catalog.topic("t") is None
+    await services.close()
+    services = await opened(tmp_path)
+    assert not services.replicas
+    await services.topics.create("t")
+    assert services.replicas["t", 0].high_watermark == 0
+    await services.close()
+
+
+async def test_a_log_that_cannot_be_opened_leaves_the_others_served(tmp_path: Path) -> None:
+    class Bad(Disk):
+        def list_directory(self, path: Path) -> list[str]:
+            if path.name == "bad-0":
+                raise OSError(5, "Input/output error")
+            return super().list_directory(path)
+
+    services = await opened(tmp_path)
+    await services.topics.create("bad")
+    await services.topics.create("good")
+    await services.close()
+    services = await opened(tmp_path, disk=Bad())
+    assert list(services.replicas) == [("good", 0)]
+    with pytest.raises(ApiError) as caught:
+        services.replica("bad", 0)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    await services.close()
+
+
+async def test_a_topic_whose_folders_cannot_be_made_is_told_so_and_healed_later(tmp_path: Path) -> None:
+    class Full(Disk):
+        def make_directory(self, path: Path) -> None:
+            if path.name.startswith("t-"):
+                raise OSError(28, "No space left on device")
+            super().make_directory(path)
+
+    services = await opened(tmp_path, disk=Full())
+    with pytest.raises(ApiError) as caught:
+        await services.topics.create("t")
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    await services.close()
+    services = await opened(tmp_path)
+    await stored(services, b"v")
+    await services.close()
+
+
+async def test_two_brokers_never_share_a_folder(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    with pytest.raises(DataFolderError):
+        await opened(tmp_path)
+    await services.close()
+
+
+async def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    await services.close()
+    with pytest.raises(StoreError, match=r"node\.id"):
+        await opened(tmp_path, node_id=2)
+    services = await opened(tmp_path)
+    await services.close()
+
+
+async def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    await services.close()
+    await services.close()
+
+
+async def test_what_nobody_waited_for_is_durable_after_closing(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    await services.topics.create("t")
+    services.replicas["t", 0].append_as_leader(batch(), NOW_MS)
+    await services.close()
+    services = await opened(tmp_path)
+    assert services.replicas["t", 0].high_watermark == 1
+    await services.close()
+
+
+async def test_a_checkpoint_moves_the_recovery_point(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    await services.topics.create("t")
+    await stored(services, b"a", b"b")
+    assert services.replicas["t", 0].log.recovery_point == 0
+    await services.maintenance.checkpoint()
+    assert services.replicas["t", 0].log.recovery_point == 2
+    assert "t 0 2" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    await services.close()
+
+
+async def test_retention_lets_old_segments_go_and_keeps_their_producers(tmp_path: Path) -> None:
+    clock = Clock()
+    services = await opened(tmp_path, clock)
+    await services.topics.create("t", NewTopic(configs={"retention.ms": "1000", "segment.bytes": "200"}))
+    producer_id = await services.producer_ids.next()
+    replica = services.replicas["t", 0]
+    for sequence in range(5):
+        replica.append_as_leader(batch(b"x" * 100, producer_id=producer_id, sequence=sequence), clock())
+    await replica.committed(5)
+    clock.now_ms += 5_000
+    await services.maintenance.apply_retention()
+    await services.maintenance.checkpoint()
+    assert replica.log.start_offset == 5
+    assert len(list((tmp_path / "t-0").glob("*.log"))) == 1
+    again = batch(b"x" * 100, producer_id=producer_id, sequence=4)
+    assert replica.append_as_leader(again, clock()).duplicate
+    await services.close()
+
+
+async def test_idle_producers_are_forgotten_by_the_brokers_clock(tmp_path: Path) -> None:
+    clock = Clock()
+    services = await opened(tmp_path, clock, producer_id_expiration_ms=1000)
+    await services.topics.create("t")
+    producer_id = await services.producer_ids.next()
+    replica = services.replicas["t", 0]
+    replica.append_as_leader(batch(producer_id=producer_id, sequence=0), clock())
+    assert b"kafka_server_replicamanager_produceridcount 1.0" in services.metrics.render()
+    clock.now_ms += 1000
+    await services.maintenance.expire_producers()
+    assert b"kafka_server_replicamanager_produceridcount 0.0" in services.metrics.render()
+    await services.close()
+
+
+async def test_a_failed_flush_is_told_with_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Failing(Disk):
+        failing = False
+
+        def fdatasync(self, fd: int) -> None:
+            if self.failing:
+                raise OSError(5, "Input/output error")
+            super().fdatasync(fd)
+
+    disk = Failing()
+    services = await opened(tmp_path, disk=disk)
+    await services.topics.create("t")
+    await stored(services, b"durable")
+    disk.failing = True
+    replica = services.replicas["t", 0]
+    replica.append_as_leader(batch(), NOW_MS)
+    with pytest.raises(ApiError) as caught:
+        await replica.committed(2)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert replica.high_watermark == 1
+    told = capsys.readouterr().out
+    assert "partition_offline" in told
+    assert "restart the broker" in told
+    disk.failing = False
+    for refused in (lambda: replica.append_as_leader(batch(), NOW_MS), lambda: replica.read(0, 100)):
+        with pytest.raises(ApiError) as caught:
+            refused()
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    await services.close()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+async def test_a_clean_close_leaves_the_marker(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    await services.topics.create("t")
+    await services.close()
+    assert json.loads((tmp_path / ".kafka_cleanshutdown").read_text())["version"] == 0
