@@ -66,12 +66,27 @@ class Partitions:
         """Open every log that the catalog assigns here, making what is missing. Raises OSError."""
         async with self.disk_work:
             await asyncio.to_thread(self._set_strays_aside, catalog)
-        for topic in list(catalog.topics()):
-            await self._open(topic, self._assigned(topic, 0), raise_errors=False)
+            wanted = [
+                (topic.name, topic.topic_id, index, self._config_of(topic))
+                for topic in catalog.topics()
+                for index in self._assigned(topic, 0)
+            ]
+            # Reports the logs that it cannot open, and leaves them out.
+            opened = await asyncio.to_thread(self.logs.open_all, wanted, self._clock_ms())
+            for topic in catalog.topics():
+                for index in self._assigned(topic, 0):
+                    if (topic.name, index) in opened:
+                        self._serve(topic, opened[topic.name, index])
 
     async def open_partitions(self, topic: Topic, first: int) -> None:
         """Make folders, logs and replicas of a topic's partitions from `first` on. Raises OSError."""
-        await self._open(topic, self._assigned(topic, first), raise_errors=True)
+        config = self._config_of(topic)
+        async with self.disk_work:
+            for index in self._assigned(topic, first):
+                log = await asyncio.to_thread(
+                    self.logs.create, topic.name, topic.topic_id, index, config, self._clock_ms()
+                )
+                self._serve(topic, log)
 
     def _assigned(self, topic: Topic, first: int) -> list[int]:
         return [
@@ -80,43 +95,18 @@ class Partitions:
             if self._node_id in topic.partitions[index].replicas
         ]
 
-    async def _open(self, topic: Topic, indexes: Iterable[int], *, raise_errors: bool) -> None:
-        config = self._settings.log_config(topic.configs, self._base_config)
-        async with self.disk_work:
-            opened, errors = await asyncio.to_thread(self._open_logs, topic, indexes, config)
-        loop = asyncio.get_running_loop()
-        for log in opened:
-            self.replicas[log.topic, log.partition] = Replica(
-                topic.topic_id,
-                log,
-                leader_epoch=topic.partitions[log.partition].leader_epoch,
-                group_commit=self._group_commit,
-                metrics=self._metrics,
-                loop=loop,
-            )
-        for index, error in errors:
-            logger.error(
-                "partition_not_opened",
-                topic=topic.name,
-                partition=index,
-                error=str(error),
-                advice="the partition is offline, the others go on; check folder and disk, then restart",
-            )
-        if errors and raise_errors:
-            raise errors[0][1]
+    def _config_of(self, topic: Topic) -> LogConfig:
+        return self._settings.log_config(topic.configs, self._base_config)
 
-    def _open_logs(
-        self, topic: Topic, indexes: Iterable[int], config: LogConfig
-    ) -> tuple[list[PartitionLog], list[tuple[int, OSError]]]:
-        """In a thread."""
-        opened: list[PartitionLog] = []
-        errors: list[tuple[int, OSError]] = []
-        for index in indexes:
-            try:
-                opened.append(self.logs.create(topic.name, topic.topic_id, index, config, self._clock_ms()))
-            except OSError as error:
-                errors.append((index, error))
-        return opened, errors
+    def _serve(self, topic: Topic, log: PartitionLog) -> None:
+        self.replicas[log.topic, log.partition] = Replica(
+            topic.topic_id,
+            log,
+            leader_epoch=topic.partitions[log.partition].leader_epoch,
+            group_commit=self._group_commit,
+            metrics=self._metrics,
+            loop=asyncio.get_running_loop(),
+        )
 
     def _set_strays_aside(self, catalog: Catalog) -> None:
         """In a thread: rename the folders of partitions that the catalog does not know."""
@@ -158,7 +148,7 @@ class Partitions:
 
     def reconfigure(self, topic: Topic) -> None:
         """Let the running logs follow the topic's settings."""
-        config = self._settings.log_config(topic.configs, self._base_config)
+        config = self._config_of(topic)
         for index in range(len(topic.partitions)):
             replica = self.replicas.get((topic.name, index))
             if replica is not None:
