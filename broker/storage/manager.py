@@ -155,14 +155,12 @@ class LogManager:
     ) -> dict[TopicPartition, PartitionLog]:
         """Open or create the logs of (topic, topic id, partition, config).
 
-        Folders of the same name but of another topic id belong to a topic that is gone: they are deleted. A
-        log that cannot be opened is reported and missing in the answer; the others go on.
+        A log that cannot be opened is reported and missing in the answer; the others go on.
         """
         for topic, topic_id, partition, config in partitions:
             try:
                 self.create(topic, topic_id, partition, config, now_ms)
             except OSError as error:
-                self._unopened = True
                 logger.error(
                     "partition_offline",
                     topic=topic,
@@ -175,10 +173,25 @@ class LogManager:
     def create(
         self, topic: str, topic_id: UUID, partition: int, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Open the log of a partition, making its folder if there is none. Raises OSError."""
+        """Open the log of a partition, making its folder if there is none. Raises OSError.
+
+        A folder of the same name but of another topic id belongs to a topic that is gone: it is deleted.
+        """
         key = (topic, partition)
         if key in self.logs:
             return self.logs[key]
+        try:
+            log = self._open(key, topic_id, config, now_ms)
+        except OSError:
+            # Its files were not looked at to the end, so the next start must not believe them.
+            self._unopened = True
+            raise
+        self.logs[key] = log
+        self._report(log)
+        return log
+
+    def _open(self, key: TopicPartition, topic_id: UUID, config: LogConfig, now_ms: int) -> PartitionLog:
+        topic, partition = key
         folder = self._folder(topic, partition)
         known_id = self._topic_id(folder)
         if known_id is not None and known_id != topic_id:
@@ -191,7 +204,7 @@ class LogManager:
             self._disk.fsync_directory(self.data_dir)
         if known_id != topic_id:
             write_topic_id(self._disk, folder, topic_id)
-        log = PartitionLog.open(
+        return PartitionLog.open(
             folder,
             topic=topic,
             partition=partition,
@@ -203,9 +216,6 @@ class LogManager:
             recovery_point=self._recovery_points.get(key, 0),
             start_offset=self._start_offsets.get(key, 0),
         )
-        self.logs[key] = log
-        self._report(log)
-        return log
 
     def _topic_id(self, folder: Path) -> UUID | None:
         try:
@@ -270,7 +280,7 @@ class LogManager:
 
     def run_retention(self, now_ms: int) -> None:
         """Let old segments of all logs go. A log that cannot is reported and left."""
-        for log in self.logs.values():
+        for log in list(self.logs.values()):
             try:
                 records = log.apply_retention(now_ms)
             except (OSError, ApiError) as error:
@@ -288,15 +298,17 @@ class LogManager:
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget idle producers of all logs, some thousands a log; returns how many."""
-        return sum(log.expire_producers(now_ms) for log in self.logs.values())
+        return sum(log.expire_producers(now_ms) for log in list(self.logs.values()))
 
     @property
     def producer_id_count(self) -> int:
-        return sum(len(log.producers) for log in self.logs.values())
+        return sum(len(log.producers) for log in list(self.logs.values()))
 
     def begin_checkpoint(self) -> ManagerCheckpoint:
         """Collect what every log has to make durable for a quick start after a crash."""
-        works = [(log, work) for log in self.logs.values() if (work := log.begin_checkpoint()) is not None]
+        works = [
+            (log, work) for log in list(self.logs.values()) if (work := log.begin_checkpoint()) is not None
+        ]
         return ManagerCheckpoint(self._disk, self.data_dir, works, {})
 
     def finish_checkpoint(self, checkpoint: ManagerCheckpoint) -> None:
@@ -326,7 +338,7 @@ class LogManager:
 
     def close(self) -> bool:
         """Close every log and give up the folder; returns whether all of it was clean. Blocking."""
-        clean = [log.close(clean=True) for log in self.logs.values()]
+        clean = [log.close(clean=True) for log in list(self.logs.values())]
         is_clean = all(clean) and not self._unopened
         if self._lock_fd >= 0:
             try:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -35,7 +36,7 @@ from broker.storage.log_types import (
 )
 from broker.storage.producer_state import Append, Duplicate, ProducerEntry
 from broker.storage.recovery import Recovered, Recovery, RecoveryReport
-from broker.storage.segment import CorruptSegmentError, Segment
+from broker.storage.segment import Segment
 from broker.storage.upkeep import Upkeep
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.records import patched_prefix, read_batch_header, with_log_append_time
@@ -272,7 +273,7 @@ class PartitionLog:
             return ReadResult([], offset)
         try:
             return self._segments.read(offset, max_bytes, upper_offset, allow_oversized_first, nowait)
-        except (OSError, CorruptSegmentError) as error:
+        except OSError as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder}: {error}") from error
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
@@ -290,7 +291,7 @@ class PartitionLog:
             raise self._failed()
         try:
             found = search(self._segments.segments)
-        except (OSError, CorruptSegmentError, ProtocolError) as error:
+        except (OSError, ProtocolError) as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder}: {error}") from error
         if found is None:
             return None
@@ -320,7 +321,8 @@ class PartitionLog:
     def finish_checkpoint(self, work: CheckpointWork, error: OSError | None = None) -> None:
         """Take over what `work` achieved. An error is not fatal: recovery will have more to read."""
         self._upkeep.finish(work, error)
-        self._upkeep.drop_before(self.start_offset, anyway=error is not None and error.errno in _FULL)
+        with suppress(OSError):
+            self._upkeep.drop_before(self.start_offset, anyway=error is not None and error.errno in _FULL)
 
     def take_snapshot(self) -> None:
         """Write the producer state as of the end of the log, now, in this thread. Raises OSError."""
@@ -336,13 +338,15 @@ class PartitionLog:
                 f"{self.topic}-{self.partition}: {offset} is not within 0 and {self.flushed_end_offset}",
             )
         self.start_offset = max(self.start_offset, offset)
-        self._upkeep.drop_before(self.start_offset)
+        # The records are gone for every reader; files that cannot leave now are left to the next retention.
+        with suppress(OSError):
+            self._upkeep.drop_before(self.start_offset)
         return self.start_offset
 
     def apply_retention(self, now_ms: int) -> int:
         """Let old segments go by size and age; returns how many records that are no longer there.
 
-        Producers stay. Files leave once a snapshot knows their producers. Raises ApiError.
+        Producers stay. Files leave once a snapshot knows their producers. Raises ApiError, OSError.
         """
         if self.failure is not None:
             return 0

@@ -32,7 +32,7 @@ from broker.storage.segment import (
 from broker.storage.snapshot import load_newest
 from protocol.errors import ProtocolError
 from protocol.records import BATCH_HEADER_SIZE, BatchHeader, batch_crc_is_valid, read_batch_header
-from protocol.types import NO_TIMESTAMP
+from protocol.types import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 _CHUNK_BYTES = 1 << 20
 _EVERYTHING = 2**63 - 1
@@ -215,7 +215,7 @@ class Recovery:
         for header, view in self._batches(segment, position, size):
             if isinstance(header, str):
                 return _Scan(position, at_offset, header)
-            problem = _problem(header, view, at_offset)
+            problem = _problem(header, view, at_offset, max(self._leader_epochs, default=NO_LEADER_EPOCH))
             if problem:
                 return _Scan(position, at_offset, problem)
             segment.note(position, len(view), header.last_offset, header.max_timestamp, self._index_interval)
@@ -309,7 +309,7 @@ class Recovery:
                     self._disk.unlink(path.with_suffix(suffix))
 
 
-def _problem(header: BatchHeader, view: memoryview, expected_offset: int) -> str:
+def _problem(header: BatchHeader, view: memoryview, expected_offset: int, leader_epoch: int) -> str:
     """Why these bytes are not the batch that belongs here, or nothing."""
     if header.magic != 2:
         return f"magic {header.magic}, expected 2"
@@ -317,6 +317,8 @@ def _problem(header: BatchHeader, view: memoryview, expected_offset: int) -> str
         return "the CRC is wrong"
     if header.base_offset != expected_offset:
         return f"base offset {header.base_offset}, expected {expected_offset}"
+    if header.partition_leader_epoch < leader_epoch:
+        return f"leader epoch {header.partition_leader_epoch} after {leader_epoch}"
     if header.last_offset_delta < 0:
         return f"last offset delta {header.last_offset_delta}"
     return ""

@@ -32,8 +32,11 @@ _INDEX_NEXT = 1 << 31
 _PLACE = Struct(">qi11xi8xq")
 
 
-class CorruptSegmentError(Exception):
-    """The file does not hold a chain of batches where it must. The message names file and position."""
+class CorruptSegmentError(OSError):
+    """The file does not hold a chain of batches where it must. The message names file and position.
+
+    An OSError, because to whoever reads the log it is one more way in which a disk fails.
+    """
 
 
 class Place(NamedTuple):
