@@ -53,7 +53,8 @@ class FetchHandler:
         self._replicas = services.replicas
         self._metrics = services.metrics
         self._clock_ms = services.clock_ms
-        self._max_bytes: int = services.config.fetch_max_bytes
+        self._max_bytes = services.config.fetch_max_bytes
+        self._max_wait_ms = services.config.fetch_max_wait_ms
         self.sessions = FetchSessions(
             services.config.max_incremental_fetch_session_cache_slots,
             lambda: secrets.randbelow(2**31 - 1) + 1,
@@ -131,7 +132,7 @@ class FetchHandler:
     ) -> FetchResponse:
         """Wait until there is enough, for max_wait_ms at most; a None `reading` must come from the disk."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + request.max_wait_ms / 1000
+        deadline = loop.time() + min(request.max_wait_ms, self._max_wait_ms) / 1000
         while True:
             if reading is None:
                 reading = await loop.run_in_executor(None, self._read_cold, fetch, request)
@@ -188,6 +189,8 @@ class _LongPoll:
         self._loop = loop
         self._limits = dict(watched)
         self._seen = {replica: replica.visible_bytes for replica in self._limits}
+        self._gained = dict.fromkeys(self._limits, 0)
+        self._gained_bytes = 0
         self._woken: asyncio.Future[None] = loop.create_future()
         self.missing_bytes = missing_bytes
 
@@ -201,16 +204,12 @@ class _LongPoll:
             replica.unwatch(self)
 
     def replica_changed(self, replica: Replica) -> None:
-        if self._woken.done():
-            return
-        gained = 0
-        for watched, limit in self._limits.items():
-            if watched.stopped is not None:
-                gained = self.missing_bytes
-                break
-            gained += min(watched.visible_bytes - self._seen[watched], limit)
-        if gained >= self.missing_bytes:
-            self._woken.set_result(None)
+        """Only what `replica` gained is counted anew: there may be thousands of others."""
+        gained = min(replica.visible_bytes - self._seen[replica], self._limits[replica])
+        self._gained_bytes += gained - self._gained[replica]
+        self._gained[replica] = gained
+        if self._gained_bytes >= self.missing_bytes or replica.stopped is not None:
+            self._wake()
 
     async def wait(self, deadline: float) -> None:
         """Return when woken, or at `deadline` on the loop's clock."""

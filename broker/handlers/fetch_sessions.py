@@ -23,6 +23,8 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.hot import NO_EPOCH_END_OFFSET, FetchPartition, FetchPartitionResult
 
 EVICTION_MS = 120_000
+MAX_PARTITIONS = 20_000
+"""Most partitions of one session: a client that asks for more is served without one."""
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 MAX_EPOCH = 2**31 - 1
@@ -141,6 +143,11 @@ class FetchSessions:
                 f"fetch session {session_id} expects epoch {session.epoch}, the request carries {epoch}",
             )
         session.update(partitions, forgotten)
+        if len(session.partitions) > MAX_PARTITIONS:
+            del self._sessions[session_id]
+            raise ApiError(
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"a session holds at most {MAX_PARTITIONS} partitions"
+            )
         if not session.partitions:
             del self._sessions[session_id]
             return FetchContext([], None, INITIAL_EPOCH)
@@ -180,6 +187,8 @@ class FetchSessions:
         return chosen
 
     def _create(self, partitions: list[tuple[str, FetchPartition]], now_ms: int) -> FetchSession | None:
+        if len(partitions) > MAX_PARTITIONS:
+            return None
         if len(self._sessions) >= self._slots and not self._evict_for(len(partitions), now_ms):
             return None
         session_id = self._new_session_id()

@@ -25,6 +25,8 @@ from protocol.schema import advertised_api_keys
 NO_LEADER = -1
 NO_TOPIC_ID = UUID(int=0)
 _NULL_NAME_FROM = 12
+MAX_CREATED_AT_ONCE = 100
+"""Topics that one Metadata request may create."""
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 """Read, write, create, delete, alter, describe, describe and alter configs: with no ACLs, all are allowed."""
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
@@ -61,7 +63,9 @@ class MetadataHandler:
         self, context: RequestContext, request: Any, missing: Sequence[str]
     ) -> dict[str, Any]:
         refused: dict[str, ErrorCode] = {}
-        for name in missing:
+        for name in missing[MAX_CREATED_AT_ONCE:]:
+            refused[name] = ErrorCode.LEADER_NOT_AVAILABLE  # The client asks again, and finds more of them.
+        for name in missing[:MAX_CREATED_AT_ONCE]:
             try:
                 await self._services.topics.create(name)
             except ApiError as error:

@@ -15,7 +15,7 @@ from collections import Counter
 from typing import Any
 from uuid import UUID
 
-from broker.cluster.catalog import Topic
+from broker.cluster.catalog import MAX_PARTITIONS_PER_REQUEST, Topic
 from broker.handlers.context import RequestContext
 from broker.handlers.metadata import NO_TOPIC_ID
 from broker.services import Services
@@ -35,6 +35,9 @@ class TopicsHandler:
     async def create_topics(self, context: RequestContext, request: Any) -> dict[str, Any]:
         times = Counter(topic.name for topic in request.topics)
         answers = []
+        asked = sum(max(topic.num_partitions, len(topic.assignments), 1) for topic in request.topics)
+        if asked > MAX_PARTITIONS_PER_REQUEST:
+            return {"topics": [_topic_refused(name, _too_many(asked)) for name in times]}
         for name in times:
             wanted = next(topic for topic in request.topics if topic.name == name)
             try:
@@ -110,6 +113,14 @@ class TopicsHandler:
     async def create_partitions(self, context: RequestContext, request: Any) -> dict[str, Any]:
         times = Counter(topic.name for topic in request.topics)
         answers = []
+        asked = sum(max(topic.count, 1) for topic in request.topics)
+        if asked > MAX_PARTITIONS_PER_REQUEST and len(times) > 1:
+            error = _too_many(asked)
+            return {
+                "results": [
+                    {"name": name, "error_code": error.code, "error_message": error.message} for name in times
+                ]
+            }
         for name in times:
             wanted = next(topic for topic in request.topics if topic.name == name)
             assignments = None
@@ -126,6 +137,13 @@ class TopicsHandler:
             else:
                 answers.append({"name": name, "error_code": ErrorCode.NONE, "error_message": None})
         return {"results": answers}
+
+
+def _too_many(asked: int) -> ApiError:
+    return ApiError(
+        ErrorCode.POLICY_VIOLATION,
+        f"{asked} partitions in one request are too many: at most {MAX_PARTITIONS_PER_REQUEST} are allowed",
+    )
 
 
 def _new_topic(wanted: Any) -> NewTopic:

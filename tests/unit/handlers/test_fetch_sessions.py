@@ -10,6 +10,7 @@ from broker.handlers.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     MAX_EPOCH,
+    MAX_PARTITIONS,
     FetchContext,
     FetchSessions,
     next_epoch,
@@ -183,6 +184,15 @@ def test_an_old_smaller_session_gives_way_to_a_larger_one() -> None:
     assert opened(sessions, 1, now_ms=EVICTION_MS + 1).session is None
     assert opened(sessions, 1, 2, now_ms=EVICTION_MS + 1).session is not None
     assert code_of(sessions, small, 2) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_session_never_holds_more_partitions_than_the_limit(sessions: FetchSessions) -> None:
+    assert opened(sessions, *range(MAX_PARTITIONS + 1)).session is None
+    held = session_id(opened(sessions, *range(MAX_PARTITIONS)))
+    with pytest.raises(ApiError) as caught:
+        sessions.open_context(held, 1, wanted(MAX_PARTITIONS), (), 0)
+    assert caught.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions) == 0
 
 
 def test_zero_slots_mean_no_sessions() -> None:

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from broker.handlers.metadata import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from broker.handlers.metadata import CLUSTER_OPERATIONS, MAX_CREATED_AT_ONCE, TOPIC_OPERATIONS
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import NO_AUTHORIZED_OPERATIONS
 from protocol.schema import APIS, ApiKey
@@ -56,6 +56,15 @@ async def test_an_unknown_topic_is_created_when_client_and_broker_allow_it(open_
     ).topics
     assert (topic.error_code, len(topic.partitions)) == (0, 3)
     assert asker.services.catalog.topic("new") is not None
+
+
+async def test_one_request_creates_a_bounded_number_of_topics(asker: Asker) -> None:
+    names = [f"t{number}" for number in range(MAX_CREATED_AT_ONCE + 2)]
+    answer = await asker.ask(ApiKey.METADATA, 9, topics=named(*names), allow_auto_topic_creation=True)
+    codes = [topic.error_code for topic in answer.topics]
+    assert codes == [0] * MAX_CREATED_AT_ONCE + [ErrorCode.LEADER_NOT_AVAILABLE] * 2
+    again = await asker.ask(ApiKey.METADATA, 9, topics=named(*names), allow_auto_topic_creation=True)
+    assert {topic.error_code for topic in again.topics} == {0}
 
 
 @pytest.mark.parametrize(("broker_allows", "client_allows"), [(True, False), (False, True)])

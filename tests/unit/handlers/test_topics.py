@@ -65,7 +65,7 @@ async def test_minus_one_takes_the_brokers_defaults(open_asker: Open) -> None:
         (topic(".."), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic("a" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic("t", 0), ErrorCode.INVALID_PARTITIONS),
-        (topic("t", 1_000_000), ErrorCode.INVALID_PARTITIONS),
+        (topic("t", 10_001), ErrorCode.POLICY_VIOLATION),
         (topic("t", 1, 3), ErrorCode.INVALID_REPLICATION_FACTOR),
         (topic("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
         (topic("t", configs=[{"name": "no.such", "value": "1"}]), ErrorCode.INVALID_CONFIG),
@@ -104,6 +104,12 @@ async def test_topics_of_one_request_fail_alone(asker: Asker) -> None:
         "b": ErrorCode.NONE,
         "c": ErrorCode.INVALID_REQUEST,
     }
+
+
+async def test_a_request_for_too_many_partitions_is_refused_whole(asker: Asker) -> None:
+    answers = await created(asker, topic("a", 6_000), topic("b", 6_000))
+    assert [answer.error_code for answer in answers] == [ErrorCode.POLICY_VIOLATION] * 2
+    assert len(asker.services.catalog) == 0
 
 
 async def test_validate_only_changes_nothing(asker: Asker) -> None:
