@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
 import structlog
@@ -54,8 +55,7 @@ class DataFolderError(Exception):
     """The data folder cannot be used. The message says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundPartition:
+class FoundPartition(NamedTuple):
     """A partition's folder as it lies on the disk; the id is None when its metadata is missing or damaged."""
 
     topic: str

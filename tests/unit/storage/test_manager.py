@@ -1,0 +1,218 @@
+"""The data folder: who may use it, what a start believes, how partitions come and go."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+
+from broker.storage.disk import Disk
+from broker.storage.log_config import LogConfig
+from broker.storage.manager import CLEAN_SHUTDOWN, DataFolderError, LogManager
+from broker.storage.partition_log import PartitionLog
+from tests.unit.storage.support import (
+    NEVER_ISSUED,
+    NOW_MS,
+    FaultyDisk,
+    append,
+    batch,
+    flush,
+    sequences,
+    state,
+)
+
+TOPIC_ID = UUID("0fc0a9b6-7b3b-4c38-9d7a-5a5c1f0a2b3c")
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
+
+
+def manager(folder: Path, disk: Disk | None = None) -> LogManager:
+    made = LogManager(folder, next_producer_id=lambda: NEVER_ISSUED, disk=disk)
+    made.lock()
+    return made
+
+
+def create(
+    logs: LogManager, topic: str = "topic", partition: int = 0, topic_id: UUID = TOPIC_ID
+) -> PartitionLog:
+    return logs.create(topic, topic_id, partition, SMALL, NOW_MS)
+
+
+def fill(log: PartitionLog, count: int = 30) -> None:
+    for number in range(count):
+        append(log, batch(1, 0, number, timestamp=NOW_MS + number))
+    flush(log)
+
+
+def kill(logs: LogManager) -> None:
+    """What is left when the process dies: nothing is written, the lock is gone."""
+    for log in logs.logs.values():
+        log.close(clean=False)
+    logs._disk.close(logs._lock_fd)
+
+
+def checkpoint(logs: LogManager) -> None:
+    work = logs.begin_checkpoint()
+    work.run()
+    logs.finish_checkpoint(work)
+    logs.write_checkpoints()
+
+
+def test_a_folder_has_one_broker_at_a_time(tmp_path: Path) -> None:
+    first = manager(tmp_path)
+    with pytest.raises(DataFolderError, match="another broker is using"):
+        manager(tmp_path)
+    first.close()
+    manager(tmp_path).close()
+
+
+def test_a_clean_shutdown_is_believed_once(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    assert logs.was_clean
+    fill(create(logs))
+    assert logs.close()
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()
+    logs = manager(tmp_path)
+    assert logs.was_clean
+    assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+    assert create(logs).recovery.replayed_batches == 0
+    kill(logs)
+    logs = manager(tmp_path)
+    assert not logs.was_clean
+    assert create(logs).end_offset == 30
+    logs.close()
+
+
+def test_the_checkpoint_spares_a_crashed_broker_the_reading(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    log = create(logs)
+    fill(log)
+    checkpoint(logs)
+    append(log, batch(1, 0, 30))
+    before = state(log)
+    kill(logs)
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\ntopic 0 30\n"
+    again = manager(tmp_path)
+    log = create(again)
+    assert log.recovery.recovery_point == 30
+    assert log.recovery.scanned_bytes < log.size_bytes
+    assert state(log) == before
+    again.close()
+
+
+def test_the_log_start_survives_a_crash_once_it_was_checkpointed(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    log = create(logs)
+    fill(log)
+    log.delete_records_before(17)
+    logs.write_checkpoints()
+    kill(logs)
+    again = manager(tmp_path)
+    assert create(again).start_offset == 17
+    again.close()
+
+
+def test_a_damaged_checkpoint_means_reading_everything(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    fill(create(logs))
+    logs.close()
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n3\nnonsense\n")
+    again = manager(tmp_path)
+    assert not again.was_clean
+    log = create(again)
+    assert log.recovery.scanned_bytes == log.size_bytes
+    again.close()
+
+
+def test_a_partitions_folder_names_its_topic_as_kafka_does(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    create(logs, "a-topic", 3)
+    assert (tmp_path / "a-topic-3" / "partition.metadata").read_text() == (
+        "version: 0\ntopic_id: D8Cptns7TDidelpcHworPA"
+    )
+    assert logs.found_partitions() == [("a-topic", 3, TOPIC_ID)]
+    logs.close()
+
+
+def test_a_deleted_partition_is_gone_for_good_and_its_name_free(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    fill(create(logs))
+    logs.delete("topic", 0)
+    assert logs.found_partitions() == []
+    assert create(logs, topic_id=uuid4()).end_offset == 0
+    assert logs.purge() > 0
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["topic-0"]
+    logs.close()
+
+
+def test_a_folder_of_an_older_topic_of_that_name_is_not_read(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    fill(create(logs))
+    logs.close()
+    logs = manager(tmp_path)
+    assert create(logs, topic_id=uuid4()).end_offset == 0
+    logs.close()
+
+
+def test_a_log_that_cannot_be_opened_leaves_the_others_and_is_never_believed(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    for partition in range(2):
+        fill(create(logs, partition=partition))
+    logs.close()
+    disk = FaultyDisk()
+    disk.open_error = lambda path: errno.EIO if "topic-0" in str(path) and path.suffix == ".log" else None
+    logs = manager(tmp_path, disk)
+    wanted = [("topic", TOPIC_ID, partition, SMALL) for partition in range(2)]
+    assert list(logs.open_all(wanted, NOW_MS)) == [("topic", 1)]
+    assert not logs.close()
+    logs = manager(tmp_path)
+    assert not logs.was_clean
+    assert {key: log.end_offset for key, log in logs.open_all(wanted, NOW_MS).items()} == {
+        ("topic", 0): 30,
+        ("topic", 1): 30,
+    }
+    logs.close()
+
+
+def test_a_failed_log_keeps_the_shutdown_from_being_clean(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    fill(create(logs))
+    create(logs, partition=1).mark_failed(OSError(errno.EIO, "fdatasync"))
+    assert not logs.close()
+    logs = manager(tmp_path)
+    assert not logs.was_clean
+    logs.close()
+
+
+def test_retention_and_expiry_run_over_all_logs(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    for partition in range(2):
+        fill(create(logs, partition=partition))
+    assert logs.producer_id_count == 2
+    later = NOW_MS + 8 * 86_400_000
+    logs.run_retention(later)
+    checkpoint(logs)
+    logs.run_retention(later)
+    assert logs.purge() > 0
+    assert [log.start_offset for log in logs.logs.values()] == [30, 30]
+    assert logs.expire_producers(later) == 2
+    assert logs.producer_id_count == 0
+    logs.close()
+
+
+def test_five_batches_in_flight_over_a_kill_are_each_recognised(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    log = create(logs)
+    in_flight = [batch(1, 0, number * 10, 10) for number in range(5)]
+    for data in in_flight:
+        append(log, data)
+    kill(logs)
+    logs = manager(tmp_path)
+    log = create(logs)
+    answers = [append(log, data) for data in in_flight]
+    assert [(answer.base_offset, answer.duplicate) for answer in answers] == [
+        (n * 10, True) for n in range(5)
+    ]
+    assert len(sequences(log)) == 5
+    logs.close()

@@ -1,0 +1,104 @@
+"""Producer snapshots: complete or not there, all five batches, damage told from data."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from broker.storage.disk import Disk
+from broker.storage.producer_state import ProducerRules, ProducerStates
+from broker.storage.snapshot import (
+    decode_snapshot,
+    load_newest,
+    snapshot_offsets,
+    snapshot_path,
+    write_snapshot,
+)
+from tests.unit.storage.support import NEVER_ISSUED, NOW_MS, FaultyDisk, header
+
+
+def states(producers: int, batches: int = 5) -> ProducerStates:
+    machine = ProducerStates(ProducerRules(), lambda: NEVER_ISSUED)
+    for number in range(batches):
+        for producer_id in range(producers):
+            machine.apply(
+                header(producer_id, 3, number * 2, 2), (number * producers + producer_id) * 2, NOW_MS
+            )
+    return machine
+
+
+def restored(folder: Path, at_or_before: int = 1 << 60) -> ProducerStates:
+    loaded = load_newest(Disk(), folder, at_or_before)
+    assert loaded.frozen is not None
+    return ProducerStates(ProducerRules(), lambda: NEVER_ISSUED, loaded.frozen)
+
+
+@pytest.mark.parametrize("producers", [0, 1, 63, 64, 65, 1000])
+def test_everything_comes_back_in_the_order_of_the_last_append(tmp_path: Path, producers: int) -> None:
+    machine = states(producers)
+    write_snapshot(Disk(), tmp_path, 7, machine.view())
+    assert list(restored(tmp_path).entries()) == list(machine.entries())
+
+
+def test_a_restored_state_goes_on_as_the_first_would(tmp_path: Path) -> None:
+    machine = states(100)
+    for producer_id in range(0, 100, 3):
+        machine.forget(producer_id)
+    write_snapshot(Disk(), tmp_path, 7, machine.view())
+    again = restored(tmp_path)
+    for side in (machine, again):
+        for producer_id in range(200):
+            side.apply(header(producer_id, 4, 0), producer_id, NOW_MS + producer_id)
+    assert list(again.entries()) == list(machine.entries())
+
+
+def test_the_newest_two_are_kept(tmp_path: Path) -> None:
+    for offset in (3, 9, 27, 81):
+        write_snapshot(Disk(), tmp_path, offset, states(1).view())
+    assert snapshot_offsets(Disk(), tmp_path) == [27, 81]
+
+
+def test_one_that_runs_ahead_of_the_log_is_deleted(tmp_path: Path) -> None:
+    for offset in (3, 9):
+        write_snapshot(Disk(), tmp_path, offset, states(1).view())
+    assert load_newest(Disk(), tmp_path, 5).offset == 3
+    assert snapshot_offsets(Disk(), tmp_path) == [3]
+
+
+def test_every_damage_is_noticed_and_set_aside(tmp_path: Path) -> None:
+    write_snapshot(Disk(), tmp_path, 5, states(1, 1).view())
+    good = snapshot_path(tmp_path, 5).read_bytes()
+    write_snapshot(Disk(), tmp_path, 9, states(1, 2).view())
+    newest = snapshot_path(tmp_path, 9)
+    data = newest.read_bytes()
+    damages = [data[:size] for size in range(0, len(data), 97)] + [data + b"x", good]
+    for position in range(0, len(data), 53):
+        flipped = bytearray(data)
+        flipped[position] ^= 0x10
+        damages.append(bytes(flipped))
+    for damaged in damages:
+        newest.write_bytes(damaged)
+        loaded = load_newest(Disk(), tmp_path, 100)
+        assert loaded.offset == 5
+        assert len(loaded.set_aside) == 1
+        assert not newest.exists()
+        assert newest.with_name(newest.name + ".corrupt").read_bytes() == damaged
+
+
+def test_a_write_that_fails_leaves_the_older_snapshot(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    write_snapshot(disk, tmp_path, 5, states(1).view())
+    disk.fail_write(errno.ENOSPC, 10)
+    with pytest.raises(OSError, match="No space"):
+        write_snapshot(disk, tmp_path, 9, states(2).view())
+    assert snapshot_offsets(disk, tmp_path) == [5]
+
+
+def test_what_it_is_not_is_said(tmp_path: Path) -> None:
+    write_snapshot(Disk(), tmp_path, 5, states(1).view())
+    data = snapshot_path(tmp_path, 5).read_bytes()
+    for wrong, words in ((data[:10], "too few"), (b"KAFK" + data[4:], "magic"), (data[:-1], "expected")):
+        with pytest.raises(ValueError, match=words):
+            decode_snapshot(wrong)
