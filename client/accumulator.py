@@ -10,7 +10,7 @@ Callers: the producer appends straight into `queue.open`, the sender drains.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from client.batch import ProducerBatch
 from client.types import TopicPartition
@@ -77,11 +77,24 @@ class Accumulator:
         """Whether a batch for such a record can be opened now."""
         return self._used_bytes + self.room_needed(record_size_bytes) <= self._buffer_memory
 
-    def open_batch(self, queue: PartitionQueue, record_size_bytes: int, now_ms: int) -> ProducerBatch:
-        """A new batch at the end of `queue`, its `open` one; only after `has_room`."""
+    def open_batch(
+        self,
+        queue: PartitionQueue,
+        record_size_bytes: int,
+        now_ms: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> ProducerBatch:
+        """A new batch with this record at the end of `queue`, its `open` one; only after `has_room`.
+
+        Raises as RecordBatchBuilder.append does for values that no record can have, and opens nothing then.
+        """
         if not self.has_room(record_size_bytes):
             raise RuntimeError(f"no room for {record_size_bytes} bytes: ask has_room first")
         batch = ProducerBatch(queue.key, self._max_batch_size, now_ms, now_ms + self._delivery_timeout_ms)
+        batch.builder.append(timestamp_ms, key, value, headers)
         batch.reserved_bytes = self.room_needed(record_size_bytes)
         self._used_bytes += batch.reserved_bytes
         queue.batches.append(batch)

@@ -14,7 +14,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from client.backoff import Backoff
 from client.connection import Connection
@@ -25,12 +25,14 @@ from client.errors import (
     broker_error,
 )
 from client.events import logger
-from client.metadata import EMPTY, ClusterImage, Node, TopicInfo, apply_metadata
+from client.metadata import EMPTY, ClusterImage, TopicInfo, apply_metadata
 from client.types import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.schema import ApiKey
 
 __all__ = ["Cluster", "ClusterConfig", "parse_servers"]
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class ClusterConfig:
     bootstrap_servers: str | list[str] = "127.0.0.1:9092"
     client_id: str = "tidelog"
     request_timeout_ms: int = 40_000
+    connect_timeout_ms: int = 10_000
     metadata_max_age_ms: int = 300_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
@@ -49,8 +52,8 @@ class ClusterConfig:
 
     def __post_init__(self) -> None:
         parse_servers(self.bootstrap_servers)
-        for name in ("request_timeout_ms", "metadata_max_age_ms", "retry_backoff_ms", "reconnect_backoff_ms"):
-            if getattr(self, name) <= 0:
+        for name in self.__slots__:
+            if name.endswith("_ms") and getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected milliseconds above 0")
 
 
@@ -159,8 +162,9 @@ class Cluster:
             # It may have been asked before the caller's topics were watched.
             await asyncio.wait([self._refresh_task])
         if self._refresh_task is None:
+            self._require_open()
             self._refresh_task = self._spawn(self._refresh_after(0.0))
-        await asyncio.shield(self._refresh_task)
+        await _result(self._refresh_task)
         return self.image
 
     async def topic(self, name: str) -> TopicInfo:
@@ -290,12 +294,15 @@ class Cluster:
         return link
 
     async def _connected(self, address: tuple[str, int]) -> Connection:
-        if self._is_closed:
-            raise ClientClosedError("the client was closed")
+        self._require_open()
         link = self._link(address)
         if link.connection is not None:
             return link.connection
-        return await asyncio.shield(link.dialling or self._dial(address, link))
+        return await _result(link.dialling or self._dial(address, link))
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosedError("the client was closed")
 
     def _dial(self, address: tuple[str, int], link: _Link) -> asyncio.Task[Connection]:
         task = link.dialling = self._spawn(self._open(address, link))
@@ -312,6 +319,7 @@ class Cluster:
                 port,
                 client_id=self.config.client_id,
                 request_timeout_ms=self.config.request_timeout_ms,
+                connect_timeout_ms=self.config.connect_timeout_ms,
                 on_close=lambda closed, error: self._on_closed(link, closed, error),
             )
         except ClientError as error:
@@ -324,6 +332,7 @@ class Cluster:
         else:
             link.failures = 0
             link.connection = connection
+            connection.on_writable = self._notify
             return connection
         finally:
             link.dialling = None
@@ -360,6 +369,10 @@ class Cluster:
             if not isinstance(error, ClientError):
                 logger.error("background_task_failed", exc_info=error)
 
-    def node_for(self, key: TopicPartition) -> Node | None:
-        """The node that leads the partition, None when there is none."""
-        return self.image.nodes.get(self.image.leader(key))
+
+async def _result(task: "asyncio.Task[_T]") -> _T:
+    """What a task that others share gives; its end by `close` is no cancellation of the caller."""
+    await asyncio.wait([task])
+    if task.cancelled():
+        raise ClientClosedError("the client was closed meanwhile")
+    return task.result()

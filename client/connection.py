@@ -65,7 +65,9 @@ class Connection(asyncio.BufferedProtocol):
         "_versions",
         "_waiting",
         "address",
+        "is_congested",
         "is_open",
+        "on_writable",
     )
 
     def __init__(
@@ -78,6 +80,9 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         self.address = address
         self.is_open = False
+        # The broker reads more slowly than we write: better not to send more before `on_writable`.
+        self.is_congested = False
+        self.on_writable: Callable[[], None] | None = None
         self._loop = loop
         self._client_id = client_id
         self._request_timeout = request_timeout_ms / 1000
@@ -98,6 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         *,
         client_id: str,
         request_timeout_ms: int,
+        connect_timeout_ms: int,
         on_close: Callable[[Connection, ClientError], None],
     ) -> Connection:
         """Connect and agree on versions. `on_close` is called once when the connection ends.
@@ -108,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         address = f"{host}:{port}"
         connection = cls(loop, address, client_id, request_timeout_ms, on_close)
         try:
-            async with asyncio.timeout(request_timeout_ms / 1000):
+            async with asyncio.timeout(connect_timeout_ms / 1000):
                 await loop.create_connection(lambda: connection, host, port)
                 await connection._negotiate()
         except (OSError, ConnectionLostError) as error:
@@ -281,6 +287,14 @@ class Connection(asyncio.BufferedProtocol):
                 self._receive(frame)
         except ProtocolError as error:
             self.close(ConnectionLostError(f"{self.address}: the answer is malformed ({error})"))
+
+    def pause_writing(self) -> None:
+        self.is_congested = True
+
+    def resume_writing(self) -> None:
+        self.is_congested = False
+        if self.on_writable is not None:
+            self.on_writable()
 
     def eof_received(self) -> bool:
         return False

@@ -105,6 +105,7 @@ class ProducerState:
         self._max_in_flight = max_in_flight if is_idempotent else 1
         self._identity: Identity | None = None
         self._partitions: dict[TopicPartition, _Partition] = {}
+        self._unsettled: dict[TopicPartition, None] = {}
 
     @property
     def identity(self) -> Identity | None:
@@ -132,8 +133,8 @@ class ProducerState:
         return [] if state is None else list(state.in_flight)
 
     def unsettled_partitions(self) -> Iterable[TopicPartition]:
-        """Partitions with something in flight."""
-        return [key for key, state in self._partitions.items() if state.in_flight]
+        """Partitions with something in flight; a copy, the longest unsettled first."""
+        return list(self._unsettled)
 
     def retry_due_ms(self, key: TopicPartition) -> int | None:
         """When the partition's oldest batch may be sent again; None when none waits for that alone."""
@@ -181,6 +182,7 @@ class ProducerState:
             batch.number(self._identity, state.next_sequence)
             state.next_sequence = increment_sequence(state.next_sequence, batch.record_count)
         state.in_flight.append(batch)
+        self._unsettled[batch.key] = None
         return self._put_on_wire(state, batch, route)
 
     def _put_on_wire(self, state: _Partition, batch: ProducerBatch, route: object) -> ProducerBatch:
@@ -283,7 +285,7 @@ class ProducerState:
         return state
 
     def _acked(self, state: _Partition, batch: ProducerBatch, base_offset: int, time_ms: int) -> Verdict:
-        state.in_flight.remove(batch)
+        self._remove(state, batch)
         if self._is_idempotent:
             last, acked = batch.last_sequence, state.last_acked
             if acked is None or sequence_distance(acked, last) < _HALF_RING:
@@ -346,7 +348,7 @@ class ProducerState:
     def _drop(self, state: _Partition, batch: ProducerBatch) -> None:
         """Take an unacknowledged batch out of flight, which leaves a hole in the sequence."""
         is_oldest = batch is state.in_flight[0]
-        state.in_flight.remove(batch)
+        self._remove(state, batch)
         if not self._is_idempotent or state.is_resetting:
             return
         if is_oldest and not batch.may_be_stored:
@@ -356,6 +358,11 @@ class ProducerState:
             # What follows is sent as it is: the broker's answer tells whether this one was stored.
             state.is_unresolved = True
             self._settle(state)
+
+    def _remove(self, state: _Partition, batch: ProducerBatch) -> None:
+        state.in_flight.remove(batch)
+        if not state.in_flight:
+            del self._unsettled[batch.key]
 
     def _settle(self, state: _Partition) -> None:
         """With nothing left in flight, an unresolved partition is either proven complete or starts anew."""

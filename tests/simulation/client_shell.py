@@ -49,8 +49,7 @@ class Client:
         queue = self.accumulator.queue(key)
         now_ms = self.clock.now_ms
         if queue.open is None or not queue.open.builder.append(now_ms, None, value):
-            batch = self.accumulator.open_batch(queue, 200, now_ms)
-            assert batch.builder.append(now_ms, None, value)
+            self.accumulator.open_batch(queue, 200, now_ms, now_ms, None, value)
         assert queue.open is not None
         self.sent.setdefault(key, []).append((queue.open, queue.open.record_count - 1, value))
         self.pump()

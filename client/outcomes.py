@@ -1,0 +1,146 @@
+"""How batches end: verdicts become outcomes, memory is freed, waiters and the log are told.
+
+Owns: the set of batches that are not resolved, and the producer's fatal error.
+Invariants: a batch is resolved exactly once, and its memory is free from then on; a batch that was split is
+replaced by its parts. After a fatal error nothing stays unresolved and nobody waits for room.
+Callers: the sender brings verdicts, the producer registers batches and waits.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from client.accumulator import Accumulator
+from client.batch import Outcome, ProducerBatch
+from client.errors import ClientError, DeliveryTimeoutError
+from client.events import logger
+from client.producer_state import ProducerState
+from client.room import Room
+from client.verdicts import Action, Verdict
+
+__all__ = ["Outcomes"]
+
+
+class Outcomes:
+    """One per producer. `refresh_metadata` is called when an answer or its lack casts doubt on the leader."""
+
+    def __init__(
+        self,
+        state: ProducerState,
+        accumulator: Accumulator,
+        room: Room,
+        refresh_metadata: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._accumulator = accumulator
+        self._room = room
+        self._refresh_metadata = refresh_metadata
+        self._unresolved: dict[ProducerBatch, None] = {}
+        self._identity = state.identity
+        self.fatal_error: ClientError | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no outcome is open and no answer is awaited."""
+        return not self._unresolved and not self._state.unsettled_partitions()
+
+    def expect(self, batch: ProducerBatch) -> None:
+        """A batch was opened."""
+        self._unresolved[batch] = None
+
+    async def wait_for_all(self) -> None:
+        """Wait until every batch that is unresolved now is resolved."""
+        for batch in list(self._unresolved):
+            await self._resolved(batch)
+
+    def act(self, verdict: Verdict, cause: ClientError | None) -> None:
+        """Do what the verdict says; `cause` is what went wrong with the attempt, for the log."""
+        action, batch = verdict.action, verdict.batch
+        if action is Action.STORED:
+            self._resolve(batch, Outcome(verdict.base_offset, verdict.log_append_time_ms))
+        elif action is Action.RETRY:
+            logger.debug("batch_retried", **_fields(batch), cause=str(cause), attempts=batch.attempts)
+            if cause is None or cause.retriable:
+                self._refresh_metadata()
+        elif action is Action.SPLIT:
+            self._split(batch)
+        elif action in (Action.FAILED, Action.FATAL) and verdict.error is not None:
+            logger.warning("batch_given_up", **_fields(batch), error=str(verdict.error))
+            self._resolve(batch, Outcome(-1, -1, verdict.error))
+            if action is Action.FATAL:
+                self.fail(verdict.error)
+        self._note_identity(cause)
+
+    def expire(self, now_ms: int) -> None:
+        """Give up what is past its deadline."""
+        for batch in self._accumulator.expire(now_ms):
+            error = DeliveryTimeoutError("delivery_timeout_ms passed before they were sent", *batch.key)
+            self._resolve(batch, Outcome(-1, -1, error))
+        for key in self._state.unsettled_partitions():
+            for verdict in self._state.expire(key, now_ms):
+                self.act(verdict, None)
+
+    def give_up_all(self, reason: str, error: ClientError | None = None) -> None:
+        """Resolve everything: what was never sent with `error` (or as timed out), the rest as what it is."""
+        for batch in self._accumulator.drain_all():
+            unsent = error or DeliveryTimeoutError(f"{reason} before they were sent", *batch.key)
+            self._resolve(batch, Outcome(-1, -1, unsent))
+        for verdict in self._state.abandon_all(reason):
+            self.act(verdict, error)
+
+    def fail(self, error: ClientError) -> None:
+        """The producer can send nothing more."""
+        if self.fatal_error is None:
+            self.fatal_error = error
+            logger.error("producer_failed", error=str(error))
+            self._room.fail(error)
+            self.give_up_all("the producer failed", error)
+
+    def _split(self, batch: ProducerBatch) -> None:
+        parts = batch.split()
+        self._accumulator.replace(batch, parts)
+        self._state.split(batch, parts)
+        del self._unresolved[batch]
+        self._unresolved.update(dict.fromkeys(parts))
+        logger.info("batch_split", **_fields(batch), parts=len(parts))
+
+    def _resolve(self, batch: ProducerBatch, outcome: Outcome) -> None:
+        if batch.resolve(outcome):
+            del self._unresolved[batch]
+            self._accumulator.release(batch)
+            self._room.notify()
+
+    def _note_identity(self, cause: ClientError | None) -> None:
+        before, now = self._identity, self._state.identity
+        if before == now:
+            return
+        self._identity = now
+        if before is not None:
+            # Something was refused that a healthy broker takes; the client goes on, but somebody should look.
+            new = "to be asked for" if now is None else str(tuple(now))
+            logger.warning("producer_identity_left", old=tuple(before), new=new, cause=str(cause))
+
+    async def _resolved(self, batch: ProducerBatch) -> None:
+        while batch.outcome is None and batch.parts is None:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            batch.when_changed(partial(_wake, waiter))
+            await waiter
+        for part in batch.parts or ():
+            await self._resolved(part)
+
+
+def _fields(batch: ProducerBatch) -> dict[str, object]:
+    producer_id, epoch = batch.identity or (-1, -1)
+    return {
+        "topic": batch.key.topic,
+        "partition": batch.key.partition,
+        "producer_id": producer_id,
+        "producer_epoch": epoch,
+        "base_sequence": batch.base_sequence,
+        "records": batch.record_count,
+    }
+
+
+def _wake(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

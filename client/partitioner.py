@@ -1,0 +1,50 @@
+"""Which partition a record goes to, where the application does not say.
+
+Owns: the partitioners and Java's murmur2. Pure, save for the random choice of the sticky one.
+Invariants: a keyed record goes where the Java client would send it, as long as the number of partitions stays
+the same: murmur2 over the key's bytes, sign bit cleared, modulo all partitions, led or not.
+Callers: the producer, once per new key and once per batch of keyless records.
+Source: org.apache.kafka.common.utils.Utils.murmur2, KIP-480 (sticky partitioner).
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from struct import iter_unpack
+from typing import Final, TypeAlias
+
+__all__ = ["KeyPartitioner", "murmur2", "murmur2_partition", "next_sticky_partition"]
+
+KeyPartitioner: TypeAlias = Callable[[bytes, int], int]
+"""Maps (key, number of partitions) to a partition, always the same for the same arguments."""
+
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Java's 32-bit murmur2, as an unsigned number."""
+    length = len(data)
+    h = _SEED ^ length
+    whole = length & ~3
+    for (k,) in iter_unpack("<I", data[:whole]):
+        k = (k * _M) & _MASK
+        k = ((k ^ (k >> 24)) * _M) & _MASK
+        h = ((h * _M) & _MASK) ^ k
+    rest = data[whole:]
+    if rest:
+        h = ((h ^ int.from_bytes(rest, "little")) * _M) & _MASK
+    h = ((h ^ (h >> 13)) * _M) & _MASK
+    return h ^ (h >> 15)
+
+
+def murmur2_partition(key: bytes, partitions: int) -> int:
+    """Where the Java client sends a record with this key."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def next_sticky_partition(rng: random.Random, led: Sequence[int], current: int) -> int:
+    """A partition for the next batch of keyless records: any of `led` at random, another than `current` if
+    there is one; `current` when none is led."""
+    others = [partition for partition in led if partition != current]
+    return rng.choice(others) if others else current

@@ -1,0 +1,279 @@
+"""The producer: records in, promises of their metadata out.
+
+Owns: the public interface, the choice of a batch for each record, and the life of all that works behind it.
+Invariants:
+- records of one partition are stored in the order in which their `send` calls took them, exactly once unless
+  their delivery raises (`DeliveryUncertainError`: perhaps; any other error: not at all);
+- `send` waits for room (or for a topic's first metadata) and for nothing else; a `send` that was cancelled or
+  raised has sent nothing, one that returned is not taken back by cancelling anything;
+- a record costs no task and no future.
+Callers: applications. All calls from one event loop, from any number of tasks.
+Source: aiokafka's AIOKafkaProducer for names, KIP-679 for defaults.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from time import time
+from types import TracebackType
+from typing import Any, Self
+
+from client.accumulator import Accumulator
+from client.cluster import Cluster
+from client.delivery import Delivery
+from client.errors import ClientClosedError, RecordTooLargeError
+from client.producer_config import ProducerConfig
+from client.room import Room
+from client.routes import Partitioner, Route
+from client.sender import Sender
+from client.types import RecordMetadata
+from protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder
+
+__all__ = ["Producer"]
+
+Serializer = Callable[[Any], bytes | None]
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Producer:
+    """An idempotent producer. `async with Producer(bootstrap_servers="host:port") as producer: ...`
+
+    `partitioner` is called as (key, all partitions, partitions with a leader); the default sends keys where
+    the Java client does and keyless records in batches to one partition after the other. Raises ValueError
+    for settings that contradict each other. Sizes are bytes, times milliseconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str | list[str] = "127.0.0.1:9092",
+        client_id: str = "tidelog-producer",
+        acks: int | str = "all",
+        enable_idempotence: bool = True,
+        compression_type: str | None = None,
+        max_batch_size: int = 16_384,
+        linger_ms: int = 0,
+        max_request_size: int = 1_048_576,
+        buffer_memory: int = 33_554_432,
+        request_timeout_ms: int = 40_000,
+        delivery_timeout_ms: int = 120_000,
+        max_in_flight_requests_per_connection: int = 5,
+        retry_backoff_ms: int = 100,
+        retry_backoff_max_ms: int = 1_000,
+        metadata_max_age_ms: int = 300_000,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> None:
+        self._config = ProducerConfig(
+            acks=acks,
+            enable_idempotence=enable_idempotence,
+            compression_type=compression_type,
+            max_batch_size=max_batch_size,
+            linger_ms=linger_ms,
+            max_request_size=max_request_size,
+            buffer_memory=buffer_memory,
+            request_timeout_ms=request_timeout_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+            max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
+            retry_backoff_ms=retry_backoff_ms,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+        )
+        self._cluster = Cluster(self._config.cluster(bootstrap_servers, client_id, metadata_max_age_ms))
+        self._accumulator = Accumulator(
+            max_batch_size=max_batch_size,
+            linger_ms=linger_ms,
+            buffer_memory=buffer_memory,
+            delivery_timeout_ms=delivery_timeout_ms,
+        )
+        self._room = Room(self._accumulator)
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._partitioner = partitioner
+        self._is_plain = key_serializer is None and value_serializer is None and partitioner is None
+        self._rng = random.Random()
+        self._routes: dict[str, Route] = {}
+        self._sender: Sender | None = None
+        self._is_closed = False
+
+    async def start(self) -> None:
+        """Connect. Raises BrokerUnavailableError when no broker answers within request_timeout_ms."""
+        if self._is_closed:
+            raise ClientClosedError("a producer cannot be started again")
+        if self._sender is None:
+            await self._cluster.start()
+            self._sender = Sender(self._config, self._cluster, self._accumulator, self._room)
+            self._cluster.add_listener(self._on_cluster_change)
+
+    async def stop(self, timeout_ms: int | None = None) -> None:
+        """Send what is left, then close.
+
+        What is not stored after `timeout_ms` (by default after its delivery timeout) is given up, and its
+        delivery raises. Harmless when closed.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        # Nothing may be appended any more, also not on the fast path.
+        self._routes.clear()
+        error = ClientClosedError("the producer was closed")
+        self._room.fail(error)
+        try:
+            if self._sender is not None:
+                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                    await self._sender.flush()
+        except TimeoutError:
+            pass
+        finally:
+            if self._sender is not None:
+                self._sender.close()
+            await self._cluster.close()
+
+    close = stop
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> Delivery:
+        """Take a record for sending and return a `Delivery`, which gives its metadata when awaited.
+
+        Waits only while `buffer_memory` is full or the topic is not known yet. `value` and `key` are bytes or
+        None, after their serializers. `timestamp_ms` defaults to now. Raises RecordTooLargeError,
+        UnknownTopicError, ClientClosedError, ValueError or TypeError, and then has sent nothing.
+        """
+        # Nearly every record takes this way: a batch is open and takes it.
+        route = self._routes.get(topic)
+        if route is not None and self._is_plain:
+            if partition is not None:
+                queue = route.queues[partition] if 0 <= partition < len(route.queues) else None
+            elif key is None:
+                queue = route.sticky
+            else:
+                queue = route.by_key.get(key) if type(key) is bytes else None
+            if queue is not None:
+                batch = queue.open
+                if batch is not None and type(value) is bytes:
+                    if timestamp_ms is None:
+                        timestamp_ms = int(time() * 1000)
+                    builder = batch.builder
+                    if builder.append(timestamp_ms, key, value, headers or ()):
+                        return Delivery(batch, builder.record_count - 1, timestamp_ms)
+        return await self._send_slowly(topic, value, key, partition, timestamp_ms, headers)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> RecordMetadata:
+        """Send a record and wait until it is stored. Raises as `send` does, or the DeliveryError."""
+        return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
+
+    async def flush(self) -> None:
+        """Wait until everything that was sent so far is stored or given up; linger_ms is not waited for."""
+        await self._require_open().flush()
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """The topic's partitions. Raises as `send` does for the topic."""
+        self._require_open()
+        return {each.partition for each in (await self._cluster.topic(topic)).partitions}
+
+    async def _send_slowly(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers | None,
+    ) -> Delivery:
+        """`send` for every case: opens batches, waits for room and for metadata."""
+        sender = self._require_open()
+        if self._key_serializer is not None:
+            key = self._key_serializer(key)
+        if self._value_serializer is not None:
+            value = self._value_serializer(value)
+        raw_key = _bytes_or_none(key, "key")
+        fields = (raw_key, _bytes_or_none(value, "value"), headers or ())
+        size_bytes = BATCH_HEADER_SIZE + RecordBatchBuilder.record_size_bound(*fields)
+        if size_bytes > self._config.max_request_size or not self._accumulator.can_ever_hold(size_bytes):
+            limits = self._config.max_request_size, self._config.buffer_memory
+            raise RecordTooLargeError(
+                f"a record of about {size_bytes} bytes exceeds (max_request_size, buffer_memory) = {limits}"
+            )
+        route = self._routes.get(topic) or await self._open_route(topic)
+        if partition is not None and partition >= len(route.queues):
+            await self._cluster.refresh()
+        queue = route.choose(raw_key) if partition is None else route.named(partition)
+        may_move = partition is None and raw_key is None and self._partitioner is None
+        while True:
+            stamp = int(time() * 1000) if timestamp_ms is None else timestamp_ms
+            batch = queue.open
+            if batch is not None:
+                if batch.builder.append(stamp, *fields):
+                    return Delivery(batch, batch.builder.record_count - 1, stamp)
+                queue.open = None
+                sender.wake()
+                if may_move:
+                    route.move_on()
+                    queue = route.sticky
+                # A full batch is where a producer that never waits lets all others work.
+                await asyncio.sleep(0)
+                self._require_open()
+                continue
+            if not self._room.is_free(size_bytes):
+                await self._room.wait(size_bytes)
+                self._require_open()
+                if queue.open is not None:
+                    continue
+            batch = self._accumulator.open_batch(queue, size_bytes, sender.now_ms(), stamp, *fields)
+            sender.outcomes.expect(batch)
+            sender.wake()
+            return Delivery(batch, 0, stamp)
+
+    async def _open_route(self, topic: str) -> Route:
+        info = await self._cluster.topic(topic)
+        self._require_open()
+        route = self._routes.get(topic)
+        if route is None:
+            route = self._routes[topic] = Route(info, self._accumulator, self._partitioner, self._rng)
+        return route
+
+    def _on_cluster_change(self) -> None:
+        for name, route in self._routes.items():
+            info = self._cluster.image.topics.get(name)
+            if info is not None and info.partitions:
+                route.update(info, self._accumulator)
+
+    def _require_open(self) -> Sender:
+        sender = self._sender
+        if sender is None or self._is_closed:
+            raise ClientClosedError("the producer is not open")
+        if sender.outcomes.fatal_error is not None:
+            raise sender.outcomes.fatal_error
+        return sender
+
+
+def _bytes_or_none(data: object, what: str) -> bytes | None:
+    if data is None or type(data) is bytes:
+        return data
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"{what} is {type(data).__name__}, expected bytes or None; give {what}_serializer")

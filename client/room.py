@@ -1,0 +1,67 @@
+"""Back-pressure: who waits for memory, in the order of their coming.
+
+Owns: the queue of sends that found `buffer_memory` full.
+Invariants: the first in the queue goes first, whatever it needs; nobody overtakes it. No polling: a waiter is
+woken when memory was freed and enough is there. While anybody waits, batches do not linger.
+Callers: the producer waits, the sender notifies; on one event loop.
+"""
+
+from asyncio import Future, get_running_loop
+from collections import deque
+
+from client.accumulator import Accumulator
+from client.errors import ClientError
+
+__all__ = ["Room"]
+
+
+class _Ticket:
+    __slots__ = ("size_bytes", "waiter")
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.waiter: Future[None] = get_running_loop().create_future()
+
+
+class Room:
+    """The queue in front of one accumulator."""
+
+    def __init__(self, accumulator: Accumulator) -> None:
+        self._accumulator = accumulator
+        self._tickets: deque[_Ticket] = deque()
+
+    def is_free(self, record_size_bytes: int) -> bool:
+        """Whether a batch for such a record may be opened without waiting."""
+        return not self._tickets and self._accumulator.has_room(record_size_bytes)
+
+    async def wait(self, record_size_bytes: int) -> None:
+        """Return when there is room, which lasts until the caller awaits again.
+
+        Raises what `fail` was called with.
+        """
+        ticket = _Ticket(record_size_bytes)
+        self._tickets.append(ticket)
+        if len(self._tickets) == 1:
+            self._accumulator.hurry()
+        try:
+            while self._tickets[0] is not ticket or not self._accumulator.has_room(record_size_bytes):
+                await ticket.waiter
+                ticket.waiter = get_running_loop().create_future()
+        finally:
+            self._tickets.remove(ticket)
+            if not self._tickets:
+                self._accumulator.relax()
+            self.notify()
+
+    def notify(self) -> None:
+        """Memory was freed: wake the first if there is enough for it."""
+        if self._tickets and self._accumulator.has_room(self._tickets[0].size_bytes):
+            waiter = self._tickets[0].waiter
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def fail(self, error: ClientError) -> None:
+        """Nobody will ever get room again."""
+        for ticket in self._tickets:
+            if not ticket.waiter.done():
+                ticket.waiter.set_exception(error)

@@ -1,0 +1,82 @@
+"""Where records of one topic go: the queues of its partitions, found with one look-up.
+
+Owns: the choice of partition per topic, with what is remembered to make it cheap.
+Invariants: `queues` has one queue for each partition, in order; what was remembered for another number of
+partitions is gone. A key goes to the same partition as long as their number stays.
+Callers: the producer only.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from client.accumulator import Accumulator, PartitionQueue
+from client.metadata import TopicInfo
+from client.partitioner import murmur2_partition, next_sticky_partition
+from client.types import TopicPartition
+
+__all__ = ["Partitioner", "Route"]
+
+Partitioner: TypeAlias = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
+"""(key, all partitions, those with a leader) -> partition; aiokafka's and kafka-python's shape."""
+
+_REMEMBERED_KEYS: Final = 65_536
+
+
+class Route:
+    """The way of one topic's records. Public attributes serve the producer's fast path."""
+
+    __slots__ = ("_led", "_partitioner", "_rng", "by_key", "name", "queues", "sticky")
+
+    def __init__(
+        self, info: TopicInfo, accumulator: Accumulator, partitioner: Partitioner | None, rng: random.Random
+    ) -> None:
+        self.name = info.name
+        self._partitioner = partitioner
+        self._rng = rng
+        self._led: list[int] = []
+        self.queues: list[PartitionQueue] = []
+        self.by_key: dict[bytes, PartitionQueue] = {}
+        self.sticky: PartitionQueue
+        self.update(info, accumulator)
+
+    def update(self, info: TopicInfo, accumulator: Accumulator) -> None:
+        """Take over new metadata."""
+        self._led = [each.partition for each in info.partitions if each.leader >= 0]
+        if len(info.partitions) == len(self.queues):
+            return
+        was_empty = not self.queues
+        self.queues = [
+            accumulator.queue(TopicPartition(info.name, partition))
+            for partition in range(len(info.partitions))
+        ]
+        self.by_key = {}
+        if was_empty or self.sticky.key.partition >= len(self.queues):
+            self.sticky = self.queues[next_sticky_partition(self._rng, self._led, 0)]
+
+    def choose(self, key: bytes | None) -> PartitionQueue:
+        """The queue for a record for which no partition was named."""
+        if self._partitioner is not None:
+            everything = range(len(self.queues))
+            return self.named(self._partitioner(key, everything, self._led or everything))
+        if key is None:
+            return self.sticky
+        queue = self.by_key.get(key)
+        if queue is None:
+            if len(self.by_key) >= _REMEMBERED_KEYS:
+                self.by_key.clear()
+            queue = self.by_key[key] = self.queues[murmur2_partition(key, len(self.queues))]
+        return queue
+
+    def named(self, partition: int) -> PartitionQueue:
+        """The queue of this partition. Raises ValueError when the topic has none such."""
+        if not 0 <= partition < len(self.queues):
+            raise ValueError(
+                f"topic {self.name!r} has partitions 0 to {len(self.queues) - 1}, not {partition}"
+            )
+        return self.queues[partition]
+
+    def move_on(self) -> None:
+        """A batch is full: keyless records go elsewhere from now on."""
+        here = self.sticky.key.partition
+        self.sticky = self.queues[next_sticky_partition(self._rng, self._led, here)]

@@ -1,0 +1,305 @@
+"""The engine of the producer: takes batches that are ready to the brokers and brings their outcomes back.
+
+Owns: the requests on the wire and the timers; what may be sent and what an answer means is decided by
+`producer_state`, what is ready by `accumulator`, how batches end by `outcomes`.
+Invariants:
+- no task per request: `_pump` runs when something changed, sends all that may go, and returns;
+- at most `max_in_flight_requests_per_connection` produce requests wait on a connection;
+- a request holds at most one batch of a partition; batches of one partition leave in sequence order;
+- each batch that `producer_state` puts on the wire comes back to it exactly once.
+Callers: the producer.
+"""
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from client.accumulator import Accumulator, PartitionQueue
+from client.backoff import Backoff
+from client.batch import ProducerBatch
+from client.cluster import Cluster
+from client.connection import Connection
+from client.errors import ClientError, ConnectionLostError, UnsupportedVersionError, broker_error
+from client.events import logger
+from client.outcomes import Outcomes
+from client.producer_config import ProducerConfig
+from client.producer_state import ProducerState
+from client.room import Room
+from client.types import TopicPartition
+from protocol.compression import Compression
+from protocol.errors import ErrorCode, error_code
+from protocol.hot import ProduceRequest, decode_produce_response, encode_produce_request
+from protocol.schema import ApiKey
+from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer
+
+__all__ = ["Sender"]
+
+_FIRST_VERSION_WITH_ZSTD: Final = 7
+_NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
+# Deadlines are looked at this many times within delivery_timeout_ms, and at least once a second.
+_EXPIRY_LOOKS: Final = 20
+_MAX_EXPIRY_INTERVAL_MS: Final = 1_000
+
+
+class _Load:
+    """The request that is being filled for one connection."""
+
+    __slots__ = ("batches", "keys", "size_bytes")
+
+    def __init__(self) -> None:
+        self.batches: list[ProducerBatch] = []
+        self.keys: set[TopicPartition] = set()
+        self.size_bytes = 0
+
+    def add(self, batch: ProducerBatch) -> None:
+        self.batches.append(batch)
+        self.keys.add(batch.key)
+        self.size_bytes += batch.size_bytes
+
+
+class Sender:
+    """One per producer, made within its event loop. Times are milliseconds of the loop's clock."""
+
+    def __init__(
+        self, config: ProducerConfig, cluster: Cluster, accumulator: Accumulator, room: Room
+    ) -> None:
+        self._config = config
+        self._acks = config.acks_number
+        self._max_in_flight = config.max_in_flight_requests_per_connection
+        self._compression = config.compression
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._room = room
+        self._state = ProducerState(
+            is_idempotent=config.enable_idempotence, max_in_flight=self._max_in_flight
+        )
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self.outcomes = Outcomes(self._state, accumulator, room, cluster.request_refresh)
+        self._loop = asyncio.get_running_loop()
+        self._in_flight: dict[Connection, int] = {}
+        self._is_scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._next_expiry_ms = 0
+        self._expiry_interval_ms = min(
+            _MAX_EXPIRY_INTERVAL_MS, max(1, config.delivery_timeout_ms // _EXPIRY_LOOKS)
+        )
+        self._id_task: asyncio.Task[None] | None = None
+        cluster.add_listener(self.wake)
+
+    def now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def wake(self) -> None:
+        """Something changed: look, in the next step of the loop, for what may be sent."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._pump)
+
+    async def flush(self) -> None:
+        """Wait until every batch that is there now is resolved, without lingering."""
+        self._accumulator.hurry()
+        self.wake()
+        try:
+            await self.outcomes.wait_for_all()
+        finally:
+            self._accumulator.relax()
+
+    def close(self) -> None:
+        """Give up all that is not resolved, and stop."""
+        self.outcomes.give_up_all("the producer was closed")
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._id_task is not None:
+            self._id_task.cancel()
+
+    def _pump(self) -> None:
+        self._is_scheduled = False
+        if self.outcomes.is_settled:
+            return
+        now_ms = self.now_ms()
+        if now_ms >= self._next_expiry_ms:
+            self.outcomes.expire(now_ms)
+            self._next_expiry_ms = now_ms + self._expiry_interval_ms
+        if self._state.needs_producer_id and self._id_task is None:
+            self._id_task = self._loop.create_task(self._obtain_producer_id())
+        while loads := self._fill(now_ms):
+            for connection, load in loads.items():
+                self._transmit(connection, load.batches)
+        if not self.outcomes.is_settled:
+            self._arm(now_ms)
+
+    def _fill(self, now_ms: int) -> dict[Connection, _Load]:
+        """At most one request for each connection, with what may go out now; already taken."""
+        loads: dict[Connection, _Load] = {}
+        for key in self._state.unsettled_partitions():
+            due_ms = self._state.retry_due_ms(key)
+            if due_ms is None or due_ms > now_ms:
+                continue
+            connection = self._route(key)
+            if connection is not None:
+                batch = self._state.take_retry(key, connection, now_ms)
+                if batch is not None:
+                    loads.setdefault(connection, _Load()).add(batch)
+        for queue in self._accumulator.waiting_queues():
+            self._fill_from(queue, loads, now_ms)
+        return loads
+
+    def _fill_from(self, queue: PartitionQueue, loads: dict[Connection, _Load], now_ms: int) -> None:
+        ready_ms = self._accumulator.ready_at_ms(queue)
+        if ready_ms is None or ready_ms > now_ms:
+            return
+        connection = self._route(queue.key)
+        if connection is None or not self._state.accepts_new(queue.key, connection):
+            return
+        load = loads.get(connection)
+        if load is None:
+            load = loads[connection] = _Load()
+        elif (
+            queue.key in load.keys
+            or load.size_bytes + queue.batches[0].size_bytes > self._config.max_request_size
+        ):
+            return
+        load.add(self._state.take_new(self._accumulator.drain(queue), connection))
+
+    def _route(self, key: TopicPartition) -> Connection | None:
+        """The way to the partition's leader, if it takes another request now."""
+        leader = self._cluster.image.leader(key)
+        if leader < 0:
+            self._cluster.request_refresh()
+            return None
+        connection = self._cluster.connection(leader)
+        if connection is None or connection.is_congested:
+            return None
+        return connection if self._in_flight.get(connection, 0) < self._max_in_flight else None
+
+    def _transmit(self, connection: Connection, batches: list[ProducerBatch]) -> None:
+        topics: dict[str, list[tuple[int, Buffer | None]]] = {}
+        for batch in batches:
+            data = batch.encode(self._compression)
+            self._accumulator.shrink(batch, len(data))
+            topics.setdefault(batch.key.topic, []).append((batch.key.partition, data))
+        self._room.notify()
+        try:
+            at_least = _FIRST_VERSION_WITH_ZSTD if self._compression is Compression.ZSTD else 0
+            version = connection.version(ApiKey.PRODUCE, at_least)
+            request = ProduceRequest(None, self._acks, self._config.request_timeout_ms, list(topics.items()))
+            body = encode_produce_request(version, request)
+            if self._acks == 0:
+                connection.send_unanswered(ApiKey.PRODUCE, version, body)
+            else:
+                connection.send(
+                    ApiKey.PRODUCE, version, body, partial(self._on_answer, connection, version, batches)
+                )
+                self._in_flight[connection] = self._in_flight.get(connection, 0) + 1
+        except ConnectionLostError as error:
+            for batch in batches:
+                self.outcomes.act(self._state.on_not_sent(batch, self._retry_at_ms(batch)), error)
+        except UnsupportedVersionError as error:
+            for batch in batches:
+                self._judge(batch, ErrorCode.UNSUPPORTED_VERSION, message=str(error))
+        else:
+            if self._acks == 0:
+                for batch in batches:
+                    self._judge(batch, ErrorCode.NONE)
+
+    def _on_answer(
+        self,
+        connection: Connection,
+        version: int,
+        batches: list[ProducerBatch],
+        body: memoryview | None,
+        error: ClientError | None,
+    ) -> None:
+        results = {}
+        if body is not None:
+            # Before anything else: malformed bytes end this call here, and it comes again with an error.
+            for topic, partitions in decode_produce_response(version, body).topics:
+                for result in partitions:
+                    results[topic, result.index] = result
+        waiting = self._in_flight.pop(connection) - 1
+        if waiting:
+            self._in_flight[connection] = waiting
+        for batch in batches:
+            answer = results.get(batch.key)
+            if answer is None:
+                self.outcomes.act(self._state.on_lost(batch, self._retry_at_ms(batch)), error)
+            else:
+                times = answer.base_offset, answer.log_append_time_ms
+                self._judge(batch, error_code(answer.error_code), *times, answer.error_message)
+        self.wake()
+
+    def _judge(
+        self,
+        batch: ProducerBatch,
+        code: ErrorCode,
+        base_offset: int = -1,
+        log_append_time_ms: int = -1,
+        message: str | None = None,
+    ) -> None:
+        # A duplicate's answer bears a time even where records keep their own: that of the batch itself.
+        if batch.attempts > 1 and log_append_time_ms == batch.builder.max_timestamp:
+            log_append_time_ms = -1
+        verdict = self._state.on_answer(
+            batch,
+            code,
+            base_offset=base_offset,
+            log_append_time_ms=log_append_time_ms,
+            message=message,
+            retry_at_ms=self._retry_at_ms(batch),
+        )
+        is_error = code is not ErrorCode.NONE
+        self.outcomes.act(verdict, broker_error(code, "the broker answered", message) if is_error else None)
+
+    def _retry_at_ms(self, batch: ProducerBatch) -> int:
+        return self.now_ms() + self._backoff.delay_ms(batch.attempts)
+
+    def _arm(self, now_ms: int) -> None:
+        """Pump again when the next batch has lingered, may be retried, or may have expired."""
+        at_ms = self._next_expiry_ms
+        for key in self._state.unsettled_partitions():
+            due_ms = self._state.retry_due_ms(key)
+            if due_ms is not None and now_ms < due_ms < at_ms:
+                at_ms = due_ms
+        for queue in self._accumulator.waiting_queues():
+            ready_ms = self._accumulator.ready_at_ms(queue)
+            if ready_ms is not None and now_ms < ready_ms < at_ms:
+                at_ms = ready_ms
+        if self._timer is not None:
+            if now_ms < self._timer_at_ms <= at_ms:
+                return
+            self._timer.cancel()
+        self._timer_at_ms = at_ms
+        # One more, for the clock is cut to whole milliseconds.
+        self._timer = self._loop.call_later((at_ms - now_ms + 1) / 1000, self.wake)
+
+    async def _obtain_producer_id(self) -> None:
+        """InitProducerId until a broker gives an id; a refusal for good is fatal to the producer."""
+        values: dict[str, object] = {
+            "transactional_id": None,
+            "transaction_timeout_ms": _NO_TRANSACTION_TIMEOUT_MS,
+            "producer_id": NO_PRODUCER_ID,
+            "producer_epoch": NO_PRODUCER_EPOCH,
+        }
+        failures = 0
+        try:
+            while True:
+                error: ClientError
+                try:
+                    answer = await self._cluster.call_any(ApiKey.INIT_PRODUCER_ID, values)
+                    code = error_code(answer.error_code)
+                    if code is ErrorCode.NONE:
+                        self._state.set_producer_id(answer.producer_id, answer.producer_epoch)
+                        logger.info("producer_id_obtained", producer_id=answer.producer_id)
+                        return
+                    error = broker_error(code, "the broker gave no producer id")
+                except ClientError as caught:
+                    error = caught
+                if not error.retriable:
+                    self.outcomes.fail(error)
+                    return
+                failures += 1
+                await asyncio.sleep(self._backoff.delay_ms(failures) / 1000)
+        finally:
+            self._id_task = None
+            self.wake()
