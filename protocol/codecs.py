@@ -61,15 +61,18 @@ class Codec:
         flexible = version_in(version, message.flexible)
         self.wire_type = _struct(message.name, message.fields, version, flexible)
 
-    def decode(self, body: Buffer) -> Any:
-        """The whole body as a Container. Raises ProtocolError with the path of the field at fault."""
+    def decode(self, body: Buffer, *, whole: bool = True) -> Any:
+        """The body as a Container. Raises ProtocolError with the path of the field at fault.
+
+        `whole`: bytes behind the last field are an error too.
+        """
         stream = WireStream(body, self.max_elements)
         try:
             values = self.wire_type._parse(stream, None, "")
         except WireError as error:
             raise ProtocolError(f"{self.label}: {error}") from None
         rest = remaining(stream)
-        if rest:
+        if rest and whole:
             size = stream.tell()
             raise ProtocolError(f"{self.label}: expected {size} bytes, came {size + rest}")
         return values

@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages import admin, fetch, metadata, produce, topics
+from protocol.messages import admin, fetch, groups, metadata, produce, topics
 from protocol.messages.declaration import Message
 from protocol.types import Buffer
 
@@ -114,6 +114,12 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
         _api(ApiKey.FETCH, (4, 12), fetch.FETCH_REQUEST, fetch.FETCH_RESPONSE),
         _api(ApiKey.LIST_OFFSETS, (1, 7), fetch.LIST_OFFSETS_REQUEST, fetch.LIST_OFFSETS_RESPONSE),
         _api(ApiKey.METADATA, (0, 12), metadata.METADATA_REQUEST, metadata.METADATA_RESPONSE),
+        _api(
+            ApiKey.FIND_COORDINATOR,
+            (0, 5),
+            groups.FIND_COORDINATOR_REQUEST,
+            groups.FIND_COORDINATOR_RESPONSE,
+        ),
         _api(ApiKey.API_VERSIONS, (0, 4), metadata.API_VERSIONS_REQUEST, metadata.API_VERSIONS_RESPONSE),
         _api(ApiKey.CREATE_TOPICS, (2, 7), topics.CREATE_TOPICS_REQUEST, topics.CREATE_TOPICS_RESPONSE),
         _api(ApiKey.DELETE_TOPICS, (1, 6), topics.DELETE_TOPICS_REQUEST, topics.DELETE_TOPICS_RESPONSE),
@@ -162,12 +168,17 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
 )
 
 
+# librdkafka (2.16 among others) leaves three bytes behind a flexible Metadata request for all topics: those
+# it had reserved for the length of the array that it then wrote as null. Kafka reads no further than it must.
+_MAY_HAVE_BYTES_BEHIND: Final = frozenset((ApiKey.METADATA,))
+
+
 def decode_request(api_key: int, version: int, body: Buffer) -> Any:
     """The request body as a construct Container (items and attributes, snake_case names).
 
     Arrays are lists, null is None, uuids are uuid.UUID, records and bytes are bytes. Raises ProtocolError.
     """
-    return _request_codec(api_key, version).decode(body)
+    return _request_codec(api_key, version).decode(body, whole=api_key not in _MAY_HAVE_BYTES_BEHIND)
 
 
 def decode_response(api_key: int, version: int, body: Buffer) -> Any:

@@ -207,3 +207,10 @@ def test_the_table_is_imported_without_construct() -> None:
     program = "import sys, protocol.schema, protocol.framing; print('construct' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_the_bytes_that_librdkafka_leaves_behind_a_metadata_request_are_passed_over() -> None:
+    request = decode_request(ApiKey.METADATA, 12, bytes.fromhex("00000000010000"))
+    assert request.topics is None
+    with pytest.raises(ProtocolError):
+        decode_request(ApiKey.LIST_OFFSETS, 1, b"\xff\xff\xff\xff\0\0\0\0more")
