@@ -4,6 +4,16 @@ The public names. `Producer`, `Consumer` and `Admin` have aiokafka's verbs and a
 them.
 """
 
+from client.admin import Admin
+from client.admin_types import (
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+    ProducerDescription,
+    TopicDescription,
+)
 from client.delivery import Delivery
 from client.errors import (
     AuthorizationError,
@@ -36,11 +46,16 @@ from client.types import (
 )
 
 __all__ = [
+    "Admin",
     "AuthorizationError",
     "BrokerError",
     "BrokerUnavailableError",
     "ClientClosedError",
     "ClientError",
+    "ClusterDescription",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigResourceType",
     "ConnectionLostError",
     "ConsumerRecord",
     "CorruptRecordError",
@@ -49,16 +64,19 @@ __all__ = [
     "DeliveryFailedError",
     "DeliveryTimeoutError",
     "DeliveryUncertainError",
+    "NewTopic",
     "NoOffsetError",
     "OffsetAndTimestamp",
     "OffsetOutOfRangeError",
     "Producer",
+    "ProducerDescription",
     "ProducerFencedError",
     "RecordMetadata",
     "RecordTooLargeError",
     "RequestTimeoutError",
     "TimestampType",
     "TopicAlreadyExistsError",
+    "TopicDescription",
     "TopicPartition",
     "UnknownTopicError",
     "UnsupportedVersionError",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from client.types import TopicPartition
 from protocol.errors import ErrorCode, error_code
 
-__all__ = ["ClusterImage", "Node", "PartitionInfo", "TopicInfo", "apply_metadata"]
+__all__ = ["EMPTY", "ClusterImage", "Node", "PartitionInfo", "TopicInfo", "apply_metadata"]
 
 
 class Node(NamedTuple):

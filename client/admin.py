@@ -1,0 +1,292 @@
+"""Administration: topics, configurations, producers, the cluster itself.
+
+Owns: the public interface and which broker each question goes to.
+Invariants: a call either did all it was asked or raises; where one of several topics is refused, the error
+names it, and the others may have been done. Refusals that may pass are asked again until request_timeout_ms.
+Callers: applications, the command line.
+Source: aiokafka's AIOKafkaAdminClient for names.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from client.admin_types import (
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ProducerDescription,
+    TopicDescription,
+)
+from client.backoff import Backoff
+from client.cluster import Cluster, ClusterConfig
+from client.errors import ClientError, broker_error
+from client.metadata import EMPTY, ClusterImage, apply_metadata
+from client.types import TopicPartition
+from protocol.errors import ErrorCode, error_code
+from protocol.schema import ApiKey
+
+__all__ = ["Admin"]
+
+_SET, _DELETE = 0, 1
+
+
+class Admin:
+    """`async with Admin(bootstrap_servers="host:port") as admin: ...` Every call raises ClientError."""
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str | list[str] = "127.0.0.1:9092",
+        client_id: str = "tidelog-admin",
+        request_timeout_ms: int = 40_000,
+        retry_backoff_ms: int = 100,
+    ) -> None:
+        self._config = ClusterConfig(
+            bootstrap_servers=bootstrap_servers,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            retry_backoff_ms=retry_backoff_ms,
+        )
+        self._cluster = Cluster(self._config)
+        self._backoff = Backoff(retry_backoff_ms, self._config.retry_backoff_max_ms)
+
+    async def start(self) -> None:
+        """Connect. Raises BrokerUnavailableError."""
+        await self._cluster.start()
+
+    async def close(self) -> None:
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # Topics
+
+    async def create_topics(self, new_topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
+        """Create topics, or only check whether that would work. Raises TopicAlreadyExistsError and others."""
+        topics = [
+            {
+                "name": topic.name,
+                "num_partitions": topic.num_partitions,
+                "replication_factor": topic.replication_factor,
+                "assignments": [],
+                "configs": _pairs(topic.topic_configs or {}),
+            }
+            for topic in new_topics
+        ]
+        values = {
+            "topics": topics,
+            "timeout_ms": self._config.request_timeout_ms,
+            "validate_only": validate_only,
+        }
+        await self._ask_controller(ApiKey.CREATE_TOPICS, values, lambda answer: answer.topics)
+
+    async def delete_topics(self, topics: Iterable[str]) -> None:
+        """Delete topics with all their records. Raises UnknownTopicError and others."""
+        names = list(topics)
+        values = {
+            "topics": [{"name": name} for name in names],
+            "topic_names": names,
+            "timeout_ms": self._config.request_timeout_ms,
+        }
+        await self._ask_controller(ApiKey.DELETE_TOPICS, values, lambda answer: answer.responses)
+
+    async def create_partitions(self, total_counts: Mapping[str, int]) -> None:
+        """Raise the number of partitions of each topic to the number given."""
+        topics = [{"name": name, "count": count, "assignments": None} for name, count in total_counts.items()]
+        values = {"topics": topics, "timeout_ms": self._config.request_timeout_ms, "validate_only": False}
+        await self._ask_controller(ApiKey.CREATE_PARTITIONS, values, lambda answer: answer.results)
+
+    async def list_topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        return sorted((await self._metadata(None)).topics)
+
+    async def describe_topics(self, topics: Iterable[str] | None = None) -> list[TopicDescription]:
+        """Topics in the order asked for, or all, sorted. Raises UnknownTopicError."""
+        names = None if topics is None else list(topics)
+        found = (await self._metadata(names)).topics
+        described = []
+        for name in sorted(found) if names is None else names:
+            info = found.get(name)
+            if info is None or info.error is not ErrorCode.NONE:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
+                raise broker_error(code, f"topic {name!r}")
+            described.append(TopicDescription(name, info.topic_id, info.is_internal, info.partitions))
+        return described
+
+    # Configurations
+
+    async def describe_configs(
+        self, resources: Iterable[ConfigResource]
+    ) -> dict[ConfigResource, list[ConfigEntry]]:
+        """All settings of each resource."""
+        asked = [
+            {"resource_type": each.resource_type, "resource_name": each.name, "configuration_keys": None}
+            for each in resources
+        ]
+        values = {"resources": asked, "include_documentation": True}
+        answer = await self._retry(
+            lambda: self._cluster.call_any(ApiKey.DESCRIBE_CONFIGS, values), _resources
+        )
+        return {
+            ConfigResource(result.resource_type, result.resource_name): [
+                ConfigEntry(
+                    entry.name,
+                    entry.value,
+                    entry.read_only,
+                    entry.is_sensitive,
+                    entry.config_source,
+                    entry.documentation,
+                )
+                for entry in result.configs
+            ]
+            for result in answer.results
+        }
+
+    async def alter_configs(self, changes: Mapping[ConfigResource, Mapping[str, str | None]]) -> None:
+        """Set these and leave all other settings alone; None takes a setting back to its default."""
+        resources = [
+            {
+                "resource_type": resource.resource_type,
+                "resource_name": resource.name,
+                "configs": [
+                    {"name": name, "config_operation": _DELETE if value is None else _SET, "value": value}
+                    for name, value in settings.items()
+                ],
+            }
+            for resource, settings in changes.items()
+        ]
+        values = {"resources": resources, "validate_only": False}
+        await self._ask_controller(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, values, lambda answer: answer.responses, _resource_name
+        )
+
+    # The cluster, and who writes to it
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """The cluster's id, controller and brokers."""
+        image = await self._metadata([])
+        brokers = tuple(image.nodes[node_id] for node_id in sorted(image.nodes))
+        return ClusterDescription(image.cluster_id or "", image.controller_id, brokers)
+
+    async def describe_producers(
+        self, topic: str, partitions: Sequence[int] | None = None
+    ) -> dict[TopicPartition, list[ProducerDescription]]:
+        """What each of these partitions (by default all) remembers of idempotent producers."""
+        (described,) = await self.describe_topics([topic])
+        wanted = [each.partition for each in described.partitions] if partitions is None else list(partitions)
+        self._cluster.watch_topics([topic])
+        await self._cluster.refresh()
+        found: dict[TopicPartition, list[ProducerDescription]] = {}
+        for index in wanted:
+            key = TopicPartition(topic, index)
+            found[key] = await self._producers_of(key)
+        return found
+
+    async def _producers_of(self, key: TopicPartition) -> list[ProducerDescription]:
+        values = {"topics": [{"name": key.topic, "partition_indexes": [key.partition]}]}
+
+        async def ask() -> Any:
+            connection = await self._cluster.leader_connection(key)
+            return await connection.call(ApiKey.DESCRIBE_PRODUCERS, values)
+
+        def partitions(answer: Any) -> list[Any]:
+            return [each for topic in answer.topics for each in topic.partitions]
+
+        answer = await self._retry(ask, partitions, lambda _: f"producers of {key.topic}-{key.partition}")
+        return [
+            ProducerDescription(
+                each.producer_id,
+                each.producer_epoch,
+                each.last_sequence,
+                each.last_timestamp,
+                each.coordinator_epoch,
+                each.current_txn_start_offset,
+            )
+            for partition in partitions(answer)
+            for each in partition.active_producers
+        ]
+
+    # How it is asked
+
+    async def _metadata(self, names: list[str] | None) -> ClusterImage:
+        values: dict[str, object] = {
+            "topics": None if names is None else [{"name": name} for name in names],
+            "allow_auto_topic_creation": False,
+        }
+        return apply_metadata(EMPTY, await self._cluster.call_any(ApiKey.METADATA, values))
+
+    async def _ask_controller(
+        self,
+        api_key: ApiKey,
+        values: dict[str, object],
+        results: Callable[[Any], Any],
+        name: Callable[[Any], str] | None = None,
+    ) -> Any:
+        async def ask() -> Any:
+            controller = self._cluster.image.controller_id
+            if controller not in self._cluster.image.nodes:
+                return await self._cluster.call_any(api_key, values)
+            connection = await self._cluster.connected(controller)
+            return await connection.call(api_key, values)
+
+        return await self._retry(ask, results, name or _topic_name)
+
+    async def _retry(
+        self,
+        ask: Callable[[], Any],
+        results: Callable[[Any], Any],
+        name: Callable[[Any], str] | None = None,
+    ) -> Any:
+        """`ask` until no result is refused for a passing reason. Raises the first refusal, by result
+        order."""
+        deadline = asyncio.get_running_loop().time() + self._config.request_timeout_ms / 1000
+        failures = 0
+        while True:
+            answer = await ask()
+            error: ClientError | None = None
+            for result in results(answer):
+                code = error_code(result.error_code)
+                if code is not ErrorCode.NONE:
+                    text = getattr(result, "error_message", None)
+                    error = broker_error(code, (name or _resource_name)(result), text)
+                    break
+            if error is None:
+                return answer
+            failures += 1
+            delay = self._backoff.delay_ms(failures) / 1000
+            may_pass = isinstance(error, ClientError) and error.retriable and not _is_unknown(error)
+            if not may_pass or asyncio.get_running_loop().time() + delay > deadline:
+                raise error
+            await asyncio.sleep(delay)
+            await self._cluster.refresh()
+
+
+def _resources(answer: Any) -> Any:
+    return answer.results
+
+
+def _pairs(configs: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in configs.items()]
+
+
+def _topic_name(result: Any) -> str:
+    return f"topic {result.name!r}"
+
+
+def _resource_name(result: Any) -> str:
+    return f"configuration of {result.resource_name!r}"
+
+
+def _is_unknown(error: ClientError) -> bool:
+    """A topic that is not there is no passing trouble to an administrator."""
+    return getattr(error, "code", None) in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -1,0 +1,84 @@
+"""What `Admin` takes and gives. Plain values.
+
+Owns: the shapes of topics, configurations, clusters and producers as an administrator sees them.
+Invariants: immutable; numbers that brokers did not tell are -1.
+Callers: admin and applications.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from client.metadata import Node, PartitionInfo
+
+__all__ = [
+    "ClusterDescription",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigResourceType",
+    "NewTopic",
+    "ProducerDescription",
+    "TopicDescription",
+]
+
+
+class NewTopic(NamedTuple):
+    """A topic to be created; -1 takes the broker's default. `topic_configs` by Kafka's names."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    topic_configs: Mapping[str, str] | None = None
+
+
+class TopicDescription(NamedTuple):
+    """A topic as the cluster has it; `topic_id` is a uuid.UUID, all zero where brokers know no ids."""
+
+    name: str
+    topic_id: object
+    is_internal: bool
+    partitions: tuple[PartitionInfo, ...]
+
+
+class ConfigResourceType(IntEnum):
+    """What a configuration belongs to."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class ConfigResource(NamedTuple):
+    """One bearer of configuration; a broker's name is its node id in digits."""
+
+    resource_type: ConfigResourceType
+    name: str
+
+
+class ConfigEntry(NamedTuple):
+    """One setting. `source` is Kafka's number: 1 set on the topic, 4 in the broker's file, 5 the default."""
+
+    name: str
+    value: str | None
+    read_only: bool
+    is_sensitive: bool
+    source: int
+    documentation: str | None
+
+
+class ClusterDescription(NamedTuple):
+    """The cluster; `controller_id` is a node id, -1 for none."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: tuple[Node, ...]
+
+
+class ProducerDescription(NamedTuple):
+    """What a partition remembers of a producer. `last_timestamp` in milliseconds; -1 means none."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    current_txn_start_offset: int
