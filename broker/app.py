@@ -29,11 +29,14 @@ from broker.net.http import HttpServer
 from broker.net.server import BindError, Endpoint, Server, bind, bind_endpoints
 from broker.services import Services, open_services
 from broker.storage.manager import DataFolderError
+from protocol.schema import unsupported_api_versions_body
 
 logger = structlog.get_logger(__name__)
 
 _GC_THRESHOLD = 50_000
 _FILES_WANTED = 65_536
+_SWITCH_SECONDS = 0.0005
+"""How long a busy loop may keep a thread waiting that comes back from fdatasync; Python's default is 5 ms."""
 
 
 class StartError(Exception):
@@ -192,6 +195,7 @@ async def _serve(config: BrokerConfig) -> int:
         node_id=config.node_id,
         cluster_id=broker.services.catalog.cluster_id,
     )
+    loop.run_in_executor(None, unsupported_api_versions_body)  # Loads construct before the first client asks.
     # What lives until the end need not be looked at by each collection.
     gc.collect()
     gc.freeze()
@@ -218,6 +222,7 @@ def run(config: BrokerConfig) -> int:
     import uvloop
 
     _allow_many_files()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(_serve(config))
     sys.stdout.flush()

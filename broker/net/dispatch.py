@@ -33,6 +33,9 @@ from protocol.types import Buffer
 
 logger = structlog.get_logger(__name__)
 
+_now = time.perf_counter
+_new_tuple = tuple.__new__
+_UNKNOWN_VERSION = -1
 _READY_TYPES = frozenset((dict, list, FetchResponse))
 _PINNABLE_FRAME_BYTES = 64 * 1024
 """A waiting request may keep this much of a receive buffer alive; of larger frames only names are kept."""
@@ -86,7 +89,7 @@ class Pending:
         self._started = started
 
     @property
-    def api_key(self) -> ApiKey:
+    def api_key(self) -> int:
         return self._route.api_key
 
     def __call__(self, future: asyncio.Future[Any]) -> None:
@@ -96,12 +99,14 @@ class Pending:
                 future.exception()  # Seen: nobody is left to answer, and asyncio must not complain about it.
             return
         self.future = None
+        client, route, header, request = self._client, self._route, self._header, self._request
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
-        result = None if error is not None else future.result()
-        self.answer = self._dispatcher.answer(
-            self._client, self._route, self._header, self._request, result, error, self._started
-        )
-        self._client.answer_ready(self)
+        if error is None:
+            answer = self._dispatcher.answer(client, route, header, request, future.result(), self._started)
+        else:
+            answer = self._dispatcher.refuse(client, route, header, request, error, self._started)
+        self.answer = answer
+        client.answer_ready(self)
 
     def abandon(self) -> None:
         """The client is gone: a task (a long poll) is cancelled, a future (an append) runs its course."""
@@ -139,15 +144,18 @@ class Dispatcher:
             request = route.decode(frame[position:])
         except ProtocolError as error:
             raise BadRequest(str(error), header) from None
-        context = RequestContext(header, client.client_host, client.connection_id, client.listener)
+        # Past the constructor, which takes longer than all the rest of this line.
+        context = _new_tuple(
+            RequestContext, (header, client.client_host, client.connection_id, client.listener)
+        )
         try:
             result = route.handle(context, request)
+            if result.__class__ in _READY_TYPES:
+                return _encode(route, header, result, started)
         except Exception as error:
-            return self.answer(client, route, header, request, None, error, started)
-        if result.__class__ in _READY_TYPES:
-            return self.answer(client, route, header, request, result, None, started)
+            return self.refuse(client, route, header, request, error, started)
         if result is None:
-            route.tally.succeeded(time.perf_counter() - started)
+            route.tally.succeeded(_now() - started)
             return None
         return self._wait(client, route, header, request, result, len(frame), started)
 
@@ -170,37 +178,30 @@ class Dispatcher:
         return pending
 
     def answer(
+        self, client: Client, route: Route, header: RequestHeader, request: Any, result: Any, started: float
+    ) -> list[Buffer]:
+        """The frame for what a handler gave, counted."""
+        try:
+            return _encode(route, header, result, started)
+        except Exception as error:
+            return self.refuse(client, route, header, request, error, started)
+
+    def refuse(
         self,
         client: Client,
         route: Route,
         header: RequestHeader,
         request: Any,
-        result: Any,
-        error: BaseException | None,
+        error: BaseException,
         started: float,
     ) -> list[Buffer]:
-        """The frame for a handler's result or error, counted. An empty list when none can be made."""
-        if error is None:
-            try:
-                return self._encode(route, header, result, started)
-            except Exception as failure:
-                error = failure
+        """The frame for a handler's error, counted. An empty list when none can be made."""
         code, message = self._code_of(error, client, route, header)
         try:
-            return self._encode(route, header, route.error_answer(request, code, message), started)
+            return _encode(route, header, route.error_answer(request, code, message), started)
         except Exception as failure:
             self._log_unexpected(failure, client, route, header)
             return []
-
-    def _encode(self, route: Route, header: RequestHeader, result: Any, started: float) -> list[Buffer]:
-        body = route.encode(result)
-        counts = route.count_errors(result)
-        seconds = time.perf_counter() - started
-        if counts is None:
-            route.tally.succeeded(seconds)
-        else:
-            route.tally.finished(counts.items(), seconds)
-        return encode_response_frame(route.api_key, route.version, header.correlation_id, body)
 
     def _code_of(
         self, error: BaseException, client: Client, route: Route, header: RequestHeader
@@ -240,11 +241,18 @@ class Dispatcher:
         # All unknown versions share one series: a peer must not be able to invent 65,536 of them.
         api_name = APIS[ApiKey(header.api_key)].name
         counts = ((int(ErrorCode.UNSUPPORTED_VERSION), 1),)
-        self._metrics.request_finished(api_name, _UNKNOWN_VERSION, counts, time.perf_counter() - started)
+        self._metrics.request_finished(api_name, _UNKNOWN_VERSION, counts, _now() - started)
         return encode_response_frame(header.api_key, 0, header.correlation_id, answer)
 
 
-_UNKNOWN_VERSION = -1
+def _encode(route: Route, header: RequestHeader, result: Any, started: float) -> list[Buffer]:
+    body = route.encode(result)
+    counts = route.count_errors(result)
+    if counts is None:
+        route.tally.succeeded(_now() - started)
+    else:
+        route.tally.finished(counts.items(), _now() - started)
+    return encode_response_frame(route.api_key, route.version, header.correlation_id, body)
 
 
 def _unsupported_reason(header: RequestHeader) -> str:

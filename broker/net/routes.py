@@ -46,7 +46,7 @@ class Route:
     )
 
     def __init__(self, api_key: ApiKey, version: int, handle: Handler, tally: RequestTally) -> None:
-        self.api_key = api_key
+        self.api_key = int(api_key)
         self.api_name = APIS[api_key].name
         self.version = version
         self.handle = handle
