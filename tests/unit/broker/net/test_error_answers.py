@@ -30,6 +30,8 @@ ANSWERED_WITHOUT_NAMES = (
     ApiKey.INIT_PRODUCER_ID,
     ApiKey.DESCRIBE_CLUSTER,
 )
+SINGLE_COORDINATOR = [(ApiKey.FIND_COORDINATOR, version) for version in range(4)]
+
 TOPIC = "flights"
 TOPIC_ID = UUID(int=7)
 RESOURCE = {"resource_type": 2, "resource_name": TOPIC, "configuration_keys": None}
@@ -68,6 +70,8 @@ def request_of(api_key: ApiKey, version: int) -> Any:
         values = {"coordinator_keys": [TOPIC]} if version >= 4 else {"key": TOPIC}
     if api_key == ApiKey.DELETE_TOPICS:
         values = {"topics": [{"name": TOPIC}]} if version >= 6 else {"topic_names": [TOPIC]}
+    if api_key == ApiKey.FIND_COORDINATOR:
+        values = {"coordinator_keys": [TOPIC]} if version >= 4 else {"key": TOPIC}
     assert values is not None
     return decode_request(api_key, version, encode_request(api_key, version, values))
 

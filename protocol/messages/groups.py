@@ -1,0 +1,45 @@
+"""FindCoordinator: which broker serves a group or a transactional id.
+
+Declarations only. Source: the JSON definitions of the same names (KIP-98, KIP-699). Unlike there, every field
+of the response is ignorable: it has two layouts, one coordinator up to version 3 and a list of them from
+version 4, and whoever answers gives both.
+"""
+
+from protocol.messages.declaration import Field, Message
+
+FIND_COORDINATOR_REQUEST = Message(
+    "FindCoordinatorRequest",
+    flexible="3+",
+    fields=(
+        Field("key", "string", "0-3"),
+        Field("key_type", "int8", "1+", default=0),
+        Field("coordinator_keys", "[]string", "4+"),
+    ),
+)
+
+FIND_COORDINATOR_RESPONSE = Message(
+    "FindCoordinatorResponse",
+    flexible="3+",
+    fields=(
+        Field("throttle_time_ms", "int32", "1+", ignorable=True),
+        Field("error_code", "int16", "0-3", ignorable=True),
+        Field("error_message", "string", "1-3", nullable="1-3", ignorable=True),
+        Field("node_id", "int32", "0-3", ignorable=True),
+        Field("host", "string", "0-3", ignorable=True),
+        Field("port", "int32", "0-3", ignorable=True),
+        Field(
+            "coordinators",
+            "[]struct",
+            "4+",
+            ignorable=True,
+            fields=(
+                Field("key", "string", "4+"),
+                Field("node_id", "int32", "4+"),
+                Field("host", "string", "4+"),
+                Field("port", "int32", "4+"),
+                Field("error_code", "int16", "4+"),
+                Field("error_message", "string", "4+", nullable="4+", ignorable=True),
+            ),
+        ),
+    ),
+)
