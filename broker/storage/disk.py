@@ -21,6 +21,7 @@ from pathlib import Path
 from protocol.types import Buffer
 
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+_BUFFERS_A_WRITE = 256
 _NOT_CACHED = (errno.EAGAIN, errno.EWOULDBLOCK)
 _NO_NOWAIT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
@@ -139,9 +140,10 @@ class Disk:
         fd = self.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
             position = 0
-            for buffer in buffers:
-                self.write_all(fd, [buffer], position)
-                position += len(buffer)
+            for first in range(0, len(buffers), _BUFFERS_A_WRITE):
+                some = buffers[first : first + _BUFFERS_A_WRITE]
+                self.write_all(fd, some, position)
+                position += sum(map(len, some))
             self.fdatasync(fd)
         finally:
             self.close(fd)

@@ -99,7 +99,7 @@ class ProducerStates:
 
     def check(self, header: BatchHeader) -> Verdict:
         """What to do with a batch that carries a producer id and passed every check that needs no state."""
-        slot = self._table.slots.get(header.producer_id)
+        slot = self._table.find(header.producer_id)
         if slot is None:
             return self._check_unknown(header)
         epoch, count, last_sequence = self._table.state(slot)
@@ -174,7 +174,7 @@ class ProducerStates:
         if producer_id < 0 or header.is_control:
             return
         table = self._table
-        slot = table.slots.get(producer_id)
+        slot = table.find(producer_id)
         if slot is None:
             self._make_room()
             slot = table.add(producer_id, header.producer_epoch)
@@ -214,13 +214,13 @@ class ProducerStates:
 
     def forget(self, producer_id: int) -> bool:
         """Drop one producer, as if it had expired; False when it is not known."""
-        if producer_id not in self._table.slots:
+        if self._table.find(producer_id) is None:
             return False
         self._table.remove(producer_id)
         return True
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
-        slot = self._table.slots.get(producer_id)
+        slot = self._table.find(producer_id)
         return None if slot is None else self._table.entry(slot)
 
     def entries(self) -> Iterator[ProducerEntry]:

@@ -25,6 +25,7 @@ from protocol.types import NO_OFFSET, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 CACHED_BATCHES = 5
 _SLOTS_PER_CHUNK = 64
+_DICTIONARIES = 16
 
 _HEAD = Struct("<qqqihBx")
 _BATCH = Struct("<iiqq")
@@ -90,7 +91,9 @@ class ProducerTable:
     """Producer id -> slot, and the order of the slots by last append."""
 
     def __init__(self) -> None:
-        self.slots: dict[int, int] = {}
+        self._count = 0
+        # Many small dictionaries, for one of a million stops the loop for 60 ms whenever it has to grow.
+        self._slots: tuple[dict[int, int], ...] = tuple({} for _ in range(_DICTIONARIES))
         self._chunks: list[bytearray] = [bytearray(_FREE_CHUNK)]
         self._frozen: list[bytearray] | None = None
         self._previous = array("i", [0])
@@ -103,17 +106,17 @@ class ProducerTable:
         size = len(frozen.next)
         if len(frozen.previous) != size or not size or len(frozen.chunks) * _SLOTS_PER_CHUNK < size:
             raise ValueError(f"{size} slots, {len(frozen.previous)} links and {len(frozen.chunks)} chunks")
-        slots: dict[int, int] = {}
+        table = cls()
+        slots = table._slots
         first = 0
         for chunk in frozen.chunks:
-            ids = [producer_id for (producer_id,) in _SLOT_ID.iter_unpack(chunk)]
-            slots.update(zip(ids, range(first, first + _SLOTS_PER_CHUNK), strict=True))
+            for slot, (producer_id,) in enumerate(_SLOT_ID.iter_unpack(chunk), first):
+                if producer_id >= 0:
+                    slots[producer_id % _DICTIONARIES][producer_id] = slot
             first += _SLOTS_PER_CHUNK
-        slots.pop(NO_PRODUCER_ID, None)
-        if len(slots) != frozen.count:
-            raise ValueError(f"{len(slots)} different producers where {frozen.count} were announced")
-        table = cls()
-        table.slots = slots
+        table._count = sum(map(len, slots))
+        if table._count != frozen.count:
+            raise ValueError(f"{table._count} different producers where {frozen.count} were announced")
         table._chunks = frozen.chunks
         table._previous = frozen.previous
         table._next = frozen.next
@@ -121,7 +124,11 @@ class ProducerTable:
         return table
 
     def __len__(self) -> int:
-        return len(self.slots)
+        return self._count
+
+    def find(self, producer_id: int) -> int | None:
+        """The slot of a producer, or None."""
+        return self._slots[producer_id % _DICTIONARIES].get(producer_id)
 
     def state(self, slot: int) -> tuple[int, int, int]:
         """Epoch, number of cached batches, last sequence of the newest (of no meaning without one)."""
@@ -171,7 +178,8 @@ class ProducerTable:
                 self._chunks.append(bytearray(_FREE_CHUNK))
         chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
         _HEAD.pack_into(self._writable(chunk), index * SLOT_SIZE, producer_id, 0, NO_OFFSET, -1, epoch, 0)
-        self.slots[producer_id] = slot
+        self._slots[producer_id % _DICTIONARIES][producer_id] = slot
+        self._count += 1
         self._link_latest(slot)
         return slot
 
@@ -197,7 +205,8 @@ class ProducerTable:
             self._link_latest(slot)
 
     def remove(self, producer_id: int) -> None:
-        slot = self.slots.pop(producer_id)
+        slot = self._slots[producer_id % _DICTIONARIES].pop(producer_id)
+        self._count -= 1
         chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
         _ID.pack_into(self._writable(chunk), index * SLOT_SIZE, NO_PRODUCER_ID)
         self._unlink(slot)
@@ -231,7 +240,7 @@ class ProducerTable:
     def view(self) -> FrozenTable:
         """The table as it is until the next change, for use within one step of the loop."""
         return FrozenTable(
-            len(self.slots), self._first_free, self._previous[:], self._next[:], list(self._chunks)
+            self._count, self._first_free, self._previous[:], self._next[:], list(self._chunks)
         )
 
     def thaw(self) -> None:

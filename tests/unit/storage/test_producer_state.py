@@ -228,7 +228,9 @@ def test_past_the_limit_the_longest_idle_goes() -> None:
 def test_an_open_transaction_keeps_its_producer() -> None:
     machine = states(max_producers=2, expiration_ms=1)
     machine.apply(header(1, 0, 0), 0, NOW_MS)
-    machine._table.set_current_txn_start_offset(machine._table.slots[1], 0)
+    slot = machine._table.find(1)
+    assert slot is not None
+    machine._table.set_current_txn_start_offset(slot, 0)
     machine.apply(header(2, 0, 0), 1, NOW_MS)
     machine.apply(header(3, 0, 0), 2, NOW_MS)
     assert {entry.producer_id for entry in machine.entries()} == {1, 3}
