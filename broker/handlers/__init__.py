@@ -16,6 +16,7 @@ from typing import Any
 
 from broker.handlers.configs import ConfigsHandler
 from broker.handlers.context import RequestContext
+from broker.handlers.coordinators import CoordinatorsHandler
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.metadata import MetadataHandler
 from broker.handlers.offsets import OffsetsHandler
@@ -42,6 +43,7 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.FETCH: FetchHandler(services).handle,
         ApiKey.LIST_OFFSETS: offsets.list_offsets,
         ApiKey.METADATA: metadata.metadata,
+        ApiKey.FIND_COORDINATOR: CoordinatorsHandler(services).find_coordinator,
         ApiKey.API_VERSIONS: metadata.api_versions,
         ApiKey.CREATE_TOPICS: topics.create_topics,
         ApiKey.DELETE_TOPICS: topics.delete_topics,

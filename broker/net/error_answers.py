@@ -62,6 +62,11 @@ def _top_level(request: Any, code: ErrorCode, message: str | None) -> dict[str, 
     return {"error_code": code}
 
 
+def _find_coordinator(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    refusal = {"node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": message}
+    return {**refusal, "coordinators": [{"key": key, **refusal} for key in request.coordinator_keys]}
+
+
 def _init_producer_id(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
     return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
 
@@ -158,6 +163,7 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.FETCH: _fetch,
     ApiKey.LIST_OFFSETS: _by_partition("name", "partition_index"),
     ApiKey.METADATA: _metadata,
+    ApiKey.FIND_COORDINATOR: _find_coordinator,
     ApiKey.API_VERSIONS: _top_level,
     ApiKey.CREATE_TOPICS: _by_topic("topics"),
     ApiKey.DELETE_TOPICS: _delete_topics,
