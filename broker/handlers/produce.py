@@ -72,13 +72,13 @@ class PendingProduce:
         self.future = future
         self._outstanding = outstanding
         self._remaining = 0
-        self._parts: list[tuple[list[ProducePartitionResult], Replica, int]] = []
+        self._parts: list[tuple[list[ProducePartitionResult], Replica, int, int]] = []
         outstanding.add(self)
 
     def wait_for(self, replica: Replica, end_offset: int, results: list[ProducePartitionResult]) -> None:
         """Hold the answer until `replica` is durable to `end_offset`, for the result that ends `results`."""
         self._remaining += 1
-        self._parts.append((results, replica, len(results) - 1))
+        self._parts.append((results, replica, len(results) - 1, end_offset))
         replica.when_committed(end_offset, self, len(self._parts) - 1)
 
     def partition_committed(self, slot: int) -> None:
@@ -87,17 +87,16 @@ class PendingProduce:
             self._finish()
 
     def partition_failed(self, slot: int, code: ErrorCode) -> None:
-        results, _, position = self._parts[slot]
+        results, _, position, _ = self._parts[slot]
         results[position] = _refused(results[position].index, code, code.message)
         self.partition_committed(slot)
 
     def time_out(self) -> None:
         """Answer REQUEST_TIMED_OUT for what is not durable yet."""
-        for results, replica, position in self._parts:
-            result = results[position]
-            if result.error_code == ErrorCode.NONE and result.base_offset >= replica.high_watermark:
+        for results, replica, position, end_offset in self._parts:
+            if end_offset > replica.high_watermark and replica.stopped is None:
                 results[position] = _refused(
-                    result.index,
+                    results[position].index,
                     ErrorCode.REQUEST_TIMED_OUT,
                     "the batch is written, but was not durable within the request's timeout",
                 )
@@ -169,13 +168,17 @@ class ProduceHandler:
                 except ApiError as error:
                     results.append(_refused(index, error.code, error.message))
                     self._count_refusal(topic, error.code)
-                    continue
-                results.append(_stored(index, result))
-                end_offset = result.last_offset + 1
-                if result.duplicate:
-                    self._metrics.duplicate("in_window")
+                    if replica is None or error.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                        continue
+                    # Clients take this refusal for success, so what it speaks of must be durable too.
+                    end_offset = replica.log.end_offset
                 else:
-                    self._batch_appended(topic, end_offset - result.base_offset, len(records))
+                    results.append(_stored(index, result))
+                    end_offset = result.last_offset + 1
+                    if result.duplicate:
+                        self._metrics.duplicate("in_window")
+                    else:
+                        self._batch_appended(topic, end_offset - result.base_offset, len(records))
                 if acks != ACKS_ALL:
                     replica.flush_soon()
                 elif end_offset > replica.high_watermark:

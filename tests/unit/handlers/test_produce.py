@@ -133,6 +133,22 @@ async def test_a_duplicate_answers_the_first_offset_once_that_is_durable(asker: 
     )
 
 
+async def test_a_duplicate_below_the_window_is_answered_once_the_original_is_durable(asker: Asker) -> None:
+    await asker.create("t")
+    producer_id = await issued_id(asker)
+    batches = [make_batch(b"v", producer_id=producer_id, epoch=0, sequence=number) for number in range(6)]
+    first = [asker.send(("t", 0, batch)) for batch in batches]
+    again = asker.send(("t", 0, batches[0]))
+    assert asker.replica("t").high_watermark == 0
+    assert isinstance(again, asyncio.Future)
+    assert not again.done()
+    assert (await again)[0][1][0].error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert asker.replica("t").high_watermark == 6
+    assert [(await answer)[0][1][0].base_offset for answer in first] == [0, 1, 2, 3, 4, 5]
+    late = asker.send(("t", 0, batches[0]))
+    assert late[0][1][0].error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
 async def test_a_timeout_answers_before_a_flush_that_takes_too_long(
     asker: Asker, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
