@@ -129,7 +129,11 @@ class BrokerConfig:
         topic_setting="index.interval.bytes",
     )
     log_index_size_max_bytes: int = _setting(
-        10 << 20, "Size of an offset index at which a new segment is begun.", low=4, high=_INT
+        10 << 20,
+        "Size of an offset index at which a new segment is begun.",
+        low=4,
+        high=_INT,
+        topic_setting="segment.index.bytes",
     )
     message_max_bytes: int = _setting(
         1_048_588, "Largest record batch.", low=0, high=_INT, topic_setting="max.message.bytes"

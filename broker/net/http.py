@@ -15,11 +15,15 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import structlog
+
 from broker.metrics import Metrics
 from broker.net.server import bind_error
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+logger = structlog.get_logger(__name__)
 
 _CLOSE_SECONDS = 1.0
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -50,6 +54,7 @@ class HttpServer:
     def _first_connection(self) -> None:
         self._loop.remove_reader(self._socket.fileno())
         self._starting = self._loop.create_task(self._serve())
+        self._starting.add_done_callback(_report)
 
     async def _serve(self) -> None:
         await self._loop.run_in_executor(None, _import_libraries)
@@ -91,6 +96,15 @@ class HttpServer:
         if self._runner is not None:
             await self._runner.cleanup()
         self._socket.close()
+
+
+def _report(starting: asyncio.Task[None]) -> None:
+    if not starting.cancelled() and (error := starting.exception()) is not None:
+        logger.error(
+            "http_not_served",
+            error=repr(error),
+            advice="clients are served, metrics and health checks are not: check the installation",
+        )
 
 
 def _import_libraries() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.cluster.topic_settings import TOPIC_SETTINGS
 from broker.config import BrokerConfig, ConfigError, settings, unknown_variables
 from broker.settings import Setting, flatten, parse_assignment
 
@@ -158,3 +159,11 @@ def test_nested_tables_become_dotted_names() -> None:
         "log.segment.bytes": 1,
         "log.roll.ms": 2,
     }
+
+
+def test_topic_settings_and_their_broker_settings_agree_on_defaults_and_names() -> None:
+    by_name = {setting.name: setting for setting in settings()}
+    declared = {setting.topic_setting: setting.name for setting in settings() if setting.topic_setting}
+    topic_settings = {name: one for name, one in TOPIC_SETTINGS.items() if one.broker_name in by_name}
+    assert declared == {name: one.broker_name for name, one in topic_settings.items()}
+    assert BrokerConfig().topic_defaults() == {name: one.default for name, one in topic_settings.items()}
