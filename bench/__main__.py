@@ -1,0 +1,92 @@
+"""`python -m bench`: Tidelog, Tansu's in-memory broker and a raw sink side by side, as ratios.
+
+Owns the order of a run. Each round starts all targets on fresh folders and visits every scenario, target by
+target, so that what disturbs the machine disturbs all alike; ratios are taken within rounds. Servers are
+killed by their id at the end of each round, whatever happens. Exit code 0 also when a requirement is not held
+(the table says so); 1 when a server or a load failed.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import report
+from bench.loads.process import LoadError
+from bench.results import Results
+from bench.scenarios import disk, memory, requests, startup, throughput
+from bench.targets.process import Target, TargetError
+from bench.targets.sink import Sink
+from bench.targets.tansu import Tansu
+from bench.targets.tidelog import Tidelog
+from bench.wire import WireError
+
+RESULTS = Path(__file__).parent / "results"
+TARGETS: tuple[type[Target], ...] = (Tidelog, Tansu, Sink)
+_WIDTH = 150
+SCENARIOS = ("startup", "memory", "throughput", "requests")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the bench; the exit code."""
+    options = _parse(arguments)
+    # A pipe has no width; the table needs this much.
+    console = Console() if sys.stdout.isatty() else Console(width=_WIDTH)
+    results = Results()
+    RESULTS.mkdir(exist_ok=True)
+    begin = time.perf_counter()
+    exit_code = 0
+    # Beside the results, because the system's own folder for temporary files may be in memory.
+    folder = Path(tempfile.mkdtemp(prefix="data-", dir=RESULTS))
+    try:
+        for number in range(1, options.rounds + 1):
+            console.print(f"round {number} of {options.rounds}", highlight=False)
+            _round(results, folder / str(number), options)
+    except (TargetError, LoadError, WireError, OSError) as error:
+        console.print(f"[bold red]The bench broke off[/]: {error}", highlight=False)
+        exit_code = 1
+    except KeyboardInterrupt:
+        exit_code = 130
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if exit_code == 0 and "requests" in options.only:
+        disk.note_ceiling(results)
+    if results.rows:
+        report.show(results, console)
+    if exit_code == 0:
+        report.write(results, RESULTS / "latest.json", time.perf_counter() - begin)
+    console.print(f"{time.perf_counter() - begin:.0f} s", highlight=False)
+    return exit_code
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3, help="default 3")
+    parser.add_argument("--throughput-seconds", type=float, default=3.0, help="of each run, default 3")
+    parser.add_argument("--request-seconds", type=float, default=2.0, help="of each run, default 2")
+    parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=SCENARIOS, help="leave others out")
+    return parser.parse_args(arguments)
+
+
+def _round(results: Results, folder: Path, options: argparse.Namespace) -> None:
+    if "startup" in options.only:
+        startup.measure(results, [make(folder / f"{make.name}-start") for make in TARGETS])
+    with ExitStack() as stack:
+        targets = [stack.enter_context(make(folder / make.name)) for make in TARGETS]
+        if "memory" in options.only:
+            memory.measure(results, targets)
+        if "requests" in options.only:
+            disk.measure(results, folder)
+            requests.measure(results, targets, options.request_seconds)
+        if "throughput" in options.only:
+            throughput.measure(results, targets, options.throughput_seconds)
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

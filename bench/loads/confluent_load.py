@@ -1,0 +1,76 @@
+"""`python -m bench.loads.confluent_load PORT …`: confluent-kafka's idempotent producer at full speed.
+
+A process of its own. Records go in by `produce_batch`, so that librdkafka and the server are measured rather
+than Python's calls; the run ends when every record is acknowledged. Prints one JSON line: records, seconds.
+Exit code 1 when a record was not delivered.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+from confluent_kafka import KafkaError, Producer
+
+from bench.wire import HOST, TOPIC
+
+RECORDS_A_CALL = 1000
+QUEUE_KILOBYTES = 65_536
+FLUSH_TIMEOUT_S = 60
+
+
+def run(port: int, value_bytes: int, seconds: float) -> tuple[dict[str, float], list[str]]:
+    """Produce for `seconds`, then wait for the rest; the result, and the errors met."""
+    errors: list[str] = []
+
+    def delivered(error: KafkaError | None, message: object) -> None:
+        if error is not None:
+            errors.append(str(error))
+
+    producer = Producer(
+        {
+            "bootstrap.servers": f"{HOST}:{port}",
+            "enable.idempotence": True,
+            "acks": "all",
+            "queue.buffering.max.messages": 10_000_000,
+            "queue.buffering.max.kbytes": QUEUE_KILOBYTES,
+            "delivery.report.only.error": True,
+            "error_cb": lambda error: errors.append(str(error)) if error.fatal() else None,
+            "log_level": 0,
+        }
+    )
+    value = os.urandom(value_bytes)
+    messages = [{"value": value} for _ in range(RECORDS_A_CALL)]
+    producer.list_topics(TOPIC, timeout=10)
+    records = 0
+    begin = time.perf_counter()
+    end = begin + seconds
+    while time.perf_counter() < end and not errors:
+        queued = producer.produce_batch(TOPIC, messages, partition=0, on_delivery=delivered)
+        records += queued
+        # A full queue takes part of the messages: wait for the server rather than for Python.
+        producer.poll(0 if queued == RECORDS_A_CALL else 0.005)
+    left = producer.flush(FLUSH_TIMEOUT_S)
+    taken = time.perf_counter() - begin
+    if left:
+        errors.append(f"{left} of {records} records were not acknowledged within {FLUSH_TIMEOUT_S} s")
+    return {"records": records, "seconds": taken}, errors
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.loads.confluent_load")
+    parser.add_argument("port", type=int)
+    parser.add_argument("--value-bytes", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    given = parser.parse_args()
+    result, errors = run(given.port, given.value_bytes, given.seconds)
+    if errors:
+        print(f"the load failed: {errors[0]} (and {len(errors) - 1} more)", file=sys.stderr)
+        return 1
+    print(json.dumps(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

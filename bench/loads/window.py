@@ -1,0 +1,68 @@
+"""The books of one connection of the load generator: what is in flight, how long each answer took.
+
+Pure: moments are given, in seconds of one clock. Invariants: answers must come in the order of the requests,
+with their correlation ids, and without an error; only answers to requests sent at or after `measure_from` are
+counted. Called by `request_load`.
+"""
+
+from collections import deque
+from struct import Struct
+
+from bench.wire import TOPIC
+
+_SIZE = Struct(">i")
+# Correlation id, topic count, topic name, partition count, index, error code: Produce versions 2 to 7.
+_ANSWER = Struct(f">ii{2 + len(TOPIC)}xiih")
+
+
+class AnswerError(RuntimeError):
+    """An answer that a load cannot go on with: out of turn, refused, or not a Produce response."""
+
+
+class Window:
+    """Requests in flight on one connection."""
+
+    def __init__(self, measure_from: float) -> None:
+        self.latencies: list[float] = []
+        """Seconds from sending to the answer, of every request that counts."""
+        self._measure_from = measure_from
+        self._sent: deque[float] = deque()
+        self.answers = 0
+        """How many came, those before the measurement included."""
+        self._rest = b""
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._sent)
+
+    def sent(self, count: int, now: float) -> None:
+        """`count` requests leave now."""
+        self._sent.extend((now,) * count)
+
+    def received(self, data: bytes, now: float) -> int:
+        """Bytes came: how many answers they complete. Raises AnswerError."""
+        if self._rest:
+            data = self._rest + data
+        position, end, answers = 0, len(data), 0
+        while end - position >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(data, position)
+            if end - position - _SIZE.size < size:
+                break
+            self._answered(data, position + _SIZE.size, size, now)
+            position += _SIZE.size + size
+            answers += 1
+        self._rest = data[position:]
+        return answers
+
+    def _answered(self, data: bytes, position: int, size: int, now: float) -> None:
+        if size < _ANSWER.size:
+            raise AnswerError(f"an answer of {size} bytes, expected {_ANSWER.size} or more")
+        correlation_id, topics, partitions, _, error_code = _ANSWER.unpack_from(data, position)
+        if correlation_id != self.answers or not self._sent:
+            raise AnswerError(f"answer {correlation_id} came, expected {self.answers}")
+        if (topics, partitions, error_code) != (1, 1, 0):
+            raise AnswerError(f"request {correlation_id} was refused with error {error_code}")
+        self.answers += 1
+        moment = self._sent.popleft()
+        if moment >= self._measure_from:
+            self.latencies.append(now - moment)

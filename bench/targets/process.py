@@ -1,0 +1,130 @@
+"""A server under measurement as a process: started, awaited, looked at, killed by its id whatever happens.
+
+Owns the processes it started. Invariants: `stop` returns only when the process is gone; a target that does
+not get ready raises with the end of what it printed. Reads /proc, so memory and CPU time need Linux.
+
+Called by scenarios. Each target chooses a free port before it starts, because not all of them can report one.
+"""
+
+import contextlib
+import socket
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bench.wire import HOST, Wire
+
+READY_TIMEOUT_S = 20.0
+_POLL_S = 0.001
+_CLOCK_TICKS_PER_S = 100
+
+
+class TargetError(RuntimeError):
+    """A server did not start or died while it was needed; the message ends with what it printed last."""
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+class Target(ABC):
+    """One server. `folder` is made for it on the disk that is measured; what it prints goes beside it."""
+
+    name: str
+    creates_topics = True
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = 0
+        self.seconds_to_ready = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output = folder.with_name(f"{folder.name}.out")
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """The command line that listens on `self.port`."""
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise TargetError(f"{self.name} does not run")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it and return when it has answered its first metadata request. Raises TargetError."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        started = time.perf_counter()
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+        self._wait_ready(started + READY_TIMEOUT_S)
+        self.seconds_to_ready = time.perf_counter() - started
+        if self.creates_topics:
+            with Wire(self.port) as wire:
+                wire.create_topic()
+
+    def _wait_ready(self, deadline: float) -> None:
+        while True:
+            with contextlib.suppress(OSError), Wire(self.port, READY_TIMEOUT_S) as wire:
+                wire.metadata()
+                return
+            self.check_alive()
+            if time.perf_counter() > deadline:
+                raise TargetError(f"{self.name} was not ready after {READY_TIMEOUT_S} s{self._last_words()}")
+            time.sleep(_POLL_S)
+
+    def check_alive(self) -> None:
+        """Raise TargetError when the process has ended."""
+        if self._process is None or self._process.poll() is not None:
+            code = None if self._process is None else self._process.returncode
+            raise TargetError(f"{self.name} ended with exit code {code}{self._last_words()}")
+
+    def _last_words(self) -> str:
+        text = self._output.read_text(errors="replace") if self._output.exists() else ""
+        return "; it printed:\n" + "\n".join(text.splitlines()[-10:]) if text else ""
+
+    def stop(self) -> None:
+        """Kill it and wait until it is gone; nothing happens if it never ran."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def memory_bytes(self) -> tuple[int, int]:
+        """Resident set size and proportional set size (shared pages counted in part)."""
+        return (
+            _kilobytes(Path(f"/proc/{self.pid}/status"), "VmRSS:") * 1024,
+            _kilobytes(Path(f"/proc/{self.pid}/smaps_rollup"), "Pss:") * 1024,
+        )
+
+    def cpu_seconds(self) -> float:
+        """CPU time the process has used so far, user and system, to 10 ms."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS_PER_S
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _kilobytes(path: Path, label: str) -> int:
+    for line in path.read_text().splitlines():
+        if line.startswith(label):
+            return int(line.split()[1])
+    raise TargetError(f"{path} has no line {label}")

@@ -1,0 +1,94 @@
+"""A blocking Kafka client of three requests, enough to see that a server is ready and to prepare a load.
+
+Owns the socket of one `Wire`. Invariant: one request at a time, so the next answer is the asked one's.
+Called by targets (readiness) and loads (topic, producer id); never while a load is being measured.
+"""
+
+import socket
+from collections.abc import Mapping
+from struct import Struct
+from types import TracebackType
+from typing import Any, Self
+
+from protocol.errors import ErrorCode
+from protocol.framing import decode_response_header, encode_request_frame
+from protocol.schema import ApiKey, decode_response, encode_request
+
+HOST = "127.0.0.1"
+TOPIC = "bench"
+_SIZE = Struct(">i")
+_METADATA_VERSION = 1
+_CREATE_TOPICS_VERSION = 2
+_INIT_PRODUCER_ID_VERSION = 4
+_LIST_OFFSETS_VERSION = 2
+_LATEST = -1
+
+
+class WireError(RuntimeError):
+    """The server answered with an error, or hung up; the message says which request."""
+
+
+class Wire:
+    """One connection to 127.0.0.1:`port`. Raises OSError when nobody listens there."""
+
+    def __init__(self, port: int, timeout_s: float = 10.0) -> None:
+        self._socket = socket.create_connection((HOST, port), timeout=timeout_s)
+        self._correlation_id = 0
+
+    def ask(self, api_key: ApiKey, version: int, values: Mapping[str, object]) -> Any:
+        """Send a request and return its response as a Container. Raises OSError, WireError."""
+        self._correlation_id += 1
+        body = encode_request(api_key, version, values)
+        frame = b"".join(encode_request_frame(api_key, version, self._correlation_id, TOPIC, body))
+        self._socket.sendall(frame)
+        (size,) = _SIZE.unpack(self._receive(_SIZE.size, api_key))
+        answer = self._receive(size, api_key)
+        _, position = decode_response_header(api_key, version, answer)
+        return decode_response(api_key, version, answer[position:])
+
+    def _receive(self, size: int, api_key: ApiKey) -> bytes:
+        data = self._socket.recv(size, socket.MSG_WAITALL)
+        if len(data) < size:
+            raise WireError(f"{api_key.name}: expected {size} bytes, the server hung up after {len(data)}")
+        return data
+
+    def metadata(self) -> Any:
+        """All topics and brokers."""
+        return self.ask(ApiKey.METADATA, _METADATA_VERSION, {"topics": None})
+
+    def create_topic(self, name: str = TOPIC) -> None:
+        """Create `name` with one partition; a topic that exists already is as good."""
+        topic = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+        values = {"topics": [topic], "timeout_ms": 10_000}
+        (result,) = self.ask(ApiKey.CREATE_TOPICS, _CREATE_TOPICS_VERSION, values).topics
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise WireError(f"CREATE_TOPICS {name}: error {result.error_code}")
+
+    def new_producer_id(self) -> tuple[int, int]:
+        """A producer id and its epoch."""
+        values = {"transactional_id": None, "transaction_timeout_ms": 60_000}
+        answer = self.ask(ApiKey.INIT_PRODUCER_ID, _INIT_PRODUCER_ID_VERSION, values)
+        if answer.error_code != ErrorCode.NONE:
+            raise WireError(f"INIT_PRODUCER_ID: error {answer.error_code}")
+        return int(answer.producer_id), int(answer.producer_epoch)
+
+    def end_offset(self, name: str = TOPIC) -> int:
+        """The offset behind the last record of partition 0."""
+        topic = {"name": name, "partitions": [{"partition_index": 0, "timestamp": _LATEST}]}
+        values = {"replica_id": -1, "isolation_level": 0, "topics": [topic]}
+        answer = self.ask(ApiKey.LIST_OFFSETS, _LIST_OFFSETS_VERSION, values)
+        (result,) = answer.topics[0].partitions
+        if result.error_code != ErrorCode.NONE:
+            raise WireError(f"LIST_OFFSETS {name}: error {result.error_code}")
+        return int(result.offset)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

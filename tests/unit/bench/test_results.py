@@ -1,0 +1,49 @@
+"""What is required is judged on medians of per-round ratios, and never held on missing numbers."""
+
+from bench.results import Requirement, Results, Row
+
+
+def row(tidelog: list[float], tansu: list[float], *requirements: Requirement) -> Row:
+    return Row("requests", "rate", "requests/s", requirements, {"tidelog": tidelog, "tansu": tansu})
+
+
+def test_a_ratio_must_reach_its_limit() -> None:
+    assert row([20, 30, 10], [10, 10, 10], Requirement(2, "tansu")).verdict is True
+    assert row([19, 30, 10], [10, 10, 10], Requirement(2, "tansu")).verdict is False
+
+
+def test_a_ratio_that_must_be_lower_does_not_hold_when_equal() -> None:
+    below = Requirement(1, "tansu", at_least=False)
+    assert row([1.0], [1.0], below).verdict is False
+    assert row([0.9], [1.0], below).verdict is True
+
+
+def test_a_bound_in_the_rows_unit_needs_no_other_target() -> None:
+    assert row([79, 79, 500], [], Requirement(80, at_least=False)).verdict is True
+
+
+def test_every_requirement_of_a_row_must_hold() -> None:
+    both = (Requirement(1.5, "tansu"), Requirement(0.6, "sink"))
+    measured = row([20], [10], *both)
+    measured.add("sink", 40)
+    assert measured.verdict is False
+
+
+def test_what_was_not_measured_is_not_held() -> None:
+    assert row([20], [], Requirement(2, "tansu")).verdict is False
+
+
+def test_a_row_without_requirements_has_no_verdict() -> None:
+    assert row([1], [1]).verdict is None
+
+
+def test_a_row_is_made_once_and_keeps_its_rounds_in_order() -> None:
+    results = Results()
+    results.row("start", "time", "s").add("tidelog", 0.4)
+    results.row("start", "time", "s").add("tidelog", 0.3)
+    assert results.rows["start", "time"].values == {"tidelog": [0.4, 0.3]}
+
+
+def test_requirements_read_as_they_are_meant() -> None:
+    assert Requirement(1.5, "tansu").describe("MB/s") == "≥ 1.5 × tansu"
+    assert Requirement(80, at_least=False).describe("MB") == "< 80 MB"
