@@ -18,7 +18,7 @@ from protocol.schema import ApiKey
 from tests.unit.broker.net.peers import Peer, produce_frame
 
 READY_SECONDS = 0.5
-SLOW_MACHINE_FACTOR = 4
+SLOW_MACHINE_FACTOR = 2
 
 
 class Process:
