@@ -14,6 +14,7 @@ from client.admin_types import (
     ProducerDescription,
     TopicDescription,
 )
+from client.consumer import Consumer
 from client.delivery import Delivery
 from client.errors import (
     AuthorizationError,
@@ -57,6 +58,7 @@ __all__ = [
     "ConfigResource",
     "ConfigResourceType",
     "ConnectionLostError",
+    "Consumer",
     "ConsumerRecord",
     "CorruptRecordError",
     "Delivery",

@@ -14,7 +14,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from client.backoff import Backoff
 from client.connection import Connection
@@ -77,6 +77,14 @@ def parse_servers(servers: str | list[str]) -> list[tuple[str, int]]:
     return found
 
 
+class _Address(NamedTuple):
+    """Where to dial; connections of different lanes do not wait for each other's answers."""
+
+    host: str
+    port: int
+    lane: str = ""
+
+
 class _Link:
     """What is known of the way to one node."""
 
@@ -100,7 +108,7 @@ class Cluster:
         self._retry = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng)
         self._topics: set[str] = set()
         self._listeners: list[Callable[[], None]] = []
-        self._links: dict[tuple[str, int], _Link] = {}
+        self._links: dict[_Address, _Link] = {}
         self._refresh_task: asyncio.Task[None] | None = None
         self._refreshed_at = 0.0
         self._age_timer: asyncio.TimerHandle | None = None
@@ -233,7 +241,7 @@ class Cluster:
         """Close connections to addresses that are neither a node's nor to be tried at the next bootstrap."""
         wanted = {(node.host, node.port) for node in self.image.nodes.values()}
         for address, link in list(self._links.items()):
-            if wanted and address not in wanted and link.dialling is None:
+            if wanted and (address.host, address.port) not in wanted and link.dialling is None:
                 del self._links[address]
                 if link.connection is not None:
                     link.connection.close()
@@ -245,19 +253,21 @@ class Cluster:
         node = self.image.nodes.get(node_id)
         if node is None or self._is_closed:
             return None
-        link = self._link((node.host, node.port))
+        address = _Address(node.host, node.port)
+        link = self._link(address)
         if link.connection is not None:
             return link.connection
         if link.dialling is None:
-            self._dial((node.host, node.port), link)
+            self._dial(address, link)
         return None
 
-    async def connected(self, node_id: int) -> Connection:
-        """A connection to the node. Raises BrokerUnavailableError."""
+    async def connected(self, node_id: int, lane: str = "") -> Connection:
+        """A connection to the node, one for each lane: brokers answer in order, so that what waits long (a
+        fetch) needs its own. Raises BrokerUnavailableError."""
         node = self.image.nodes.get(node_id)
         if node is None:
             raise BrokerUnavailableError(f"no broker has the id {node_id}")
-        return await self._connected((node.host, node.port))
+        return await self._connected(_Address(node.host, node.port, lane))
 
     async def leader_connection(self, key: TopicPartition) -> Connection:
         """A connection to the partition's leader. Raises BrokerUnavailableError when it has none now."""
@@ -278,22 +288,22 @@ class Cluster:
                 error = caught
         raise error
 
-    def _candidates(self) -> list[tuple[str, int]]:
+    def _candidates(self) -> list[_Address]:
         """Addresses to try: connected nodes first, then the other nodes, then the bootstrap servers."""
-        nodes = [(node.host, node.port) for node in self.image.nodes.values()]
-        bootstrap = parse_servers(self.config.bootstrap_servers)
+        nodes = [_Address(node.host, node.port) for node in self.image.nodes.values()]
+        bootstrap = [_Address(host, port) for host, port in parse_servers(self.config.bootstrap_servers)]
         self._rng.shuffle(nodes)
         self._rng.shuffle(bootstrap)
         known = list(dict.fromkeys(nodes + bootstrap))
         return sorted(known, key=lambda address: self._link(address).connection is None)
 
-    def _link(self, address: tuple[str, int]) -> _Link:
+    def _link(self, address: _Address) -> _Link:
         link = self._links.get(address)
         if link is None:
             link = self._links[address] = _Link()
         return link
 
-    async def _connected(self, address: tuple[str, int]) -> Connection:
+    async def _connected(self, address: _Address) -> Connection:
         self._require_open()
         link = self._link(address)
         if link.connection is not None:
@@ -304,12 +314,12 @@ class Cluster:
         if self._is_closed:
             raise ClientClosedError("the client was closed")
 
-    def _dial(self, address: tuple[str, int], link: _Link) -> asyncio.Task[Connection]:
+    def _dial(self, address: _Address, link: _Link) -> asyncio.Task[Connection]:
         task = link.dialling = self._spawn(self._open(address, link))
         return task
 
-    async def _open(self, address: tuple[str, int], link: _Link) -> Connection:
-        host, port = address
+    async def _open(self, address: _Address, link: _Link) -> Connection:
+        host, port, _ = address
         try:
             wait = link.retry_at - self._loop.time()
             if wait > 0:

@@ -1,0 +1,386 @@
+"""The consumer: records of assigned partitions, in offset order each.
+
+Owns: the public interface, the assignment, and the order in which partitions take turns.
+Invariants:
+- a position moves only in the step that hands the record out: a read that is cancelled, or times out, has
+  moved nothing, and no record is skipped or handed out twice;
+- within a partition records come in offset order; partitions take turns, a batch or `max_records` each;
+- an error of one partition is raised once what was fetched before it has been read, and then whenever no
+  other partition has records to give, until a seek; the other partitions stay readable.
+Callers: applications. All calls from one event loop.
+Source: aiokafka's AIOKafkaConsumer for names. Groups are not here: partitions are assigned by hand.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from client.cluster import Cluster, ClusterConfig
+from client.conversion import Deserializer, converted
+from client.errors import ClientClosedError, ClientError, NoOffsetError
+from client.fetcher import RESET_TIMESTAMPS, FetchConfig, Fetcher
+from client.offset_lookup import EARLIEST, LATEST, look_up_offsets
+from client.partition_reader import PartitionReader
+from client.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
+from protocol.records import Record
+
+__all__ = ["Consumer"]
+
+_ALL = 1 << 30
+_MOST_TOLD = 100
+
+
+class Consumer:
+    """`async with Consumer("topic", bootstrap_servers="host:port") as consumer:`, `async for record in
+    consumer:`
+
+    With topics, all their partitions are assigned at the start; without, call `assign`. `auto_offset_reset`
+    ("latest", "earliest", "none") says where a partition begins whose position nobody set, or whose position
+    the log no longer holds. Sizes are bytes, times milliseconds. `check_crcs` verifies every batch.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap_servers: str | list[str] = "127.0.0.1:9092",
+        client_id: str = "tidelog-consumer",
+        auto_offset_reset: str = "latest",
+        fetch_max_wait_ms: int = 500,
+        fetch_min_bytes: int = 1,
+        fetch_max_bytes: int = 52_428_800,
+        max_partition_fetch_bytes: int = 1_048_576,
+        buffer_bytes: int = 67_108_864,
+        max_poll_records: int | None = None,
+        check_crcs: bool = True,
+        request_timeout_ms: int = 40_000,
+        retry_backoff_ms: int = 100,
+        metadata_max_age_ms: int = 300_000,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+    ) -> None:
+        self._topics = topics
+        self._config = FetchConfig(
+            fetch_max_wait_ms=fetch_max_wait_ms,
+            fetch_min_bytes=fetch_min_bytes,
+            fetch_max_bytes=fetch_max_bytes,
+            max_partition_fetch_bytes=max_partition_fetch_bytes,
+            buffer_bytes=buffer_bytes,
+            auto_offset_reset=auto_offset_reset,
+        )
+        self._cluster = Cluster(
+            ClusterConfig(
+                bootstrap_servers=bootstrap_servers,
+                client_id=client_id,
+                request_timeout_ms=request_timeout_ms,
+                metadata_max_age_ms=metadata_max_age_ms,
+                retry_backoff_ms=retry_backoff_ms,
+            )
+        )
+        self._check_crcs = check_crcs
+        self._max_poll_records = max_poll_records
+        self._key_deserializer = key_deserializer
+        self._value_deserializer = value_deserializer
+        # Insertion order is the order of turns.
+        self._readers: dict[TopicPartition, PartitionReader] = {}
+        self._current: PartitionReader | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self._has_news = False
+        self._told: list[ClientError] = []
+        self._fetcher: Fetcher | None = None
+        self._is_closed = False
+
+    async def start(self) -> None:
+        """Connect, and assign the partitions of the topics given. Raises BrokerUnavailableError,
+        UnknownTopicError."""
+        if self._is_closed:
+            raise ClientClosedError("a consumer cannot be started again")
+        if self._fetcher is not None:
+            return
+        await self._cluster.start()
+        try:
+            infos = [await self._cluster.topic(name) for name in self._topics]
+        except BaseException:
+            await self._cluster.close()
+            raise
+        self._fetcher = Fetcher(self._config, self._cluster, self._readers, self._on_data)
+        if infos:
+            self.assign(
+                [TopicPartition(info.name, each.partition) for info in infos for each in info.partitions]
+            )
+        elif self._readers:
+            self._watch()
+
+    async def stop(self) -> None:
+        """Close. Reads that wait raise ClientClosedError, iterations end. Harmless when closed."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._on_data()
+        if self._fetcher is not None:
+            await self._fetcher.close()
+        await self._cluster.close()
+
+    close = stop
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # Assignment and positions
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these. Those that were assigned before keep their position and what was fetched."""
+        wanted = [TopicPartition(*key) for key in partitions]
+        kept = {key: reader for key, reader in self._readers.items() if key in set(wanted)}
+        policy = RESET_TIMESTAMPS[self._config.auto_offset_reset]
+        self._readers.clear()
+        for key in wanted:
+            reader = kept.get(key)
+            if reader is None:
+                reader = PartitionReader(key, check_crc=self._check_crcs)
+                if policy is None:
+                    reader.fail(NoOffsetError(f"{key.topic}-{key.partition} has no position"))
+                else:
+                    reader.reset(policy)
+            self._readers[key] = reader
+        self._watch()
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read."""
+        return set(self._readers)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Read on from `offset`. Raises ValueError for a negative one or a partition that is not assigned."""
+        if offset < 0:
+            raise ValueError(f"offset is {offset}, expected 0 or more")
+        self._reader(partition).seek(offset)
+        self._changed()
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Read from the first record on, of these or of all partitions assigned."""
+        self._reset(partitions, EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Read what comes from now on, of these or of all partitions assigned."""
+        self._reset(partitions, LATEST)
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record that a read will give. Raises NoOffsetError with auto_offset_reset
+        "none" and no seek, UnknownTopicError and others."""
+        reader = self._reader(partition)
+        while reader.position is None:
+            self._require_open()
+            if reader.error is not None:
+                raise reader.error
+            await self._wait(None)
+        return reader.position
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Let reads pass these by, and fetch no more for them; what was fetched is kept."""
+        for key in partitions:
+            self._reader(key).is_paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Undo `pause`."""
+        for key in partitions:
+            self._reader(key).is_paused = False
+        self._on_data()
+        self._changed()
+
+    def paused(self) -> set[TopicPartition]:
+        return {key for key, reader in self._readers.items() if reader.is_paused}
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The partition's end as of the last fetch, None before the first."""
+        mark = self._reader(partition).high_watermark
+        return None if mark < 0 else mark
+
+    # Offsets of any partition, assigned or not
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset that each log holds."""
+        return await self._offsets(partitions, EARLIEST)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset that the next record of each will get."""
+        return await self._offsets(partitions, LATEST)
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each timestamp (milliseconds); None where all are older."""
+        self._require_open()
+        if any(timestamp < 0 for timestamp in timestamps.values()):
+            raise ValueError("timestamps must be 0 or more")
+        found = await look_up_offsets(self._cluster, timestamps)
+        return {key: place if place.offset >= 0 else None for key, place in found.items()}
+
+    async def partitions_for_topic(self, topic: str) -> set[int]:
+        """The topic's partitions. Raises UnknownTopicError."""
+        self._require_open()
+        return {each.partition for each in (await self._cluster.topic(topic)).partitions}
+
+    # Reading
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
+        """The next record of these or all assigned partitions; waits until there is one.
+
+        Raises what went wrong with a partition (OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError,
+        ...), or ClientClosedError.
+        """
+        while True:
+            self._require_open()
+            if self._has_news:
+                self._has_news = False
+                self._raise_trouble(partitions, only_new=True)
+            taken = self._take_next(1, partitions)
+            if taken is not None:
+                return self._converted(*taken)[0]
+            self._raise_trouble(partitions, only_new=False)
+            await self._wait(None)
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """All records that are there, at most `max_records` (by default `max_poll_records`, else all).
+
+        Waits up to `timeout_ms` for the first; empty when none came. Raises as `getone` does, but never when
+        it has records to give.
+        """
+        left = max_records or self._max_poll_records or _ALL
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        while True:
+            self._require_open()
+            found: dict[TopicPartition, list[ConsumerRecord]] = {}
+            while left > 0 and (taken := self._take_next(left, partitions)) is not None:
+                records = self._converted(*taken)
+                found.setdefault(taken[0].key, []).extend(records)
+                left -= len(records)
+            if found:
+                return found
+            self._raise_trouble(partitions, only_new=False)
+            remaining = deadline - loop.time()
+            if remaining <= 0:
+                return {}
+            await self._wait(remaining)
+
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        try:
+            return await self.getone()
+        except ClientClosedError:
+            raise StopAsyncIteration from None
+
+    def _take_next(
+        self, limit: int, partitions: tuple[TopicPartition, ...]
+    ) -> tuple[PartitionReader, list[Record]] | None:
+        """Up to `limit` records of the batch whose turn it is, moving past them; None when there are none."""
+        while (reader := self._next_reader(partitions)) is not None:
+            records = reader.take(limit)
+            if reader.is_between_batches:
+                self._end_turn(reader)
+            else:
+                self._current = reader
+            if records:
+                if self._fetcher is not None:
+                    self._fetcher.on_read()
+                return reader, records
+        return None
+
+    def _next_reader(self, partitions: tuple[TopicPartition, ...]) -> PartitionReader | None:
+        current = self._current
+        if current is not None and current.has_data and (not partitions or current.key in partitions):
+            return current
+        for key in partitions:
+            self._reader(key)
+        for key, reader in self._readers.items():
+            if reader.has_data and (not partitions or key in partitions):
+                return reader
+        return None
+
+    def _end_turn(self, reader: PartitionReader) -> None:
+        """The others come first from now on."""
+        self._current = None
+        if self._readers.pop(reader.key, None) is not None:
+            self._readers[reader.key] = reader
+
+    def _raise_trouble(self, partitions: tuple[TopicPartition, ...], *, only_new: bool) -> None:
+        """Raise the error of a partition that has nothing left to read before it."""
+        for key, reader in self._readers.items():
+            error = reader.error
+            if error is None or reader.is_paused or reader.has_unread or (only_new and error in self._told):
+                continue
+            if not partitions or key in partitions:
+                self._told = [*(known for known in self._told if known is not error), error][-_MOST_TOLD:]
+                raise error.with_traceback(None)
+
+    def _converted(self, reader: PartitionReader, records: list[Record]) -> list[ConsumerRecord]:
+        return converted(reader.key, records, self._key_deserializer, self._value_deserializer)
+
+    # Behind the scenes
+
+    async def _offsets(
+        self, partitions: Iterable[TopicPartition], timestamp: int
+    ) -> dict[TopicPartition, int]:
+        self._require_open()
+        wanted = {TopicPartition(*key): timestamp for key in partitions}
+        return {key: place.offset for key, place in (await look_up_offsets(self._cluster, wanted)).items()}
+
+    def _reset(self, partitions: tuple[TopicPartition, ...], timestamp: int) -> None:
+        for reader in [self._reader(key) for key in partitions] or list(self._readers.values()):
+            reader.reset(timestamp)
+        self._changed()
+
+    def _reader(self, partition: TopicPartition) -> PartitionReader:
+        reader = self._readers.get(partition)
+        if reader is None:
+            raise ValueError(f"{partition} is not assigned; call assign() first")
+        return reader
+
+    def _watch(self) -> None:
+        self._current = None
+        self._cluster.watch_topics({key.topic for key in self._readers})
+        if self._fetcher is not None:
+            if any(self._cluster.image.leader(key) < 0 for key in self._readers):
+                self._cluster.request_refresh()
+            self._changed()
+
+    def _changed(self) -> None:
+        if self._fetcher is not None:
+            self._fetcher.wake()
+
+    def _on_data(self) -> None:
+        self._has_news = True
+        for waiter in self._waiters:
+            _wake(waiter)
+
+    async def _wait(self, seconds: float | None) -> None:
+        """Until something came for a reader, or the time has passed."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiters.append(waiter)
+        timer = None if seconds is None else loop.call_later(seconds, _wake, waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.remove(waiter)
+            if timer is not None:
+                timer.cancel()
+
+    def _require_open(self) -> None:
+        if self._fetcher is None or self._is_closed:
+            raise ClientClosedError("the consumer is not open")
+
+
+def _wake(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

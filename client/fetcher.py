@@ -1,0 +1,309 @@
+"""Fetching ahead: one long poll to each broker, filling the assigned partitions within a bound on memory.
+
+Owns: the loops (one task a broker), the reset of positions, and what an answer to Fetch means.
+Invariants:
+- a partition is fetched from where its reader's bytes end, and an answer that comes after a seek is dropped;
+- nothing is fetched for a paused partition, nor for one that has `max_partition_fetch_bytes` unread, nor for
+  any while `buffer_bytes` are unread; one answer a broker may exceed that;
+- errors that pass are repeated with backoff, others are kept for the read that meets them.
+Callers: the consumer.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from client.backoff import Backoff
+from client.cluster import Cluster
+from client.connection import Connection
+from client.errors import ClientError, CorruptRecordError, OffsetOutOfRangeError, broker_error
+from client.events import logger
+from client.offset_lookup import EARLIEST, LATEST, look_up_offsets
+from client.partition_reader import PartitionReader
+from client.types import TopicPartition
+from protocol.errors import ErrorCode, error_code
+from protocol.hot import (
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+    decode_fetch_response,
+    encode_fetch_request,
+)
+from protocol.schema import ApiKey
+from protocol.types import NO_LEADER_EPOCH, NO_OFFSET
+
+__all__ = ["FetchConfig", "Fetcher"]
+
+_CONSUMER: Final = -1
+_NO_SESSION: Final = -1
+_NEWEST_VERSION: Final = 12
+_LANE: Final = "fetch"
+# How long a poll may take while a partition of the same broker waits only for its reader to catch up.
+_IMPATIENT_MS: Final = 25
+RESET_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+
+
+@dataclass(frozen=True, slots=True)
+class FetchConfig:
+    """Sizes in bytes, times in milliseconds; names as Kafka's."""
+
+    fetch_max_wait_ms: int = 500
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 52_428_800
+    max_partition_fetch_bytes: int = 1_048_576
+    buffer_bytes: int = 67_108_864
+    auto_offset_reset: str = "latest"
+
+    def __post_init__(self) -> None:
+        if self.auto_offset_reset not in RESET_TIMESTAMPS:
+            raise ValueError(
+                f"auto_offset_reset is {self.auto_offset_reset!r}, expected 'earliest', 'latest' or 'none'"
+            )
+        for name in ("fetch_max_bytes", "max_partition_fetch_bytes", "buffer_bytes"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected more than 0")
+
+
+class Fetcher:
+    """One per consumer, made within its loop. `on_data` is called when a reader has something new."""
+
+    def __init__(
+        self,
+        config: FetchConfig,
+        cluster: Cluster,
+        readers: dict[TopicPartition, PartitionReader],
+        on_data: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._readers = readers
+        self._on_data = on_data
+        self._backoff = Backoff(cluster.config.retry_backoff_ms, cluster.config.retry_backoff_max_ms)
+        self._loop = asyncio.get_running_loop()
+        self._tasks: dict[object, asyncio.Task[None]] = {}
+        self._changes: dict[int, asyncio.Event] = {}
+        self._is_scheduled = False
+        self._is_waiting_for_reads = False
+        cluster.add_listener(self.wake)
+
+    def wake(self) -> None:
+        """Readers, positions or leaders changed."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._look)
+
+    def on_read(self) -> None:
+        """Records were handed out, which may have made room."""
+        if self._is_waiting_for_reads:
+            self._is_waiting_for_reads = False
+            self.wake()
+
+    async def close(self) -> None:
+        """Stop; what was fetched stays with the readers."""
+        self._is_scheduled = True
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _look(self) -> None:
+        """Start what is needed, and let the loops look again."""
+        self._is_scheduled = False
+        if any(reader.position is None and reader.error is None for reader in self._readers.values()):
+            self._spawn("reset", self._find_positions)
+        leaders = {self._cluster.image.leader(key) for key in self._readers}
+        if -1 in leaders:
+            self._cluster.request_refresh()
+        for leader in leaders - {-1}:
+            self._changes.setdefault(leader, asyncio.Event()).set()
+            self._spawn(leader, lambda leader=leader: self._poll_node(leader))  # type: ignore[misc]
+
+    def _spawn(self, name: object, work: Callable[[], Any]) -> None:
+        if name not in self._tasks:
+            task = self._tasks[name] = self._loop.create_task(work())
+            task.add_done_callback(lambda task: self._reap(name, task))
+
+    def _reap(self, name: object, task: "asyncio.Task[None]") -> None:
+        del self._tasks[name]
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("fetcher_failed", exc_info=task.exception())
+
+    # Positions
+
+    async def _find_positions(self) -> None:
+        """Give every reader without a position one, by what it was told or by the policy."""
+        wanted: dict[TopicPartition, int] = {}
+        generations: dict[TopicPartition, int] = {}
+        for key, reader in self._readers.items():
+            if reader.position is None and reader.error is None and reader.reset_timestamp is not None:
+                wanted[key] = reader.reset_timestamp
+                generations[key] = reader.generation
+        if not wanted:
+            return
+        try:
+            found = await look_up_offsets(self._cluster, wanted)
+        except ClientError as error:
+            for key, generation in generations.items():
+                reader = self._readers[key]
+                if reader.generation == generation and not error.retriable:
+                    reader.fail(error)
+            self._on_data()
+            if error.retriable:
+                await asyncio.sleep(self._backoff.delay_ms(1) / 1000)
+                self._loop.call_soon(self.wake)
+            return
+        for key, place in found.items():
+            current = self._readers.get(key)
+            if current is not None and current.generation == generations[key]:
+                current.seek(place.offset)
+        self._on_data()
+        self._loop.call_soon(self.wake)
+
+    # Polling
+
+    async def _poll_node(self, leader: int) -> None:
+        failures = 0
+        while True:
+            changed = self._changes[leader]
+            changed.clear()
+            wanted, is_impatient = self._wanted(leader)
+            if not wanted:
+                if all(self._cluster.image.leader(key) != leader for key in self._readers):
+                    return
+                self._is_waiting_for_reads |= is_impatient
+                await changed.wait()
+                continue
+            try:
+                connection = await self._cluster.connected(leader, _LANE)
+                response = await self._fetch(connection, wanted, is_impatient)
+                failures = failures + 1 if self._take(response, wanted) else 0
+            except ClientError as error:
+                failures += 1
+                logger.debug("fetch_failed", node_id=leader, error=str(error), failures=failures)
+                if not error.retriable:
+                    for reader, _ in wanted:
+                        reader.fail(error)
+                self._cluster.request_refresh()
+            self._on_data()
+            if failures:
+                await asyncio.sleep(self._backoff.delay_ms(failures) / 1000)
+
+    def _wanted(self, leader: int) -> tuple[list[tuple[PartitionReader, int]], bool]:
+        """Readers to fetch for, with their generation; and whether another one only has too much unread."""
+        room = self._config.buffer_bytes - sum(reader.buffered_bytes for reader in self._readers.values())
+        wanted: list[tuple[PartitionReader, int]] = []
+        is_full = False
+        for key, reader in self._readers.items():
+            if self._cluster.image.leader(key) != leader or reader.is_paused:
+                continue
+            if reader.position is None or reader.error is not None:
+                continue
+            if room <= 0 or reader.buffered_bytes >= self._config.max_partition_fetch_bytes:
+                is_full = True
+            else:
+                wanted.append((reader, reader.generation))
+        return wanted, is_full
+
+    async def _fetch(
+        self, connection: Connection, wanted: Iterable[tuple[PartitionReader, int]], is_impatient: bool
+    ) -> FetchResponse:
+        config = self._config
+        topics: dict[str, list[FetchPartition]] = {}
+        for reader, _ in wanted:
+            topics.setdefault(reader.key.topic, []).append(
+                FetchPartition(
+                    reader.key.partition,
+                    NO_LEADER_EPOCH,
+                    reader.fetch_offset,
+                    NO_LEADER_EPOCH,
+                    NO_OFFSET,
+                    config.max_partition_fetch_bytes,
+                )
+            )
+        wait_ms = min(config.fetch_max_wait_ms, _IMPATIENT_MS) if is_impatient else config.fetch_max_wait_ms
+        request = FetchRequest(
+            _CONSUMER,
+            wait_ms,
+            config.fetch_min_bytes,
+            config.fetch_max_bytes,
+            0,
+            0,
+            _NO_SESSION,
+            list(topics.items()),
+        )
+        version = connection.version(ApiKey.FETCH, at_most=_NEWEST_VERSION)
+        answer: asyncio.Future[FetchResponse] = self._loop.create_future()
+
+        def handle(body: memoryview | None, error: ClientError | None) -> None:
+            if body is not None:
+                response = _owned(decode_fetch_response(version, body))
+                if not answer.done():
+                    answer.set_result(response)
+            elif error is not None and not answer.done():
+                answer.set_exception(error)
+
+        timeout_ms = wait_ms + self._cluster.config.request_timeout_ms
+        connection.send(ApiKey.FETCH, version, encode_fetch_request(version, request), handle, timeout_ms)
+        return await answer
+
+    def _take(self, response: FetchResponse, wanted: Iterable[tuple[PartitionReader, int]]) -> bool:
+        """Hand the answer to the readers; whether any of it calls for a pause before the next poll."""
+        if response.error_code:
+            raise broker_error(error_code(response.error_code), "fetch")
+        generations = {reader.key: (reader, generation) for reader, generation in wanted}
+        is_troubled = False
+        for topic, results in response.topics:
+            for result in results:
+                key = TopicPartition(topic, result.partition_index)
+                reader, generation = generations.get(key, (None, 0))
+                if reader is not None and reader.generation == generation:
+                    is_troubled |= self._take_one(reader, result)
+        return is_troubled
+
+    def _take_one(self, reader: PartitionReader, result: FetchPartitionResult) -> bool:
+        code = error_code(result.error_code)
+        what = f"{reader.key.topic}-{reader.key.partition}"
+        if code is ErrorCode.NONE:
+            reader.high_watermark = result.high_watermark
+            try:
+                records = result.records
+                if records:
+                    reader.add(records if isinstance(records, bytes) else b"".join(records))  # type: ignore[arg-type]
+            except CorruptRecordError as error:
+                reader.fail(error)
+            return False
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            policy = RESET_TIMESTAMPS[self._config.auto_offset_reset]
+            if policy is None:
+                text = f"{what}: the log does not hold offset {reader.fetch_offset}"
+                reader.fail(OffsetOutOfRangeError(code, text))
+            elif reader.has_unread:
+                # What was fetched before is still to be read; then the offset is asked for again.
+                return True
+            else:
+                logger.warning("offset_out_of_range", partition=what, offset=reader.fetch_offset)
+                reader.reset(policy)
+                self.wake()
+            return False
+        if code.retriable:
+            self._cluster.request_refresh()
+            return True
+        reader.fail(broker_error(code, f"fetch from {what}"))
+        return False
+
+
+def _owned(response: FetchResponse) -> FetchResponse:
+    """The answer with its records copied out of the connection's buffer, which the next bytes overwrite."""
+    topics = [
+        (
+            topic,
+            [
+                result._replace(records=bytes(result.records) if result.records else b"")  # type: ignore[arg-type]
+                for result in results
+            ],
+        )
+        for topic, results in response.topics
+    ]
+    return response._replace(topics=topics)

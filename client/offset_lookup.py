@@ -1,0 +1,116 @@
+"""Offsets by time: ListOffsets, asked of the leaders.
+
+Owns: the question and its repetition while leaders change.
+Invariants: an answer covers every partition asked for, or an error is raised.
+Callers: consumer and fetcher.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from client.backoff import Backoff
+from client.cluster import Cluster
+from client.errors import BrokerError, ClientError, RequestTimeoutError, broker_error
+from client.types import OffsetAndTimestamp, TopicPartition
+from protocol.errors import ErrorCode, error_code
+from protocol.schema import ApiKey
+
+__all__ = ["EARLIEST", "LATEST", "look_up_offsets"]
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+_CONSUMER: Final = -1
+
+
+async def look_up_offsets(
+    cluster: Cluster, timestamps: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    """For each partition the first offset at or after its timestamp (milliseconds, or EARLIEST or LATEST).
+
+    The offset is -1 where no record is as young. Raises UnknownTopicError, another BrokerError, or
+    RequestTimeoutError after request_timeout_ms.
+    """
+    for topic in {key.topic for key in timestamps}:
+        await cluster.topic(topic)
+    config = cluster.config
+    backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + config.request_timeout_ms / 1000
+    found: dict[TopicPartition, OffsetAndTimestamp] = {}
+    failures = 0
+    while True:
+        missing = {key: timestamp for key, timestamp in timestamps.items() if key not in found}
+        error = await _ask_leaders(cluster, missing, found)
+        if error is None:
+            return found
+        failures += 1
+        delay = backoff.delay_ms(failures) / 1000
+        if not error.retriable:
+            raise error
+        if loop.time() + delay > deadline:
+            raise RequestTimeoutError(f"offsets could not be found in time ({error})") from error
+        await asyncio.sleep(delay)
+        try:
+            await cluster.refresh()
+        except ClientError as refused:
+            if not refused.retriable:
+                raise
+
+
+async def _ask_leaders(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, OffsetAndTimestamp]
+) -> ClientError | None:
+    """Ask each leader for its partitions, put answers into `found`; the last error that came up."""
+    by_leader: dict[int, dict[TopicPartition, int]] = {}
+    for key, timestamp in wanted.items():
+        by_leader.setdefault(cluster.image.leader(key), {})[key] = timestamp
+    asked = [_ask_one(cluster, leader, part, found) for leader, part in by_leader.items()]
+    errors = [error for error in await asyncio.gather(*asked) if error is not None]
+    for error in errors:
+        if not error.retriable:
+            return error
+    return errors[0] if errors else None
+
+
+async def _ask_one(
+    cluster: Cluster,
+    leader: int,
+    wanted: Mapping[TopicPartition, int],
+    found: dict[TopicPartition, OffsetAndTimestamp],
+) -> ClientError | None:
+    if leader < 0:
+        key = next(iter(wanted))
+        info = cluster.image.topics.get(key.topic)
+        is_there = info is not None and key.partition < len(info.partitions)
+        code = ErrorCode.LEADER_NOT_AVAILABLE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        error = broker_error(code, f"offsets of {key.topic}-{key.partition}")
+        if not is_there:
+            error.retriable = False
+        return error
+    topics: dict[str, list[dict[str, int]]] = {}
+    for key, timestamp in wanted.items():
+        topics.setdefault(key.topic, []).append({"partition_index": key.partition, "timestamp": timestamp})
+    values: dict[str, object] = {
+        "replica_id": _CONSUMER,
+        "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
+    }
+    try:
+        connection = await cluster.connected(leader)
+        answer = await connection.call(ApiKey.LIST_OFFSETS, values)
+    except ClientError as error:
+        return error
+    return _read(answer, found)
+
+
+def _read(answer: Any, found: dict[TopicPartition, OffsetAndTimestamp]) -> BrokerError | None:
+    error: BrokerError | None = None
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            key = TopicPartition(topic.name, partition.partition_index)
+            code = error_code(partition.error_code)
+            if code is ErrorCode.NONE:
+                found[key] = OffsetAndTimestamp(partition.offset, partition.timestamp)
+            else:
+                error = broker_error(code, f"offsets of {key.topic}-{key.partition}")
+    return error

@@ -1,0 +1,173 @@
+"""One assigned partition: where its reader stands, and what was fetched ahead.
+
+Owns: the position (the next record to hand out), the place from which to fetch on, and the fetched bytes
+between the two, decoded one batch at a time. Pure.
+Invariants: the position moves only when a record is handed out, in the same call, so a read that is cancelled
+has moved nothing. A seek throws away what was fetched, and what is still being fetched when it happens
+(`generation` tells them apart). Records come in offset order, each once.
+Callers: the consumer reads, the fetcher fills.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from client.errors import ClientError, CorruptRecordError
+from client.types import TopicPartition
+from protocol.errors import ProtocolError
+from protocol.records import Record, decode_batch, iter_batches, read_batch_header
+
+__all__ = ["PartitionReader"]
+
+
+class _Fetched(NamedTuple):
+    """A whole batch in `data` at `at`."""
+
+    data: bytes
+    at: int
+    size_bytes: int
+
+
+class PartitionReader:
+    """`position` is None until it was set or found by the reset policy. Sizes in bytes."""
+
+    __slots__ = (
+        "_batches",
+        "_check_crc",
+        "_end",
+        "_next",
+        "_records",
+        "buffered_bytes",
+        "error",
+        "fetch_offset",
+        "generation",
+        "high_watermark",
+        "is_paused",
+        "key",
+        "position",
+        "reset_timestamp",
+    )
+
+    def __init__(self, key: TopicPartition, *, check_crc: bool) -> None:
+        self.key = key
+        self.position: int | None = None
+        self.fetch_offset = -1
+        self.high_watermark = -1
+        self.is_paused = False
+        self.error: ClientError | None = None
+        self.buffered_bytes = 0
+        self.generation = 0
+        # With no position: the ListOffsets timestamp (-2 earliest, -1 latest) that is to give it.
+        self.reset_timestamp: int | None = None
+        self._check_crc = check_crc
+        self._batches: deque[_Fetched] = deque()
+        self._records: list[Record] = []
+        self._next = 0
+        self._end = 0
+
+    def seek(self, offset: int) -> None:
+        """Read on from `offset`; an error is forgotten."""
+        self._forget()
+        self.position = self.fetch_offset = offset
+        self.reset_timestamp = None
+
+    def reset(self, timestamp: int) -> None:
+        """Have the position found by its timestamp: -2 the beginning, -1 the end."""
+        self._forget()
+        self.position = None
+        self.reset_timestamp = timestamp
+
+    def fail(self, error: ClientError) -> None:
+        """Have reads raise `error`, once what was fetched before it has been read, until the next seek."""
+        self.error = error
+
+    @property
+    def is_between_batches(self) -> bool:
+        """Whether the batch read last has no more records to give."""
+        return self._next >= len(self._records)
+
+    @property
+    def has_data(self) -> bool:
+        """Whether bytes are there to be read; they may yet hold no record."""
+        return not self.is_paused and self.has_unread
+
+    @property
+    def has_unread(self) -> bool:
+        """As `has_data`, paused or not."""
+        return self._next < len(self._records) or bool(self._batches)
+
+    def add(self, data: bytes) -> None:
+        """What a fetch from `fetch_offset` gave: whole batches, perhaps with a truncated one behind them.
+
+        Raises CorruptRecordError when these are no batches; nothing is added then.
+        """
+        batches: list[_Fetched] = []
+        fetch_offset = self.fetch_offset
+        try:
+            for at, header in iter_batches(data):
+                if header.last_offset >= fetch_offset:
+                    batches.append(_Fetched(data, at, header.size_bytes))
+                    fetch_offset = header.last_offset + 1
+        except ProtocolError as error:
+            raise self._corrupt(fetch_offset, error) from error
+        if data and not batches:
+            raise self._corrupt(
+                fetch_offset, ProtocolError(f"{len(data)} bytes hold no batch with this offset")
+            )
+        self._batches += batches
+        self.fetch_offset = fetch_offset
+        self.buffered_bytes += sum(batch.size_bytes for batch in batches)
+
+    def take(self, limit: int) -> list[Record]:
+        """Up to `limit` (>= 1) records from the position on, which moves past them; from one batch at most.
+
+        Empty when nothing is there. A corrupt batch becomes `error`; the position stays before it.
+        """
+        while self._next >= len(self._records):
+            if self.is_paused or not self._batches:
+                return []
+            try:
+                self._open_next()
+            except CorruptRecordError as error:
+                # What lies behind it cannot be reached without a seek, which fetches anew.
+                self._drop_fetched()
+                self.error = error
+        records = self._records[self._next : self._next + limit]
+        self._next += len(records)
+        if self._next >= len(self._records):
+            # Past the batch, not only past its last record: compaction may have taken some behind it.
+            self.position = self._end
+            self._records = []
+            self._next = 0
+        else:
+            self.position = records[-1].offset + 1
+        return records
+
+    def _open_next(self) -> None:
+        data, at, size_bytes = self._batches[0]
+        header = read_batch_header(data, at)
+        position = self.position or 0
+        try:
+            records = [] if header.is_control else decode_batch(data, at, check_crc=self._check_crc)
+        except ProtocolError as error:
+            raise self._corrupt(position, error) from error
+        self._batches.popleft()
+        self.buffered_bytes -= size_bytes
+        if records and records[0].offset < position:
+            records = [record for record in records if record.offset >= position]
+        self._records, self._next, self._end = records, 0, header.last_offset + 1
+        if not records:
+            self.position = self._end
+
+    def _forget(self) -> None:
+        self.generation += 1
+        self.error = None
+        self._drop_fetched()
+
+    def _drop_fetched(self) -> None:
+        self.buffered_bytes = 0
+        self._batches.clear()
+        self._records = []
+        self._next = 0
+
+    def _corrupt(self, offset: int, error: ProtocolError) -> CorruptRecordError:
+        return CorruptRecordError(f"{self.key.topic}-{self.key.partition} at offset {offset}: {error}")
