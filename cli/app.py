@@ -1,0 +1,91 @@
+"""The commands of `tidelog`, put together.
+
+Owns the typer application and what becomes of an exception: a failure that is to be expected (no broker
+there, an unknown topic, a bad setting, a file that cannot be read) ends as one line, anything else as a
+traceback, for it is a bug.
+
+Called by `cli.main` and by tests, as `run_command`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from cli import config, consume, log, produce, producers, topic
+from cli.failures import Failure
+
+app = typer.Typer(
+    name="tidelog",
+    help="A Kafka-compatible broker whose heart is the idempotent producer.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"tidelog {version('tidelog')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """A Kafka-compatible broker whose heart is the idempotent producer."""
+
+
+@app.command(
+    "serve",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def _serve(context: typer.Context) -> None:
+    """Run a broker (`tidelog serve --help` lists its options)."""
+    from broker.command import main
+
+    raise typer.Exit(main(context.args, program="tidelog serve"))
+
+
+app.add_typer(topic.app, name="topic")
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+app.command("producers")(producers.producers)
+app.add_typer(log.app, name="log")
+app.command("config")(config.config)
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
+    command = typer.main.get_command(app)
+    try:
+        # Typer's own way of calling it would turn a reader that has enough into a failure.
+        with command.make_context("tidelog", list(arguments)) as context:
+            command.invoke(context)
+        sys.stdout.flush()
+    except typer.Exit as ended:
+        return ended.exit_code
+    except typer.TyperException as misuse:
+        # Typer's types do not say so, but all that it raises for a wrong command line can show themselves.
+        misuse.show()  # type: ignore[attr-defined]
+        return misuse.exit_code
+    except Failure as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # Whoever read our output (`head`) has enough. Python would complain at exit when it flushes the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        return 130
+    return 0

@@ -1,0 +1,50 @@
+"""`tidelog config`: which settings a broker has, what they are here, and from where.
+
+Asks `broker.config`, the only home of settings; starts nothing and contacts no one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.failures import Failure
+
+
+def config(
+    file: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings as TOML.", show_default=False)
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting, as for serve.", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """List every setting of a broker with its value, default, source and meaning.
+
+    Sources, strongest first: --set, TIDELOG_... in the environment (TIDELOG_LOG_SEGMENT_BYTES), a TOML file,
+    the default.
+    """
+    import json
+    import os
+
+    from broker.command import settings_given
+    from broker.config import BrokerConfig, ConfigError
+    from cli.tables import print_table
+
+    try:
+        settings = BrokerConfig.load(
+            settings_given({}, assignments or []), environ=os.environ, file=file
+        ).describe()
+    except ConfigError as error:
+        raise Failure(str(error)) from None
+    if as_json:
+        for setting in settings:
+            print(json.dumps(setting._asdict()))
+        return
+    print_table(
+        ("SETTING", "VALUE", "DEFAULT", "SOURCE", "MEANING"), [tuple(setting) for setting in settings]
+    )

@@ -1,0 +1,78 @@
+"""What may go wrong in a command without being a bug, and the loop that commands run on.
+
+Owns `Failure`, whose text is one line for a terminal: what happened, and what to do. A client waits long for
+a broker that may come back; a person who typed a command wants to know at once that there is none, so `run`
+looks first. Raised by every command; `cli.app` prints it and exits with 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+_PATIENCE_S = 5.0
+_DEFAULT_PORT = 9092
+
+
+class Failure(Exception):
+    """An expected failure; the message is shown as it is, without a traceback."""
+
+
+def run(work: Coroutine[Any, Any, Result], bootstrap_servers: str) -> Result:
+    """Run `work` on a loop of its own, once a broker listens.
+
+    Raises Failure for what the client reports, and KeyboardInterrupt.
+    """
+    import uvloop
+
+    from broker.log_events import import_structlog_without_rich
+
+    import_structlog_without_rich()
+    from client.errors import ClientError
+
+    try:
+        result: Result = uvloop.run(_run_if_reached(work, bootstrap_servers))
+    except ClientError as error:
+        raise Failure(" ".join(str(error).split())) from None
+    return result
+
+
+async def _run_if_reached(work: Coroutine[Any, Any, Result], bootstrap_servers: str) -> Result:
+    try:
+        await _reach(bootstrap_servers)
+        return await work
+    finally:
+        work.close()
+
+
+async def _reach(bootstrap_servers: str) -> None:
+    """Return when any of the servers accepts a connection. Raises Failure when none does."""
+    reasons = []
+    for address in bootstrap_servers.split(","):
+        host, port = _host_and_port(address.strip())
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                _, writer = await asyncio.open_connection(host, port)
+        except TimeoutError:
+            reasons.append(f"{host}:{port} does not answer")
+        except OSError as error:
+            reasons.append(f"{host}:{port}: {error.strerror or error}")
+        else:
+            writer.close()
+            return
+    raise Failure(
+        f"no broker can be reached ({'; '.join(reasons)}): start one with `tidelog serve`,"
+        " or name another with --bootstrap-servers"
+    )
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, colon, port = address.rpartition(":")
+    if not colon or address.endswith("]"):
+        return address.strip("[]"), _DEFAULT_PORT
+    if not port.isdigit() or not host:
+        raise Failure(f"--bootstrap-servers takes HOST:PORT[,HOST:PORT...], not {address!r}")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,49 @@
+"""`tidelog log dump`: what a file of a partition's folder holds, without a broker.
+
+Reads `.log`, `.index`, `.timeindex` and `.snapshot`; changes nothing, so it may look at the folder of a
+running broker, whose last batch may then be half written. Exits with 1 when a batch is damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.failures import Failure
+
+app = typer.Typer(no_args_is_help=True, help="Look into the files of a log.")
+
+
+@app.callback()
+def _log() -> None:
+    """Look into the files of a log."""
+
+
+@app.command()
+def dump(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of a partition's folder.")],
+    records: Annotated[bool, typer.Option("--records", help="Show the records of each batch too.")] = False,
+) -> None:
+    """Show what FILE holds: batches of a .log, entries of an .index, .timeindex or .snapshot."""
+    from cli import dump_indexes, dump_log
+
+    dumpers: dict[str, Callable[[Path], bool]] = {
+        ".log": lambda path: dump_log.dump(path, with_records=records),
+        ".index": dump_indexes.dump_offset_index,
+        ".timeindex": dump_indexes.dump_time_index,
+        ".snapshot": dump_indexes.dump_snapshot,
+    }
+    dumper = dumpers.get(file.suffix)
+    if dumper is None:
+        raise Failure(f"{file} is none of {', '.join(dumpers)}")
+    try:
+        whole = dumper(file)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Failure(f"cannot read {file}: {error.strerror or error}") from None
+    if not whole:
+        raise typer.Exit(1)

@@ -1,0 +1,26 @@
+"""The console command `tidelog`.
+
+Owns the way in, and the exit code: 0, 1 for a failure that one line on standard error explains, 2 for wrong
+usage, 130 after Ctrl-C.
+
+`serve` goes straight to the broker's own command line: a broker is ready in under half a second from the
+command (issue), of which building the other commands would take a quarter. For the same reason every command
+imports what it needs when it is called.
+
+Called by the console script and `python -m cli`.
+"""
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command (those of the process by default) and return its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["serve"]:
+        from broker.command import main as serve
+
+        return serve(given[1:], program="tidelog serve")
+    from cli.app import run_command
+
+    return run_command(given)

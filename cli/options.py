@@ -1,0 +1,42 @@
+"""Options that several commands share, declared once.
+
+Owns their names, environment variables and help. Used in the signatures of the commands.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import typer
+
+DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
+BOOTSTRAP_SERVERS_VARIABLE = "TIDELOG_BOOTSTRAP_SERVERS"
+
+BootstrapServers: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-servers",
+        "-b",
+        envvar=BOOTSTRAP_SERVERS_VARIABLE,
+        metavar="HOST:PORT",
+        help="Broker to ask first.",
+        show_default=True,
+    ),
+]
+Topic: TypeAlias = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)
+]
+KeySeparator: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--key-separator",
+        metavar="TEXT",
+        help="What stands between key and value in a line; without it lines hold values only.",
+        show_default=False,
+    ),
+]
+
+
+def unescape(text: str) -> bytes:
+    r"""An option's text as bytes, with \t, \n and \0 for what a shell makes hard to type."""
+    return text.replace(r"\t", "\t").replace(r"\n", "\n").replace(r"\0", "\0").encode()

@@ -1,0 +1,146 @@
+"""`tidelog produce`: lines of standard input or of a file, each a record, stored once.
+
+A line is what stands before a line feed, which is left out; a carriage return before it is data. Lines are
+sent as they come, so a person may type them; the command ends when its input does and every record is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.failures import Failure, run
+from cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers, KeySeparator, Topic, unescape
+
+if TYPE_CHECKING:
+    from client import Producer
+
+_READ_BYTES = 1 << 18
+_LONGEST_LINE_BYTES = 64 << 20
+_MOST_UNANSWERED = 10_000
+
+
+def produce(
+    topic: Topic,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", help="Read lines of this file instead.", show_default=False),
+    ] = None,
+    key_separator: KeySeparator = None,
+    partition: Annotated[
+        int | None,
+        typer.Option(
+            "--partition", min=0, help="Send to this partition; else the key decides.", show_default=False
+        ),
+    ] = None,
+    headers: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="NAME=VALUE", help="Header of every record.", show_default=False),
+    ] = None,
+    compression: Annotated[
+        str, typer.Option("--compression", help="none, gzip, snappy, lz4 or zstd.")
+    ] = "none",
+    linger_ms: Annotated[int, typer.Option("--linger-ms", min=0, help="Wait this long to fill a batch.")] = 5,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Send lines of standard input, each once and in order, even where the network fails."""
+    if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
+        raise typer.BadParameter(
+            f"{compression} is none of none, gzip, snappy, lz4, zstd", param_hint="--compression"
+        )
+    given = [_header(text) for text in headers or []]
+    separator = unescape(key_separator) if key_separator else None
+    descriptor = _open(file)
+    if sys.stdin.isatty() and file is None:
+        print("one record a line, Ctrl-D to end", file=sys.stderr)
+    options = {
+        "bootstrap_servers": bootstrap_servers,
+        "compression_type": None if compression == "none" else compression,
+        "linger_ms": linger_ms,
+    }
+    began = time.monotonic()
+    fixed = {"partition": partition, "headers": given or None}
+    count = run(_send(descriptor, topic, separator, fixed, options), bootstrap_servers)
+    noun = "record" if count == 1 else "records"
+    print(f"stored {count:,} {noun} in {topic} ({time.monotonic() - began:.1f} s)", file=sys.stderr)
+
+
+async def _send(
+    descriptor: int, topic: str, separator: bytes | None, fixed: dict[str, Any], options: dict[str, Any]
+) -> int:
+    from client import Producer
+
+    async with Producer(**options) as producer:
+        return await _send_lines(producer, _lines(descriptor), topic, separator, fixed)
+
+
+async def _send_lines(
+    producer: Producer,
+    lines: AsyncIterator[list[bytes]],
+    topic: str,
+    separator: bytes | None,
+    fixed: dict[str, Any],
+) -> int:
+    """Send every line; how many were stored. The first that was not raises what its delivery raises."""
+    unanswered: deque[Awaitable[Any]] = deque()
+    count = 0
+    async for some in lines:
+        for line in some:
+            key, value = None, line
+            if separator is not None:
+                key, value = _split(line, separator, count)
+            try:
+                unanswered.append(await producer.send(topic, value, key=key, **fixed))
+            except ValueError as error:
+                raise Failure(f"line {count + 1}: {error}") from None
+            count += 1
+            if len(unanswered) > _MOST_UNANSWERED:
+                await unanswered.popleft()
+    await producer.flush()
+    for delivery in unanswered:
+        await delivery
+    return count
+
+
+def _split(line: bytes, separator: bytes, lines_before: int) -> tuple[bytes, bytes]:
+    key, found, value = line.partition(separator)
+    if not found:
+        raise Failure(f"line {lines_before + 1} has no key separator {separator.decode()!r}")
+    return key, value
+
+
+async def _lines(descriptor: int) -> AsyncIterator[list[bytes]]:
+    """Whole lines as soon as they can be read; the last one need not end with a line feed."""
+    rest = b""
+    while data := await asyncio.to_thread(os.read, descriptor, _READ_BYTES):
+        *lines, rest = (rest + data).split(b"\n")
+        if len(rest) > _LONGEST_LINE_BYTES:
+            raise Failure(f"a line is longer than {_LONGEST_LINE_BYTES} bytes: is this text?")
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]
+
+
+def _open(file: Path | None) -> int:
+    if file is None:
+        return sys.stdin.fileno()
+    try:
+        return os.open(file, os.O_RDONLY)
+    except OSError as error:
+        raise Failure(f"cannot read {file}: {error.strerror}") from None
+
+
+def _header(text: str) -> tuple[str, bytes]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise typer.BadParameter(f"a header is NAME=VALUE, not {text!r}", param_hint="--header")
+    return name, value.encode()

@@ -1,0 +1,58 @@
+"""Rows of text as lines with aligned columns, for people and for `awk`.
+
+Owns the layout: two blanks between columns, numbers to the right, no line longer than the terminal where the
+last column can be wrapped. Pure but for the terminal's width. Used by the commands that list things.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+
+_GAP = "  "
+_NARROWEST_WRAP = 30
+
+
+def format_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], width: int | None = None
+) -> list[str]:
+    """A heading and one line for each row; `width` wraps the last column, None leaves it alone."""
+    texts = [tuple(map(str, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *texts, strict=True)]
+    is_number = [
+        bool(rows) and all(isinstance(row[index], int) for row in rows) for index in range(len(columns))
+    ]
+    before_last = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
+    last_width = max(width - before_last, _NARROWEST_WRAP) if width else widths[-1]
+    lines = []
+    for cells in (tuple(columns), *texts):
+        aligned = [
+            cell.rjust(size) if number else cell.ljust(size)
+            for cell, size, number in zip(cells[:-1], widths[:-1], is_number[:-1], strict=True)
+        ]
+        last = cells[-1].rjust(widths[-1]) if is_number[-1] else cells[-1]
+        wrapped = textwrap.wrap(last, last_width, drop_whitespace=True) if len(last) > last_width else [last]
+        lines.append(_GAP.join((*aligned, wrapped[0])).rstrip())
+        lines += [" " * before_last + more for more in wrapped[1:]]
+    return lines
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print it, wrapped to the terminal where there is one."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print("\n".join(format_table(columns, rows, width)))
+
+
+def format_timestamp(timestamp_ms: int) -> str:
+    """Milliseconds since the epoch as UTC; `-` for none (-1), the bare number where no year holds it."""
+    from datetime import UTC, datetime
+
+    if timestamp_ms < 0:
+        return "-" if timestamp_ms == -1 else str(timestamp_ms)
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03d}Z"

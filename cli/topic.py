@@ -1,0 +1,163 @@
+"""`tidelog topic`: create, list, describe and delete topics.
+
+Asks a broker through `client.Admin`. What was done is said in one line each, so that scripts can read it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from cli.failures import run
+from cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers
+
+if TYPE_CHECKING:
+    from client import Consumer, TopicDescription
+
+app = typer.Typer(no_args_is_help=True, help="Create, list, describe and delete topics.")
+
+Topics: TypeAlias = Annotated[
+    list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", show_default=False)
+]
+_SET_ON_TOPIC = 1
+
+
+@app.command()
+def create(
+    topics: Topics,
+    partitions: Annotated[
+        int,
+        typer.Option("--partitions", "-p", help="How many partitions; -1: num.partitions of the broker."),
+    ] = -1,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", help="How many copies; -1: as the broker is set.")
+    ] = -1,
+    configs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config",
+            metavar="NAME=VALUE",
+            help="A setting of the topic, such as retention.ms=3600000.",
+            show_default=False,
+        ),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Leave a topic alone that is there.")
+    ] = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Create topics."""
+    settings = dict(_setting(text) for text in configs or [])
+    run(
+        _create(topics, partitions, replication_factor, settings, if_not_exists, bootstrap_servers),
+        bootstrap_servers,
+    )
+
+
+async def _create(
+    names: list[str],
+    partitions: int,
+    replication_factor: int,
+    settings: dict[str, str],
+    if_not_exists: bool,
+    bootstrap_servers: str,
+) -> None:
+    from client import Admin, NewTopic, TopicAlreadyExistsError
+
+    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        for name in names:
+            try:
+                await admin.create_topics([NewTopic(name, partitions, replication_factor, settings)])
+            except TopicAlreadyExistsError:
+                if not if_not_exists:
+                    raise
+                print(f"exists {name}")
+                continue
+            (created,) = await admin.describe_topics([name])
+            print(f"created {name} ({_partitions(created)})")
+
+
+@app.command("list")
+def list_topics(bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS) -> None:
+    """Print the names of all topics, one a line."""
+    for name in run(_list(bootstrap_servers), bootstrap_servers):
+        print(name)
+
+
+async def _list(bootstrap_servers: str) -> list[str]:
+    from client import Admin
+
+    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        return await admin.list_topics()
+
+
+@app.command()
+def describe(topics: Topics, bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS) -> None:
+    """Show partitions, leaders, offsets, and the settings that differ from the broker's."""
+    run(_describe(topics, bootstrap_servers), bootstrap_servers)
+
+
+async def _describe(names: list[str], bootstrap_servers: str) -> None:
+    from client import Admin, ConfigResource, ConfigResourceType, Consumer
+
+    async with (
+        Admin(bootstrap_servers=bootstrap_servers) as admin,
+        Consumer(bootstrap_servers=bootstrap_servers) as consumer,
+    ):
+        for described in await admin.describe_topics(names):
+            resource = ConfigResource(ConfigResourceType.TOPIC, described.name)
+            settings = (await admin.describe_configs([resource]))[resource]
+            own = [f"  {entry.name}={entry.value}" for entry in settings if entry.source == _SET_ON_TOPIC]
+            print(f"{described.name}  id {described.topic_id}  {_partitions(described)}", *own, sep="")
+            await _print_partitions(described, consumer)
+
+
+async def _print_partitions(described: TopicDescription, consumer: Consumer) -> None:
+    from cli.tables import print_table
+    from client import TopicPartition
+
+    keys = {each.partition: TopicPartition(described.name, each.partition) for each in described.partitions}
+    first = await consumer.beginning_offsets(keys.values())
+    following = await consumer.end_offsets(keys.values())
+    rows = [
+        (
+            each.partition,
+            each.leader,
+            each.leader_epoch,
+            ",".join(map(str, each.replicas)),
+            ",".join(map(str, each.isr)),
+            first[keys[each.partition]],
+            following[keys[each.partition]],
+        )
+        for each in described.partitions
+    ]
+    columns = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "FIRST OFFSET", "NEXT OFFSET")
+    print_table(columns, rows)
+
+
+@app.command()
+def delete(topics: Topics, bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS) -> None:
+    """Delete topics with all their records."""
+    run(_delete(topics, bootstrap_servers), bootstrap_servers)
+
+
+async def _delete(names: list[str], bootstrap_servers: str) -> None:
+    from client import Admin
+
+    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        for name in names:
+            await admin.delete_topics([name])
+            print(f"deleted {name}")
+
+
+def _partitions(topic: TopicDescription) -> str:
+    count = len(topic.partitions)
+    return "1 partition" if count == 1 else f"{count} partitions"
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise typer.BadParameter(f"a setting is NAME=VALUE, not {text!r}", param_hint="--config")
+    return name.strip(), value.strip()
