@@ -259,10 +259,16 @@ class Consumer:
         while True:
             self._require_open()
             found: dict[TopicPartition, list[ConsumerRecord]] = {}
-            while left > 0 and (taken := self._take_next(left, partitions)) is not None:
-                records = self._converted(*taken)
-                found.setdefault(taken[0].key, []).extend(records)
-                left -= len(records)
+            try:
+                while left > 0 and (taken := self._take_next(left, partitions)) is not None:
+                    records = self._converted(*taken)
+                    found.setdefault(taken[0].key, []).extend(records)
+                    left -= len(records)
+            except BaseException:
+                # A deserializer raised: nothing was handed out, so nothing has moved.
+                for key, kept in found.items():
+                    self._reader(key).seek(kept[0].offset)
+                raise
             if found:
                 return found
             self._raise_trouble(partitions, only_new=False)
@@ -324,7 +330,12 @@ class Consumer:
                 raise error.with_traceback(None)
 
     def _converted(self, reader: PartitionReader, records: list[Record]) -> list[ConsumerRecord]:
-        return converted(reader.key, records, self._key_deserializer, self._value_deserializer)
+        try:
+            return converted(reader.key, records, self._key_deserializer, self._value_deserializer)
+        except BaseException:
+            reader.seek(records[0].offset)
+            self._changed()
+            raise
 
     # Behind the scenes
 

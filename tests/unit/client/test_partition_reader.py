@@ -1,0 +1,120 @@
+"""Where a reader stands, whatever happens to it."""
+
+import pytest
+
+from client.errors import CorruptRecordError
+from client.partition_reader import PartitionReader
+from client.types import TopicPartition
+from protocol.records import RecordBatchBuilder, set_offset_and_leader_epoch
+
+KEY = TopicPartition("t", 0)
+
+
+def stored(base_offset: int, *values: bytes, is_control: bool = False) -> bytes:
+    builder = RecordBatchBuilder()
+    for value in values:
+        builder.append(1_000, None, value)
+    data = builder.build(is_control=is_control)
+    set_offset_and_leader_epoch(data, base_offset, 0)
+    return bytes(data)
+
+
+def reader(position: int = 0) -> PartitionReader:
+    made = PartitionReader(KEY, check_crc=True)
+    made.seek(position)
+    return made
+
+
+def drain(it: PartitionReader) -> list[bytes | None]:
+    values = []
+    while records := it.take(100):
+        values += [record.value for record in records]
+    return values
+
+
+def test_the_position_follows_what_was_handed_out_not_what_was_fetched() -> None:
+    it = reader()
+    it.add(stored(0, b"a", b"b", b"c"))
+    assert (it.position, it.fetch_offset) == (0, 3)
+    assert [record.offset for record in it.take(2)] == [0, 1]
+    assert it.position == 2
+    it.take(2)
+    assert it.position == 3
+
+
+def test_a_batch_that_begins_before_the_position_gives_only_what_lies_behind_it() -> None:
+    it = reader(11)
+    it.add(stored(10, b"a", b"b", b"c"))
+    assert drain(it) == [b"b", b"c"]
+
+
+def test_an_answer_may_end_in_a_truncated_batch_which_comes_again() -> None:
+    it = reader()
+    whole, next_one = stored(0, b"a"), stored(1, b"b")
+    it.add(whole + next_one[:-3])
+    assert (drain(it), it.fetch_offset) == ([b"a"], 1)
+    it.add(next_one)
+    assert drain(it) == [b"b"]
+
+
+def test_a_batch_that_was_handed_out_is_not_handed_out_again() -> None:
+    it = reader()
+    it.add(stored(0, b"a"))
+    it.add(stored(0, b"a") + stored(1, b"b"))
+    assert drain(it) == [b"a", b"b"]
+
+
+def test_control_batches_are_passed_over() -> None:
+    it = reader()
+    it.add(stored(0, b"a") + stored(1, b"marker", is_control=True))
+    assert drain(it) == [b"a"]
+    assert it.position == 2
+
+
+def test_a_seek_throws_away_what_was_fetched_and_marks_what_is_under_way() -> None:
+    it = reader()
+    before = it.generation
+    it.add(stored(0, b"a", b"b"))
+    it.take(1)
+    it.seek(7)
+    assert (it.take(10), it.position, it.buffered_bytes) == ([], 7, 0)
+    assert it.generation != before
+
+
+def test_a_corrupt_batch_is_an_error_after_what_lies_before_it() -> None:
+    it = reader()
+    bad = bytearray(stored(1, b"b"))
+    bad[-1] ^= 1
+    it.add(stored(0, b"a") + bytes(bad) + stored(2, b"c"))
+    assert drain(it) == [b"a"]
+    assert isinstance(it.error, CorruptRecordError)
+    assert "offset 1" in str(it.error)
+    assert (it.position, it.buffered_bytes) == (1, 0)
+    it.seek(2)
+    assert it.error is None
+
+
+def test_bytes_that_are_no_batch_are_refused_whole() -> None:
+    it = reader()
+    with pytest.raises(CorruptRecordError, match="offset 0"):
+        it.add(b"x" * 100)
+    assert (it.fetch_offset, it.buffered_bytes) == (0, 0)
+
+
+def test_a_paused_reader_keeps_what_it_has() -> None:
+    it = reader()
+    it.add(stored(0, b"a"))
+    it.is_paused = True
+    assert not it.has_data
+    assert it.take(10) == []
+    it.is_paused = False
+    assert drain(it) == [b"a"]
+
+
+def test_unread_bytes_are_counted() -> None:
+    it = reader()
+    data = stored(0, b"a")
+    it.add(data)
+    assert it.buffered_bytes == len(data)
+    drain(it)
+    assert it.buffered_bytes == 0

@@ -1,0 +1,83 @@
+"""Settings that contradict each other are refused with the way out."""
+
+import random
+
+import pytest
+
+from client.backoff import Backoff
+from client.cluster import ClusterConfig, parse_servers
+from client.fetcher import FetchConfig
+from client.producer_config import ProducerConfig
+from protocol.compression import Compression
+
+
+@pytest.mark.parametrize("acks", [0, 1, "1", "0"])
+def test_idempotence_needs_all_acknowledgements(acks: int | str) -> None:
+    with pytest.raises(ValueError, match="enable_idempotence=False"):
+        ProducerConfig(acks=acks)
+    assert ProducerConfig(acks=acks, enable_idempotence=False).acks_number == int(acks)
+
+
+def test_idempotence_allows_five_in_flight() -> None:
+    with pytest.raises(ValueError, match="5 or less"):
+        ProducerConfig(max_in_flight_requests_per_connection=6)
+    ProducerConfig(max_in_flight_requests_per_connection=6, enable_idempotence=False)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"acks": 2},
+        {"compression_type": "lzma"},
+        {"linger_ms": -1},
+        {"max_batch_size": 0},
+        {"delivery_timeout_ms": 0},
+        {"max_in_flight_requests_per_connection": 0},
+        {"buffer_memory": 100},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, int]) -> None:
+    with pytest.raises(ValueError):
+        ProducerConfig(**settings)  # type: ignore[arg-type]
+
+
+def test_the_defaults_are_safe() -> None:
+    config = ProducerConfig()
+    assert config.acks_number == -1
+    assert config.enable_idempotence
+    assert config.compression is Compression.NONE
+
+
+@pytest.mark.parametrize("policy", ["newest", "", "EARLIEST"])
+def test_unknown_reset_policies_are_refused(policy: str) -> None:
+    with pytest.raises(ValueError, match="earliest"):
+        FetchConfig(auto_offset_reset=policy)
+
+
+@pytest.mark.parametrize(
+    ("servers", "expected"),
+    [
+        ("localhost", [("localhost", 9092)]),
+        ("a:1, b:2", [("a", 1), ("b", 2)]),
+        (["a:1", "b"], [("a", 1), ("b", 9092)]),
+        ("[::1]:9093", [("::1", 9093)]),
+        ("[::1]", [("::1", 9092)]),
+    ],
+)
+def test_servers_are_read_in_every_usual_form(
+    servers: str | list[str], expected: list[tuple[str, int]]
+) -> None:
+    assert parse_servers(servers) == expected
+
+
+@pytest.mark.parametrize("servers", ["", "a:", ":1", "a:b", "a:0", "a:70000", []])
+def test_what_is_no_address_is_refused(servers: str | list[str]) -> None:
+    with pytest.raises(ValueError, match="bootstrap_servers"):
+        ClusterConfig(bootstrap_servers=servers)
+
+
+def test_backoff_doubles_up_to_its_maximum_with_a_fifth_of_jitter() -> None:
+    backoff = Backoff(100, 1_000, random.Random(1))
+    for failures, middle in [(1, 100), (2, 200), (3, 400), (4, 800), (5, 1_000), (500, 1_000)]:
+        delays = {backoff.delay_ms(failures) for _ in range(200)}
+        assert middle * 0.8 <= min(delays) < middle < max(delays) <= middle * 1.2
