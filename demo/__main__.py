@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from demo.flights import FlightsNotFoundError, load_flights
-from demo.plan import FAULTS, Kind, make_plan
+from demo.plan import FAULTS, make_plan
 from demo.screen import Screen
-from demo.shipment import TOPIC, Shipment, Site, Tally, open_site
+from demo.shipment import TOPIC, SabotageError, Shipment, Site, Tally, open_site
 from demo.verdict import KeyVerdict, judge, total
 from faults.process import BrokerProcessError
 from pipeline.java import JavaNotFoundError
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         screen.say("interrupted")
         return 130
-    except (BrokerProcessError, FlightsNotFoundError, JavaNotFoundError) as error:
+    except (BrokerProcessError, SabotageError, FlightsNotFoundError, JavaNotFoundError) as error:
         screen.say(f"The demo could not run: {error}")
         return 2
     finally:
@@ -108,10 +108,14 @@ async def _ship(options: argparse.Namespace, site: Site, events: pa.Table, scree
     finally:
         screen.stop()
     rate = tally.events / tally.seconds
+    screen.say(f"Shipped in {tally.seconds:.1f} s, {rate:,.0f} events/s with everything that broke:")
     screen.say(
-        f"Shipped in {tally.seconds:.1f} s ({rate:,.0f} events/s with everything that broke):"
-        f" {tally.batches:,} batches, {tally.sent_again:,} of them sent again,"
-        f" {tally.acks_dropped:,} acknowledgements lost, {tally.cut:,} connections cut, kill -9 {tally.kills}"
+        f"  {tally.batches:,} batches, {tally.sent_again:,} sent again,"
+        f" {tally.recognised:,} of these recognised by the broker as stored already"
+    )
+    screen.say(
+        f"  {tally.cut:,} connections cut, {tally.acks_dropped:,} acknowledgements lost,"
+        f" {tally.kills} broker killed with kill -9"
     )
     return tally
 
@@ -145,9 +149,10 @@ def _conclude(verdicts: list[KeyVerdict], tally: Tally, seconds: float, screen: 
     sum_ = total(verdicts)
     if all(each.is_exact for each in verdicts) and sum_.expected == tally.events and not tally.failed:
         screen.say(
-            f"[green]{sum_.stored:,} real events went through {tally.faults} faults, one of them"
-            f" {Kind.KILL.value}, and each is stored exactly once, unchanged and in order."
-            f"[/green] ({seconds:.0f} s in all)"
+            f"[green]{sum_.stored:,} real events, {tally.faults} faults, {tally.sent_again:,} batches"
+            " sent again, a broker killed in the middle:"
+            " every event is stored exactly once, unchanged and in order.[/green]"
+            f" ({seconds:.0f} s in all)"
         )
         return 0
     screen.say(

@@ -16,7 +16,7 @@ _MOST_IN_FLIGHT = 5
 class Kind(Enum):
     """What happens to the network or the broker."""
 
-    DROP_ACKS = "acknowledgement(s) dropped, then the connection cut"
+    DROP_ACKS = "connection cut after acknowledgements were lost on it"
     CUT_BEFORE = "connection cut before the request reached the broker"
     CUT_AFTER = "connection cut after the request, before its answer"
     CUT_ALL = "every connection cut at once"

@@ -5,6 +5,7 @@ Owns all output. The rest of the demo hands over facts and never prints.
 
 from collections import deque
 
+from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -36,13 +37,13 @@ class Screen:
 
     def say(self, text: str) -> None:
         """One line about what comes next."""
-        self.console.print(text)
+        self.console.print(text, soft_wrap=True)
 
     def event(self, text: str) -> None:
         """A fault that has happened."""
         self._events.append(text)
         if self._live is None:
-            self.console.print(f"  {text}")
+            self.console.print(f"  {text}", soft_wrap=True)
         else:
             self._live.update(self._picture())
 
@@ -64,7 +65,7 @@ class Screen:
             self._live.update(self._picture())
         elif tally.acked * _LINES_SHOWN // tally.events > self._shown:
             self._shown = tally.acked * _LINES_SHOWN // tally.events
-            self.console.print(_counts(tally))
+            self.console.print(_counts(tally), soft_wrap=True)
 
     def stop(self) -> None:
         """The shipment has ended, well or not."""
@@ -74,11 +75,12 @@ class Screen:
 
     def verdict(self, verdicts: list[KeyVerdict]) -> None:
         """The table that the judge's findings fill, wrong cells in red."""
-        table = Table(title="What the topic holds, read back by Spark", title_justify="left")
+        table = Table(
+            title="What the topic holds, read back by Spark", title_justify="left", box=box.SIMPLE_HEAD
+        )
         table.add_column("carrier")
-        for heading in ("expected", "stored", "duplicated", "missing", "out of order", "altered", "invented"):
+        for heading in ("expected", "stored", "duplicated", "missing", "out of order", "content"):
             table.add_column(heading, justify="right")
-        table.add_column("verdict")
         for each in verdicts:
             table.add_row(*_cells(each))
         table.add_section()
@@ -99,13 +101,8 @@ def _counts(tally: Tally) -> str:
 
 
 def _cells(verdict: KeyVerdict) -> list[str]:
-    findings = (
-        verdict.duplicated,
-        verdict.missing,
-        verdict.out_of_order,
-        verdict.altered,
-        verdict.invented,
-    )
+    findings = (verdict.duplicated, verdict.missing, verdict.out_of_order)
     marked = [f"[red]{count:,}[/red]" if count else "0" for count in findings]
-    word = "[green]exact[/green]" if verdict.is_exact else "[red]wrong[/red]"
-    return [verdict.key, f"{verdict.expected:,}", f"{verdict.stored:,}", *marked, word]
+    wrong = verdict.altered + verdict.invented
+    content = f"[red]{wrong:,} wrong[/red]" if wrong else "[green]same[/green]"
+    return [verdict.key, f"{verdict.expected:,}", f"{verdict.stored:,}", *marked, content]

@@ -4,18 +4,20 @@ Owns the broker process, the proxy, the producer and the execution of the plan. 
 whether the topic is right is for `demo.verdict` to say.
 
 Invariants: the producer reaches the broker through the proxy only; each fault of the plan is carried out
-before the next begins; the kill comes while five requests are in flight, which the proxy brings about by
-holding back acknowledgements.
+before the next begins; the kill comes while five requests are in flight (one without idempotence), which the
+proxy brings about by holding back acknowledgements.
 """
 
 import asyncio
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+from prometheus_client.parser import text_string_to_metric_families
 
 from client import Admin, ClientError, NewTopic, Producer
 from demo.plan import Kind, Step
@@ -25,11 +27,19 @@ from faults.proxy import FaultProxy
 
 TOPIC = "flights"
 IN_FLIGHT = 5
+_DUPLICATES = "tidelog_duplicate_batches_total"
+_HTTP_SECONDS = 10
 _REFUSED_MS = 150
 _PATIENCE_MS = 100
 _CHUNK_ROWS = 500
+# Some of the five are then stored and some perhaps not: the producer cannot know which.
+_ANSWERED_AT_KILL = 2
 _SENT_COLUMNS = ("key", "value", "timestamp_ms")
 _LINGER_MS = 5
+
+
+class SabotageError(RuntimeError):
+    """A fault of the plan could not be brought about, because the traffic it needs did not come."""
 
 
 @dataclass(slots=True)
@@ -42,6 +52,7 @@ class Tally:
     failed: int = 0
     batches: int = 0
     sent_again: int = 0
+    recognised: int = 0
     acks_dropped: int = 0
     cut: int = 0
     kills: int = 0
@@ -59,6 +70,19 @@ class Site:
     @property
     def bootstrap_servers(self) -> str:
         return f"{self.proxy.host}:{self.proxy.port}"
+
+    async def duplicates_recognised(self) -> int:
+        """Batches that the broker says it has recognised as stored before, since it was started."""
+        url = f"http://{self.proxy.host}:{self.broker.http_port}/metrics"
+        text = await asyncio.to_thread(_get, url)
+        families = text_string_to_metric_families(text)
+        samples = (sample for family in families for sample in family.samples)
+        return int(sum(sample.value for sample in samples if sample.name == _DUPLICATES))
+
+
+def _get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=_HTTP_SECONDS) as answer:
+        return str(answer.read().decode())
 
 
 @asynccontextmanager
@@ -113,11 +137,13 @@ class Shipment:
                 sabotage.result()
             await sending
         finally:
+            self._site.proxy.release_responses()
             for task in (sending, sabotage):
                 task.cancel()
             await asyncio.gather(sending, sabotage, return_exceptions=True)
             self._site.proxy.tap = None
         self.tally.seconds = time.monotonic() - began
+        self.tally.recognised += await self._site.duplicates_recognised()
         self._take_stock()
         return self.tally
 
@@ -167,7 +193,10 @@ class Shipment:
             while self.tally.acked < step.mark * self.tally.events:
                 self._progress.clear()
                 await self._progress.wait()
-            text = await self._carry_out(step)
+            try:
+                text = await self._carry_out(step)
+            except TimeoutError as error:
+                raise SabotageError(f"no way to bring this about: {step.kind.value}") from error
             self.tally.faults += 1
             self._on_event(f"{step.mark:4.0%}  {text}")
 
@@ -177,8 +206,9 @@ class Shipment:
         if step.kind is Kind.KILL:
             return await self._kill()
         if step.kind is Kind.DROP_ACKS:
+            before = proxy.counters.responses_dropped
             await proxy.drop_responses(step.frames, patience_ms=_PATIENCE_MS).wait()
-            return f"{step.frames} {step.kind.value}"
+            return f"{step.kind.value}: {proxy.counters.responses_dropped - before}"
         if step.kind is Kind.CUT_BEFORE:
             await proxy.cut_before_request().wait()
         elif step.kind is Kind.CUT_AFTER:
@@ -193,8 +223,14 @@ class Shipment:
 
     async def _kill(self) -> str:
         proxy, broker = self._site.proxy, self._site.broker
+        # Without sequence numbers the client keeps order the only other way: one request at a time.
+        wanted, answered_at_least = (IN_FLIGHT, _ANSWERED_AT_KILL) if self._idempotent else (1, 1)
+        # What the broker has counted dies with it; asked any later, it had time to answer all five.
+        self.tally.recognised += await self._site.duplicates_recognised()
         proxy.hold_responses()
-        await proxy.wait_until(lambda: len(proxy.in_flight()) >= IN_FLIGHT)
+        await proxy.wait_until(
+            lambda: len(proxy.in_flight()) >= wanted and proxy.answered() >= answered_at_least
+        )
         requests, answered = proxy.in_flight(), proxy.answered()
         batches = sum(len(batches_in(request)) for request in requests)
         await broker.kill_9()
@@ -204,7 +240,7 @@ class Shipment:
         await broker.start()
         return (
             f"{Kind.KILL.value}: {len(requests)} requests with {batches} batches were in flight,"
-            f" {answered} stored but not acknowledged"
+            f" {answered} of them answered and no answer delivered"
         )
 
     def _take_stock(self) -> None:

@@ -1,0 +1,72 @@
+"""The demo in small: with sequence numbers the judge finds nothing, without them the same faults leave duplicates."""
+
+import asyncio
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from demo.flights import load_flights
+from demo.plan import Kind, make_plan
+from demo.shipment import TOPIC, Shipment, Tally, open_site
+from demo.verdict import KeyVerdict, judge, total
+
+EVENTS = 40_000
+FAULTS = 10
+
+
+@pytest.fixture(scope="module")
+def flights() -> pa.Table:
+    return load_flights(limit=EVENTS)
+
+
+async def run(
+    spark: SparkSession, folder: Path, events: pa.Table, *, idempotent: bool
+) -> tuple[Tally, list[KeyVerdict], list[str]]:
+    """Ship and judge: the tally, the verdicts and the lines about faults."""
+    lines: list[str] = []
+    async with open_site(folder / "data") as site:
+        shipment = Shipment(
+            site,
+            make_plan(2013, FAULTS),
+            idempotent=idempotent,
+            on_change=lambda tally: None,
+            on_event=lines.append,
+        )
+        await shipment.create_topic(3)
+        tally = await shipment.ship(events)
+        verdicts = await asyncio.to_thread(judge_topic, spark, site.bootstrap_servers, events, folder)
+    return tally, verdicts, lines
+
+
+def judge_topic(
+    spark: SparkSession, bootstrap_servers: str, events: pa.Table, folder: Path
+) -> list[KeyVerdict]:
+    pq.write_table(events, folder / "expected.parquet")
+    options = {"bootstrap.servers": bootstrap_servers, "subscribe": TOPIC}
+    stored = spark.read.format("tidelog").options(**options).load()
+    return judge(spark.read.parquet(str(folder / "expected.parquet")), stored)
+
+
+async def test_every_event_is_stored_once_in_order_whatever_breaks(
+    spark: SparkSession, tmp_path: Path, flights: pa.Table
+) -> None:
+    tally, verdicts, lines = await run(spark, tmp_path, flights, idempotent=True)
+    assert [each for each in verdicts if not each.is_exact] == []
+    assert total(verdicts).stored == EVENTS
+    assert (tally.acked, tally.failed, tally.kills, tally.faults) == (EVENTS, 0, 1, FAULTS + 1)
+    assert tally.cut >= FAULTS
+    assert tally.sent_again > 0
+    assert len(lines) == FAULTS + 1
+    assert any(f"{Kind.KILL.value}: 5 requests" in line for line in lines)
+
+
+async def test_without_sequence_numbers_the_judge_finds_the_duplicates(
+    spark: SparkSession, tmp_path: Path, flights: pa.Table
+) -> None:
+    tally, verdicts, _ = await run(spark, tmp_path, flights, idempotent=False)
+    assert total(verdicts).duplicated > 0
+    assert total(verdicts).missing == 0
+    assert tally.failed == 0
