@@ -1,11 +1,13 @@
 """A real broker for clients written by others: on its own thread and loop, on a port of its own."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 import uvloop
 
 from broker.app import Broker
@@ -36,6 +38,9 @@ class RunningBroker:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     """One broker for all tests of a module; each test makes topics of its own."""
+    # Its log would stand between the lines of the commands that run in this process.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     running = RunningBroker(tmp_path_factory.mktemp("broker"))
     yield running
     running.stop()
+    structlog.reset_defaults()

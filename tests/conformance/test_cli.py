@@ -1,0 +1,230 @@
+"""The command against a real broker: what a person types, and what they see."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.main import main
+from tests.conformance.conftest import RunningBroker
+from tests.conformance.peers import Message
+from tests.conformance.peers.confluent import ConfluentKafka
+
+Type = Callable[..., tuple[int, str, str]]
+_TIDELOG = (sys.executable, "-m", "cli")
+
+
+@pytest.fixture
+def tidelog(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Type:
+    """Types a command, in this process; (exit code, standard output, standard error)."""
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", broker.address)
+
+    def type_command(*arguments: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = main(arguments)
+        shown = capfd.readouterr()
+        return code, shown.out, shown.err
+
+    return type_command
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Callable[[str], str]:
+    """A file with these lines, by its path."""
+
+    def write(text: str) -> str:
+        (tmp_path / "lines").write_text(text)
+        return str(tmp_path / "lines")
+
+    return write
+
+
+def test_a_topic_from_creation_to_deletion(tidelog: Type) -> None:
+    created = tidelog("topic", "create", "birth", "-p", "2", "--config", "retention.ms=3600000")
+    assert created == (0, "created birth (2 partitions)\n", "")
+    assert "birth" in tidelog("topic", "list")[1].splitlines()
+    code, shown, _ = tidelog("topic", "describe", "birth")
+    assert code == 0
+    heading, columns, *rows = shown.splitlines()
+    assert re.fullmatch(r"birth  id [0-9a-f-]{36}  2 partitions  retention\.ms=3600000", heading)
+    assert columns.split("  ")[0] == "PARTITION"
+    assert [row.split() for row in rows] == [
+        ["0", "1", "0", "1", "1", "0", "0"],
+        ["1", "1", "0", "1", "1", "0", "0"],
+    ]
+    assert tidelog("topic", "delete", "birth") == (0, "deleted birth\n", "")
+    assert "birth" not in tidelog("topic", "list")[1].splitlines()
+
+
+def test_creating_a_topic_twice_is_refused_unless_told_so(tidelog: Type) -> None:
+    assert tidelog("topic", "create", "twice")[0] == 0
+    code, _, error = tidelog("topic", "create", "twice")
+    assert code == 1
+    assert "TOPIC_ALREADY_EXISTS" in error
+    assert tidelog("topic", "create", "twice", "--if-not-exists") == (0, "exists twice\n", "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("topic", "describe", "nowhere"),
+        ("topic", "delete", "nowhere"),
+        ("producers", "nowhere"),
+        ("consume", "nowhere", "--from-beginning"),
+    ],
+    ids=" ".join,
+)
+def test_an_unknown_topic_is_one_line_and_is_not_created(tidelog: Type, command: tuple[str, ...]) -> None:
+    code, shown, error = tidelog(*command)
+    assert (code, shown) == (1, "")
+    assert re.fullmatch(r"error: .*nowhere.*\n", error)
+    assert "nowhere" not in tidelog("topic", "list")[1]
+
+
+def test_lines_come_back_as_they_were_sent(tidelog: Type, lines: Callable[[str], str]) -> None:
+    file = lines("one\n\nthrée\nlast without a line feed")
+    code, shown, report = tidelog("produce", "lines", "--file", file, "--compression", "zstd")
+    assert (code, shown) == (0, "")
+    assert report.startswith("stored 4 records in lines (")
+    read = tidelog("consume", "lines", "--from-beginning", "--max-messages", "4")
+    assert read == (0, "one\n\nthrée\nlast without a line feed\n", "")
+    assert tidelog("consume", "lines", "--offset", "2", "--max-messages", "1")[1] == "thrée\n"
+    assert tidelog("consume", "lines", "--max-messages", "0") == (0, "", "")
+    assert tidelog("consume", "lines", "--timeout-ms", "100") == (0, "", "")
+
+
+def test_keys_partitions_and_headers(tidelog: Type, lines: Callable[[str], str]) -> None:
+    tidelog("topic", "create", "keyed", "-p", "3")
+    file = lines("a\t1\na\t2\nb\t3\n")
+    produced = tidelog(
+        "produce", "keyed", "-f", file, "--key-separator", r"\t", "--partition", "2", "--header", "from=me"
+    )
+    assert produced[0] == 0
+    read = ("consume", "keyed", "--from-beginning", "--max-messages", "3", "--partition", "2")
+    assert tidelog(*read, "--key-separator", "=")[1] == "a=1\na=2\nb=3\n"
+    records = [json.loads(line) for line in tidelog(*read, "--json")[1].splitlines()]
+    assert [(record["offset"], record["key"], record["value"]) for record in records] == [
+        (0, "a", "1"),
+        (1, "a", "2"),
+        (2, "b", "3"),
+    ]
+    assert records[0]["headers"] == [["from", "me"]]
+    assert tidelog("consume", "keyed", "--partition", "3")[2] == (
+        "error: topic 'keyed' has partitions 0 to 2, not 3\n"
+    )
+
+
+def test_a_line_without_its_key_is_named(tidelog: Type, lines: Callable[[str], str]) -> None:
+    code, _, error = tidelog("produce", "unkeyed", "-f", lines("k:v\nv\n"), "--key-separator", ":")
+    assert (code, error) == (1, "error: line 2 has no key separator ':'\n")
+
+
+def test_what_a_foreign_client_left_out_is_shown_as_null(broker: RunningBroker, tidelog: Type) -> None:
+    peer = ConfluentKafka()
+    peer.create_topics(broker.address, {"nulls": 1})
+    peer.write(
+        broker.address, {"nulls": ("none", [Message(0, 1000, b"k", None), Message(0, 1000, None, b"v")])}
+    )
+    read = ("consume", "nulls", "--from-beginning", "--max-messages", "2")
+    assert tidelog(*read, "--key-separator", "|")[1] == "k|null\nnull|v\n"
+    assert [json.loads(line)["key"] for line in tidelog(*read, "--json")[1].splitlines()] == ["k", None]
+
+
+def test_producers_are_listed_with_their_last_sequence(
+    tidelog: Type, lines: Callable[[str], str], broker: RunningBroker
+) -> None:
+    tidelog("topic", "create", "written", "-p", "2")
+    assert tidelog("producers", "written")[1].count("\n") == 1
+    tidelog("produce", "written", "-f", lines("1\n2\n3\n"), "--partition", "1")
+    code, shown, _ = tidelog("producers", "written")
+    assert code == 0
+    heading, row = shown.splitlines()
+    assert heading.split("  ")[0] == "PARTITION"
+    partition, producer_id, epoch, last_sequence, timestamp = row.split()
+    assert (partition, epoch, last_sequence) == ("1", "0", "2")
+    assert int(producer_id) >= 0
+    assert timestamp.endswith("Z")
+    log = broker.data_dir / "written-1" / f"{0:020d}.log"
+    dumped = tidelog("log", "dump", str(log), "--records")[1]
+    assert f"producer={producer_id} epoch=0 sequences=0-2" in dumped
+    assert "value='3'" in dumped
+
+
+def test_lines_typed_one_by_one_are_stored_one_by_one(broker: RunningBroker, tidelog: Type) -> None:
+    """Both ends stay open: each line is read back before the next one is written."""
+    tidelog("topic", "create", "typed")
+    where = {"env": os.environ | {"TIDELOG_BOOTSTRAP_SERVERS": broker.address}}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **where}
+    reader = subprocess.Popen([*_TIDELOG, "consume", "typed", "--from-beginning"], **pipes)
+    writer = subprocess.Popen([*_TIDELOG, "produce", "typed"], stdin=subprocess.PIPE, **pipes)
+    for line in ("one\n", "two\n"):
+        writer.stdin.write(line)
+        writer.stdin.flush()
+        assert reader.stdout.readline() == line
+    reported = writer.communicate()[1]
+    assert writer.returncode == 0
+    assert reported.startswith("stored 2 records in typed (")
+    reader.send_signal(signal.SIGINT)
+    assert reader.communicate() == ("", "")
+    assert reader.returncode == 0
+
+
+def test_a_reader_that_has_enough_is_no_failure(
+    broker: RunningBroker, lines: Callable[[str], str], tidelog: Type
+) -> None:
+    tidelog("produce", "long", "-f", lines("x" * 1000 + "\n"), "-b", broker.address)
+    tidelog("produce", "long", "-f", lines("\n".join("y" * 100 for _ in range(20_000))))
+    command = " ".join((*_TIDELOG, "consume", "long", "--from-beginning", "-b", broker.address))
+    shown = subprocess.run(
+        ["bash", "-c", f"{command} | head -c 1000; exit ${{PIPESTATUS[0]}}"], capture_output=True, check=False
+    )
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, b"x" * 1000, b"")
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", float]]:
+    """`tidelog serve` as a person starts it, and the seconds until its first line."""
+    settings = ["--host", "127.0.0.1", "--port", "0", "--http-port", "0", "--set", "num.partitions=4"]
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [*_TIDELOG, "serve", "--data-dir", str(tmp_path / "data"), *settings],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TIDELOG_BOOTSTRAP_SERVERS": "elsewhere:1"},
+    )
+    assert process.stdout is not None
+    process.stdout.read(1)
+    took = time.perf_counter() - began
+    yield process, took
+    process.kill()
+    process.communicate()
+
+
+def test_serve_says_where_it_listens_and_ends_with_0(
+    served: tuple["subprocess.Popen[str]", float], tidelog: Type, tmp_path: Path
+) -> None:
+    process, took = served
+    assert process.stdout is not None
+    started = json.loads("{" + process.stdout.readline())
+    assert started["event"] == "broker_started"
+    address = f"127.0.0.1:{started['port']}"
+    assert tidelog("topic", "create", "served", "-b", address)[1] == "created served (4 partitions)\n"
+    ready = urllib.request.urlopen(f"http://127.0.0.1:{started['http_port']}/readyz", timeout=5)
+    assert ready.status == 200
+    process.send_signal(signal.SIGTERM)
+    rest, _ = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert json.loads(rest.splitlines()[-1])["event"] == "broker_stopped"
+    # The promise is 0.5 s on a machine that does nothing else; the bench measures it.
+    assert took < 5

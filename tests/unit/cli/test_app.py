@@ -1,0 +1,85 @@
+"""The command line: what it prints where, and with which exit code it ends."""
+
+import pytest
+
+from cli.main import main
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    for command in ("serve", "topic", "produce", "consume", "producers", "log", "config"):
+        assert f"\n  {command} " in shown
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["topic"],
+        ["topic", "create"],
+        ["topic", "list"],
+        ["topic", "describe"],
+        ["topic", "delete"],
+        ["produce"],
+        ["consume"],
+        ["producers"],
+        ["log", "dump"],
+        ["config"],
+    ],
+    ids=" ".join,
+)
+def test_every_command_explains_itself(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--help"]) == 0
+    assert f"Usage: tidelog {' '.join(command)}" in capsys.readouterr().out
+
+
+def test_version_is_the_distribution_s(capsys: pytest.CaptureFixture[str]) -> None:
+    from importlib.metadata import version
+
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"tidelog {version('tidelog')}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nope"],
+        ["topic", "nope"],
+        ["produce"],
+        ["consume", "t", "--max-messages", "many"],
+        ["serve", "--set", "x"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_explained_and_exits_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["consume", "t", "--from-beginning", "--offset", "3"],
+        ["consume", "t", "--json", "--key-separator", ":"],
+        ["produce", "t", "--compression", "brotli"],
+        ["produce", "t", "--header", "no-value"],
+        ["topic", "create", "t", "--config", "no-value"],
+    ],
+    ids=" ".join,
+)
+def test_options_that_contradict_each_other_exit_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert "Error: Invalid value" in capsys.readouterr().err
+
+
+def test_serve_reports_a_bad_setting_and_exits_1(capsys: pytest.CaptureFixture[str]) -> None:
+    from cli.app import run_command
+
+    assert run_command(["serve", "--set", "log.segment.byte=5"]) == 1
+    assert "did you mean log.segment.bytes?" in capsys.readouterr().err
