@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from broker.settings import (
+    BOOTSTRAP_SERVERS_VARIABLE,
     CONFIG_FILE_VARIABLE,
     ENVIRONMENT_PREFIX,
     ConfigError,
@@ -277,7 +278,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """
     known: Iterable[str] = (setting.variable for setting in settings())
     mine = {name for name in environ if name.startswith(ENVIRONMENT_PREFIX)}
-    return sorted(mine - set(known) - {CONFIG_FILE_VARIABLE})
+    return sorted(mine - set(known) - {CONFIG_FILE_VARIABLE, BOOTSTRAP_SERVERS_VARIABLE})
 
 
 def _attribute(name: str, source: str) -> str:

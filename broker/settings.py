@@ -19,6 +19,8 @@ from typing import Any
 
 ENVIRONMENT_PREFIX = "TIDELOG_"
 CONFIG_FILE_VARIABLE = "TIDELOG_CONFIG_FILE"
+BOOTSTRAP_SERVERS_VARIABLE = "TIDELOG_BOOTSTRAP_SERVERS"
+"""Read by the other commands; whoever sets it means no setting of a broker."""
 _KUBERNETES_HINT = (
     "; Kubernetes sets such variables for a service called tidelog: turn enableServiceLinks off in the pod"
 )

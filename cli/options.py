@@ -9,8 +9,9 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from broker.settings import BOOTSTRAP_SERVERS_VARIABLE
+
 DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
-BOOTSTRAP_SERVERS_VARIABLE = "TIDELOG_BOOTSTRAP_SERVERS"
 
 BootstrapServers: TypeAlias = Annotated[
     str,
