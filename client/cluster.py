@@ -227,7 +227,7 @@ class Cluster:
                 "allow_auto_topic_creation": self.config.allow_auto_create_topics,
             },
         )
-        self.image = apply_metadata(self.image, answer, forget=topics)
+        self.image = apply_metadata(self.image, answer)
         self._drop_strangers()
 
     def _arm_age_timer(self) -> None:

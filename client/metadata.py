@@ -7,7 +7,7 @@ under the same name.
 Callers: cluster.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from client.types import TopicPartition
@@ -64,11 +64,10 @@ class ClusterImage(NamedTuple):
 EMPTY = ClusterImage(None, -1, {}, {})
 
 
-def apply_metadata(image: ClusterImage, answer: Any, forget: Iterable[str] = ()) -> ClusterImage:
-    """The image after a decoded Metadata answer. Topics that it does not name stay, save those in
-    `forget`."""
+def apply_metadata(image: ClusterImage, answer: Any) -> ClusterImage:
+    """The image after a decoded Metadata answer. Topics that it does not name stay."""
     nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in answer.brokers}
-    topics = {name: info for name, info in image.topics.items() if name not in set(forget)}
+    topics = dict(image.topics)
     for each in answer.topics:
         if each.name is not None:
             topics[each.name] = _topic(each, topics.get(each.name))

@@ -1,0 +1,405 @@
+"""Our client against our broker over real sockets, through a proxy that breaks the network where told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.app import Broker
+from broker.config import BrokerConfig
+from client import (
+    Admin,
+    ConfigResource,
+    ConfigResourceType,
+    Consumer,
+    NewTopic,
+    NoOffsetError,
+    OffsetOutOfRangeError,
+    Producer,
+    TimestampType,
+    TopicAlreadyExistsError,
+    TopicPartition,
+    UnknownTopicError,
+)
+from faults.proxy import FaultProxy
+from protocol.schema import ApiKey
+
+TOPIC = "events"
+FIRST = TopicPartition(TOPIC, 0)
+
+
+class Site:
+    """A broker behind a proxy, which is the address that it advertises."""
+
+    def __init__(self, proxy: FaultProxy, data_dir: Path) -> None:
+        self.proxy = proxy
+        self._data_dir = data_dir
+        self.broker: Broker
+
+    @property
+    def address(self) -> str:
+        return f"{self.proxy.host}:{self.proxy.port}"
+
+    async def start(self, **settings: object) -> None:
+        config = BrokerConfig(
+            port=0,
+            http_port=0,
+            data_dir=self._data_dir,
+            advertised_host=self.proxy.host,
+            advertised_port=self.proxy.port,
+            **settings,  # type: ignore[arg-type]
+        )
+        self.broker = await Broker.start(config)
+        self.proxy.retarget(int(self.broker.bootstrap_servers.rpartition(":")[2]))
+
+    async def restart(self) -> None:
+        await self.broker.stop()
+        await self.start()
+
+    def producer(self, **settings: object) -> Producer:
+        quick = {"retry_backoff_ms": 10, "request_timeout_ms": 5_000}
+        return Producer(bootstrap_servers=self.address, **{**quick, **settings})  # type: ignore[arg-type]
+
+    def consumer(self, *topics: str, **settings: object) -> Consumer:
+        defaults = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 50, "retry_backoff_ms": 10}
+        return Consumer(*topics, bootstrap_servers=self.address, **{**defaults, **settings})  # type: ignore[arg-type]
+
+    def admin(self) -> Admin:
+        return Admin(bootstrap_servers=self.address, retry_backoff_ms=10)
+
+    async def create(self, partitions: int = 1, **configs: str) -> None:
+        async with self.admin() as admin:
+            await admin.create_topics([NewTopic(TOPIC, partitions, 1, configs)])
+
+    async def stored(self) -> list[bytes]:
+        """Every value of the topic, partition after partition."""
+        async with self.consumer(TOPIC) as consumer:
+            ends = await consumer.end_offsets(consumer.assignment())
+            left = sum(ends.values())
+            by_partition: dict[int, list[bytes]] = {}
+            while left:
+                for key, records in (await consumer.getmany(timeout_ms=5_000)).items():
+                    by_partition.setdefault(key.partition, []).extend(record.value for record in records)
+                    left -= len(records)
+        return [value for partition in sorted(by_partition) for value in by_partition[partition]]
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    async with FaultProxy("127.0.0.1", 0) as proxy:
+        made = Site(proxy, tmp_path / "data")
+        await made.start()
+        try:
+            yield made
+        finally:
+            await made.broker.stop()
+
+
+@pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])
+async def test_what_was_produced_is_consumed_byte_for_byte(site: Site, compression: str | None) -> None:
+    await site.create()
+    headers = (("trace", b"\x00\xff"), ("empty", b""), ("none", None), ("trace", b"again"))
+    sent = [
+        (b"key", b"value" * 100, headers, 1_700_000_000_000),
+        (None, b"", (), 1_700_000_000_005),
+        (b"", None, (), 1_600_000_000_000),
+    ]
+    async with site.producer(compression_type=compression) as producer:
+        for key, value, some, timestamp in sent:
+            await producer.send(TOPIC, value, key=key, headers=some, timestamp_ms=timestamp)
+    async with site.consumer(TOPIC) as consumer:
+        found = [await consumer.getone() for _ in sent]
+    assert [(record.key, record.value, record.headers, record.timestamp) for record in found] == sent
+    assert [record.offset for record in found] == [0, 1, 2]
+    assert {record.timestamp_type for record in found} == {TimestampType.CREATE_TIME}
+
+
+async def test_the_metadata_names_where_and_as_what_a_record_is_stored(site: Site) -> None:
+    await site.create(2)
+    async with site.producer() as producer:
+        first = await producer.send_and_wait(TOPIC, b"a", partition=1, timestamp_ms=5)
+        second = await producer.send_and_wait(TOPIC, b"b", partition=1)
+        assert (first.topic, first.partition, first.offset, first.timestamp) == (TOPIC, 1, 0, 5)
+        assert (second.offset, second.sequence, second.producer_epoch) == (1, 1, 0)
+        async with site.admin() as admin:
+            (known,) = (await admin.describe_producers(TOPIC, [1]))[TopicPartition(TOPIC, 1)]
+        assert (known.producer_id, known.producer_epoch, known.last_sequence) == (second.producer_id, 0, 1)
+
+
+async def test_the_brokers_time_is_reported_where_the_topic_says_so(site: Site) -> None:
+    await site.create(**{"message.timestamp.type": "LogAppendTime"})
+    async with site.producer() as producer:
+        metadata = await producer.send_and_wait(TOPIC, b"a", timestamp_ms=5)
+    assert metadata.timestamp_type is TimestampType.LOG_APPEND_TIME
+    async with site.consumer(TOPIC) as consumer:
+        record = await consumer.getone()
+    assert (record.timestamp, record.timestamp_type) == (metadata.timestamp, TimestampType.LOG_APPEND_TIME)
+
+
+async def test_lost_acknowledgements_store_nothing_twice(site: Site) -> None:
+    await site.create()
+    async with site.producer(max_batch_size=200) as producer:
+        await producer.send_and_wait(TOPIC, b"first")
+        fault = site.proxy.drop_responses(5)
+        deliveries = [await producer.send(TOPIC, b"%03d" % number * 20) for number in range(50)]
+        await site.proxy.wait_until(lambda: site.proxy.counters.responses_dropped > 0)
+        site.proxy.cut_connections()
+        metadata = [await delivery for delivery in deliveries]
+        fault.done.set()
+    assert [each.offset for each in metadata] == list(range(1, 51))
+    assert await site.stored() == [b"first", *(b"%03d" % number * 20 for number in range(50))]
+
+
+async def test_cut_connections_lose_nothing_and_keep_the_order(site: Site) -> None:
+    await site.create(3)
+    async with site.producer(max_batch_size=300) as producer:
+        deliveries = []
+        for number in range(600):
+            if number % 120 == 60:
+                site.proxy.cut_before_request(1)
+            elif number % 120 == 0:
+                site.proxy.cut_after_request(1)
+            deliveries.append(await producer.send(TOPIC, b"%04d" % number * 5, key=b"%d" % (number % 7)))
+        await producer.flush()
+        metadata = [await delivery for delivery in deliveries]
+        assert {each.producer_epoch for each in metadata} == {0}
+    stored = await site.stored()
+    assert sorted(stored) == [b"%04d" % number * 5 for number in range(600)]
+    assert site.proxy.counters.connections_cut > 0
+    for remainder in range(7):
+        of_key = [value for value in stored if int(value[:4]) % 7 == remainder]
+        assert of_key == sorted(of_key)
+
+
+async def test_a_broker_that_restarts_with_five_batches_in_flight_stores_each_once(site: Site) -> None:
+    await site.create()
+    async with site.producer(max_batch_size=100) as producer:
+        await producer.send_and_wait(TOPIC, b"first")
+        site.proxy.hold_responses()
+        deliveries = [await producer.send(TOPIC, b"%d" % number * 50) for number in range(8)]
+        await site.proxy.wait_until(lambda: len(site.proxy.in_flight()) == 5)
+        site.proxy.cut_connections()
+        site.proxy.release_responses()
+        await site.restart()
+        metadata = [await delivery for delivery in deliveries]
+    assert [each.offset for each in metadata] == list(range(1, 9))
+    assert await site.stored() == [b"first", *(b"%d" % number * 50 for number in range(8))]
+
+
+async def test_a_wiped_broker_gets_a_new_producer_id_and_the_records(site: Site, tmp_path: Path) -> None:
+    await site.create()
+    async with site.producer() as producer:
+        await producer.send_and_wait(TOPIC, b"lost with the disk")
+        await site.broker.stop()
+        site._data_dir = tmp_path / "another"
+        await site.start()
+        site.proxy.cut_connections()
+        # Over a new connection, so that no attempt is lost with the old one, which would be uncertain.
+        await producer._cluster.refresh()
+        metadata = await producer.send_and_wait(TOPIC, b"stored")
+        assert metadata.offset == 0
+    assert await site.stored() == [b"stored"]
+
+
+async def test_large_batches_are_split_until_the_topic_takes_them(site: Site) -> None:
+    await site.create(**{"max.message.bytes": "1000"})
+    async with site.producer(max_batch_size=10_000) as producer:
+        deliveries = [await producer.send(TOPIC, b"%02d" % number * 50) for number in range(60)]
+        metadata = [await delivery for delivery in deliveries]
+    assert [each.offset for each in metadata] == list(range(60))
+    assert await site.stored() == [b"%02d" % number * 50 for number in range(60)]
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+async def test_without_idempotence_records_arrive_as_well(site: Site, acks: int) -> None:
+    await site.create()
+    async with site.producer(acks=acks, enable_idempotence=False) as producer:
+        for number in range(20):
+            await producer.send(TOPIC, b"%d" % number)
+        await producer.flush()
+        await producer.send_and_wait(TOPIC, b"end")
+    async with site.consumer(TOPIC) as consumer:
+        found = [(await consumer.getone()).value for _ in range(21)]
+    assert found == [*(b"%d" % number for number in range(20)), b"end"]
+
+
+async def test_a_consumer_follows_the_log_and_ends_with_close(site: Site) -> None:
+    await site.create(2)
+    seen: list[bytes] = []
+    async with site.producer() as producer, site.consumer(TOPIC) as consumer:
+
+        async def read() -> None:
+            async for record in consumer:
+                seen.append(record.value)
+                if len(seen) == 10:
+                    await consumer.stop()
+
+        reading = asyncio.ensure_future(read())
+        for number in range(10):
+            await producer.send_and_wait(TOPIC, b"%d" % number, partition=number % 2)
+        await asyncio.wait_for(reading, 10)
+    assert sorted(seen) == [b"%d" % number for number in range(10)]
+
+
+async def test_a_position_is_exact_after_reads_that_were_cancelled(site: Site) -> None:
+    await site.create()
+    async with site.producer() as producer, site.consumer(TOPIC) as consumer:
+        seen: list[bytes] = []
+
+        async def write() -> None:
+            for number in range(200):
+                await producer.send_and_wait(TOPIC, b"%03d" % number)
+
+        writing = asyncio.ensure_future(write())
+        async with asyncio.timeout(30):
+            while len(seen) < 200:
+                reading = asyncio.ensure_future(consumer.getone())
+                await asyncio.wait([reading], timeout=0.0005)
+                reading.cancel()
+                await asyncio.wait([reading])
+                if not reading.cancelled():
+                    seen.append(reading.result().value)
+                    assert await consumer.position(FIRST) == len(seen)
+        await writing
+    assert seen == [b"%03d" % number for number in range(200)]
+
+
+async def test_a_consumer_survives_cut_connections_and_a_restart(site: Site) -> None:
+    await site.create()
+    async with site.producer() as producer:
+        for number in range(50):
+            await producer.send(TOPIC, b"%02d" % number)
+    async with site.consumer(TOPIC, max_partition_fetch_bytes=100) as consumer:
+        found = [(await consumer.getone()).value for _ in range(10)]
+        site.proxy.cut_connections()
+        found += [(await consumer.getone()).value for _ in range(10)]
+        await site.restart()
+        async with site.producer() as producer:
+            await producer.send_and_wait(TOPIC, b"end")
+        async with asyncio.timeout(20):
+            found += [(await consumer.getone()).value for _ in range(31)]
+    assert found == [*(b"%02d" % number for number in range(50)), b"end"]
+
+
+async def test_seeks_pauses_and_limits_do_what_they_say(site: Site) -> None:
+    await site.create(2)
+    other = TopicPartition(TOPIC, 1)
+    async with site.producer() as producer:
+        for number in range(10):
+            await producer.send(TOPIC, b"%d" % number, partition=number % 2, timestamp_ms=1_000 * number)
+    async with site.consumer() as consumer:
+        consumer.assign([FIRST, other])
+        consumer.pause(other)
+        found = await consumer.getmany(timeout_ms=5_000, max_records=3)
+        assert [record.value for record in found[FIRST]] == [b"0", b"2", b"4"]
+        assert set(found) == {FIRST}
+        assert consumer.paused() == {other}
+        assert await consumer.position(FIRST) == 3
+        consumer.seek(FIRST, 1)
+        assert (await consumer.getone()).offset == 1
+        consumer.seek_to_end(FIRST)
+        assert await consumer.position(FIRST) == 5
+        assert await consumer.getmany(timeout_ms=20) == {}
+        consumer.resume(other)
+        assert (await consumer.getone()).value == b"1"
+        consumer.seek_to_beginning(FIRST)
+        assert (await consumer.getone(FIRST)).value == b"0"
+        assert await consumer.beginning_offsets([FIRST]) == {FIRST: 0}
+        assert await consumer.end_offsets([FIRST, other]) == {FIRST: 5, other: 5}
+        times = await consumer.offsets_for_times({FIRST: 3_500, other: 10_000})
+        assert times[FIRST] is not None
+        assert (times[FIRST].offset, times[FIRST].timestamp) == (2, 4_000)
+        assert times[other] is None
+        with pytest.raises(ValueError, match="not assigned"):
+            consumer.seek(TopicPartition(TOPIC, 9), 0)
+
+
+async def test_an_offset_that_the_log_does_not_hold_follows_the_policy(site: Site) -> None:
+    await site.create()
+    async with site.producer() as producer:
+        await producer.send_and_wait(TOPIC, b"only")
+    async with site.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
+        consumer.seek(FIRST, 99)
+        assert (await consumer.getone()).value == b"only"
+    async with site.consumer(TOPIC, auto_offset_reset="none") as consumer:
+        with pytest.raises(NoOffsetError):
+            await consumer.getone()
+        consumer.seek(FIRST, 99)
+        for _ in range(2):
+            with pytest.raises(OffsetOutOfRangeError, match="99"):
+                await consumer.getone()
+        consumer.seek(FIRST, 0)
+        assert (await consumer.getone()).value == b"only"
+
+
+async def test_a_deserializer_that_raises_moves_no_position(site: Site) -> None:
+    await site.create()
+    async with site.producer() as producer:
+        await producer.send(TOPIC, b"1")
+        await producer.send_and_wait(TOPIC, b"x")
+    async with site.consumer(TOPIC, value_deserializer=lambda raw: int(raw)) as consumer:
+        for _ in range(2):
+            with pytest.raises(ValueError, match="invalid literal"):
+                await consumer.getmany(timeout_ms=5_000)
+            assert await consumer.position(FIRST) == 0
+        assert (await consumer.getone()).value == 1
+
+
+async def test_a_topic_that_is_not_there_is_an_error_at_the_start(site: Site) -> None:
+    with pytest.raises(UnknownTopicError, match="nowhere"):
+        async with site.consumer("nowhere"):
+            pass
+
+
+async def test_a_producer_creates_a_topic_by_sending_to_it(site: Site) -> None:
+    async with site.producer() as producer:
+        assert (await producer.send_and_wait("fresh", b"x")).offset == 0
+        assert await producer.partitions_for("fresh") == {0}
+
+
+async def test_an_administrator_sees_and_changes_what_there_is(site: Site) -> None:
+    resource = ConfigResource(ConfigResourceType.TOPIC, TOPIC)
+
+    async def retention(admin: Admin) -> str | None:
+        entries = (await admin.describe_configs([resource]))[resource]
+        return next(entry.value for entry in entries if entry.name == "retention.ms")
+
+    async with site.admin() as admin:
+        await admin.create_topics([NewTopic(TOPIC, 2, 1, {"retention.ms": "1000"})])
+        with pytest.raises(TopicAlreadyExistsError):
+            await admin.create_topics([NewTopic(TOPIC, 2, 1)])
+        await admin.create_topics([NewTopic("checked", 1, 1)], validate_only=True)
+        assert await admin.list_topics() == [TOPIC]
+        assert await retention(admin) == "1000"
+        await admin.alter_configs({resource: {"retention.ms": "2000"}})
+        assert await retention(admin) == "2000"
+        await admin.alter_configs({resource: {"retention.ms": None}})
+        assert await retention(admin) == "604800000"
+        await admin.create_partitions({TOPIC: 4})
+        (described,) = await admin.describe_topics([TOPIC])
+        assert [each.partition for each in described.partitions] == [0, 1, 2, 3]
+        cluster = await admin.describe_cluster()
+        assert [(node.host, node.port) for node in cluster.brokers] == [(site.proxy.host, site.proxy.port)]
+        await admin.delete_topics([TOPIC])
+        with pytest.raises(UnknownTopicError):
+            await admin.describe_topics([TOPIC])
+
+
+async def test_keys_find_new_partitions_after_a_refresh(site: Site) -> None:
+    await site.create(1)
+    async with site.producer() as producer, site.admin() as admin:
+        await producer.send_and_wait(TOPIC, b"x", partition=0)
+        await admin.create_partitions({TOPIC: 3})
+        assert (await producer.send_and_wait(TOPIC, b"y", partition=2)).partition == 2
+
+
+async def test_an_answer_that_is_held_back_delays_nobody_who_fetches(site: Site) -> None:
+    await site.create()
+    async with site.consumer(TOPIC, fetch_max_wait_ms=5_000) as consumer, site.producer() as producer:
+        reading = asyncio.ensure_future(consumer.getone())
+        await site.proxy.wait_until(lambda: bool(site.proxy.in_flight(ApiKey.FETCH)))
+        async with asyncio.timeout(2):
+            assert await consumer.end_offsets([FIRST]) == {FIRST: 0}
+            await producer.send_and_wait(TOPIC, b"x")
+            assert (await reading).value == b"x"
