@@ -8,6 +8,7 @@ killed by their id at the end of each round, whatever happens. Exit code 0 also 
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -18,6 +19,7 @@ from rich.console import Console
 
 from bench import report
 from bench.loads.process import LoadError
+from bench.machine import Machine
 from bench.results import Results
 from bench.scenarios import disk, memory, requests, startup, throughput
 from bench.targets.process import Target, TargetError
@@ -28,18 +30,21 @@ from bench.wire import WireError
 
 RESULTS = Path(__file__).parent / "results"
 TARGETS: tuple[type[Target], ...] = (Tidelog, Tansu, Sink)
-_WIDTH = 150
+_WIDTH = 160
 SCENARIOS = ("startup", "memory", "throughput", "requests")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the bench; the exit code."""
     options = _parse(arguments)
+    # SIGTERM unwinds like Ctrl-C, or the servers would outlive the bench.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     # A pipe has no width; the table needs this much.
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH)
     results = Results()
     RESULTS.mkdir(exist_ok=True)
     begin = time.perf_counter()
+    machine = Machine()
     exit_code = 0
     # Beside the results, because the system's own folder for temporary files may be in memory.
     folder = Path(tempfile.mkdtemp(prefix="data-", dir=RESULTS))
@@ -56,6 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
         shutil.rmtree(folder, ignore_errors=True)
     if exit_code == 0 and "requests" in options.only:
         disk.note_ceiling(results)
+    results.notes.append(machine.note())
     if results.rows:
         report.show(results, console)
     if exit_code == 0:

@@ -22,8 +22,8 @@ TARGETS = (SUBJECT, "tansu", "sink")
 def show(results: Results, console: Console) -> None:
     """The table, the notes, and one line that says what was not held."""
     table = Table(title="Tidelog side by side: medians of rounds, ratios within each round")
-    table.add_column("scenario")
-    table.add_column("measure")
+    table.add_column("scenario", no_wrap=True)
+    table.add_column("measure", no_wrap=True)
     table.add_column("unit")
     for name in TARGETS:
         table.add_column(name, justify="right")
@@ -45,7 +45,7 @@ def show(results: Results, console: Console) -> None:
     missed = [f"{row.scenario}, {row.measure}" for row in results.rows.values() if row.verdict is False]
     if missed:
         console.print(f"[bold red]NOT HELD[/]: {'; '.join(missed)}", highlight=False)
-    else:
+    elif any(row.verdict for row in results.rows.values()):
         console.print("[bold green]All that is required is held.[/]")
 
 

@@ -1,13 +1,13 @@
 """confluent-kafka's idempotent producer, acks=all, at full speed: 100-byte and 1 KB records.
 
-Each run is a process of its own. Afterwards the end offset should have grown by what was acknowledged: a row
-says by how much of it, where the target keeps a log.
+Each run is a process of its own. Afterwards the end offset must have grown by what was acknowledged, or the
+bench breaks off: a broken broker is not worth measuring. Of the others a row says how much of it they stored.
 """
 
 from collections.abc import Sequence
 
-from bench.loads.process import run_load
-from bench.results import Requirement, Results
+from bench.loads.process import LoadError, run_load
+from bench.results import SUBJECT, Requirement, Results
 from bench.targets.process import Target
 from bench.wire import Wire
 
@@ -32,6 +32,8 @@ def measure(results: Results, targets: Sequence[Target], seconds: float) -> None
             cpu.add(target.name, outcome.server_cpu_s * 1000 / megabytes)
             if target.creates_topics:
                 stored = _end_offset(target) - before
+                if target.name == SUBJECT and stored != records:
+                    raise LoadError(f"{target.name} acknowledged {records:.0f} records and stored {stored}")
                 results.row(title, "stored / acknowledged", "").add(target.name, stored / records)
 
 
