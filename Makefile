@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PYTHON_ROOMS := protocol broker client cli pipeline faults demo bench tests
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests serve bench format up down lock clean
+.PHONY: help install demo test lint types tests serve faults bench format up down lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -42,6 +42,9 @@ tests: $(STAMP)
 
 serve: $(STAMP) ## run a broker on 127.0.0.1:9092
 	@$(BIN)/tidelog serve
+
+faults: $(STAMP) ## break things for SECONDS with SEED and judge what is stored
+	@SECONDS=$(or $(SECONDS),60) SEED=$(SEED) $(BIN)/python -m faults
 
 bench: $(STAMP) ## measure side by side with peers, as ratios
 	@$(BIN)/python -m bench

@@ -175,6 +175,19 @@ class FaultProxy(Policy):
         self._held_api_keys = frozenset()
         self._released.set()
 
+    def heal(self) -> None:
+        """Take back what was ordered and not yet kept, and forward everything; mute connections are cut."""
+        for fault in list(self._faults):
+            self._finish(fault)
+        for link in list(self._links):
+            if link.muted:
+                self._cut(link)
+        if self._refusal is not None:
+            self._refusal.cancel()
+        self.delay_ms = 0.0
+        self.refusing = False
+        self.release_responses()
+
     def in_flight(self, api_key: int = ApiKey.PRODUCE) -> list[Request]:
         """Requests that went to the broker and whose response has not been written to the client."""
         every = (request for link in self._links for request in link.in_flight.values())

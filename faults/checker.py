@@ -1,0 +1,226 @@
+"""Judges what is stored by what was sent and what the writers were told.
+
+Owns the rules of the fault runner: which contradictions between ledgers and logs are findings. Pure: no I/O,
+no clock; readers elsewhere bring what the logs hold.
+
+Invariants: each record is one (writer, partition, counter), and a writer counts up from 0 per partition; a
+record may be stored once, or not at all unless it was acknowledged; never twice, never behind a later one,
+and only where its acknowledgement said. An open outcome that was never told is a finding too: it hangs.
+
+Called by `faults.runner` and tests.
+"""
+
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+ACKED_SOMEWHERE: Final = -1
+OPEN: Final = -2
+UNCERTAIN: Final = -3
+REFUSED: Final = -4
+
+
+class Kind(StrEnum):
+    """What can be wrong."""
+
+    MISSING = "acknowledged but missing"
+    DUPLICATED = "stored more than once"
+    REORDERED = "out of order"
+    INVENTED = "never sent"
+    WRONG_OFFSET = "not at its acknowledged offset"
+    NOT_REFUSED = "stored though reported as not stored"
+    HANGING = "outcome never told"
+    GAP = "offsets not continuous"
+    SEQUENCE = "sequence of a producer broken in the log"
+    DIFFERENT = "readers disagree"
+    UNREADABLE = "could not be read back"
+    ALARM = "the broker complained"
+
+
+class Mark(NamedTuple):
+    """The identity of a record."""
+
+    writer: int
+    partition: int
+    counter: int
+
+    def __str__(self) -> str:
+        return f"writer {self.writer}, partition {self.partition}, record {self.counter}"
+
+
+class Stored(NamedTuple):
+    """A record that a reader found at `offset`; `mark` is None when it is none of ours, or was altered."""
+
+    offset: int
+    mark: Mark | None
+
+
+class BatchFacts(NamedTuple):
+    """The header of a stored batch, as far as its producer's order is concerned."""
+
+    base_offset: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+
+class Finding(NamedTuple):
+    """Something wrong, with the numbers by which to look for it."""
+
+    kind: Kind
+    text: str
+
+
+@dataclass
+class Ledger:
+    """What one writer (one life of one producer) sent, and what it was told. Counters per partition from 0.
+
+    `fates[partition][counter]` is the acknowledged offset, or one of ACKED_SOMEWHERE (stored, the broker
+    no longer knew where), OPEN, UNCERTAIN (stored or not) and REFUSED (not stored, the producer says).
+    """
+
+    writer: int
+    name: str
+    fates: dict[int, "array[int]"] = field(default_factory=lambda: defaultdict(lambda: array("q")))
+
+    def sent(self, partition: int) -> int:
+        """One more record goes to `partition`: its counter."""
+        fates = self.fates[partition]
+        fates.append(OPEN)
+        return len(fates) - 1
+
+    def taken_back(self, partition: int) -> None:
+        """The last `sent` did not happen after all: the producer did not take the record."""
+        self.fates[partition].pop()
+
+    def told(self, partition: int, counter: int, fate: int) -> None:
+        """The producer gave the outcome of a record."""
+        self.fates[partition][counter] = fate
+
+    def close(self) -> None:
+        """The producer is gone for good: whatever is open can never be told."""
+        for fates in self.fates.values():
+            for counter, fate in enumerate(fates):
+                if fate == OPEN:
+                    fates[counter] = UNCERTAIN
+
+    def count(self, matches: Callable[[int], bool]) -> int:
+        """How many records have a fate that `matches`."""
+        return sum(1 for fates in self.fates.values() for fate in fates if matches(fate))
+
+
+def is_acked(fate: int) -> bool:
+    """Whether the fate promises that the record is stored."""
+    return fate >= ACKED_SOMEWHERE
+
+
+def check(ledgers: Iterable[Ledger], logs: Mapping[int, Sequence[Stored]]) -> list[Finding]:
+    """Every contradiction between what the writers were told and `logs` (partition -> records by offset)."""
+    by_writer = {ledger.writer: ledger for ledger in ledgers}
+    findings: list[Finding] = []
+    for partition in sorted(logs):
+        findings += _check_offsets(partition, logs[partition])
+        places: dict[tuple[int, int], list[int]] = defaultdict(list)
+        latest: dict[int, int] = {}
+        for offset, mark in logs[partition]:
+            if mark is None or not _was_sent(by_writer, mark) or mark.partition != partition:
+                what = "bytes that nobody sent" if mark is None else str(mark)
+                findings.append(Finding(Kind.INVENTED, f"partition {partition}, offset {offset}: {what}"))
+                continue
+            known = places[mark.writer, mark.counter]
+            if not known and mark.counter < latest.get(mark.writer, -1):
+                behind = f"{mark} stands at offset {offset}, behind record {latest[mark.writer]}"
+                findings.append(Finding(Kind.REORDERED, behind))
+            known.append(offset)
+            latest[mark.writer] = max(mark.counter, latest.get(mark.writer, -1))
+        for ledger in by_writer.values():
+            fates = ledger.fates.get(partition, ())
+            for counter, fate in enumerate(fates):
+                found = places.get((ledger.writer, counter), [])
+                findings += _check_record(Mark(ledger.writer, partition, counter), fate, found)
+    for ledger in by_writer.values():
+        for partition in sorted(ledger.fates.keys() - logs.keys()):
+            lost = sum(map(is_acked, ledger.fates[partition]))
+            if lost:
+                what = f"all {lost} records of writer {ledger.writer}: partition {partition} was not read"
+                findings.append(Finding(Kind.MISSING, what))
+    return findings
+
+
+def _was_sent(by_writer: Mapping[int, Ledger], mark: Mark) -> bool:
+    ledger = by_writer.get(mark.writer)
+    return ledger is not None and 0 <= mark.counter < len(ledger.fates.get(mark.partition, ()))
+
+
+def _check_record(mark: Mark, fate: int, offsets: Sequence[int]) -> Iterable[Finding]:
+    """What is wrong with one record that was told `fate` and is stored at `offsets`."""
+    if len(offsets) > 1:
+        yield Finding(Kind.DUPLICATED, f"{mark} is stored at offsets {', '.join(map(str, offsets))}")
+    if is_acked(fate) and not offsets:
+        where = f"offset {fate}" if fate >= 0 else "an unknown offset"
+        yield Finding(Kind.MISSING, f"{mark} was acknowledged at {where} and is not stored")
+    elif fate >= 0 and fate not in offsets:
+        yield Finding(
+            Kind.WRONG_OFFSET, f"{mark} was acknowledged at offset {fate} and stands at {offsets[0]}"
+        )
+    elif fate == REFUSED and offsets:
+        yield Finding(Kind.NOT_REFUSED, f"{mark} was reported as not stored and stands at {offsets[0]}")
+    elif fate == OPEN:
+        yield Finding(Kind.HANGING, f"{mark} was sent and its producer never said what became of it")
+
+
+def _check_offsets(partition: int, records: Sequence[Stored]) -> Iterable[Finding]:
+    expected = 0
+    for offset, _ in records:
+        if offset != expected:
+            text = f"partition {partition}: offset {offset} comes where {expected} was expected"
+            yield Finding(Kind.GAP, text)
+        expected = offset + 1
+
+
+def check_sequences(partition: int, batches: Iterable[BatchFacts]) -> list[Finding]:
+    """Each producer id and epoch must begin at sequence 0 and go on without a hole; epochs must not go
+    back."""
+    findings: list[Finding] = []
+    state: dict[int, tuple[int, int]] = {}
+    for batch in batches:
+        if batch.producer_id < 0:
+            continue
+        epoch, expected = state.get(batch.producer_id, (-1, 0))
+        if batch.producer_epoch > epoch:
+            expected = 0
+        if batch.producer_epoch < epoch or batch.base_sequence != expected:
+            text = (
+                f"partition {partition}, offset {batch.base_offset}: producer {batch.producer_id} has epoch"
+                f" {batch.producer_epoch} and sequence {batch.base_sequence},"
+                f" expected were epoch {max(epoch, 0)} or later and sequence {expected}"
+            )
+            findings.append(Finding(Kind.SEQUENCE, text))
+        after = (batch.base_sequence + batch.record_count) % 2**31
+        state[batch.producer_id] = (batch.producer_epoch, after)
+    return findings
+
+
+def compare(
+    partition: int, reader: str, seen: Sequence[Stored], stored: Sequence[Stored], *, whole: bool
+) -> list[Finding]:
+    """Whether `reader` saw exactly the stored records, in order; not `whole`: a beginning of them."""
+    for index, record in enumerate(seen):
+        expected = stored[index] if index < len(stored) else None
+        if record != expected:
+            text = f"partition {partition}, place {index}: {reader} had {_told(record)}, the wire has"
+            return [Finding(Kind.DIFFERENT, f"{text} {_told(expected)}")]
+    if whole and len(seen) != len(stored):
+        text = f"partition {partition}: {reader} has {len(seen)} records, the wire {len(stored)}"
+        return [Finding(Kind.DIFFERENT, text)]
+    return []
+
+
+def _told(record: Stored | None) -> str:
+    if record is None:
+        return "nothing"
+    return f"offset {record.offset} ({record.mark or 'unknown bytes'})"

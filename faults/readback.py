@@ -1,0 +1,136 @@
+"""What is stored, read in three ways: by a consumer at the end, from the segment files, and by a consumer
+that read along while everything broke.
+
+Owns the readers. They bring facts for `faults.checker` and judge nothing but whether bytes can be read. The
+files are read by `protocol` alone, with nothing of the broker: its own reading is under test.
+
+Called by `faults.runner`, on its event loop; `read_files` blocks and wants a stopped broker.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from client import ClientError, Consumer, ConsumerRecord, TopicPartition
+from faults.checker import BatchFacts, Finding, Kind, Stored
+from faults.marks import mark_of
+from protocol.errors import ProtocolError
+from protocol.records import batch_crc_is_valid, decode_batch, iter_batches
+
+_POLL_MS = 200
+_RETRY_S = 0.05
+
+Logs = dict[int, list[Stored]]
+
+
+def _stored(record: ConsumerRecord) -> Stored:
+    return Stored(record.offset, mark_of(record.key, record.value))
+
+
+async def read_all(bootstrap_servers: str, topic: str, partitions: int, timeout_s: float) -> Logs:
+    """Every record of every partition up to its present end. Raises ClientError, TimeoutError."""
+    keys = [TopicPartition(topic, partition) for partition in range(partitions)]
+    logs: Logs = {partition: [] for partition in range(partitions)}
+    async with (
+        asyncio.timeout(timeout_s),
+        Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer,
+    ):
+        consumer.assign(keys)
+        ends = await consumer.end_offsets(keys)
+        left = {key for key in keys if ends[key]}
+        while left:
+            for key, records in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
+                logs[key.partition] += map(_stored, records)
+                if records[-1].offset + 1 >= ends[key]:
+                    left.discard(key)
+    return logs
+
+
+class Follower:
+    """A consumer that reads along through all faults; `logs` is what it was given, in its order."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
+        self.logs: Logs = {partition: [] for partition in range(partitions)}
+        self.errors: dict[str, int] = {}
+        self._bootstrap_servers = bootstrap_servers
+        self._keys = [TopicPartition(topic, partition) for partition in range(partitions)]
+        self._reading: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._reading = asyncio.create_task(self._read())
+
+    async def stop(self, at_end_of: Logs | None = None) -> None:
+        """Stop; with `at_end_of` only once it has read as far. ClientError and others if it broke."""
+        if self._reading is None:
+            return
+        while at_end_of is not None and not self._reading.done():
+            if all(len(self.logs[partition]) >= len(log) for partition, log in at_end_of.items()):
+                break
+            await asyncio.sleep(_RETRY_S)
+        if self._reading.done():
+            self._reading.result()
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read(self) -> None:
+        consumer = Consumer(bootstrap_servers=self._bootstrap_servers, auto_offset_reset="earliest")
+        consumer.assign(self._keys)
+        await consumer.start()
+        try:
+            while True:
+                try:
+                    found = await consumer.getmany(timeout_ms=_POLL_MS)
+                except ClientError as error:
+                    name = type(error).__name__
+                    self.errors[name] = self.errors.get(name, 0) + 1
+                    await asyncio.sleep(_RETRY_S)
+                    continue
+                for key, records in found.items():
+                    self.logs[key.partition] += map(_stored, records)
+        finally:
+            await consumer.stop()
+
+
+class FileReading:
+    """What the segment files of one partition hold."""
+
+    def __init__(self) -> None:
+        self.records: list[Stored] = []
+        self.batches: list[BatchFacts] = []
+        self.findings: list[Finding] = []
+        self.segments = 0
+
+
+def segment_files(data_dir: Path, topic: str, partition: int) -> Sequence[Path]:
+    """The partition's segments in the order of their offsets."""
+    return sorted((data_dir / f"{topic}-{partition}").glob("*.log"))
+
+
+def read_files(data_dir: Path, topic: str, partition: int) -> FileReading:
+    """All batches of all segments, with every CRC checked and no byte left over. Blocking."""
+    reading = FileReading()
+    for path in segment_files(data_dir, topic, partition):
+        reading.segments += 1
+        data = path.read_bytes()
+        end = 0
+        try:
+            for position, header in iter_batches(data):
+                if not batch_crc_is_valid(data, header, position):
+                    raise ProtocolError(f"batch at byte {position}: wrong CRC")
+                records = decode_batch(data, position, check_crc=False)
+                reading.records += [Stored(each.offset, mark_of(each.key, each.value)) for each in records]
+                reading.batches.append(
+                    BatchFacts(
+                        header.base_offset,
+                        header.producer_id,
+                        header.producer_epoch,
+                        header.base_sequence,
+                        header.record_count,
+                    )
+                )
+                end = position + header.size_bytes
+            if end != len(data):
+                raise ProtocolError(f"{len(data) - end} bytes behind the last batch are no batch")
+        except ProtocolError as error:
+            reading.findings.append(Finding(Kind.UNREADABLE, f"{path.parent.name}/{path.name}: {error}"))
+    return reading

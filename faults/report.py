@@ -1,0 +1,87 @@
+"""What a run looks like: a line for each step, then tables of what was survived, sent and found.
+
+Owns all output of the fault runner; everything else hands over facts.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from faults.checker import REFUSED, UNCERTAIN, Finding, Ledger, is_acked
+from faults.runner import Result
+
+_EXAMPLES = 8
+
+
+def replay(result: Result) -> str:
+    """The command that breaks the same things in the same order."""
+    return f"make faults SECONDS={result.settings.seconds:g} SEED={result.settings.seed}"
+
+
+def report(result: Result, console: Console) -> None:
+    """Print the tables and, if there are any, the findings."""
+    console.print(_faults(result), _records(result.ledgers))
+    console.print(
+        f"{result.records_stored:,} records in {result.batches:,} batches and {result.segments} segments,"
+        f" read back through the wire and from the files; {result.records_followed:,} read along."
+        f" {result.seconds:.0f} s in all."
+    )
+    for oddity, count in sorted(result.oddities.items()):
+        console.print(f"  {count:>6,} × {oddity}", soft_wrap=True, markup=False)
+    if not result.findings:
+        console.print(
+            "[green]Nothing acknowledged is missing, nothing stored twice, out of order or elsewhere.[/green]"
+            f" Seed {result.settings.seed}."
+        )
+        return
+    _print_findings(result.findings, console)
+    console.print(f"[red]Replay:[/red] {replay(result)}", soft_wrap=True)
+
+
+def _print_findings(findings: Sequence[Finding], console: Console) -> None:
+    for kind, count in Counter(finding.kind for finding in findings).most_common():
+        console.print(f"[red]{kind}: {count:,}[/red]", soft_wrap=True)
+        examples = [finding.text for finding in findings if finding.kind is kind][:_EXAMPLES]
+        for text in examples:
+            console.print(f"  {text}", soft_wrap=True, markup=False)
+        if count > len(examples):
+            console.print(f"  … and {count - len(examples):,} more")
+
+
+def _faults(result: Result) -> Table:
+    table = Table("fault", "times", box=box.SIMPLE_HEAD, title="Survived")
+    table.columns[1].justify = "right"
+    for kind, count in sorted(result.steps.items()):
+        table.add_row(kind, f"{count:,}")
+    network = result.network
+    table.add_section()
+    for what, count in (
+        ("acknowledgements and other answers lost", network.responses_dropped),
+        ("requests lost", network.requests_dropped),
+        ("connections cut", network.connections_cut),
+        ("connections refused", network.connections_refused + network.upstream_failures),
+        ("starts of the broker", result.broker_starts),
+        ("bytes lost in power cuts", result.bytes_lost),
+    ):
+        table.add_row(what, f"{count:,}")
+    return table
+
+
+def _records(ledgers: Sequence[Ledger]) -> Table:
+    heads = ("writer", "producers", "sent", "acknowledged", "uncertain", "not stored")
+    table = Table(*heads, box=box.SIMPLE_HEAD, title="Records")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name in dict.fromkeys(ledger.name for ledger in ledgers):
+        own = [ledger for ledger in ledgers if ledger.name == name]
+        counts = (
+            sum(ledger.count(lambda fate: True) for ledger in own),
+            sum(ledger.count(is_acked) for ledger in own),
+            sum(ledger.count(lambda fate: fate == UNCERTAIN) for ledger in own),
+            sum(ledger.count(lambda fate: fate == REFUSED) for ledger in own),
+        )
+        table.add_row(name, str(len(own)), *(f"{count:,}" for count in counts))
+    return table

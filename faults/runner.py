@@ -1,0 +1,237 @@
+"""One run: a broker process behind the proxy, writers of two clients, faults by a seed, and the judgement.
+
+Owns the order of a run: start, break, heal, let the writers settle, read back, check. Invariants: it judges
+only after everything was healed, and what it cannot do (a broker that does not start, a reader that fails)
+is a finding too, so a run ends with a `Result` whatever broke.
+
+Called by `python -m faults` and tests.
+"""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from client import Admin, ClientError, NewTopic
+from faults.checker import Finding, Kind, Ledger, check, check_sequences, compare
+from faults.process import BrokerProcess, BrokerProcessError
+from faults.proxy import FaultProxy, ProxyCounters
+from faults.readback import Follower, Logs, read_all, read_files
+from faults.saboteur import Saboteur, Site
+from faults.schedule import FaultKind, schedule
+from faults.workload import Job, TidelogWriter, Writer
+from faults.workload_confluent import ConfluentWriter
+
+TOPIC: Final = "faults"
+_SETTLE_SECONDS: Final = 60.0
+_READ_SECONDS: Final = 120.0
+_FOLLOW_SECONDS: Final = 30.0
+_TIDELOG: Final[dict[str, Any]] = {
+    "request_timeout_ms": 1200,
+    "retry_backoff_ms": 20,
+    "retry_backoff_max_ms": 200,
+    "buffer_memory": 262_144,
+}
+_CONFLUENT: Final[dict[str, Any]] = {
+    "request.timeout.ms": 1200,
+    "socket.timeout.ms": 1500,
+    "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 200,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "topic.metadata.refresh.interval.ms": 1000,
+    "queue.buffering.max.messages": 2000,
+    "linger.ms": 2,
+    "max.in.flight": 5,
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is made of. Two runs of the same settings see the same steps in the same order."""
+
+    seed: int
+    seconds: float
+    partitions: int = 4
+    segment_bytes: int = 262_144
+
+
+@dataclass
+class Result:
+    """What a run did and found."""
+
+    settings: Settings
+    steps: Counter[FaultKind] = field(default_factory=Counter)
+    network: ProxyCounters = field(default_factory=ProxyCounters)
+    ledgers: list[Ledger] = field(default_factory=list)
+    oddities: dict[str, int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    broker_starts: int = 0
+    bytes_lost: int = 0
+    records_stored: int = 0
+    records_followed: int = 0
+    batches: int = 0
+    segments: int = 0
+    seconds: float = 0.0
+
+
+Tell = Callable[[float, str], None]
+
+
+async def run(settings: Settings, data_dir: Path, tell: Tell) -> Result:
+    """Break things for `settings.seconds`, then judge.
+
+    `tell` gets the seconds since the start, and what happens.
+    """
+    result = Result(settings)
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        tell(time.monotonic() - began, text)
+
+    async with _site(settings, data_dir, result) as site:
+        follower = Follower(f"{site.proxy.host}:{site.proxy.port}", TOPIC, settings.partitions)
+        follower.start()
+        await asyncio.gather(*(writer.start() for writer in site.writers))
+        try:
+            await _break(site, settings, result, say)
+            say("everything is healed; the writers settle")
+            await _settle(site.writers, result)
+            say("reading everything back")
+            logs = await _read_back(site, follower, result)
+        except BrokerProcessError as error:
+            result.findings.append(Finding(Kind.ALARM, str(error)))
+            await asyncio.gather(*(writer.give_up() for writer in site.writers), return_exceptions=True)
+            await follower.stop()
+        else:
+            judge_files(data_dir, result, logs)
+        result.findings += _complaints(site.broker)
+        result.broker_starts = site.broker.starts
+        result.network = site.proxy.counters
+        result.records_followed = sum(map(len, follower.logs.values()))
+        result.oddities |= {f"reading along: {name}": count for name, count in follower.errors.items()}
+    result.seconds = time.monotonic() - began
+    return result
+
+
+@asynccontextmanager
+async def _site(settings: Settings, data_dir: Path, result: Result) -> AsyncIterator[Site]:
+    async with FaultProxy("127.0.0.1", 0) as proxy:
+        broker_settings = {
+            "advertised.host": proxy.host,
+            "advertised.port": proxy.port,
+            "log.segment.bytes": settings.segment_bytes,
+        }
+        async with BrokerProcess(data_dir, settings=broker_settings) as broker:
+            proxy.retarget(broker.port)
+            address = f"{proxy.host}:{proxy.port}"
+            async with Admin(bootstrap_servers=address) as admin:
+                await admin.create_topics([NewTopic(TOPIC, settings.partitions, 1)])
+            job = Job(address, TOPIC, settings.partitions, settings.seed, result.ledgers, result.oddities)
+            yield Site(broker, proxy, _writers(job), data_dir, TOPIC, settings.partitions)
+
+
+def _writers(job: Job) -> list[Writer]:
+    """Two of each client: a patient one that must deliver everything, and one that gives up soon."""
+    return [
+        TidelogWriter("tidelog", job, _TIDELOG | {"max_batch_size": 2048}),
+        TidelogWriter(
+            "tidelog, impatient",
+            job,
+            _TIDELOG | {"delivery_timeout_ms": 1500, "compression_type": "lz4", "linger_ms": 5},
+        ),
+        ConfluentWriter("confluent", job, _CONFLUENT | {"batch.size": 2048}),
+        ConfluentWriter(
+            "confluent, impatient",
+            job,
+            _CONFLUENT | {"message.timeout.ms": 1500, "compression.type": "zstd", "batch.num.messages": 10},
+        ),
+    ]
+
+
+async def _break(site: Site, settings: Settings, result: Result, say: Callable[[str], None]) -> None:
+    saboteur = Saboteur(site)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + settings.seconds
+    try:
+        for step in schedule(settings.seed):
+            if loop.time() + step.wait_ms / 1000 >= end:
+                break
+            say(f"in {step.wait_ms} ms: {step}")
+            await saboteur.carry_out(step)
+    finally:
+        await saboteur.heal()
+        result.steps, result.bytes_lost = saboteur.done, saboteur.bytes_lost
+
+
+async def _settle(writers: Sequence[Writer], result: Result) -> None:
+    for writer, outcome in zip(
+        writers,
+        await asyncio.gather(*(writer.settle(_SETTLE_SECONDS) for writer in writers), return_exceptions=True),
+        strict=True,
+    ):
+        if isinstance(outcome, TimeoutError):
+            text = f"{writer.name} was not settled {_SETTLE_SECONDS:.0f} s after everything was healed"
+            result.findings.append(Finding(Kind.HANGING, text))
+        elif isinstance(outcome, BaseException):
+            raise outcome
+
+
+async def _read_back(site: Site, follower: Follower, result: Result) -> Logs | None:
+    address = f"{site.proxy.host}:{site.proxy.port}"
+    logs: Logs | None = None
+    try:
+        logs = await read_all(address, TOPIC, site.partitions, _READ_SECONDS)
+        async with asyncio.timeout(_FOLLOW_SECONDS):
+            await follower.stop(logs)
+    except (ClientError, TimeoutError) as error:
+        what = "the logs" if logs is None else "what was read along"
+        result.findings.append(Finding(Kind.UNREADABLE, f"{what}: {type(error).__name__} {error}"))
+        await follower.stop()
+    if exit_code := await site.broker.terminate():
+        result.findings.append(Finding(Kind.ALARM, f"exit code {exit_code} after SIGTERM"))
+    for partition, seen in follower.logs.items():
+        if logs is not None:
+            found = compare(partition, "the reader along", seen, logs[partition], whole=True)
+            result.findings += found
+    return logs
+
+
+def judge_files(data_dir: Path, result: Result, logs: Logs | None = None) -> None:
+    """Check the segment files of a stopped broker, and `logs` (or else the files) against the ledgers.
+
+    Blocking. Adds to the findings and counts of `result`.
+    """
+    partitions = range(result.settings.partitions)
+    files = {partition: read_files(data_dir, TOPIC, partition) for partition in partitions}
+    for partition, reading in files.items():
+        result.findings += reading.findings
+        result.findings += check_sequences(partition, reading.batches)
+        result.segments += reading.segments
+        result.batches += len(reading.batches)
+        if logs is not None:
+            found = compare(partition, "the segment files", reading.records, logs[partition], whole=True)
+            result.findings += found
+    if logs is None:
+        logs = {partition: reading.records for partition, reading in files.items()}
+    result.records_stored = sum(map(len, logs.values()))
+    result.findings += check(result.ledgers, logs)
+
+
+def _complaints(broker: BrokerProcess) -> list[Finding]:
+    """What a broker says that plain crashes must not make it say: errors, damage, tracebacks."""
+    findings = []
+    for line in broker.log_lines:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            findings.append(Finding(Kind.ALARM, line))
+            continue
+        if event.get("level") in ("error", "critical"):
+            findings.append(Finding(Kind.ALARM, line))
+    return findings

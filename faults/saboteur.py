@@ -1,0 +1,170 @@
+"""Carries out the steps of a schedule on a real broker, its network and the writers, and heals it all again.
+
+Owns the broker process and the proxy while a run lasts. Invariants: after each step the broker runs or is
+being started; `heal` leaves a running broker and a proxy that forwards everything.
+
+Called by `faults.runner`, on its event loop.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from client import ClientError, Consumer, TopicPartition
+from faults.power import cut_power
+from faults.process import BrokerProcess, BrokerProcessError
+from faults.proxy import FaultProxy
+from faults.schedule import FaultKind, Step
+from faults.workload import Writer
+from protocol.schema import ApiKey
+
+_START_MS = 450
+_ASK_SECONDS = 2.0
+
+
+@dataclass
+class Site:
+    """What can be broken."""
+
+    broker: BrokerProcess
+    proxy: FaultProxy
+    writers: Sequence[Writer]
+    data_dir: Path
+    topic: str
+    partitions: int
+
+
+class Saboteur:
+    """`carry_out` steps one after the other, then `heal`. `done` counts the steps of each kind."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.done: Counter[FaultKind] = Counter()
+        self.bytes_lost = 0
+        self._delayed: asyncio.TimerHandle | None = None
+
+    async def carry_out(self, step: Step) -> None:
+        """Do it, and return when the next may come. BrokerProcessError when the broker does not start."""
+        await asyncio.sleep(step.wait_ms / 1000)
+        kind = step.kind
+        if kind in (FaultKind.PAUSE, FaultKind.KILL_PAUSED):
+            await self._pause(step)
+        elif kind in (FaultKind.KILL, FaultKind.KILL_IN_FLIGHT, FaultKind.KILL_STARTING):
+            await self._kill(step)
+        elif kind is FaultKind.POWER_CUT:
+            await self._cut_power(step)
+        elif kind is FaultKind.TERMINATE:
+            await self._terminate()
+        elif kind is FaultKind.RENEW:
+            writers = self._site.writers
+            await writers[int(step.draw * len(writers))].renew()
+        else:
+            self._disturb_network(step)
+        self.done[kind] += 1
+
+    async def heal(self) -> None:
+        """Take every fault back."""
+        if self._delayed is not None:
+            self._delayed.cancel()
+        self._site.proxy.heal()
+        if not self._site.broker.is_running:
+            await self._start()
+
+    def _disturb_network(self, step: Step) -> None:
+        proxy = self._site.proxy
+        match step.kind:
+            case FaultKind.CUT:
+                proxy.cut_connections()
+            case FaultKind.CUT_BEFORE:
+                proxy.cut_before_request(step.frames)
+            case FaultKind.CUT_AFTER:
+                proxy.cut_after_request(step.frames)
+            case FaultKind.DROP:
+                proxy.drop_responses(step.frames, patience_ms=1 + step.duration_ms)
+            case FaultKind.MUTE:
+                proxy.drop_responses(step.frames, patience_ms=None)
+            case FaultKind.REFUSE:
+                proxy.refuse_connections(step.duration_ms)
+                proxy.cut_connections()
+            case FaultKind.DELAY:
+                self._delay(step.draw * 400, step.duration_ms)
+
+    def _delay(self, delay_ms: float, duration_ms: int) -> None:
+        if self._delayed is not None:
+            self._delayed.cancel()
+        self._site.proxy.delay_ms = delay_ms
+        loop = asyncio.get_running_loop()
+        self._delayed = loop.call_later(duration_ms / 1000, self._end_delay)
+
+    def _end_delay(self) -> None:
+        self._site.proxy.delay_ms = 0.0
+
+    async def _pause(self, step: Step) -> None:
+        broker = self._site.broker
+        broker.pause()
+        await asyncio.sleep(step.duration_ms / 1000)
+        if step.kind is FaultKind.PAUSE:
+            broker.resume()
+        else:
+            await broker.kill_9()
+            await self._start()
+
+    async def _kill(self, step: Step) -> None:
+        site = self._site
+        if step.kind is FaultKind.KILL_IN_FLIGHT:
+            site.proxy.hold_responses(api_key=ApiKey.PRODUCE)
+            with contextlib.suppress(TimeoutError):
+                await site.proxy.wait_until(
+                    lambda: site.proxy.answered() >= step.frames, step.duration_ms + 1
+                )
+        await site.broker.kill_9()
+        if step.kind is FaultKind.KILL_IN_FLIGHT:
+            site.proxy.cut_connections()
+            site.proxy.release_responses()
+        if step.kind is FaultKind.KILL_STARTING:
+            starting = asyncio.create_task(site.broker.start())
+            await asyncio.wait((starting,), timeout=step.draw * _START_MS / 1000)
+            await site.broker.kill_9()
+            with contextlib.suppress(BrokerProcessError):
+                await starting
+        await self._start()
+
+    async def _terminate(self) -> None:
+        broker = self._site.broker
+        exit_code = await broker.terminate()
+        if exit_code:
+            raise BrokerProcessError(f"the broker ended with exit code {exit_code} after SIGTERM")
+        await self._start()
+
+    async def _start(self) -> None:
+        await self._site.broker.start()
+
+    async def _cut_power(self, step: Step) -> None:
+        """Kill it and lose written bytes beyond the high watermarks, once nothing beyond can be promised."""
+        site = self._site
+        for api_key in (ApiKey.PRODUCE, ApiKey.FETCH):
+            site.proxy.hold_responses(api_key=api_key)
+        durable: dict[int, int] | None = None
+        with contextlib.suppress(ClientError, TimeoutError):
+            durable = await self._high_watermarks()
+        await asyncio.sleep(step.duration_ms / 1000)
+        await site.broker.kill_9()
+        site.proxy.cut_connections()
+        site.proxy.release_responses()
+        if durable is not None:
+            rng = random.Random(step.draw)
+            lost = await asyncio.to_thread(cut_power, site.data_dir, site.topic, durable, rng)
+            self.bytes_lost += lost
+        await self._start()
+
+    async def _high_watermarks(self) -> dict[int, int]:
+        """What the broker calls durable; all that it has promised so far lies below."""
+        site = self._site
+        keys = [TopicPartition(site.topic, partition) for partition in range(site.partitions)]
+        address = f"{site.proxy.host}:{site.proxy.port}"
+        async with asyncio.timeout(_ASK_SECONDS), Consumer(bootstrap_servers=address) as consumer:
+            return {key.partition: end for key, end in (await consumer.end_offsets(keys)).items()}

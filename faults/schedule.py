@@ -1,0 +1,93 @@
+"""Which fault comes when: an endless plan that a seed decides.
+
+Owns the kinds of faults, how often each comes and how strong. Pure. The same seed gives the same steps in the
+same order; what they hit depends on the machine's timing too, so a replay is likely, not certain, to find
+the same.
+
+Called by `faults.runner` and the command line.
+"""
+
+import random
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+
+class FaultKind(StrEnum):
+    """What is done to the broker, to the network or to a writer."""
+
+    KILL = "kill -9, start"
+    KILL_IN_FLIGHT = "kill -9 with answers on their way"
+    KILL_STARTING = "kill -9 while it starts"
+    POWER_CUT = "kill -9, lose what was not synced"
+    TERMINATE = "SIGTERM, start"
+    PAUSE = "SIGSTOP, SIGCONT"
+    KILL_PAUSED = "SIGSTOP, kill -9, start"
+    CUT = "cut all connections"
+    CUT_BEFORE = "cut before the request"
+    CUT_AFTER = "cut after the request"
+    DROP = "drop acknowledgements, cut"
+    MUTE = "drop acknowledgements, stay silent"
+    DELAY = "delay every answer"
+    REFUSE = "refuse connections"
+    RENEW = "close a writer, open another"
+
+
+class Step(NamedTuple):
+    """After `wait_ms` comes `kind`, for `duration_ms` where it lasts, on `frames` frames where it counts.
+
+    `draw` in [0, 1) decides whatever else the step leaves open.
+    """
+
+    wait_ms: int
+    kind: FaultKind
+    duration_ms: int
+    frames: int
+    draw: float
+
+    def __str__(self) -> str:
+        return f"{self.kind} ({_DETAILS.get(self.kind, '{0.duration_ms} ms').format(self)})"
+
+
+_COUNTED: Final = "{0.frames} times"
+_DETAILS: Final = {
+    FaultKind.CUT: "now",
+    FaultKind.CUT_BEFORE: _COUNTED,
+    FaultKind.CUT_AFTER: _COUNTED,
+    FaultKind.DROP: _COUNTED,
+    FaultKind.MUTE: _COUNTED,
+    FaultKind.RENEW: "now",
+}
+_WEIGHTS: Final = {
+    FaultKind.KILL: 6,
+    FaultKind.KILL_IN_FLIGHT: 6,
+    FaultKind.KILL_STARTING: 2,
+    FaultKind.POWER_CUT: 4,
+    FaultKind.TERMINATE: 5,
+    FaultKind.PAUSE: 5,
+    FaultKind.KILL_PAUSED: 2,
+    FaultKind.CUT: 8,
+    FaultKind.CUT_BEFORE: 8,
+    FaultKind.CUT_AFTER: 8,
+    FaultKind.DROP: 10,
+    FaultKind.MUTE: 3,
+    FaultKind.DELAY: 6,
+    FaultKind.REFUSE: 3,
+    FaultKind.RENEW: 4,
+}
+_LONGEST_MS: Final = {FaultKind.PAUSE: 2500, FaultKind.DELAY: 1500, FaultKind.REFUSE: 1500}
+_LONGEST_OTHER_MS: Final = 400
+_MEAN_WAIT_MS: Final = 250
+_LONGEST_WAIT_MS: Final = 1500
+
+
+def schedule(seed: int) -> Iterator[Step]:
+    """The steps of `seed`, without end. The first kinds come once each in a random order, then by weight."""
+    rng = random.Random(seed)
+    first = list(FaultKind)
+    rng.shuffle(first)
+    while True:
+        kind = first.pop() if first else rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+        wait_ms = min(int(rng.expovariate(1 / _MEAN_WAIT_MS)), _LONGEST_WAIT_MS)
+        duration_ms = int(rng.random() ** 2 * _LONGEST_MS.get(kind, _LONGEST_OTHER_MS))
+        yield Step(wait_ms, kind, duration_ms, rng.randint(1, 6), rng.random())

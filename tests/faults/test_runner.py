@@ -1,0 +1,33 @@
+"""A short run of the fault runner against a real broker finds nothing, and a planted loss is found."""
+
+from pathlib import Path
+
+from faults.checker import Kind, is_acked
+from faults.readback import segment_files
+from faults.runner import TOPIC, Result, Settings, judge_files, run
+from protocol.records import iter_batches
+
+
+async def test_a_short_run_with_a_fixed_seed_survives_and_a_lost_batch_would_be_found(tmp_path: Path) -> None:
+    steps: list[str] = []
+    settings = Settings(seed=20, seconds=6)
+    result = await run(settings, tmp_path / "data", lambda seconds, text: steps.append(text))
+    assert result.findings == [], f"seed {settings.seed}, steps {steps}"
+    assert sum(result.steps.values()) >= 5
+    assert result.records_stored > 500
+    assert result.records_followed == result.records_stored
+    for ledger in result.ledgers:
+        assert ledger.count(is_acked), f"{ledger.name} had nothing acknowledged"
+
+    _remove_first_batch(tmp_path / "data")
+    damaged = Result(settings, ledgers=result.ledgers)
+    judge_files(tmp_path / "data", damaged)
+    assert Kind.GAP in {finding.kind for finding in damaged.findings}
+    assert Kind.MISSING in {finding.kind for finding in damaged.findings}
+
+
+def _remove_first_batch(data_dir: Path) -> None:
+    path = segment_files(data_dir, TOPIC, 0)[0]
+    data = path.read_bytes()
+    _, header = next(iter_batches(data))
+    path.write_bytes(data[header.size_bytes :])
