@@ -21,7 +21,7 @@ class RunningBroker:
         self.data_dir = data_dir
         config = BrokerConfig(port=0, http_port=0, data_dir=data_dir, **settings)  # type: ignore[arg-type]
         self._loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="broker")
+        self._thread = threading.Thread(target=self._loop.run_forever, name="broker", daemon=True)
         self._thread.start()
         self.broker = asyncio.run_coroutine_threadsafe(Broker.start(config), self._loop).result(10)
         self.address = f"127.0.0.1:{self.broker.port}"
@@ -29,10 +29,12 @@ class RunningBroker:
 
     def stop(self) -> None:
         """Everything written is in the files of `data_dir` afterwards."""
-        asyncio.run_coroutine_threadsafe(self.broker.stop(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
+        try:
+            asyncio.run_coroutine_threadsafe(self.broker.stop(), self._loop).result(10)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(10)
+            self._loop.close()
 
 
 @pytest.fixture(scope="module")

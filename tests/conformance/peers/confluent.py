@@ -25,7 +25,8 @@ class ConfluentKafka:
             future.result(_PATIENCE_S)
 
     def delete_topic(self, address: str, topic: str) -> None:
-        AdminClient({"bootstrap.servers": address}).delete_topics([topic])[topic].result(_PATIENCE_S)
+        admin = AdminClient({"bootstrap.servers": address})
+        admin.delete_topics([topic])[topic].result(_PATIENCE_S)
 
     def producer(self, address: str, **settings: object) -> Any:
         """An idempotent producer."""
@@ -52,7 +53,7 @@ class ConfluentKafka:
         try:
             while left:
                 assert time.monotonic() < deadline, f"nothing more came; unread: {left}"
-                for record in consumer.consume(1000, timeout=1.0):
+                for record in consumer.consume(1000, timeout=0.1):
                     assert record.error() is None, record.error()
                     found[record.topic()].append(_stored(record))
                     where = record.topic(), record.partition()

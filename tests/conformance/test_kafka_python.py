@@ -1,0 +1,108 @@
+"""What kafka-python does beyond writing and reading: it speaks the newest versions that are advertised."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.admin import NewPartitions, NewTopic
+from kafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError, TopicAlreadyExistsError
+
+from faults.process import BrokerProcess
+from tests.conformance.conftest import RunningBroker
+from tests.conformance.peers import Message
+from tests.conformance.peers.pure import KafkaPython
+
+_PATIENCE_S = 20.0
+PEER = KafkaPython()
+
+
+@pytest.fixture(scope="module")
+def admin(broker: RunningBroker) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(bootstrap_servers=broker.address)
+    yield client
+    client.close()
+
+
+def test_the_admin_lists_and_describes_topics(broker: RunningBroker, admin: KafkaAdminClient) -> None:
+    admin.create_topics([NewTopic("described", 2, 1)])
+    assert "described" in admin.list_topics()
+    (described,) = admin.describe_topics(["described"])
+    assert sorted(partition["partition_index"] for partition in described["partitions"]) == [0, 1]
+    with pytest.raises(TopicAlreadyExistsError):
+        admin.create_topics([NewTopic("described", 2, 1)])
+    admin.create_partitions({"described": NewPartitions(5)})
+    (described,) = admin.describe_topics(["described"])
+    assert len(described["partitions"]) == 5
+    admin.delete_topics(["described"])
+    assert "described" not in admin.list_topics()
+
+
+def test_a_topic_that_is_not_there_has_no_partitions(broker: RunningBroker) -> None:
+    consumer = KafkaConsumer(bootstrap_servers=broker.address, allow_auto_create_topics=False)
+    assert not consumer.partitions_for_topic("never-made")
+    assert "never-made" not in consumer.topics()
+    consumer.close()
+
+
+def test_keys_decide_the_partition_and_order_holds_within_it(broker: RunningBroker) -> None:
+    PEER.create_topics(broker.address, {"spread": 4})
+    sent = [(b"key-%d" % (number % 10), b"%d" % number) for number in range(500)]
+    producer = PEER.producer(broker.address)
+    answers = [producer.send("spread", value, key) for key, value in sent]
+    metadata = [answer.get(_PATIENCE_S) for answer in answers]
+    producer.close()
+    ends = {("spread", index): sum(each.partition == index for each in metadata) for index in range(4)}
+    found = PEER.read(broker.address, ends)["spread"]
+    for wanted in {key for key, _ in sent}:
+        values = [stored.message.value for stored in found if stored.message.key == wanted]
+        assert values == [value for key, value in sent if key == wanted]
+
+
+def test_an_offset_that_is_not_there_is_out_of_range(broker: RunningBroker) -> None:
+    PEER.create_topics(broker.address, {"short": 1})
+    consumer = PEER.consumer(broker.address)
+    where = TopicPartition("short", 0)
+    consumer.assign([where])
+    consumer.seek(where, 5)
+    with pytest.raises(OffsetOutOfRangeError):
+        consumer.poll(timeout_ms=_PATIENCE_S * 1000)
+    consumer.close()
+
+
+def test_a_record_past_the_limit_of_the_broker_is_refused(broker: RunningBroker) -> None:
+    PEER.create_topics(broker.address, {"too-large": 1})
+    producer = PEER.producer(broker.address, max_request_size=3_000_000)
+    with pytest.raises(MessageSizeTooLargeError):
+        producer.send("too-large", b"x" * 2_000_000).get(_PATIENCE_S)
+    producer.close()
+
+
+def test_large_batches_are_stored_and_read(broker: RunningBroker) -> None:
+    PEER.create_topics(broker.address, {"large": 2})
+    messages = [Message(number % 2, 1000, None, bytes([number]) * 900_000) for number in range(8)]
+    PEER.write(broker.address, {"large": ("none", messages)})
+    found = PEER.read(broker.address, {("large", 0): 4, ("large", 1): 4})["large"]
+    for index in (0, 1):
+        mine = [stored.message for stored in found if stored.message.partition == index]
+        assert mine == [message for message in messages if message.partition == index]
+
+
+async def test_each_record_is_stored_once_and_in_order_through_a_kill(tmp_path: Path) -> None:
+    count = 1000
+    async with BrokerProcess(tmp_path / "data") as process:
+        address = f"127.0.0.1:{process.port}"
+        await asyncio.to_thread(PEER.create_topics, address, {"survivor": 1})
+        settings = {"batch_size": 1000, "retry_backoff_ms": 20, "reconnect_backoff_max_ms": 100}
+        producer = await asyncio.to_thread(PEER.producer, address, **settings)
+        answers = [producer.send("survivor", b"%d" % number, partition=0) for number in range(count)]
+        await asyncio.to_thread(answers[count // 10].get, _PATIENCE_S)
+        await process.kill_9()
+        assert not answers[-1].is_done
+        await process.start()
+        offsets = [(await asyncio.to_thread(answer.get, _PATIENCE_S)).offset for answer in answers]
+        await asyncio.to_thread(producer.close)
+        assert offsets == list(range(count))
+        found = await asyncio.to_thread(PEER.read, address, {("survivor", 0): count})
+    assert [stored.message.value for stored in found["survivor"]] == [b"%d" % n for n in range(count)]
