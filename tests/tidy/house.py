@@ -1,0 +1,61 @@
+"""The files that the house rules are about, read once.
+
+Owns the list of rooms and how their files are found; what git ignores is left out. A rule that is broken is
+shown as `path:line what`, one a line, so that an editor can jump there.
+"""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+WHEEL_ROOMS = ("broker", "protocol", "client", "pipeline", "cli")
+CODE_ROOMS = (*WHEEL_ROOMS, "faults", "demo", "bench")
+ROOMS = (*CODE_ROOMS, "tests")
+_OTHER_FOLDERS = ("deploy", ".ci")
+_OTHER_TEXT = (".dockerignore", "Dockerfile", "Makefile", "docker-compose.yml", "pyproject.toml")
+_TEXT_SUFFIXES = (".json", ".md", ".py", ".toml", ".yml", "")
+
+
+@cache
+def modules(*rooms: str) -> tuple[Path, ...]:
+    """The Python files of these rooms, by default of all."""
+    return tuple(path for room in rooms or ROOMS for path in sorted((ROOT / room).rglob("*.py")))
+
+
+@cache
+def texts() -> tuple[Path, ...]:
+    """Every file that people wrote."""
+    others = (path for folder in _OTHER_FOLDERS for path in sorted((ROOT / folder).rglob("*")))
+    documents = sorted(ROOT.glob("*.md"))
+    named = (ROOT / name for name in _OTHER_TEXT)
+    found = (*modules(), *others, *documents, *named)
+    return tuple(path for path in found if path.is_file() and path.suffix in _TEXT_SUFFIXES)
+
+
+@cache
+def lines(path: Path) -> tuple[str, ...]:
+    return tuple(path.read_text().splitlines())
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def name(path: Path) -> str:
+    """Relative to the root."""
+    return str(path.relative_to(ROOT))
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function of a module, methods and inner functions included."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def show(offences: list[str]) -> str:
+    """For the message of an assertion."""
+    return "\n" + "\n".join(offences)

@@ -1,0 +1,186 @@
+"""Container, compose file, Prometheus and Grafana name things that exist: files, settings, metrics.
+
+No engine runs here, so what would only fail in one is looked up instead.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker.config import BrokerConfig
+from broker.metrics import Metrics
+from tests.tidy.house import ROOT, WHEEL_ROOMS
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+COMPOSE = (ROOT / "docker-compose.yml").read_text()
+PROMETHEUS = ROOT / "deploy" / "prometheus"
+GRAFANA = ROOT / "deploy" / "grafana"
+DASHBOARD = json.loads((GRAFANA / "dashboards" / "tidelog.json").read_text())
+
+_VARIABLE = re.compile(r"\b(TIDELOG_[A-Z_]+)(?=[:=])")
+_METRIC = re.compile(r"\b((?:kafka|tidelog)_[a-z_]+)\b")
+_RECORDED = re.compile(r"\btidelog:[a-z_]+:[a-z0-9_]+\b")
+# Compose's own: it decides to which of the host's addresses ports are published.
+_COMPOSE_ONLY = {"TIDELOG_PUBLISH"}
+
+
+def setting_variables() -> set[str]:
+    return {f"TIDELOG_{setting.name.replace('.', '_').upper()}" for setting in BrokerConfig().describe()}
+
+
+def exposed_metrics() -> set[str]:
+    """Every sample name of a broker to which everything happened once."""
+    metrics = Metrics()
+    metrics.request_finished("Produce", 9, [(0, 1), (45, 1)], 0.001)
+    metrics.batch_appended("topic", 1, 100)
+    metrics.bytes_out("topic", 100)
+    metrics.produce_failed("topic")
+    metrics.group_commit(3)
+    return {sample.name for family in metrics.registry.collect() for sample in family.samples}
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """(where, PromQL) of every panel, variable and rule."""
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", ()):
+            yield panel["title"], target["expr"]
+    for variable in DASHBOARD["templating"]["list"]:
+        if variable["type"] == "query":
+            yield variable["name"], variable["definition"]
+    for expression in re.findall(r"^\s+expr: (.+)$", (PROMETHEUS / "rules.yml").read_text(), re.MULTILINE):
+        yield "rules.yml", expression
+
+
+EXPRESSIONS = list(expressions())
+
+
+def test_the_image_copies_what_exists_and_every_room_of_the_wheel() -> None:
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
+    sources = [source for line in copied for source in line.split()]
+    assert [source for source in sources if not (ROOT / source).exists()] == []
+    assert set(WHEEL_ROOMS) <= set(sources)
+    allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"]
+    assert sorted(allowed) == sorted(sources)
+
+
+def test_the_image_runs_a_broker_as_nobody_in_particular() -> None:
+    last_stage = DOCKERFILE.split("\nFROM ")[-1]
+    for instruction in (
+        "USER tidelog",
+        "VOLUME /var/lib/tidelog",
+        "STOPSIGNAL SIGTERM",
+        'ENTRYPOINT ["tidelog", "serve", "--host", "0.0.0.0"]',
+    ):
+        assert instruction in last_stage
+    assert re.search(r"^HEALTHCHECK .*\\\n.*http://127\.0\.0\.1:9644/readyz", last_stage, re.MULTILINE)
+    assert f"EXPOSE {BrokerConfig().port} 29092 {BrokerConfig().http_port}\n" in last_stage
+
+
+def test_every_version_in_the_image_comes_from_the_lock_file() -> None:
+    installs = re.findall(r"(?:uv )?pip install .+", DOCKERFILE)
+    assert len(installs) == 3
+    assert all("--constraint requirements.lock" in line or "--require-hashes" in line for line in installs)
+
+
+@pytest.mark.parametrize("text", [DOCKERFILE, COMPOSE], ids=["Dockerfile", "docker-compose.yml"])
+def test_every_variable_is_a_setting(text: str) -> None:
+    named = set(_VARIABLE.findall(text))
+    assert named
+    assert named - _COMPOSE_ONLY <= setting_variables()
+
+
+def test_both_listeners_are_advertised_by_the_address_that_reaches_them() -> None:
+    for line in (
+        "TIDELOG_ADVERTISED_HOST: ${TIDELOG_ADVERTISED_HOST:-localhost}",
+        "TIDELOG_ADVERTISED_PORT: ${TIDELOG_ADVERTISED_PORT:-9092}",
+        "${TIDELOG_ADVERTISED_PORT:-9092}:9092",
+        'TIDELOG_INTERNAL_PORT: "29092"',
+        "TIDELOG_INTERNAL_ADVERTISED_HOST: broker",
+        'TIDELOG_INTERNAL_ADVERTISED_PORT: "29092"',
+    ):
+        assert line in COMPOSE
+    assert re.search(r"^  broker:$", COMPOSE, re.MULTILINE)
+
+
+def test_every_image_is_pinned_to_a_version() -> None:
+    images = re.findall(r"^    image: (\S+)$", COMPOSE, re.MULTILINE)
+    images += re.findall(r"^ARG \w+_IMAGE=(\S+)$", DOCKERFILE, re.MULTILINE)
+    assert len(images) == 4
+    assert [image for image in images if not re.search(r":v?\d+\.\d+", image)] == []
+
+
+def test_everything_mounted_exists_and_every_volume_is_declared() -> None:
+    mounts = re.findall(r"^      - ([\w./-]+):(/[\w/.-]+)(?::ro)?$", COMPOSE, re.MULTILINE)
+    declared = re.findall(r"^  ([\w-]+-data):$", COMPOSE, re.MULTILINE)
+    for source, _ in mounts:
+        assert (ROOT / source).is_dir() if source.startswith("./") else source in declared
+    assert ("broker-data", "/var/lib/tidelog") in mounts
+
+
+def test_prometheus_scrapes_the_broker_s_http_port_and_loads_the_rules() -> None:
+    text = (PROMETHEUS / "prometheus.yml").read_text()
+    assert f"targets: [broker:{BrokerConfig().http_port}]" in text
+    for file in re.findall(r"^  - (\S+\.yml)$", text, re.MULTILINE):
+        assert (PROMETHEUS / file).exists()
+    assert f"{PROMETHEUS.relative_to(ROOT)}:/etc/prometheus:ro" in COMPOSE
+    assert "--config.file=/etc/prometheus/prometheus.yml" in COMPOSE
+
+
+@pytest.mark.parametrize(("where", "expression"), EXPRESSIONS, ids=[where for where, _ in EXPRESSIONS])
+def test_every_metric_in_a_panel_or_rule_is_exposed(where: str, expression: str) -> None:
+    named = set(_METRIC.findall(_RECORDED.sub("", expression)))
+    recorded = set(re.findall(r"record: (\S+)", (PROMETHEUS / "rules.yml").read_text()))
+    assert named <= exposed_metrics()
+    assert set(_RECORDED.findall(expression)) <= recorded
+    assert named or _RECORDED.search(expression) or "up{" in expression
+    assert expression.count("(") == expression.count(")")
+    assert expression.count("{") == expression.count("}")
+
+
+def test_grafana_finds_the_dashboard_and_the_dashboard_its_data() -> None:
+    source = (GRAFANA / "provisioning" / "datasources" / "prometheus.yml").read_text()
+    provider = (GRAFANA / "provisioning" / "dashboards" / "tidelog.yml").read_text()
+    assert "url: http://prometheus:9090" in source
+    chosen = DASHBOARD["templating"]["list"][0]["current"]["value"]
+    assert f"uid: {chosen}" in source
+    assert "path: /var/lib/grafana/dashboards" in provider
+    assert "./deploy/grafana/dashboards:/var/lib/grafana/dashboards:ro" in COMPOSE
+    assert "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH: /var/lib/grafana/dashboards/tidelog.json" in COMPOSE
+
+
+def test_panels_have_their_own_ids_and_do_not_overlap() -> None:
+    panels: list[dict[str, Any]] = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+
+
+def test_every_metric_that_operators_look_for_has_a_panel() -> None:
+    shown = {metric for _, expression in EXPRESSIONS for metric in _METRIC.findall(expression)}
+    for metric in (
+        "kafka_network_requestmetrics_errors_total",
+        "kafka_network_requestmetrics_requests_total",
+        "kafka_network_requestmetrics_totaltimems_bucket",
+        "kafka_server_brokertopicmetrics_messagesin_total",
+        "kafka_server_brokertopicmetrics_bytesin_total",
+        "kafka_server_brokertopicmetrics_bytesout_total",
+        "kafka_server_brokertopicmetrics_failedproducerequests_total",
+        "kafka_server_replicamanager_produceridcount",
+        "tidelog_duplicate_batches_total",
+        "tidelog_out_of_order_batches_total",
+        "tidelog_fenced_batches_total",
+        "tidelog_group_commit_batches_bucket",
+    ):
+        assert metric in shown
