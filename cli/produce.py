@@ -120,7 +120,7 @@ def _split(line: bytes, separator: bytes, lines_before: int) -> tuple[bytes, byt
 async def _lines(descriptor: int) -> AsyncIterator[list[bytes]]:
     """Whole lines as soon as they can be read; the last one need not end with a line feed."""
     rest = b""
-    while data := await asyncio.to_thread(os.read, descriptor, _READ_BYTES):
+    while data := await _read(descriptor):
         *lines, rest = (rest + data).split(b"\n")
         if len(rest) > _LONGEST_LINE_BYTES:
             raise Failure(f"a line is longer than {_LONGEST_LINE_BYTES} bytes: is this text?")
@@ -128,6 +128,25 @@ async def _lines(descriptor: int) -> AsyncIterator[list[bytes]]:
             yield lines
     if rest:
         yield [rest]
+
+
+async def _read(descriptor: int) -> bytes:
+    """What can be read; nothing at the end. A wait in a thread could not be ended by Ctrl-C."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, readable.set)
+    except OSError:
+        await asyncio.sleep(0)  # A file on disk can always be read; the sender gets its turn.
+    else:
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(descriptor)
+    try:
+        return os.read(descriptor, _READ_BYTES)
+    except OSError as error:
+        raise Failure(f"cannot read lines: {error.strerror}") from None
 
 
 def _open(file: Path | None) -> int:
