@@ -31,6 +31,7 @@ from protocol.schema import ApiKey
 __all__ = ["Admin"]
 
 _SET, _DELETE = 0, 1
+_FIRST_DELETE_BY_ID = 6
 
 
 class Admin:
@@ -93,11 +94,12 @@ class Admin:
     async def delete_topics(self, topics: Iterable[str]) -> None:
         """Delete topics with all their records. Raises UnknownTopicError and others."""
         names = list(topics)
-        values = {
-            "topics": [{"name": name} for name in names],
-            "topic_names": names,
-            "timeout_ms": self._config.request_timeout_ms,
-        }
+
+        def values(version: int) -> dict[str, object]:
+            by_id = version >= _FIRST_DELETE_BY_ID
+            named = {"topics": [{"name": name} for name in names]} if by_id else {"topic_names": names}
+            return {**named, "timeout_ms": self._config.request_timeout_ms}
+
         await self._ask_controller(ApiKey.DELETE_TOPICS, values, lambda answer: answer.responses)
 
     async def create_partitions(self, total_counts: Mapping[str, int]) -> None:
@@ -228,16 +230,19 @@ class Admin:
     async def _ask_controller(
         self,
         api_key: ApiKey,
-        values: dict[str, object],
+        values: dict[str, object] | Callable[[int], dict[str, object]],
         results: Callable[[Any], Any],
         name: Callable[[Any], str] | None = None,
     ) -> Any:
+        """`values` may depend on the version that the controller takes."""
+
         async def ask() -> Any:
-            controller = self._cluster.image.controller_id
-            if controller not in self._cluster.image.nodes:
-                return await self._cluster.call_any(api_key, values)
-            connection = await self._cluster.connected(controller)
-            return await connection.call(api_key, values)
+            nodes, controller = self._cluster.image.nodes, self._cluster.image.controller_id
+            # Where no controller is named, any broker passes the request on.
+            connection = await self._cluster.connected(controller if controller in nodes else min(nodes))
+            version = connection.version(api_key)
+            fields = values(version) if callable(values) else values
+            return await connection.call(api_key, fields, version=version)
 
         return await self._retry(ask, results, name or _topic_name)
 

@@ -153,7 +153,8 @@ class DeliveryFailedError(DeliveryError):
 
 
 class DeliveryTimeoutError(DeliveryError):
-    """delivery_timeout_ms passed before the records were stored. They are not stored and never will be."""
+    """Time ran out (delivery_timeout_ms, or the producer was closed) before the records were stored. They are
+    not stored and never will be."""
 
     retriable = True
     hint = "They are not stored, so they can be sent again"

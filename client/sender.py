@@ -121,7 +121,8 @@ class Sender:
         if now_ms >= self._next_expiry_ms:
             self.outcomes.expire(now_ms)
             self._next_expiry_ms = now_ms + self._expiry_interval_ms
-        if self._state.needs_producer_id and self._id_task is None:
+        is_hopeless = self.outcomes.fatal_error is not None
+        if self._state.needs_producer_id and self._id_task is None and not is_hopeless:
             self._id_task = self._loop.create_task(self._obtain_producer_id())
         while loads := self._fill(now_ms):
             for connection, load in loads.items():

@@ -22,7 +22,7 @@ from protocol.types import MAX_SEQUENCE
 from tests.simulation.client_shell import Client
 from tests.simulation.network import Broker, Clock, Faults, Log
 
-SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", "60"))
+SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", "30"))
 SEEDS = [int(os.environ["SIMULATION_SEED"])] if "SIMULATION_SEED" in os.environ else range(SCHEDULES)
 NEVER_MS = 10**9
 

@@ -72,7 +72,8 @@ async def test_five_batches_of_one_partition_are_in_flight_and_not_one_more() ->
             for number in range(8):
                 await it.send(TOPIC, b"%d" % number * 30)
             await until(lambda: len(waiting) == 5)
-            await asyncio.sleep(0.02)
+            # A round trip to the broker: whatever was to be sent has been sent meanwhile.
+            await it._cluster.refresh()
             assert len(waiting) == 5
             release.set()
             await it.flush()
@@ -142,6 +143,7 @@ async def test_send_waits_while_memory_is_full_and_goes_on_when_it_is_free() -> 
         return broker.produced(request)
 
     async with ScriptedBroker() as broker:
+        broker.is_concurrent = True
         broker.scripts[ApiKey.PRODUCE] = hold
         async with producer(broker, max_batch_size=1_000, buffer_memory=2_000) as it:
             done: list[int] = []
@@ -153,7 +155,8 @@ async def test_send_waits_while_memory_is_full_and_goes_on_when_it_is_free() -> 
 
             sending = asyncio.ensure_future(send_all())
             await until(lambda: len(done) == 2)
-            await asyncio.sleep(0.02)
+            # A round trip to the broker: whatever was to be sent has been sent meanwhile.
+            await it._cluster.refresh()
             assert len(done) == 2
             release.set()
             await sending
