@@ -15,21 +15,28 @@ import gc
 import signal
 import sys
 import time
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import structlog
 
 from broker.cluster.store import StoreError
 from broker.config import BrokerConfig
-from broker.handlers import build_handlers
+from broker.handlers import Handler, build_handlers
 from broker.metrics import Metrics
 from broker.net.dispatch import Dispatcher
 from broker.net.http import HttpServer
 from broker.net.server import BindError, Endpoint, Server, bind, bind_endpoints
 from broker.services import Services, open_services
 from broker.storage.manager import DataFolderError
-from protocol.schema import unsupported_api_versions_body
+from protocol.schema import ApiKey, unsupported_api_versions_body
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from broker.fault_injection import FaultInjector
 
 logger = structlog.get_logger(__name__)
 
@@ -59,6 +66,7 @@ class Broker:
         services: Services,
         server: Server,
         http: HttpServer | None,
+        faults: FaultInjector | None,
     ) -> None:
         self.config = config
         self.metrics = metrics
@@ -66,6 +74,7 @@ class Broker:
         self._endpoints = endpoints
         self._server = server
         self._http = http
+        self._faults = faults
         self._stopping: asyncio.Task[None] | None = None
         self.port = endpoints[0].port
         """Port of the first listener."""
@@ -81,15 +90,17 @@ class Broker:
         server: Server | None = None
         metrics = Metrics()
         try:
-            services = await open_services(config, metrics, clock_ms)
-            server = Server(config, Dispatcher(build_handlers(services), metrics), metrics)
+            services = await open_services(sockets.as_bound(config), metrics, clock_ms)
+            handlers, faults = _with_faults(config, services, build_handlers(services))
+            server = Server(config, Dispatcher(handlers, metrics), metrics)
             await server.start(sockets.endpoints)
             http = None
             broker: Self
             if sockets.http is not None:
-                http = HttpServer(sockets.http, metrics, lambda: broker.is_ready)
+                add_routes = partial(_add_routes, services, faults)
+                http = HttpServer(sockets.http, metrics, lambda: broker.is_ready, add_routes)
                 http.start()
-            broker = cls(config, metrics, sockets.endpoints, services, server, http)
+            broker = cls(config, metrics, sockets.endpoints, services, server, http, faults)
             broker.is_ready = True
             return broker
         except BaseException as error:
@@ -117,6 +128,8 @@ class Broker:
 
     async def _stop(self) -> None:
         self.is_ready = False
+        if self._faults is not None:
+            self._faults.release()
         cut_off = await self._server.stop(self.config.shutdown_timeout_ms)
         if cut_off:
             logger.warning("connections_cut_off", connections=cut_off)
@@ -150,11 +163,38 @@ class _Sockets:
         except BindError as error:
             raise StartError(str(error)) from None
 
+    def as_bound(self, config: BrokerConfig) -> BrokerConfig:
+        """With the HTTP port that the system chose, so that clients can ask for it (DescribeConfigs)."""
+        if self.http is None:
+            return config
+        return config.with_settings({"http.port": int(self.http.getsockname()[1])})
+
     def close(self) -> None:
         for endpoint in self.endpoints:
             endpoint.socket.close()
         if self.http is not None:
             self.http.close()
+
+
+def _with_faults(
+    config: BrokerConfig, services: Services, handlers: Mapping[ApiKey, Handler]
+) -> tuple[Mapping[ApiKey, Handler], FaultInjector | None]:
+    """The handlers as they are, or where faults are enabled with those around them."""
+    if not config.faults_enable:
+        return handlers, None
+    from broker.fault_injection import FaultInjector
+
+    faults = FaultInjector(services)
+    return faults.around(handlers), faults
+
+
+def _add_routes(services: Services, faults: FaultInjector | None, application: web.Application) -> None:
+    """What the HTTP port serves beside metrics and health; loaded when somebody first connects there."""
+    from broker.net.http_faults import FaultRoutes
+    from broker.net.http_producers import ProducerRoutes
+
+    ProducerRoutes(services).add_to(application)
+    FaultRoutes(faults).add_to(application)
 
 
 def _reason(error: BaseException, data_dir: Path) -> str | None:
@@ -195,6 +235,10 @@ async def _serve(config: BrokerConfig) -> int:
         node_id=config.node_id,
         cluster_id=broker.services.catalog.cluster_id,
     )
+    if config.faults_enable:
+        logger.warning(
+            "faults_enabled", advice="whoever reaches the HTTP port can break this broker: for tests only"
+        )
     loop.run_in_executor(None, unsupported_api_versions_body)  # Loads construct before the first client asks.
     # What lives until the end need not be looked at by each collection.
     gc.collect()

@@ -22,7 +22,7 @@ _FLAGS = (
     ("--host", "host", "address to listen on for clients"),
     ("--port", "port", "port for clients, 0 for a free one"),
     ("--data-dir", "data.dir", "folder of logs and catalog"),
-    ("--http-port", "http.port", "port of /metrics, /healthz and /readyz, 0 for a free one"),
+    ("--http-port", "http.port", "port of /metrics, /healthz, /producers and /faults, 0 for a free one"),
 )
 
 
@@ -59,6 +59,13 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m broke
     parser = argparse.ArgumentParser(prog=program, description="Run a Tidelog broker.")
     for flag, name, description in _FLAGS:
         parser.add_argument(flag, dest=name, help=description)
+    parser.add_argument(
+        "--enable-faults",
+        dest="faults.enable",
+        action="store_const",
+        const=True,
+        help="let `tidelog fault` break this broker on request; for tests only",
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings as TOML")
     parser.add_argument(
         "--set",
@@ -69,7 +76,8 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m broke
     )
     parsed = vars(parser.parse_args(arguments))
     try:
-        given = settings_given({name: parsed[name] for _, name, _ in _FLAGS}, parsed["set"])
+        names = [*(name for _, name, _ in _FLAGS), "faults.enable"]
+        given = settings_given({name: parsed[name] for name in names}, parsed["set"])
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -87,7 +87,7 @@ class BrokerConfig:
     )
     http_port: int = _setting(
         9644,
-        "Port of /metrics, /healthz and /readyz; 0 lets the system choose, -1: none.",
+        "Port of /metrics, /healthz, /producers and /faults; 0 lets the system choose, -1: none.",
         low=-1,
         high=_PORT,
     )
@@ -190,6 +190,9 @@ class BrokerConfig:
         "How long a stop waits for requests in flight before it closes their connections.",
         low=0,
         high=_INT,
+    )
+    faults_enable: bool = _setting(
+        False, "Let whoever reaches the HTTP port order faults (`tidelog fault`). For tests only."
     )
 
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)

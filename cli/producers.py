@@ -1,16 +1,36 @@
-"""`tidelog producers`: which idempotent producers the partitions of a topic remember."""
+"""`tidelog producers`: which idempotent producers the partitions of a topic remember.
+
+Who they are and their last sequences come by DescribeProducers, which every broker from Kafka 2.8 on
+answers. The batches that a broker would recognise again are Tidelog's to tell, on its HTTP port; where that
+cannot be asked the column stays empty and one line on standard error says why.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from urllib.parse import urlencode
 
 import typer
 
 from cli.failures import run
+from cli.http_port import HttpAddress, NoAnswerError, ask, find
 from cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers, Topic
 
 if TYPE_CHECKING:
     from client import ProducerDescription, TopicPartition
+
+_MOST_PRODUCERS = 10_000
+_COLUMNS = (
+    "PARTITION",
+    "PRODUCER ID",
+    "EPOCH",
+    "LAST SEQUENCE",
+    "LAST TIMESTAMP",
+    "BATCHES (SEQUENCES@OFFSET)",
+)
+_Batches: TypeAlias = dict[tuple[int, int, int], list[dict[str, int]]]
+"""(partition, producer id, epoch) -> batches as the HTTP port tells them."""
 
 
 def producers(
@@ -19,12 +39,60 @@ def producers(
         list[int] | None,
         typer.Option("--partition", min=0, help="Only this partition; may be repeated.", show_default=False),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    http: HttpAddress = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
 ) -> None:
-    """Show id, epoch, last sequence and last timestamp of each producer that a topic remembers."""
+    """Show id, epoch, last sequence, last timestamp and cached batches of each producer of a topic.
+
+    A batch is shown as its sequences and the offset of its first record: 3-7@12.
+    """
+    found, address, cluster_id = run(_ask(topic, partitions, bootstrap_servers, http), bootstrap_servers)
+    batches, problem = _batches(http or address, topic, cluster_id)
+    if as_json:
+        _print_json(found, batches)
+    else:
+        _print_table(found, batches)
+    if problem:
+        sys.stdout.flush()
+        print(f"the batches cannot be shown: {problem}", file=sys.stderr)
+
+
+async def _ask(
+    topic: str, partitions: list[int] | None, bootstrap_servers: str, http: str | None
+) -> tuple[dict[TopicPartition, list[ProducerDescription]], str | None, str]:
+    from client import Admin
+
+    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        found = await admin.describe_producers(topic, partitions)
+        address = None if http else await find(admin)
+        return found, address, (await admin.describe_cluster()).cluster_id
+
+
+def _batches(address: str | None, topic: str, cluster_id: str) -> tuple[_Batches, str]:
+    """What the HTTP port tells, and why it tells nothing."""
+    if address is None:
+        return {}, "this broker names no HTTP port of Tidelog's, which alone tells them"
+    query = urlencode({"topic": topic, "limit": _MOST_PRODUCERS})
+    try:
+        status, answer = ask(address, "GET", f"/producers?{query}")
+    except NoAnswerError as error:
+        return {}, f"{error}; name the broker's HTTP port with --http"
+    if status != 200:
+        return {}, f"http://{address} says: {answer.get('error', status)}"
+    if answer.get("cluster_id") != cluster_id:
+        return {}, f"http://{address} is a broker of another cluster; name this one's with --http"
+    batches = {
+        (partition["partition"], producer["producer_id"], producer["producer_epoch"]): producer["batches"]
+        for partition in answer["partitions"]
+        for producer in partition.get("producers", ())
+    }
+    return batches, ""
+
+
+def _print_table(found: dict[TopicPartition, list[ProducerDescription]], batches: _Batches) -> None:
     from cli.tables import format_timestamp, print_table
 
-    found = run(_ask(topic, partitions, bootstrap_servers), bootstrap_servers)
     rows = [
         (
             where.partition,
@@ -32,17 +100,30 @@ def producers(
             producer.producer_epoch,
             producer.last_sequence,
             format_timestamp(producer.last_timestamp),
+            _as_text(batches.get((where.partition, producer.producer_id, producer.producer_epoch))),
         )
         for where, producers_there in found.items()
         for producer in sorted(producers_there)
     ]
-    print_table(("PARTITION", "PRODUCER ID", "EPOCH", "LAST SEQUENCE", "LAST TIMESTAMP"), rows)
+    print_table(_COLUMNS, rows)
 
 
-async def _ask(
-    topic: str, partitions: list[int] | None, bootstrap_servers: str
-) -> dict[TopicPartition, list[ProducerDescription]]:
-    from client import Admin
+def _as_text(batches: list[dict[str, int]] | None) -> str:
+    if batches is None:
+        return "-"
+    return " ".join(
+        f"{batch['base_sequence']}-{batch['last_sequence']}"
+        f"@{batch['base_offset'] if batch['base_offset'] >= 0 else '-'}"
+        for batch in batches
+    )
 
-    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
-        return await admin.describe_producers(topic, partitions)
+
+def _print_json(found: dict[TopicPartition, list[ProducerDescription]], batches: _Batches) -> None:
+    import json
+
+    for where, producers_there in found.items():
+        for producer in sorted(producers_there):
+            line: dict[str, Any] = {"topic": where.topic, "partition": where.partition}
+            line |= producer._asdict()
+            line["batches"] = batches.get((where.partition, producer.producer_id, producer.producer_epoch))
+            print(json.dumps(line))

@@ -28,3 +28,7 @@ class RequestContext(NamedTuple):
     client_host: str
     connection_id: int
     listener: Listener
+
+
+class CloseConnection(Exception):
+    """Raised by a handler, or by what it returned: the connection ends, and this request gets no answer."""

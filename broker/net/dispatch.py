@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from broker.handlers.context import Listener, RequestContext
+from broker.handlers.context import CloseConnection, Listener, RequestContext
 from broker.metrics import Metrics
 from broker.net.routes import Handler, Route, RouteTable, refuse_old_produce
 from protocol.errors import ApiError, ErrorCode, ProtocolError
@@ -195,7 +195,9 @@ class Dispatcher:
         error: BaseException,
         started: float,
     ) -> list[Buffer]:
-        """The frame for a handler's error, counted. An empty list when none can be made."""
+        """The frame for a handler's error, counted. An empty list when none can be made or none is wanted."""
+        if isinstance(error, CloseConnection):
+            return []
         code, message = self._code_of(error, client, route, header)
         try:
             return _encode(route, header, route.error_answer(request, code, message), started)

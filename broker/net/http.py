@@ -1,4 +1,4 @@
-"""/metrics, /healthz and /readyz, by aiohttp on the broker's own loop.
+"""/metrics, /healthz, /readyz and what the broker adds, by aiohttp on the broker's own loop.
 
 Owns the HTTP socket. It listens from the start, but aiohttp takes longer to import than a broker to start,
 so the first connection brings it in: in a thread, while the client waits and the loop goes on. A broker that
@@ -33,8 +33,16 @@ _BACKLOG = 128
 class HttpServer:
     """The HTTP side of one broker on an already bound socket."""
 
-    def __init__(self, listening: socket.socket, metrics: Metrics, is_ready: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        listening: socket.socket,
+        metrics: Metrics,
+        is_ready: Callable[[], bool],
+        add_routes: Callable[[web.Application], None] | None = None,
+    ) -> None:
+        """`add_routes` is called with the application once it is made, to add to what it serves."""
         self._socket = listening
+        self._add_routes = add_routes
         self._metrics = metrics
         self._is_ready = is_ready
         self._loop = asyncio.get_running_loop()
@@ -64,6 +72,8 @@ class HttpServer:
         application.router.add_get("/metrics", self._answer_metrics)
         application.router.add_get("/healthz", self._answer_health)
         application.router.add_get("/readyz", self._answer_ready)
+        if self._add_routes is not None:
+            self._add_routes(application)
         self._runner = web.AppRunner(
             application, access_log=None, handle_signals=False, shutdown_timeout=_CLOSE_SECONDS
         )

@@ -1,0 +1,291 @@
+"""`tidelog fault`: make a running broker fail on request, to see what a client does then.
+
+Orders are taken on the broker's HTTP port, where `tidelog serve --enable-faults` allows it; the same can be
+had from any language with POST, GET and DELETE on /faults. What the orders mean is in
+`broker.fault_injection` and `broker.producer_faults`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from cli.failures import Failure, run
+from cli.http_port import HttpAddress, ask, find
+from cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers, Topic
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Make a broker fail on request (needs `tidelog serve --enable-faults`).",
+)
+
+AnyTopic: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[TOPIC]", help="Only requests that name this topic; else all.", show_default=False
+    ),
+]
+Partition: TypeAlias = Annotated[
+    int | None, typer.Option("--partition", min=0, help="Only requests that name it.", show_default=False)
+]
+ClientId: TypeAlias = Annotated[
+    str | None, typer.Option("--client-id", help="Only requests of this client.", show_default=False)
+]
+Count: TypeAlias = Annotated[
+    int, typer.Option("--count", "-n", min=0, help="How many requests; 0: until cleared.")
+]
+Skip: TypeAlias = Annotated[int, typer.Option("--skip", min=0, help="Let so many of them pass first.")]
+Api: TypeAlias = Annotated[str, typer.Option("--api", help="produce, fetch, metadata or init_producer_id.")]
+ProducerId: TypeAlias = Annotated[
+    int, typer.Argument(metavar="PRODUCER_ID", min=0, help="As `tidelog producers` lists it.")
+]
+OnePartition: TypeAlias = Annotated[int, typer.Option("--partition", min=0, help="Where.")]
+
+
+@app.command()
+def drop(
+    topic: AnyTopic = None,
+    count: Count = 1,
+    skip: Skip = 0,
+    partition: Partition = None,
+    client_id: ClientId = None,
+    api: Api = "produce",
+    http: HttpAddress = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Lose acknowledgements: the batch is stored and durable, the answer never comes.
+
+    Answers come in order, so none that follows on the same connection comes either, until the client gives
+    the connection up (its request timeout) and sends again on a new one.
+    """
+    values = _filters(topic, count, skip, partition, client_id, api)
+    _order({"fault": "drop", **values}, http, bootstrap_servers)
+
+
+@app.command()
+def delay(
+    delay_ms: Annotated[int, typer.Argument(metavar="MS", min=1, help="How long, in milliseconds.")],
+    topic: AnyTopic = None,
+    count: Count = 1,
+    skip: Skip = 0,
+    partition: Partition = None,
+    client_id: ClientId = None,
+    api: Api = "produce",
+    http: HttpAddress = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Hold answers back, and with each one those behind it on its connection."""
+    values = _filters(topic, count, skip, partition, client_id, api)
+    _order({"fault": "delay", "delay_ms": delay_ms, **values}, http, bootstrap_servers)
+
+
+@app.command()
+def error(
+    code: Annotated[str, typer.Argument(metavar="CODE", help="Kafka's name or number of the error.")],
+    topic: AnyTopic = None,
+    after: Annotated[
+        bool, typer.Option("--after", help="Store the batch all the same; else nothing is stored.")
+    ] = False,
+    count: Count = 1,
+    skip: Skip = 0,
+    partition: Partition = None,
+    client_id: ClientId = None,
+    api: Api = "produce",
+    http: HttpAddress = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Answer an error, for every partition of the request."""
+    values = _filters(topic, count, skip, partition, client_id, api)
+    when = "after" if after else "before"
+    _order({"fault": "error", "error": code, "when": when, **values}, http, bootstrap_servers)
+
+
+@app.command()
+def cut(
+    topic: AnyTopic = None,
+    before: Annotated[
+        bool, typer.Option("--before", help="Before anything is stored; else after it is durable.")
+    ] = False,
+    count: Count = 1,
+    skip: Skip = 0,
+    partition: Partition = None,
+    client_id: ClientId = None,
+    api: Api = "produce",
+    http: HttpAddress = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Close the connection instead of answering."""
+    values = _filters(topic, count, skip, partition, client_id, api)
+    when = "before" if before else "after"
+    _order({"fault": "cut", "when": when, **values}, http, bootstrap_servers)
+
+
+@app.command()
+def forget(
+    topic: Topic,
+    producer_id: ProducerId,
+    partition: OnePartition = 0,
+    http: HttpAddress = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Make a partition forget a producer: its next batch is answered UNKNOWN_PRODUCER_ID."""
+    _change_producer("forget", topic, partition, producer_id, {}, http, bootstrap_servers)
+
+
+@app.command()
+def expire(
+    topic: Topic,
+    producer_id: ProducerId,
+    partition: OnePartition = 0,
+    http: HttpAddress = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Let a producer expire now, as after producer.id.expiration.ms of idleness.
+
+    As there, one with an open transaction does not expire.
+    """
+    _change_producer("expire", topic, partition, producer_id, {}, http, bootstrap_servers)
+
+
+@app.command()
+def sequence(
+    topic: Topic,
+    producer_id: ProducerId,
+    next_sequence: Annotated[
+        int,
+        typer.Option("--next", min=0, max=2**31 - 1, help="What to expect next; 0 follows 2147483647."),
+    ] = 2**31 - 10,
+    epoch: Annotated[
+        int | None,
+        typer.Option("--epoch", min=0, max=2**15 - 1, help="Its epoch; else as it is.", show_default=False),
+    ] = None,
+    partition: OnePartition = 0,
+    http: HttpAddress = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Expect another sequence of a producer next, such as one shortly before the wrap.
+
+    For clients that learn their next sequence from the broker (a resumed session asks DescribeProducers) or
+    are told it (raw requests). One that counts by itself is answered OUT_OF_ORDER_SEQUENCE_NUMBER.
+    """
+    more = {"next_sequence": next_sequence, "producer_epoch": epoch}
+    _change_producer("sequence", topic, partition, producer_id, more, http, bootstrap_servers)
+
+
+@app.command("list")
+def list_faults(
+    finished: Annotated[bool, typer.Option("--finished", help="Those used up too, the last 100.")] = False,
+    http: HttpAddress = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Show the faults that are ordered, oldest first, and how often each was applied."""
+    from cli.tables import print_table
+
+    answer = _ask("GET", "/faults", None, http, bootstrap_servers)
+    faults = [*(answer["finished"] if finished else ()), *answer["faults"]]
+    rows = [
+        (
+            fault["id"],
+            fault["fault"],
+            fault["api"],
+            "-" if fault["topic"] is None else fault["topic"],
+            "-" if fault["partition"] is None else fault["partition"],
+            fault["hits"],
+            "until cleared" if fault["remaining"] is None else fault["remaining"],
+            _details(fault),
+        )
+        for fault in faults
+    ]
+    print_table(("ID", "FAULT", "API", "TOPIC", "PARTITION", "APPLIED", "LEFT", "DETAILS"), rows)
+
+
+@app.command()
+def clear(
+    fault_id: Annotated[
+        int | None, typer.Argument(metavar="[ID]", min=1, help="This one; else all.", show_default=False)
+    ] = None,
+    http: HttpAddress = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Take back faults that are ordered. What they did to producers stays."""
+    path = "/faults" if fault_id is None else f"/faults/{fault_id}"
+    cleared = _ask("DELETE", path, None, http, bootstrap_servers)["cleared"]
+    print("cleared 1 fault" if cleared == 1 else f"cleared {cleared} faults")
+
+
+def _filters(
+    topic: str | None, count: int, skip: int, partition: int | None, client_id: str | None, api: str
+) -> dict[str, object]:
+    return {
+        "topic": topic,
+        "count": count or None,
+        "skip": skip,
+        "partition": partition,
+        "client_id": client_id,
+        "api": api,
+    }
+
+
+def _order(values: dict[str, object], http: str | None, bootstrap_servers: str) -> None:
+    fault = _ask("POST", "/faults", values, http, bootstrap_servers)
+    times = "until cleared" if fault["remaining"] is None else f"next {fault['remaining']}"
+    where = "" if fault["topic"] is None else f" of {fault['topic']}"
+    parts = (fault["api"] + where, times, *filter(None, [_details(fault)]))
+    print(f"ordered {fault['fault']} {fault['id']}: {', '.join(parts)}")
+
+
+def _details(fault: dict[str, Any]) -> str:
+    parts = []
+    if fault["delay_ms"] is not None:
+        parts.append(f"{fault['delay_ms']} ms")
+    if fault["error"] is not None:
+        parts.append(fault["error"])
+    if fault["fault"] in ("error", "cut"):
+        parts.append(f"{fault['when']} it takes effect")
+    if fault["skip"]:
+        parts.append(f"after {fault['skip']} more")
+    if fault["client_id"] is not None:
+        parts.append(f"client {fault['client_id']}")
+    return ", ".join(parts)
+
+
+def _change_producer(
+    kind: str,
+    topic: str,
+    partition: int,
+    producer_id: int,
+    more: dict[str, int | None],
+    http: str | None,
+    bootstrap_servers: str,
+) -> None:
+    values: dict[str, object] = {"fault": kind, "topic": topic, "partition": partition}
+    values |= {"producer_id": producer_id, **more}
+    changed = _ask("POST", "/faults", values, http, bootstrap_servers)
+    who = f"producer {producer_id} on {topic}-{partition}"
+    before = changed["last_sequence_before"]
+    was = "it was not known" if before is None else f"its last sequence was {before}"
+    if kind == "sequence":
+        print(f"{who} goes on at {changed['next_sequence']} in epoch {changed['producer_epoch']} ({was})")
+    else:
+        print(f"{who} is forgotten ({was})")
+
+
+def _ask(
+    method: str, path: str, body: dict[str, object] | None, http: str | None, bootstrap_servers: str
+) -> dict[str, Any]:
+    """What the broker's HTTP port answers. Raises Failure for anything but success."""
+    address = http or run(_find(bootstrap_servers), bootstrap_servers)
+    if address is None:
+        raise Failure("this broker names no HTTP port of Tidelog's; name it with --http HOST:PORT")
+    status, answer = ask(address, method, path, body)
+    if status >= 400:
+        raise Failure(str(answer.get("error", f"http://{address}{path} answers {status}")))
+    return answer
+
+
+async def _find(bootstrap_servers: str) -> str | None:
+    from client import Admin
+
+    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        return await find(admin)

@@ -1,0 +1,149 @@
+"""Raw requests over a socket to a running broker, for what no client library lets a test say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from protocol.errors import ErrorCode
+from protocol.framing import decode_response_header, encode_request_frame
+from protocol.hot import (
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+    ProducePartitionResult,
+    ProduceRequest,
+    decode_fetch_response,
+    decode_produce_response,
+    encode_fetch_request,
+    encode_produce_request,
+)
+from protocol.records import RecordBatchBuilder, decode_batch, iter_batches
+from protocol.schema import ApiKey, decode_response, encode_request
+
+PRODUCE_VERSION, FETCH_VERSION = 9, 11
+SECONDS = 20
+NOW_MS = 1_700_000_000_000
+Batch = bytes
+
+
+class RawClient:
+    """One connection that sends what it is told and reads answers in order."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._sent: list[tuple[int, int, int]] = []
+        self._correlation_id = 0
+
+    async def send(self, key: ApiKey, version: int, body: Any) -> None:
+        """Send one request; `body` is encoded, or buffers."""
+        self._correlation_id += 1
+        self._sent.append((self._correlation_id, key, version))
+        self._writer.writelines(encode_request_frame(key, version, self._correlation_id, "raw", body))
+        await self._writer.drain()
+
+    async def receive(self) -> Any:
+        """The answer to the oldest request not answered yet."""
+        expected, key, version = self._sent.pop(0)
+        async with asyncio.timeout(SECONDS):
+            size = int.from_bytes(await self._reader.readexactly(4), "big")
+            frame = await self._reader.readexactly(size)
+        correlation_id, position = decode_response_header(key, version, frame)
+        assert correlation_id == expected
+        body = frame[position:]
+        if key == ApiKey.PRODUCE:
+            return decode_produce_response(version, body)
+        if key == ApiKey.FETCH:
+            return decode_fetch_response(version, memoryview(body))
+        return decode_response(key, version, body)
+
+    async def send_request(self, key: ApiKey, version: int, values: Mapping[str, Any]) -> None:
+        await self.send(key, version, encode_request(key, version, values))
+
+    async def ask(self, key: ApiKey, version: int, values: Mapping[str, Any] | None = None) -> Any:
+        await self.send_request(key, version, values or {})
+        return await self.receive()
+
+    async def send_batch(self, batch: Batch, *, topic: str = "t", acks: int = -1) -> None:
+        request = ProduceRequest(None, acks, 30_000, [(topic, [(0, batch)])])
+        await self.send(ApiKey.PRODUCE, PRODUCE_VERSION, encode_produce_request(PRODUCE_VERSION, request))
+
+    async def receive_result(self) -> ProducePartitionResult:
+        answer = await self.receive()
+        result = answer.topics[0][1][0]
+        assert isinstance(result, ProducePartitionResult)
+        return result
+
+    async def produce(self, batch: Batch, **more: Any) -> tuple[int, int]:
+        """(error code, base offset) of one batch."""
+        await self.send_batch(batch, **more)
+        result = await self.receive_result()
+        return result.error_code, result.base_offset
+
+    async def fetch(self, offset: int = 0, *, max_wait_ms: int = 0, topic: str = "t") -> FetchPartitionResult:
+        partition = FetchPartition(0, -1, offset, -1, -1, 1 << 20)
+        request = FetchRequest(-1, max_wait_ms, 1, 1 << 20, 0, 0, -1, [(topic, [partition])])
+        await self.send(ApiKey.FETCH, FETCH_VERSION, encode_fetch_request(FETCH_VERSION, request))
+        answer = await self.receive()
+        assert isinstance(answer, FetchResponse)
+        return answer.topics[0][1][0]
+
+    async def log(self) -> list[bytes]:
+        """Every value of the topic `t`, in order; their offsets follow each other from 0."""
+        records = (await self.fetch()).records
+        assert isinstance(records, bytes | memoryview)
+        data = bytes(records)
+        values, offsets = [], []
+        for position, header in iter_batches(data):
+            for record in decode_batch(data[position : position + header.size_bytes]):
+                values.append(record.value or b"")
+                offsets.append(record.offset)
+        assert offsets == list(range(len(offsets)))
+        return values
+
+    async def producer_id(self) -> int:
+        answer = await self.ask(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": None})
+        assert (answer.error_code, answer.producer_epoch) == (ErrorCode.NONE, 0)
+        return int(answer.producer_id)
+
+    async def create(self, name: str = "t") -> None:
+        wanted = {"name": name, "num_partitions": 1, "replication_factor": 1}
+        answer = await self.ask(ApiKey.CREATE_TOPICS, 5, {"topics": [wanted]})
+        assert answer.topics[0].error_code == ErrorCode.NONE
+
+    async def closed(self) -> bool:
+        """Whether the broker ends the connection without another byte."""
+        async with asyncio.timeout(SECONDS):
+            return await self._reader.read() == b""
+
+    async def close(self) -> None:
+        self._writer.close()
+        await asyncio.gather(self._writer.wait_closed(), return_exceptions=True)
+
+    def cut(self) -> None:
+        """End the connection without a farewell, answers unread."""
+        self._writer.transport.abort()
+
+
+@asynccontextmanager
+async def connected(port: int) -> AsyncIterator[RawClient]:
+    client = RawClient(*await asyncio.open_connection("127.0.0.1", port))
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def batch(value: str, producer_id: int, sequence: int, *, epoch: int = 0, count: int = 1) -> Batch:
+    builder = RecordBatchBuilder()
+    for number in range(count):
+        builder.append(NOW_MS, None, value.encode() if count == 1 else f"{value}{number}".encode())
+    return bytes(builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
+
+
+def batches(names: str, producer_id: int, *, first: int = 0, epoch: int = 0) -> list[Batch]:
+    return [batch(name, producer_id, first + number, epoch=epoch) for number, name in enumerate(names)]

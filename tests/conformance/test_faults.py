@@ -1,0 +1,351 @@
+"""Faults ordered from a running broker: each does what its order says, to raw sockets and to librdkafka."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from confluent_kafka import KafkaError, Producer
+
+from broker.app import Broker
+from broker.config import BrokerConfig
+from protocol.errors import ErrorCode
+from protocol.schema import ApiKey
+from protocol.types import MAX_SEQUENCE
+from tests.conformance.raw import SECONDS, RawClient, batch, batches, connected
+
+STORED = ErrorCode.NONE
+
+
+class Site:
+    """A broker whose faults can be ordered, with the topic `t`."""
+
+    def __init__(self, broker: Broker, http: aiohttp.ClientSession) -> None:
+        self.broker = broker
+        self.port = broker.port
+        self.http = http
+        self.url = f"http://127.0.0.1:{broker.http_port}/faults"
+
+    async def ask(self, method: str, path: str = "", **values: Any) -> tuple[int, Any]:
+        body = {"json": values} if values else {}
+        async with self.http.request(method, self.url + path, **body) as answer:
+            return answer.status, await answer.json()
+
+    async def order(self, fault: str, **values: Any) -> dict[str, Any]:
+        status, answer = await self.ask("POST", fault=fault, **values)
+        assert status in (200, 201), answer
+        assert isinstance(answer, dict)
+        return answer
+
+    async def hits(self) -> list[int]:
+        """Of all orders, by number."""
+        _, answer = await self.ask("GET")
+        faults = sorted(answer["faults"] + answer["finished"], key=lambda fault: fault["id"])
+        return [fault["hits"] for fault in faults]
+
+
+async def start(folder: Path, *, enabled: bool = True) -> Broker:
+    config = BrokerConfig(data_dir=folder, port=0, http_port=0, faults_enable=enabled)
+    return await Broker.start(config)
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    broker = await start(tmp_path / "data")
+    async with aiohttp.ClientSession() as http:
+        async with connected(broker.port) as client:
+            await client.create()
+        yield Site(broker, http)
+    started = time.monotonic()
+    await broker.stop()
+    assert time.monotonic() - started < SECONDS / 4, "a fault held the stop up"
+
+
+@pytest.fixture
+async def client(site: Site) -> AsyncIterator[RawClient]:
+    async with connected(site.port) as connection:
+        yield connection
+
+
+async def is_closed(client: RawClient) -> bool:
+    """The broker closes the connection and answers nothing more."""
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+        await client.receive()
+    return True
+
+
+async def log(site: Site) -> list[bytes]:
+    async with connected(site.port) as reader:
+        return await reader.log()
+
+
+async def test_a_lost_ack_leads_to_a_retry_that_is_recognised(site: Site, client: RawClient) -> None:
+    producer_id = await client.producer_id()
+    a, b, c = batches("ABC", producer_id)
+    assert await client.produce(a) == (STORED, 0)
+    await site.order("drop", topic="t", count=2)
+    for one in (b, c):
+        await client.send_batch(one)
+    await until_durable(site, 3)
+    assert await site.hits() == [2]
+    client.cut()
+    async with connected(site.port) as again:
+        assert await again.produce(b) == (STORED, 1)
+        assert await again.produce(c) == (STORED, 2)
+        assert await again.log() == [b"A", b"B", b"C"]
+
+
+async def test_nothing_behind_a_lost_ack_arrives_on_its_connection(site: Site, client: RawClient) -> None:
+    await site.order("drop")
+    await client.send_batch(batch("A", -1, -1))
+    await client.send_batch(batch("B", -1, -1))
+    await until_durable(site, 2)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await client.receive()
+    assert await log(site) == [b"A", b"B"]
+
+
+async def until_durable(site: Site, offset: int) -> None:
+    async with asyncio.timeout(SECONDS):
+        while site.broker.services.replica("t", 0).high_watermark < offset:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+async def test_answers_are_delayed(site: Site, client: RawClient) -> None:
+    await site.order("delay", topic="t", delay_ms=300)
+    started = time.monotonic()
+    assert await client.produce(batch("A", -1, -1)) == (STORED, 0)
+    assert time.monotonic() - started >= 0.3
+    assert await client.produce(batch("B", -1, -1)) == (STORED, 1)
+    assert await site.hits() == [1]
+
+
+async def test_delays_add_to_what_else_happens(site: Site, client: RawClient) -> None:
+    await site.order("delay", delay_ms=100)
+    await site.order("delay", delay_ms=100)
+    await site.order("error", error=7, when="before")
+    started = time.monotonic()
+    assert await client.produce(batch("A", -1, -1)) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    assert time.monotonic() - started >= 0.2
+
+
+@pytest.mark.parametrize("code", [45, "NOT_LEADER_OR_FOLLOWER", "kafka-storage-error"])
+async def test_an_error_before_the_append_stores_nothing(
+    site: Site, client: RawClient, code: str | int
+) -> None:
+    fault = await site.order("error", topic="t", error=code, when="before")
+    assert await client.produce(batch("A", -1, -1)) == (ErrorCode[fault["error"]], -1)
+    assert await client.produce(batch("B", -1, -1)) == (STORED, 0)
+    assert await log(site) == [b"B"]
+
+
+async def test_an_error_after_the_append_leaves_the_batch_stored(site: Site, client: RawClient) -> None:
+    producer_id = await client.producer_id()
+    await site.order("error", topic="t", error="NOT_ENOUGH_REPLICAS_AFTER_APPEND")
+    first = batch("A", producer_id, 0)
+    assert (await client.produce(first))[0] == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert await client.produce(first) == (STORED, 0)
+    assert await client.log() == [b"A"]
+
+
+async def test_a_connection_cut_after_the_append_leaves_the_batch_stored(
+    site: Site, client: RawClient
+) -> None:
+    producer_id = await client.producer_id()
+    await site.order("cut", topic="t")
+    await client.send_batch(batch("A", producer_id, 0))
+    assert await is_closed(client)
+    async with connected(site.port) as again:
+        assert await again.produce(batch("A", producer_id, 0)) == (STORED, 0)
+        assert await again.log() == [b"A"]
+
+
+async def test_a_connection_cut_before_the_append_stores_nothing(site: Site, client: RawClient) -> None:
+    await site.order("cut", topic="t", when="before")
+    await client.send_batch(batch("A", -1, -1))
+    assert await is_closed(client)
+    assert await log(site) == []
+
+
+async def test_acks_0_can_be_cut_and_uses_up_no_lost_ack(site: Site, client: RawClient) -> None:
+    await site.order("drop")
+    await site.order("cut")
+    await client.send_batch(batch("A", -1, -1), acks=0)
+    assert await client.closed()
+    await until_durable(site, 1)
+    assert await site.hits() == [0, 1]
+
+
+async def test_only_what_the_order_names_is_hit(site: Site, client: RawClient) -> None:
+    await client.create("other")
+    await site.order("error", topic="other", error=3, count=None)
+    await site.order("error", topic="t", partition=1, error=3, count=None)
+    await site.order("error", client_id="somebody else", error=3, count=None)
+    await site.order("error", topic="t", error=7, skip=1, when="before")
+    assert await client.produce(batch("A", -1, -1)) == (STORED, 0)
+    assert (await client.produce(batch("B", -1, -1)))[0] == ErrorCode.REQUEST_TIMED_OUT
+    assert await client.produce(batch("C", -1, -1)) == (STORED, 1)
+    assert (await client.produce(batch("D", -1, -1), topic="other"))[0] == 3
+    assert await site.hits() == [1, 0, 0, 1]
+
+
+async def test_other_apis_can_be_hit_too(site: Site, client: RawClient) -> None:
+    await client.produce(batch("A", -1, -1))
+    await site.order("error", api="fetch", topic="t", error="NOT_LEADER_OR_FOLLOWER", when="before")
+    assert (await client.fetch()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (await client.fetch()).error_code == STORED
+    await site.order("error", api="init_producer_id", error=14, when="before")
+    answer = await client.ask(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": None})
+    assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await site.order("cut", api="metadata", topic="t")
+    await client.send_request(ApiKey.METADATA, 5, {"topics": [{"name": "t"}]})
+    assert await is_closed(client)
+
+
+@pytest.mark.parametrize("kind", ["forget", "expire"])
+async def test_a_forgotten_producer_is_unknown_and_may_begin_again(
+    site: Site, client: RawClient, kind: str
+) -> None:
+    producer_id = await client.producer_id()
+    assert await client.produce(batch("A", producer_id, 0)) == (STORED, 0)
+    changed = await site.order(kind, topic="t", partition=0, producer_id=producer_id)
+    assert changed["last_sequence_before"] == 0
+    assert (await client.produce(batch("B", producer_id, 1)))[0] == ErrorCode.UNKNOWN_PRODUCER_ID
+    assert await client.produce(batch("B", producer_id, 0)) == (STORED, 1)
+    status, answer = await site.ask("POST", fault=kind, topic="t", producer_id=producer_id + 1)
+    assert status == 404
+    assert "remembers no producer" in answer["error"]
+
+
+async def test_a_moved_sequence_wraps_to_0(site: Site, client: RawClient) -> None:
+    producer_id = await client.producer_id()
+    await site.order("sequence", topic="t", producer_id=producer_id, next_sequence=MAX_SEQUENCE - 1)
+    described = await client.ask(
+        ApiKey.DESCRIBE_PRODUCERS, 0, {"topics": [{"name": "t", "partition_indexes": [0]}]}
+    )
+    (known,) = described.topics[0].partitions[0].active_producers
+    assert known.last_sequence == MAX_SEQUENCE - 2
+    refused = await client.produce(batch("x", producer_id, 0))
+    assert refused[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    wrapping = batch("A", producer_id, MAX_SEQUENCE - 1, count=4)
+    assert await client.produce(wrapping) == (STORED, 0)
+    assert await client.produce(batch("B", producer_id, 2)) == (STORED, 4)
+    assert await client.produce(wrapping) == (STORED, 0)
+    assert await client.log() == [b"A0", b"A1", b"A2", b"A3", b"B"]
+
+
+async def test_a_producer_in_the_middle_of_its_work_is_moved_to_the_wrap(
+    site: Site, client: RawClient
+) -> None:
+    producer_id = await client.producer_id()
+    await client.produce(batch("A", producer_id, 0))
+    changed = await site.order("sequence", topic="t", partition=0, producer_id=producer_id)
+    following = changed["next_sequence"]
+    assert following == MAX_SEQUENCE - 9
+    assert await client.produce(batch("B", producer_id, following, count=10)) == (STORED, 1)
+    assert await client.produce(batch("C", producer_id, 0)) == (STORED, 11)
+
+
+async def test_an_id_that_was_never_issued_cannot_be_moved(site: Site) -> None:
+    status, answer = await site.ask("POST", fault="sequence", topic="t", producer_id=10**9)
+    assert status == 404
+    assert "never issued" in answer["error"]
+
+
+async def test_orders_are_listed_and_taken_back(site: Site, client: RawClient) -> None:
+    first = await site.order("drop", topic="t", count=None)
+    second = await site.order("cut", topic="t", skip=3)
+    _, answer = await site.ask("GET")
+    assert answer == {"faults": [first, second], "finished": []}
+    assert await site.ask("DELETE", f"/{first['id']}") == (200, {"cleared": 1})
+    assert (await site.ask("DELETE", f"/{first['id']}"))[0] == 404
+    assert await site.ask("DELETE") == (200, {"cleared": 1})
+    assert await client.produce(batch("A", -1, -1)) == (STORED, 0)
+    assert await site.ask("GET") == (200, {"faults": [], "finished": []})
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ({"fault": "explode"}, "drop, delay"),
+        ({"fault": "drop", "topik": "t"}, "topik"),
+        ({"fault": "drop", "when": "before"}, "answer"),
+        ({"fault": "delay"}, "delay_ms"),
+        ({"fault": "error", "error": "NO_SUCH"}, "NO_SUCH"),
+        ({"fault": "error", "error": 0}, "success"),
+        ({"fault": "error"}, "code"),
+        ({"fault": "drop", "count": 0}, "count"),
+        ({"fault": "drop", "api": "init_producer_id", "topic": "t"}, "names no topic"),
+        ({"fault": "forget", "topic": "t"}, "producer_id"),
+    ],
+)
+async def test_an_order_that_cannot_be_is_refused_with_the_reason(
+    site: Site, values: dict[str, Any], word: str
+) -> None:
+    status, answer = await site.ask("POST", **values)
+    assert status == 400
+    assert word in answer["error"]
+
+
+async def test_a_web_page_cannot_order_faults(site: Site) -> None:
+    async with site.http.post(site.url, data='{"fault": "drop"}') as answer:
+        assert answer.status == 400
+    assert await site.ask("GET") == (200, {"faults": [], "finished": []})
+
+
+async def test_without_the_setting_every_request_is_refused_with_the_way_to_enable_it(tmp_path: Path) -> None:
+    broker = await start(tmp_path / "data", enabled=False)
+    async with aiohttp.ClientSession() as http:
+        site = Site(broker, http)
+        for method, values in (("GET", {}), ("POST", {"fault": "drop"}), ("DELETE", {})):
+            status, answer = await site.ask(method, **values)
+            assert status == 403
+            assert "--enable-faults" in answer["error"]
+    await broker.stop()
+
+
+async def confluent_send(site: Site, values: list[str], **settings: object) -> list[KafkaError | None]:
+    """Send in the background; what each delivery report said."""
+    reports: list[KafkaError | None] = []
+
+    def send() -> None:
+        address = {"bootstrap.servers": f"127.0.0.1:{site.port}", "enable.idempotence": True}
+        producer = Producer(address | settings)
+        for value in values:
+            producer.produce("t", value, on_delivery=lambda error, _: reports.append(error))
+        assert producer.flush(SECONDS) == 0
+
+    await asyncio.to_thread(send)
+    return reports
+
+
+async def duplicates(site: Site) -> float:
+    async with site.http.get(f"http://127.0.0.1:{site.broker.http_port}/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("tidelog_duplicate"))
+
+
+async def test_librdkafka_sends_again_after_a_lost_ack_and_nothing_is_stored_twice(site: Site) -> None:
+    await site.order("drop", topic="t")
+    assert await confluent_send(site, ["A", "B"], **{"socket.timeout.ms": 500}) == [None, None]
+    assert await site.hits() == [1]
+    assert await duplicates(site) >= 1
+    assert await log(site) == [b"A", b"B"]
+
+
+async def test_librdkafka_survives_cuts_and_errors_in_order(site: Site) -> None:
+    await site.order("cut", topic="t")
+    await site.order("cut", topic="t", when="before")
+    await site.order("error", topic="t", error="NOT_ENOUGH_REPLICAS_AFTER_APPEND", skip=1)
+    await site.order("error", topic="t", error="NOT_LEADER_OR_FOLLOWER", when="before")
+    values = [str(number) for number in range(20)]
+    reports = await confluent_send(site, values, **{"batch.num.messages": 2, "retry.backoff.ms": 10})
+    assert reports == [None] * 20
+    assert await site.hits() == [1, 1, 1, 1]
+    assert await log(site) == [value.encode() for value in values]
