@@ -20,7 +20,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:1] == ["serve"]:
         from broker.command import main as serve
 
-        return serve(given[1:], program="tidelog serve")
+        try:
+            return serve(given[1:], program="tidelog serve")
+        except SystemExit as ended:  # How argparse ends after --help and wrong usage.
+            return ended.code if isinstance(ended.code, int) else 1
     from cli.app import run_command
 
     return run_command(given)
