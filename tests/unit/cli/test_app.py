@@ -50,7 +50,6 @@ def test_version_is_the_distribution_s(capsys: pytest.CaptureFixture[str]) -> No
         ["consume", "t", "--max-messages", "many"],
         ["serve", "--set", "x"],
         ["serve", "--nope"],
-        ,
     ],
     ids=" ".join,
 )
