@@ -137,7 +137,12 @@ async def _site(settings: Settings, data_dir: Path, result: Result) -> AsyncIter
 
 
 def _writers(job: Job) -> list[Writer]:
-    """Two of each client: a patient one that must deliver everything, and one that gives up soon."""
+    """Two of each client. All are patient but one of ours, which gives up soon and must say so truthfully.
+
+    An impatient librdkafka stores records twice by itself, with any broker: when one message times out it
+    bumps its epoch, and sends what was in flight again from sequence 0, though it may be stored
+    (confluentinc/librdkafka#4953).
+    """
     return [
         TidelogWriter("tidelog", job, _TIDELOG | {"max_batch_size": 2048}),
         TidelogWriter(
@@ -147,9 +152,9 @@ def _writers(job: Job) -> list[Writer]:
         ),
         ConfluentWriter("confluent", job, _CONFLUENT | {"batch.size": 2048}),
         ConfluentWriter(
-            "confluent, impatient",
+            "confluent, zstd",
             job,
-            _CONFLUENT | {"message.timeout.ms": 1500, "compression.type": "zstd", "batch.num.messages": 10},
+            _CONFLUENT | {"compression.type": "zstd", "batch.num.messages": 10},
         ),
     ]
 
