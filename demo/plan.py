@@ -9,7 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 FAULTS = 40
-_FIRST_MARK, _LAST_MARK, _KILL_MARK = 0.01, 0.97, 0.5
+_FIRST_MARK, _LAST_MARK = 0.02, 0.96
 _MOST_IN_FLIGHT = 5
 
 
@@ -33,15 +33,16 @@ class Step(NamedTuple):
 
 
 def make_plan(seed: int, faults: int = FAULTS) -> list[Step]:
-    """`faults` network faults spread evenly, each kind as often as the others, and one kill in the middle."""
+    """`faults` network faults, each kind as often as any other, and one kill in the middle, spread evenly."""
     draw = random.Random(seed)
     kinds = [kind for kind in Kind if kind is not Kind.KILL]
-    chosen = [kinds[number % len(kinds)] for number in range(faults)]
+    chosen: list[Kind] = [kinds[number % len(kinds)] for number in range(faults)]
     draw.shuffle(chosen)
-    step = (_LAST_MARK - _FIRST_MARK) / max(faults - 1, 1)
-    marks = [_FIRST_MARK + number * step for number in range(faults)]
-    plan = [Step(mark, kind, _frames(kind, draw)) for mark, kind in zip(marks, chosen, strict=True)]
-    return sorted([*plan, Step(_KILL_MARK, Kind.KILL, 1)], key=lambda each: each.mark)
+    chosen.insert(faults // 2, Kind.KILL)
+    step = (_LAST_MARK - _FIRST_MARK) / max(faults, 1)
+    return [
+        Step(_FIRST_MARK + number * step, kind, _frames(kind, draw)) for number, kind in enumerate(chosen)
+    ]
 
 
 def _frames(kind: Kind, draw: random.Random) -> int:

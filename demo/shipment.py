@@ -32,6 +32,7 @@ _HTTP_SECONDS = 10
 _REFUSED_MS = 150
 _PATIENCE_MS = 100
 _CHUNK_ROWS = 500
+_LEAD_ROWS, _LEAD_SHARE = 2_000, 20
 # Some of the five are then stored and some perhaps not: the producer cannot know which.
 _ANSWERED_AT_KILL = 2
 _SENT_COLUMNS = ("key", "value", "timestamp_ms")
@@ -116,6 +117,8 @@ class Shipment:
         self._on_event = on_event
         self._wiretap = Wiretap()
         self._progress = asyncio.Event()
+        self._allowed = 0
+        self._may_send = asyncio.Event()
         self.tally = Tally(0)
 
     async def create_topic(self, partitions: int) -> None:
@@ -128,6 +131,7 @@ class Shipment:
         """Send all events in order and wait for every acknowledgement, while the plan goes on."""
         self.tally = Tally(events.num_rows)
         self._site.proxy.tap = self._wiretap
+        self._allow(int(self._plan[0].mark * events.num_rows) if self._plan else events.num_rows)
         began = time.monotonic()
         sending = asyncio.create_task(self._send_all(events))
         sabotage = asyncio.create_task(self._carry_out_plan())
@@ -170,6 +174,9 @@ class Shipment:
                 sent.put_nowait(deliveries)
                 # Where there is room, send() does not yield, and the network lives on this loop too.
                 await asyncio.sleep(0)
+                while self.tally.sent >= self._allowed:
+                    self._may_send.clear()
+                    await self._may_send.wait()
             sent.put_nowait(None)
             await collecting
 
@@ -189,16 +196,26 @@ class Shipment:
             self._progress.set()
 
     async def _carry_out_plan(self) -> None:
-        for step in self._plan:
-            while self.tally.acked < step.mark * self.tally.events:
+        marks = [int(step.mark * self.tally.events) for step in self._plan]
+        for step, mark, next_mark in zip(self._plan, marks, [*marks[1:], self.tally.events], strict=True):
+            if step.kind is Kind.KILL:
+                # What the broker has counted dies with it. Asked any later, it would have time to answer all.
+                self.tally.recognised += await self._site.duplicates_recognised()
+            while self.tally.acked < mark:
                 self._progress.clear()
                 await self._progress.wait()
+            self._allow(next_mark)
             try:
                 text = await self._carry_out(step)
             except TimeoutError as error:
                 raise SabotageError(f"no way to bring this about: {step.kind.value}") from error
             self.tally.faults += 1
             self._on_event(f"{step.mark:4.0%}  {text}")
+
+    def _allow(self, mark: int) -> None:
+        """Let the producer send up to the next mark and a little more, so that no fault comes too late."""
+        self._allowed = mark + max(_LEAD_ROWS, self.tally.events // _LEAD_SHARE)
+        self._may_send.set()
 
     async def _carry_out(self, step: Step) -> str:
         """Bring one fault about, wait until it has happened, and say what it was."""
@@ -225,8 +242,6 @@ class Shipment:
         proxy, broker = self._site.proxy, self._site.broker
         # Without sequence numbers the client keeps order the only other way: one request at a time.
         wanted, answered_at_least = (IN_FLIGHT, _ANSWERED_AT_KILL) if self._idempotent else (1, 1)
-        # What the broker has counted dies with it; asked any later, it had time to answer all five.
-        self.tally.recognised += await self._site.duplicates_recognised()
         proxy.hold_responses()
         await proxy.wait_until(
             lambda: len(proxy.in_flight()) >= wanted and proxy.answered() >= answered_at_least

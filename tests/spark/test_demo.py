@@ -1,4 +1,4 @@
-"""The demo in small: with sequence numbers the judge finds nothing, without them the same faults leave duplicates."""
+"""The demo in small: the judge finds nothing with sequence numbers, and duplicates without them."""
 
 import asyncio
 from pathlib import Path

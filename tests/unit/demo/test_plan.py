@@ -1,6 +1,7 @@
 """The plan of faults is the same for the same seed, holds every kind, and kills once, in the middle."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -20,9 +21,14 @@ def test_every_kind_comes_and_the_kill_once_in_the_middle(seed: int) -> None:
     assert counts.pop(Kind.KILL) == 1
     assert len(counts) == len(Kind) - 1
     assert max(counts.values()) - min(counts.values()) <= 1
-    assert [step.mark for step in plan] == sorted(step.mark for step in plan)
-    assert [step.mark for step in plan if step.kind is Kind.KILL] == [0.5]
-    assert all(0 < step.mark < 1 for step in plan)
+    assert [number for number, step in enumerate(plan) if step.kind is Kind.KILL] == [FAULTS // 2]
+
+
+def test_steps_are_spread_evenly() -> None:
+    marks = [step.mark for step in make_plan(1)]
+    gaps = [after - before for before, after in pairwise(marks)]
+    assert 0 < marks[0] < marks[-1] < 1
+    assert max(gaps) - min(gaps) < 1e-9
 
 
 def test_acks_are_dropped_one_to_five_at_a_time() -> None:
