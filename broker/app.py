@@ -14,7 +14,6 @@ import asyncio
 import gc
 import signal
 import sys
-import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Self
 
 import structlog
 
+from broker.clock import SteadyClock, clock_ms
 from broker.cluster.store import StoreError
 from broker.config import BrokerConfig
 from broker.handlers import Handler, build_handlers
@@ -30,6 +30,7 @@ from broker.net.dispatch import Dispatcher
 from broker.net.http import HttpServer
 from broker.net.server import BindError, Endpoint, Server, bind, bind_endpoints
 from broker.services import Services, open_services
+from broker.storage.disk import Disk
 from broker.storage.manager import DataFolderError
 from protocol.schema import ApiKey, unsupported_api_versions_body
 
@@ -48,11 +49,6 @@ _SWITCH_SECONDS = 0.0005
 
 class StartError(Exception):
     """The broker cannot start; the message is one line that says why and what to do."""
-
-
-def clock_ms() -> int:
-    """Wall clock in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 class Broker:
@@ -83,14 +79,19 @@ class Broker:
         self.is_ready = False
 
     @classmethod
-    async def start(cls, config: BrokerConfig) -> Self:
-        """Open the data folder and serve. Raises StartError, with nothing left open."""
+    async def start(cls, config: BrokerConfig, *, disk: Disk | None = None) -> Self:
+        """Open the data folder and serve. Raises StartError, with nothing left open.
+
+        `disk` replaces the system calls on the logs, for tests of what a bad disk does.
+        """
         sockets = _Sockets(config)
         services: Services | None = None
         server: Server | None = None
         metrics = Metrics()
         try:
-            services = await open_services(sockets.as_bound(config), metrics, clock_ms)
+            services = await open_services(
+                sockets.as_bound(config), metrics, clock_ms, steady_ms=SteadyClock(), disk=disk
+            )
             handlers, faults = _with_faults(config, services, build_handlers(services))
             server = Server(config, Dispatcher(handlers, metrics), metrics)
             await server.start(sockets.endpoints)

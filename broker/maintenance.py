@@ -17,6 +17,9 @@ import structlog
 from broker.partitions import Partitions
 
 CHECKPOINT_INTERVAL_MS = 60_000
+CHECKPOINT_BYTES = 128 << 20
+CHECKPOINT_BYTES_INTERVAL_MS = 1_000
+"""How often to look for a log that has more to read after a crash than CHECKPOINT_BYTES."""
 PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 logger = structlog.get_logger(__name__)
 
@@ -25,12 +28,19 @@ class Maintenance:
     """The periodic work on a broker's logs."""
 
     def __init__(
-        self, partitions: Partitions, clock_ms: Callable[[], int], *, retention_check_interval_ms: int
+        self,
+        partitions: Partitions,
+        clock_ms: Callable[[], int],
+        steady_ms: Callable[[], int],
+        *,
+        retention_check_interval_ms: int,
     ) -> None:
         self._partitions = partitions
         self._clock_ms = clock_ms
+        self._steady_ms = steady_ms
         self._jobs: tuple[tuple[str, int, Callable[[], Awaitable[None]]], ...] = (
             ("checkpoint", CHECKPOINT_INTERVAL_MS, self.checkpoint),
+            ("checkpoint_bytes", CHECKPOINT_BYTES_INTERVAL_MS, self.checkpoint_long_tails),
             ("retention", retention_check_interval_ms, self.apply_retention),
             ("producer_expiry", PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
         )
@@ -61,28 +71,52 @@ class Maintenance:
                     "maintenance_failed", job=name, error=str(error), advice="it will be tried again"
                 )
 
-    async def checkpoint(self) -> None:
-        """Make indexes and snapshots durable, so that a start after a crash has little to read."""
-        logs = self._partitions.logs
+    async def checkpoint(self, at_least_bytes: int = 0) -> None:
+        """Make indexes and snapshots durable, so that a start after a crash has little to read.
+
+        `at_least_bytes`: only of logs that grew by so much since their last one.
+        """
         async with self._partitions.disk_work:
-            checkpoint = logs.begin_checkpoint()
-            await asyncio.to_thread(checkpoint.run)
-            logs.finish_checkpoint(checkpoint)
-            await asyncio.to_thread(logs.write_checkpoints)
-            await asyncio.to_thread(logs.purge)
+            if await self._checkpoint(at_least_bytes):
+                # A full disk: what left it made room for the snapshots that could not be written.
+                await self._checkpoint(at_least_bytes)
+
+    async def _checkpoint(self, at_least_bytes: int) -> bool:
+        """Returns whether one failed although files left the disk."""
+        logs = self._partitions.logs
+        failed = False
+        for log in list(logs.logs.values()):
+            if log.bytes_since_checkpoint < at_least_bytes:
+                continue
+            work = log.begin_checkpoint()
+            if work is not None:
+                error = await asyncio.to_thread(work.attempt)
+                logs.finish_checkpoint(log, work, error)
+                failed |= error is not None
+            for _ in logs.drop_segments(log):
+                await asyncio.sleep(0)
+        await asyncio.to_thread(logs.write_checkpoints)
+        return await asyncio.to_thread(logs.purge) > 0 and failed
+
+    async def checkpoint_long_tails(self) -> None:
+        """Checkpoint the logs that grow fast more often than the others."""
+        if any(log.bytes_since_checkpoint >= CHECKPOINT_BYTES for log in self._partitions.logs.logs.values()):
+            await self.checkpoint(CHECKPOINT_BYTES)
 
     async def apply_retention(self) -> None:
         """Let go of segments that are too old or too many, then unlink their files."""
         logs = self._partitions.logs
         async with self._partitions.disk_work:
-            logs.run_retention(self._clock_ms())
+            # A clock that was set must not make records old: the one that is behind decides.
+            for _ in logs.run_retention(min(self._clock_ms(), self._steady_ms())):
+                await asyncio.sleep(0)
             await asyncio.to_thread(logs.write_checkpoints)
             await asyncio.to_thread(logs.purge)
 
     async def expire_producers(self) -> None:
         """Forget idle producers, some thousands a step, so that a million at once do not stop the loop."""
         expired = 0
-        while count := self._partitions.logs.expire_producers(self._clock_ms()):
+        for count in self._partitions.logs.expire_producers(self._steady_ms()):
             expired += count
             await asyncio.sleep(0)
         if expired:

@@ -179,6 +179,16 @@ class Metrics:
         """One fdatasync is to make `batches` durable."""
         self._group_commit.observe(batches)
 
+    def log_recovered(self, damaged_snapshots: int, truncated_bytes: int) -> None:
+        """A partition's log was opened: how many snapshots were set aside, how much of its end cut off."""
+        self._counts["snapshots_damaged"] += damaged_snapshots
+        self._counts["log_truncations"] += truncated_bytes > 0
+        self._counts["log_truncated_bytes"] += truncated_bytes
+
+    def partition_failed(self) -> None:
+        """A partition went offline because its disk failed."""
+        self._counts["partitions_failed"] += 1
+
     def count_producer_ids_with(self, count: Callable[[], int]) -> None:
         """Ask `count` for the number of remembered producers at every scrape."""
         self._producer_ids = count
@@ -311,6 +321,22 @@ _PLAIN_COUNTERS = (
         "bad_request",
         "connections_closed_bad_request",
         "Connections closed because their bytes were not the protocol.",
+    ),
+    (
+        "snapshots_damaged",
+        "snapshots_damaged",
+        "Snapshots of producers that were found damaged at the start and set aside.",
+    ),
+    (
+        "log_truncations",
+        "log_truncations",
+        "Logs whose end was cut off at the start, because a crash or damage left no whole batch there.",
+    ),
+    ("log_truncated_bytes", "log_truncated_bytes", "Bytes cut off the ends of logs at the start."),
+    (
+        "partitions_failed",
+        "partitions_failed",
+        "Partitions that went offline because their disk failed, since the start.",
     ),
     ("connection_refused", "connections_refused", "Connections closed because max.connections were open."),
 )

@@ -99,6 +99,7 @@ class Partitions:
         return self._settings.log_config(topic.configs, self._base_config)
 
     def _serve(self, topic: Topic, log: PartitionLog) -> None:
+        self._metrics.log_recovered(len(log.recovery.corrupt_snapshots), log.recovery.truncated_bytes)
         self.replicas[log.topic, log.partition] = Replica(
             topic.topic_id,
             log,

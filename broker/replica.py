@@ -190,6 +190,7 @@ class Replica:
             advice="check the disk that holds the data folder, then restart the broker; "
             "nothing that was acknowledged with acks=all is lost",
         )
+        self._metrics.partition_failed()
         self.log.mark_failed(error)
         self.stop(ErrorCode.KAFKA_STORAGE_ERROR)
 

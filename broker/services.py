@@ -108,17 +108,22 @@ async def open_services(
     metrics: Metrics,
     clock_ms: Callable[[], int],
     *,
+    steady_ms: Callable[[], int] | None = None,
     store: ClusterStore | None = None,
     disk: Disk | None = None,
 ) -> Services:
     """Open the data folder and everything in it.
 
-    `clock_ms` gives milliseconds since the epoch. `store` and `disk` replace the embedded store and the
+    `clock_ms` gives milliseconds since the epoch; `steady_ms` (without it, `clock_ms`) is never set: see
+    `broker.clock`. `store` and `disk` replace the embedded store and the
     system calls. Raises DataFolderError, StoreError or OSError; then nothing is left open.
     """
     disk = disk or Disk()
+    steady_ms = steady_ms or clock_ms
     held: list[ProducerIds] = []
-    logs = LogManager(config.data_dir, next_producer_id=lambda: held[0].bound(), disk=disk)
+    logs = LogManager(
+        config.data_dir, next_producer_id=lambda: held[0].bound(), disk=disk, steady_ms=steady_ms
+    )
     await asyncio.to_thread(logs.lock)
     if store is None:
         store = SqliteStore(
@@ -126,7 +131,7 @@ async def open_services(
         )
     try:
         cluster = Cluster(await store.load(), store)
-        held.append(ProducerIds(cluster, clock_ms))
+        held.append(ProducerIds(cluster, steady_ms))
         settings = TopicConfigs(config)
         partitions = Partitions(
             logs,
@@ -153,7 +158,7 @@ async def open_services(
         delete_enabled=config.delete_topic_enable,
     )
     maintenance = Maintenance(
-        partitions, clock_ms, retention_check_interval_ms=config.log_retention_check_interval_ms
+        partitions, clock_ms, steady_ms, retention_check_interval_ms=config.log_retention_check_interval_ms
     )
     metrics.count_producer_ids_with(lambda: logs.producer_id_count)
     maintenance.start()

@@ -83,9 +83,19 @@ class CheckpointWork:
     indexes: list[tuple[SparseIndex, OpenFile, bytes, int]] = field(default_factory=list)
     snapshot: FrozenTable | None = None
     snapshot_offset: int = -1
+    snapshot_copies: int = 1
+    snapshots_written: int = 0
     snapshot_bytes: int = 0
     """Size of the snapshot once it is written."""
     indexes_durable: bool = False
+
+    def attempt(self) -> OSError | None:
+        """`run`, with the error as the answer."""
+        try:
+            self.run()
+        except OSError as error:
+            return error
+        return None
 
     def run(self) -> None:
         """In any thread. Raises OSError: the recovery point then stays, nothing else is lost."""
@@ -98,5 +108,10 @@ class CheckpointWork:
         finally:
             for _, file, _, _ in self.indexes:
                 file.release()
-        if self.snapshot is not None:
-            self.snapshot_bytes = write_snapshot(self.disk, self.folder, self.snapshot_offset, self.snapshot)
+        if self.snapshot is None:
+            return
+        for _ in range(self.snapshot_copies):
+            self.snapshot_bytes = write_snapshot(
+                self.disk, self.folder, self.snapshot_offset, self.snapshot, self.recovery_point
+            )
+            self.snapshots_written += 1

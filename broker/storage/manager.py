@@ -9,7 +9,7 @@ Invariants:
   log was flushed, with its indexes and snapshot;
 - a recovery point in the checkpoint is never ahead of what is durable.
 
-`open_all`, `create`, `delete`, `purge`, `close` and `ManagerCheckpoint.run` block on the disk: call them in a
+`open_all`, `create`, `delete`, `purge`, `write_checkpoints` and `close` block on the disk: call them in a
 thread when the loop is serving (`create` and `delete` only one at a time). The periodic rest belongs to the
 loop. Used by `broker.services`.
 """
@@ -19,8 +19,8 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID, uuid4
@@ -63,29 +63,16 @@ class FoundPartition(NamedTuple):
     topic_id: UUID | None
 
 
-@dataclass(slots=True)
-class ManagerCheckpoint:
-    """Checkpoints of all logs. `run` in a thread, then give it to `finish_checkpoint`."""
-
-    disk: Disk
-    data_dir: Path
-    works: list[tuple[PartitionLog, CheckpointWork]]
-    errors: dict[TopicPartition, OSError]
-
-    def run(self) -> None:
-        """Never raises: what went wrong is in `errors`, by partition."""
-        for log, work in self.works:
-            try:
-                work.run()
-            except OSError as error:
-                self.errors[log.topic, log.partition] = error
-
-
 class LogManager:
     """Opens, makes and removes the logs of one data folder."""
 
     def __init__(
-        self, data_dir: Path, *, next_producer_id: Callable[[], int], disk: Disk | None = None
+        self,
+        data_dir: Path,
+        *,
+        next_producer_id: Callable[[], int],
+        disk: Disk | None = None,
+        steady_ms: Callable[[], int] | None = None,
     ) -> None:
         self.data_dir = data_dir
         self.logs: dict[TopicPartition, PartitionLog] = {}
@@ -93,6 +80,7 @@ class LogManager:
         """Whether the last process shut down cleanly."""
         self._disk = disk or Disk()
         self._next_producer_id = next_producer_id
+        self._steady_ms = steady_ms
         self._lock_fd = -1
         self._recovery_points: dict[TopicPartition, int] = {}
         self._start_offsets: dict[TopicPartition, int] = {}
@@ -215,6 +203,7 @@ class LogManager:
             clean_shutdown=is_new or self.was_clean,
             recovery_point=self._recovery_points.get(key, 0),
             start_offset=self._start_offsets.get(key, 0),
+            steady_ms=self._steady_ms,
         )
 
     def _topic_id(self, folder: Path) -> UUID | None:
@@ -278,13 +267,13 @@ class LogManager:
             self._disk.remove_directory(folder)
         return len(files)
 
-    def run_retention(self, now_ms: int) -> None:
-        """Let old segments of all logs go. A log that cannot is reported and left."""
+    def run_retention(self, now_ms: int) -> Iterator[None]:
+        """Let old segments of all logs go, a log a step. A log that cannot is reported and left."""
         for log in list(self.logs.values()):
             try:
                 records = log.apply_retention(now_ms)
             except (OSError, ApiError) as error:
-                logger.error("retention_failed", topic=log.topic, partition=log.partition, error=str(error))
+                self._retention_failed(log, error)
                 continue
             if records:
                 logger.info(
@@ -295,35 +284,51 @@ class LogManager:
                     start_offset=log.start_offset,
                 )
             self._doomed += log.take_deleted_files()
+            yield
 
-    def expire_producers(self, now_ms: int) -> int:
-        """Forget idle producers of all logs, some thousands a log; returns how many."""
-        return sum(log.expire_producers(now_ms) for log in list(self.logs.values()))
+    def drop_segments(self, log: PartitionLog) -> Iterator[None]:
+        """Let a log's deleted segments leave, some in each step."""
+        more = True
+        while more:
+            try:
+                more = log.drop_segments()
+            except OSError as error:
+                self._retention_failed(log, error)
+                more = False
+            self._doomed += log.take_deleted_files()
+            yield
+
+    def _retention_failed(self, log: PartitionLog, error: Exception) -> None:
+        logger.error(
+            "retention_failed",
+            topic=log.topic,
+            partition=log.partition,
+            error=str(error),
+            advice="check the disk that holds the data folder; it will be tried again",
+        )
+
+    def expire_producers(self, now_ms: int) -> Iterator[int]:
+        """Forget idle producers of all logs; each step forgets some thousands at most and gives how many."""
+        for log in list(self.logs.values()):
+            while count := log.producers.expire(now_ms):
+                yield count
 
     @property
     def producer_id_count(self) -> int:
         return sum(len(log.producers) for log in list(self.logs.values()))
 
-    def begin_checkpoint(self) -> ManagerCheckpoint:
-        """Collect what every log has to make durable for a quick start after a crash."""
-        works = [
-            (log, work) for log in list(self.logs.values()) if (work := log.begin_checkpoint()) is not None
-        ]
-        return ManagerCheckpoint(self._disk, self.data_dir, works, {})
-
-    def finish_checkpoint(self, checkpoint: ManagerCheckpoint) -> None:
-        """Take over what was achieved; follow it by `write_checkpoints`, which may run in a thread."""
-        for log, work in checkpoint.works:
-            error = checkpoint.errors.get((log.topic, log.partition))
-            log.finish_checkpoint(work, error)
-            if error is not None:
-                logger.error(
-                    "checkpoint_failed",
-                    topic=log.topic,
-                    partition=log.partition,
-                    error=str(error),
-                    advice="check the disk and its space; nothing is lost, a crash costs more reading",
-                )
+    def finish_checkpoint(self, log: PartitionLog, work: CheckpointWork, error: OSError | None) -> None:
+        """Take over what `work` of `log` achieved; some time later `write_checkpoints` makes it count."""
+        log.finish_checkpoint(work, error)
+        self._doomed += log.take_deleted_files()
+        if error is not None:
+            logger.error(
+                "checkpoint_failed",
+                topic=log.topic,
+                partition=log.partition,
+                error=str(error),
+                advice="check the disk and its space; nothing is lost, a crash costs more reading",
+            )
 
     def write_checkpoints(self) -> None:
         """Write both offset checkpoints if they changed. Raises OSError."""
@@ -358,4 +363,4 @@ class LogManager:
         return self.data_dir / f"{topic}-{partition}"
 
 
-__all__ = ["PARTITION_METADATA", "DataFolderError", "FoundPartition", "LogManager", "ManagerCheckpoint"]
+__all__ = ["PARTITION_METADATA", "DataFolderError", "FoundPartition", "LogManager"]

@@ -70,6 +70,7 @@ class PartitionLog:
         config: LogConfig,
         disk: Disk,
         recovered: Recovered,
+        steady_ms: Callable[[], int] | None = None,
     ) -> None:
         self.folder = folder
         self.topic = topic
@@ -79,7 +80,7 @@ class PartitionLog:
         self.recovery = recovered.report
         self.failure: BaseException | None = None
         """Why this log takes nothing more, or None."""
-        self._disk = disk
+        self._steady_ms = steady_ms
         self._segments = LogSegments(folder, disk, recovered.segments)
         self.end_offset = self._segments.active.end_offset
         self.start_offset = self._segments.segments[0].base_offset
@@ -101,11 +102,13 @@ class PartitionLog:
         clean_shutdown: bool,
         recovery_point: int,
         start_offset: int = 0,
+        steady_ms: Callable[[], int] | None = None,
     ) -> PartitionLog:
         """Open or create the log in `folder`; `recovery` tells what was found. Blocking; raises OSError.
 
-        `start_offset` is the log start that was checkpointed: older records stay deleted. What was read back
-        after an unclean shutdown is made durable before this returns.
+        `start_offset` is the log start that was checkpointed: older records stay deleted. `steady_ms` is the
+        clock by which producers grow old, without it `now_ms` of each call. What was read back after an
+        unclean shutdown is made durable before this returns.
         """
         disk.make_directory(folder)
         recovery = Recovery(
@@ -115,28 +118,20 @@ class PartitionLog:
             next_producer_id=next_producer_id,
             index_interval=config.index_interval_bytes,
             now_ms=now_ms,
+            steady_now_ms=now_ms if steady_ms is None else steady_ms(),
             clean_shutdown=clean_shutdown,
             recovery_point=recovery_point,
         )
         recovered = recovery.run(start_offset)
-        log = cls(folder, topic, partition, config, disk, recovered)
+        log = cls(folder, topic, partition, config, disk, recovered, steady_ms)
         log.start_offset = min(max(log.start_offset, start_offset), log.end_offset)
         if not clean_shutdown:
-            log._make_durable()
+            log._upkeep.make_durable(log._epochs, log.recovery.recovery_point, log.end_offset)
         else:
             log._segments.write_indexes()
             log._upkeep.recovery_point = log.end_offset
+        log._upkeep.restore_snapshots(log.end_offset)
         return log
-
-    def _make_durable(self) -> None:
-        """After a crash: what the page cache gave back may not be on the disk yet."""
-        self._segments.sync_all(self.recovery.recovery_point)
-        if self._epochs.is_dirty:
-            self._epochs.save(self._epochs.entries)
-            self._epochs.is_dirty = False
-        if self.end_offset != self._upkeep.snapshot_offset:
-            self.take_snapshot()
-        self._upkeep.recovery_point = self.end_offset
 
     @property
     def flushed_end_offset(self) -> int:
@@ -147,6 +142,11 @@ class PartitionLog:
     def recovery_point(self) -> int:
         """Up to here log and indexes are durable; a start after a crash reads only what lies beyond."""
         return self._upkeep.recovery_point
+
+    @property
+    def bytes_since_checkpoint(self) -> int:
+        """About how much that is."""
+        return self._upkeep.bytes_since_checkpoint
 
     @property
     def size_bytes(self) -> int:
@@ -208,9 +208,16 @@ class PartitionLog:
         if leader_epoch > self._epochs.latest:
             self._epochs.note(leader_epoch, base_offset)
         if idempotent:
-            self.producers.apply(header, base_offset, now_ms)
-        self._upkeep.bytes_since_snapshot += size
+            self.producers.apply(header, base_offset, self._producers_ms(now_ms))
+        self._upkeep.appended_bytes += size
         return AppendResult(base_offset, last_offset, log_append_time_ms, self.start_offset, False)
+
+    def _producers_ms(self, now_ms: int) -> int:
+        return now_ms if self._steady_ms is None else self._steady_ms()
+
+    def set_next_sequence(self, producer_id: int, epoch: int, next_sequence: int, now_ms: int) -> None:
+        """For tests of clients: see `ProducerStates.set_next_sequence`. The log is not touched."""
+        self.producers.set_next_sequence(producer_id, epoch, next_sequence, self._producers_ms(now_ms))
 
     def _undo(self, error: OSError) -> ApiError:
         """A write failed: cut off what it left, and answer. The log goes on only where the disk was full."""
@@ -257,9 +264,8 @@ class PartitionLog:
     ) -> ReadResult:
         """Whole batches from the one that holds `offset`, all below `upper_offset`, from one segment.
 
-        At most `max_bytes` of them; the first one even beyond that with `allow_oversized_first`. Raises
-        ApiError (OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR), and with `nowait` ColdRead when the disk would
-        have to be waited for: repeat the call in a thread without it.
+        At most `max_bytes`; the first one even beyond that with `allow_oversized_first`. Raises ApiError
+        (OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR), and with `nowait` ColdRead: repeat it in a thread.
         """
         if self.failure is not None:
             raise self._failed()
@@ -321,11 +327,14 @@ class PartitionLog:
     def finish_checkpoint(self, work: CheckpointWork, error: OSError | None = None) -> None:
         """Take over what `work` achieved. An error is not fatal: recovery will have more to read."""
         self._upkeep.finish(work, error)
-        with suppress(OSError):
-            self._upkeep.drop_before(self.start_offset, anyway=error is not None and error.errno in _FULL)
+        if self.failure is None:
+            with suppress(OSError):
+                self._upkeep.drop_before(
+                    self.start_offset, is_full=error is not None and error.errno in _FULL
+                )
 
     def take_snapshot(self) -> None:
-        """Write the producer state as of the end of the log, now, in this thread. Raises OSError."""
+        """Write the producer state as of the end of the log, now. Raises OSError."""
         self._upkeep.take_snapshot(self.end_offset)
 
     def delete_records_before(self, offset: int) -> int:
@@ -364,11 +373,12 @@ class PartitionLog:
         """Files that left the log and wait to be unlinked, in any thread: that may take long."""
         return self._upkeep.take_deleted_files()
 
-    def expire_producers(self, now_ms: int) -> int:
-        """Forget producers that were idle too long, some thousands at most; returns how many."""
-        return self.producers.expire(now_ms)
+    def drop_segments(self) -> bool:
+        """Let some files go that retention left; True when more can in another step. Raises OSError."""
+        return self.failure is None and self._upkeep.drop_before(self.start_offset)
 
     def describe_producers(self) -> list[ProducerEntry]:
+        """Every producer, the longest idle first; of many, take `producers.freeze` and a thread."""
         return list(self.producers.entries())
 
     def close(self, clean: bool) -> bool:
@@ -380,12 +390,7 @@ class PartitionLog:
             if not clean or self.failure is not None:
                 return False
             self._segments.active.index_time()
-            self._segments.sync_all(self.recovery_point)
-            if self._epochs.is_dirty:
-                self._epochs.save(self._epochs.entries)
-            if self.end_offset != self._upkeep.snapshot_offset or len(self.producers):
-                self.take_snapshot()
-            self._upkeep.recovery_point = self.end_offset
+            self._upkeep.make_durable(self._epochs, self.recovery_point, self.end_offset)
             return True
         except OSError as error:
             self.mark_failed(error)

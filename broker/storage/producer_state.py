@@ -17,13 +17,14 @@ Kafka appends or answers 45, are the seeds' and can be switched off.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
 from broker.storage.producer_table import CachedBatch, FrozenTable, ProducerEntry, ProducerTable
 from protocol.errors import ErrorCode
 from protocol.records import BatchHeader
-from protocol.sequences import increment_sequence, sequence_distance
-from protocol.types import MAX_SEQUENCE, NO_SEQUENCE
+from protocol.sequences import decrement_sequence, increment_sequence, sequence_distance
+from protocol.types import MAX_SEQUENCE, NO_OFFSET, NO_SEQUENCE, NO_TIMESTAMP
 
 __all__ = [
     "Append",
@@ -85,14 +86,19 @@ class ProducerStates:
         rules: ProducerRules,
         next_producer_id: Callable[[], int],
         restored: FrozenTable | None = None,
+        now_ms: int = 0,
     ) -> None:
-        """Raises ValueError when `restored` contradicts itself."""
+        """`restored` is as old at `now_ms` as when it was taken: the time when nobody ran it makes no
+        producer idle, for it cannot be told from a clock that was set. Raises ValueError when it
+        contradicts itself.
+        """
         self.rules = rules
         self.evicted = 0
         """How many were forgotten because of the limit since the start."""
         self._next_producer_id = next_producer_id
         self._table = ProducerTable() if restored is None else ProducerTable.from_frozen(restored)
-        self._latest_ms = self._table.latest_append_ms()
+        self._clock_ms = max(restored.clock_ms, self._table.latest_append_ms()) if restored else 0
+        self._ahead_ms = self._clock_ms - now_ms if self._clock_ms else 0
 
     def __len__(self) -> int:
         return len(self._table)
@@ -178,11 +184,16 @@ class ProducerStates:
         if slot is None:
             self._make_room()
             slot = table.add(producer_id, header.producer_epoch)
-        if now_ms > self._latest_ms:
-            self._latest_ms = now_ms
         delta = header.last_offset_delta
         batch = (header.last_sequence, delta, base_offset + delta, header.max_timestamp)
-        table.push(slot, header.producer_epoch, batch, self._latest_ms)
+        table.push(slot, header.producer_epoch, batch, self._advance(now_ms))
+
+    def _advance(self, now_ms: int) -> int:
+        """The producers' own time: it goes on with the caller's clock, and never back."""
+        moment = now_ms + self._ahead_ms
+        if moment > self._clock_ms:
+            self._clock_ms = moment
+        return self._clock_ms
 
     def _make_room(self) -> None:
         # Bounded, for a limit that was lowered by far must not stop one append for seconds.
@@ -202,7 +213,7 @@ class ProducerStates:
 
         When it returns `at_most`, more may wait: call again after a step of the loop.
         """
-        oldest_to_keep = now_ms - self.rules.expiration_ms
+        oldest_to_keep = self._advance(now_ms) - self.rules.expiration_ms
         expired = 0
         for slot in self._table.in_idle_order():
             if expired == at_most or self._table.last_append_ms(slot) > oldest_to_keep:
@@ -219,6 +230,22 @@ class ProducerStates:
         self._table.remove(producer_id)
         return True
 
+    def set_next_sequence(
+        self, producer_id: int, producer_epoch: int, next_sequence: int, now_ms: int
+    ) -> None:
+        """Expect `next_sequence` of a producer, known or not, as if all before it had been written elsewhere.
+
+        For tests of clients (`tidelog fault sequence`): its window then is one batch without a place in the
+        log, at offset -1. It must not have a transaction open.
+        """
+        known = self.entry(producer_id)
+        self.forget(producer_id)
+        self._make_room()
+        slot = self._table.add(producer_id, producer_epoch)
+        timestamp = NO_TIMESTAMP if known is None else known.last_timestamp
+        batch = (decrement_sequence(next_sequence, 1), 0, NO_OFFSET, timestamp)
+        self._table.push(slot, producer_epoch, batch, self._advance(now_ms))
+
     def entry(self, producer_id: int) -> ProducerEntry | None:
         slot = self._table.find(producer_id)
         return None if slot is None else self._table.entry(slot)
@@ -227,13 +254,17 @@ class ProducerStates:
         """Every producer, the longest idle first. Do not change the states while reading it."""
         return map(self._table.entry, self._table.in_idle_order())
 
+    def latest(self) -> Iterator[ProducerEntry]:
+        """Every producer, the latest appended first. Do not change the states while reading it."""
+        return map(self._table.entry, self._table.in_latest_order())
+
     def freeze(self) -> FrozenTable:
         """The state as it is now, safe to read in another thread until `thaw`."""
-        return self._table.freeze()
+        return replace(self._table.freeze(), clock_ms=self._clock_ms)
 
     def view(self) -> FrozenTable:
         """The state as it is until the next change."""
-        return self._table.view()
+        return replace(self._table.view(), clock_ms=self._clock_ms)
 
     def thaw(self) -> None:
         self._table.thaw()

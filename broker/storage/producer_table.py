@@ -85,6 +85,8 @@ class FrozenTable:
     previous: array[int]
     next: array[int]
     chunks: list[bytearray]
+    clock_ms: int = 0
+    """The producers' own time when the table was taken, in the milliseconds of `last_append_ms`."""
 
 
 class ProducerTable:
@@ -96,6 +98,7 @@ class ProducerTable:
         self._slots: tuple[dict[int, int], ...] = tuple({} for _ in range(_DICTIONARIES))
         self._chunks: list[bytearray] = [bytearray(_FREE_CHUNK)]
         self._frozen: list[bytearray] | None = None
+        self._freezes = 0
         self._previous = array("i", [0])
         self._next = array("i", [0])
         self._first_free = 0
@@ -221,6 +224,13 @@ class ProducerTable:
             yield slot
             slot = following
 
+    def in_latest_order(self) -> Iterator[int]:
+        """Live slots, the latest appended first. Nothing may change meanwhile."""
+        slot = self._previous[0]
+        while slot:
+            yield slot
+            slot = self._previous[slot]
+
     def latest_append_ms(self) -> int:
         """Time of the last append by anyone, or 0."""
         slot = self._previous[0]
@@ -232,9 +242,14 @@ class ProducerTable:
         return producer_id
 
     def freeze(self) -> FrozenTable:
-        """The table as it is now; until `thaw`, changes go to copies of the chunks they touch."""
+        """The table as it is now; until `thaw`, changes go to copies of the chunks they touch.
+
+        Several may be held at once, each with a `thaw` of its own: the chunks of an earlier one are among
+        the latest one's, or were replaced and are written no more.
+        """
         frozen = self.view()
         self._frozen = frozen.chunks
+        self._freezes += 1
         return frozen
 
     def view(self) -> FrozenTable:
@@ -244,7 +259,10 @@ class ProducerTable:
         )
 
     def thaw(self) -> None:
-        self._frozen = None
+        """One who called `freeze` is done."""
+        self._freezes -= 1
+        if not self._freezes:
+            self._frozen = None
 
     def _writable(self, number: int) -> bytearray:
         chunk = self._chunks[number]

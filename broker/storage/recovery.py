@@ -4,6 +4,11 @@ Owns the decision where a log ends. Up to the recovery point (all of it, after a
 were durable and their indexes too: there they are believed. Beyond it every batch is read: header, CRC,
 offset; the log ends before the first that is wrong, and what follows it is cut off or deleted.
 
+Beyond the recovery point the page cache may give back what never reached the disk: after a failed
+fdatasync the kernel calls such pages clean, and a further fdatasync does nothing for them. So every batch
+that was found good there is written again, from the very bytes that were checked, before whoever opens the
+log syncs it.
+
 Invariants: the producer state is that of the newest usable snapshot plus every header behind it, so it is
 what a replay of the whole log gives; nothing is cut or set aside without being named in `RecoveryReport`;
 bytes whose loss may matter (valid batches behind a damaged one) are kept in a `.damaged` file.
@@ -29,12 +34,13 @@ from broker.storage.segment import (
     CorruptSegmentError,
     Segment,
 )
-from broker.storage.snapshot import load_newest
+from broker.storage.snapshot import load_newest, set_aside
 from protocol.errors import ProtocolError
 from protocol.records import BATCH_HEADER_SIZE, BatchHeader, batch_crc_is_valid, read_batch_header
 from protocol.types import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 _CHUNK_BYTES = 1 << 20
+_VIEWS_A_WRITE = 256
 _EVERYTHING = 2**63 - 1
 DAMAGED_SUFFIX = ".damaged"
 
@@ -60,6 +66,8 @@ class RecoveryReport:
     deleted_segments: list[str] = field(default_factory=list)
     rebuilt_indexes: list[str] = field(default_factory=list)
     corrupt_snapshots: list[str] = field(default_factory=list)
+    producers_unknown_before: int = -1
+    """No good snapshot covers what was deleted before this offset: who wrote only there is forgotten."""
     unreadable: list[str] = field(default_factory=list)
     """Places in closed segments where no batch can be read any more."""
     epoch_file_problem: str | None = None
@@ -92,6 +100,32 @@ class _Scan(NamedTuple):
     problem: str
 
 
+class _WriteAgain:
+    """Contiguous good bytes of a segment on their way back to where they lie."""
+
+    def __init__(self, segment: Segment, disk: Disk) -> None:
+        self._segment = segment
+        self._disk = disk
+        self._views: list[memoryview] = []
+        self._position = 0
+        self._size = 0
+
+    def add(self, view: memoryview, position: int) -> None:
+        if not self._views:
+            self._position = position
+        self._views.append(view)
+        self._size += len(view)
+        if len(self._views) == _VIEWS_A_WRITE or self._size >= _CHUNK_BYTES:
+            self.write()
+
+    def write(self) -> None:
+        """Raises OSError: then the disk does not take what was acknowledged, and the log cannot be opened."""
+        if self._views:
+            self._disk.write_all(self._segment.log.fd, self._views, self._position)
+            self._views.clear()
+            self._size = 0
+
+
 class Recovery:
     """One opening of one partition folder."""
 
@@ -104,6 +138,7 @@ class Recovery:
         next_producer_id: Callable[[], int],
         index_interval: int,
         now_ms: int,
+        steady_now_ms: int,
         clean_shutdown: bool,
         recovery_point: int,
     ) -> None:
@@ -113,6 +148,7 @@ class Recovery:
         self._next_producer_id = next_producer_id
         self._index_interval = index_interval
         self._now_ms = now_ms
+        self._steady_now_ms = steady_now_ms
         self._trusted = _EVERYTHING if clean_shutdown else recovery_point
         self._leader_epochs: dict[int, int] = {}
         self.report = RecoveryReport(clean_shutdown, recovery_point)
@@ -127,10 +163,13 @@ class Recovery:
             snapshot = load_newest(self._disk, self._folder, limit)
             self.report.corrupt_snapshots += snapshot.set_aside
             try:
-                producers = ProducerStates(self._rules, self._next_producer_id, snapshot.frozen)
+                producers = ProducerStates(
+                    self._rules, self._next_producer_id, snapshot.frozen, self._steady_now_ms
+                )
             except ValueError as error:
-                self.report.corrupt_snapshots.append(f"{snapshot.offset:020d}.snapshot: {error}")
-                limit = snapshot.offset - 1
+                if snapshot.path is None:
+                    raise
+                self.report.corrupt_snapshots.append(set_aside(self._disk, snapshot.path, error))
                 continue
             segments = self._open_segments(bases, snapshot.offset, producers)
             end_offset = segments[-1].end_offset
@@ -145,6 +184,8 @@ class Recovery:
         self.report.segments = len(segments)
         self.report.snapshot_offset = snapshot.offset
         self.report.producers = len(producers)
+        if self.report.corrupt_snapshots and max(snapshot.offset, 0) < bases[0]:
+            self.report.producers_unknown_before = bases[0]
         return Recovered(segments, producers, sorted(self._leader_epochs.items()), self.report)
 
     def _log_files(self) -> list[int]:
@@ -212,21 +253,27 @@ class Recovery:
         size = self._disk.size(segment.log.fd)
         position = self._load_indexes(segment, size, scan_from)
         at_offset = segment.end_offset
+        again = _WriteAgain(segment, self._disk)
+        problem = ""
         for header, view in self._batches(segment, position, size):
             if isinstance(header, str):
-                return _Scan(position, at_offset, header)
+                problem = header
+                break
             problem = _problem(header, view, at_offset, max(self._leader_epochs, default=NO_LEADER_EPOCH))
             if problem:
-                return _Scan(position, at_offset, problem)
+                break
+            if header.last_offset >= self._trusted:
+                again.add(view, position)
             segment.note(position, len(view), header.last_offset, header.max_timestamp, self._index_interval)
             self._leader_epochs.setdefault(header.partition_leader_epoch, header.base_offset)
             if header.base_offset >= self._replay_from:
-                self._producers.apply(header, header.base_offset, self._now_ms)
+                self._producers.apply(header, header.base_offset, self._steady_now_ms)
                 self.report.replayed_batches += 1
             position += len(view)
             at_offset = header.last_offset + 1
             self.report.scanned_bytes += len(view)
-        return _Scan(position, at_offset, "")
+        again.write()
+        return _Scan(position, at_offset, problem)
 
     def _load_indexes(self, segment: Segment, size: int, scan_from: int) -> int:
         """Keep the trusted index entries; returns the position to read from and sets the segment's tail."""

@@ -1,12 +1,14 @@
 """Producer state on disk: `%020d.snapshot`, named by the offset up to which it knows the log.
 
-Owns our format, version 1, little-endian: magic, version, the offset, the counts, then
+Owns our format, version 1, little-endian: magic, version, the offset, the producers' clock, the counts, then
 the order arrays and the slots of `producer_table` as they lie in memory, then the CRC-32C of all before.
 All five cached batches of each producer are in it. Kafka's keeps one.
 
-Invariants: a snapshot is complete or not there (written beside, synced, renamed); `load_newest` never
-fails because of one that is damaged: that one is set aside as `.corrupt` and named in the result; the two
-newest are kept. Nothing runs per producer when one is written, so a million take no interpreter time.
+Invariants: a snapshot is complete or not there (written beside, synced, renamed), and writing one never
+replaces another: a second one at the same offset is `%020d.2.snapshot`. `load_newest` never fails because
+of one that is damaged: that one is set aside as `.corrupt` and named in the result; the two newest that a
+crash cannot overtake are kept. Nothing runs per producer when one is written, so a million take no
+interpreter time.
 
 Used by `partition_log` and recovery. Writing is safe in a thread, on a frozen table.
 """
@@ -19,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -31,7 +34,7 @@ CORRUPT_SUFFIX = ".corrupt"
 _KEPT = 2
 _MAGIC = b"TLPS"
 _VERSION = 1
-_HEADER = Struct("<4sHHqiiii")
+_HEADER = Struct("<4sHHqqiiii")
 _CRC = Struct("<I")
 
 
@@ -42,16 +45,33 @@ class LoadedSnapshot:
     offset: int
     frozen: FrozenTable | None
     set_aside: list[str]
+    path: Path | None = None
 
 
-def snapshot_path(folder: Path, offset: int) -> Path:
-    return folder / f"{offset:020d}{SUFFIX}"
+class SnapshotName(NamedTuple):
+    """Which snapshot a file is: of those at one offset, the one with the larger number is the newer."""
+
+    offset: int
+    number: int
+
+
+def snapshot_path(folder: Path, offset: int, number: int = 1) -> Path:
+    return folder / f"{offset:020d}{f'.{number}' if number > 1 else ''}{SUFFIX}"
+
+
+def snapshots(disk: Disk, folder: Path) -> list[SnapshotName]:
+    """The snapshots in a partition's folder, the oldest first."""
+    found = []
+    for name in disk.list_directory(folder):
+        offset, _, number = name.removesuffix(SUFFIX).partition(".")
+        if name.endswith(SUFFIX) and offset.isdigit() and (number.isdigit() or not number):
+            found.append(SnapshotName(int(offset), int(number or 1)))
+    return sorted(found)
 
 
 def snapshot_offsets(disk: Disk, folder: Path) -> list[int]:
     """Offsets of the snapshots in a partition's folder, ascending."""
-    names = (Path(name) for name in disk.list_directory(folder))
-    return [int(name.stem) for name in names if name.suffix == SUFFIX and name.stem.isdigit()]
+    return [name.offset for name in snapshots(disk, folder)]
 
 
 def _encode(frozen: FrozenTable, offset: int) -> Iterator[Buffer]:
@@ -60,6 +80,7 @@ def _encode(frozen: FrozenTable, offset: int) -> Iterator[Buffer]:
         _VERSION,
         0,
         offset,
+        frozen.clock_ms,
         frozen.count,
         len(frozen.next),
         len(frozen.chunks),
@@ -75,12 +96,20 @@ def _encode(frozen: FrozenTable, offset: int) -> Iterator[Buffer]:
     yield _CRC.pack(crc)
 
 
-def write_snapshot(disk: Disk, folder: Path, offset: int, frozen: FrozenTable) -> int:
-    """Write a snapshot durably, then delete all but the newest two. Returns its size. Raises OSError."""
+def write_snapshot(
+    disk: Disk, folder: Path, offset: int, frozen: FrozenTable, durable_end: int | None = None
+) -> int:
+    """Write a snapshot durably, then delete what is no longer needed. Returns its size. Raises OSError.
+
+    Stays: the newest two up to `durable_end` (without it, `offset`), for a crash may take from the log what
+    lies beyond, and every snapshot that knows more than the log is thrown away then; and those beyond.
+    """
     buffers = list(_encode(frozen, offset))
-    disk.replace_file(snapshot_path(folder, offset), buffers)
-    for old in snapshot_offsets(disk, folder)[:-_KEPT]:
-        disk.unlink(snapshot_path(folder, old))
+    number = max((name.number for name in snapshots(disk, folder) if name.offset == offset), default=0) + 1
+    disk.replace_file(snapshot_path(folder, offset, number), buffers)
+    safe_end = offset if durable_end is None else durable_end
+    for old in [name for name in snapshots(disk, folder) if name.offset <= safe_end][:-_KEPT]:
+        disk.unlink(snapshot_path(folder, *old))
     return sum(map(len, buffers))
 
 
@@ -89,7 +118,7 @@ def decode_snapshot(data: bytes) -> tuple[int, FrozenTable]:
     if len(data) < _HEADER.size + _CRC.size:
         raise ValueError(f"{len(data)} bytes are too few for a snapshot")
     view = memoryview(data)
-    magic, version, _, offset, count, links, chunks, first_free = _HEADER.unpack_from(data)
+    magic, version, _, offset, clock_ms, count, links, chunks, first_free = _HEADER.unpack_from(data)
     if magic != _MAGIC or version != _VERSION:
         raise ValueError(f"magic {magic!r} version {version}, expected {_MAGIC!r} version {_VERSION}")
     size = _HEADER.size + 8 * links + chunks * CHUNK_SIZE + _CRC.size
@@ -105,7 +134,14 @@ def decode_snapshot(data: bytes) -> tuple[int, FrozenTable]:
     following.frombytes(view[at + 4 * links : at + 8 * links])
     at += 8 * links
     slots = [bytearray(view[start : start + CHUNK_SIZE]) for start in range(at, size - _CRC.size, CHUNK_SIZE)]
-    return offset, FrozenTable(count, first_free, previous, following, slots)
+    return offset, FrozenTable(count, first_free, previous, following, slots, clock_ms)
+
+
+def set_aside(disk: Disk, path: Path, error: Exception) -> str:
+    """Take a damaged snapshot out of use without losing its bytes; returns what to report. Raises OSError."""
+    aside = path.with_name(path.name + CORRUPT_SUFFIX)
+    disk.rename(path, aside)
+    return f"{aside.name}: {error}"
 
 
 def load_newest(disk: Disk, folder: Path, at_or_before: int) -> LoadedSnapshot:
@@ -113,22 +149,20 @@ def load_newest(disk: Disk, folder: Path, at_or_before: int) -> LoadedSnapshot:
 
     Those beyond `at_or_before` describe a log that is gone and are deleted. Without any, the offset is -1.
     """
-    set_aside: list[str] = []
-    for offset in reversed(snapshot_offsets(disk, folder)):
-        path = snapshot_path(folder, offset)
-        if offset > at_or_before:
+    damaged: list[str] = []
+    for name in reversed(snapshots(disk, folder)):
+        path = snapshot_path(folder, *name)
+        if name.offset > at_or_before:
             disk.unlink(path)
             continue
         try:
             stored_offset, frozen = decode_snapshot(disk.read_file(path))
-            if stored_offset != offset:
+            if stored_offset != name.offset:
                 raise ValueError(f"it says offset {stored_offset}")
         except (ValueError, OSError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
                 raise
-            aside = path.with_name(path.name + CORRUPT_SUFFIX)
-            disk.rename(path, aside)
-            set_aside.append(f"{aside.name}: {error}")
+            damaged.append(set_aside(disk, path, error))
             continue
-        return LoadedSnapshot(offset, frozen, set_aside)
-    return LoadedSnapshot(-1, None, set_aside)
+        return LoadedSnapshot(name.offset, frozen, damaged, path)
+    return LoadedSnapshot(-1, None, damaged)

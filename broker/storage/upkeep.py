@@ -5,26 +5,30 @@ Owns the recovery point, when a snapshot is due, and which closed segments may l
 Invariants:
 - the recovery point never passes what is durable, indexes included; once a sync of indexes failed it
   stays where it is, for a later success would prove nothing;
-- a segment leaves only when a durable snapshot knows the producers that wrote it, unless the disk is so
-  full that none can be written;
-- a snapshot may run ahead of what is durable: one that knows more than the log that a crash left is
-  thrown away by recovery.
+- a segment leaves only when two durable snapshots know the producers that wrote it, so that one of them may
+  turn out damaged; unless the disk is so full that none can be written;
+- a snapshot may run ahead of what is durable: one that knows more than the log that a crash left is thrown
+  away by recovery. So it counts only once the log is durable up to it.
 
 Used by `partition_log` alone, on the loop.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from broker.storage.disk import Disk
+from broker.storage.leader_epochs import LeaderEpochs
 from broker.storage.log_segments import LogSegments
 from broker.storage.log_types import CheckpointWork
 from broker.storage.producer_state import ProducerStates
-from broker.storage.snapshot import write_snapshot
+from broker.storage.snapshot import snapshots, write_snapshot
 
 _SNAPSHOT_EVERY_BYTES = 16 << 20
 """So much at most is replayed from headers, or four times the snapshot's size where that is more."""
+DROPPED_AT_ONCE = 64
+"""So many segments at most leave in one step of the loop; each takes three renames."""
 
 
 class Upkeep:
@@ -39,32 +43,48 @@ class Upkeep:
         snapshot_offset: int,
     ) -> None:
         self.recovery_point = 0
-        self.snapshot_offset = snapshot_offset
-        """Offset of the newest durable snapshot, -1 without one."""
         self.snapshot_due = False
-        self.bytes_since_snapshot = 0
+        self.appended_bytes = 0
+        """How much was appended since the start."""
         self._folder = folder
         self._disk = disk
         self._segments = segments
         self._producers = producers
+        self._snapshots = (-1, snapshot_offset)
+        """Offsets of the two newest snapshots that are durable and good for certain; -1 for none."""
         self._snapshot_bytes = 0
+        self._at_snapshot = 0
+        self._at_checkpoint = 0
+        self._needed_offset = -1
+        """Deletion waits for two snapshots that reach it."""
         self._is_running = False
         self._indexes_failed = False
         self._deleted: list[Path] = []
 
+    @property
+    def snapshot_offset(self) -> int:
+        """Offset of the newest durable snapshot, -1 without one."""
+        return self._snapshots[1]
+
+    @property
+    def bytes_since_checkpoint(self) -> int:
+        return self.appended_bytes - self._at_checkpoint
+
     def begin(self, end_offset: int) -> CheckpointWork | None:
         """What a checkpoint has to write, or None; see `PartitionLog.begin_checkpoint`."""
-        is_due = self.snapshot_due or self.bytes_since_snapshot > max(
+        is_due = self.snapshot_due or self.appended_bytes - self._at_snapshot > max(
             _SNAPSHOT_EVERY_BYTES, 4 * self._snapshot_bytes
         )
         is_behind = self.recovery_point < self._segments.flushed_end_offset and not self._indexes_failed
         if self._is_running or not (is_due or is_behind):
             return None
         self._is_running = True
+        self._at_checkpoint = self.appended_bytes
         work = self._segments.begin_checkpoint()
         if is_due:
             work.snapshot, work.snapshot_offset = self._producers.freeze(), end_offset
-            self.snapshot_due, self.bytes_since_snapshot = False, 0
+            work.snapshot_copies = 2 if self.snapshot_offset < self._needed_offset else 1
+            self.snapshot_due, self._at_snapshot = False, self.appended_bytes
         return work
 
     def finish(self, work: CheckpointWork, error: OSError | None) -> None:
@@ -72,9 +92,9 @@ class Upkeep:
         self._is_running = False
         if work.snapshot is not None:
             self._producers.thaw()
-            if work.snapshot_bytes:
-                self.snapshot_offset, self._snapshot_bytes = work.snapshot_offset, work.snapshot_bytes
-            else:
+            for _ in range(work.snapshots_written):
+                self._snapshot_written(work.snapshot_offset, work.snapshot_bytes)
+            if work.snapshots_written < work.snapshot_copies:
                 self.snapshot_due = True
         if error is None:
             self._segments.finish_checkpoint(work)
@@ -82,27 +102,57 @@ class Upkeep:
         if not self._indexes_failed:
             self.recovery_point = max(self.recovery_point, work.recovery_point)
 
+    def _snapshot_written(self, offset: int, size: int) -> None:
+        self._snapshots = (self._snapshots[1], offset)
+        self._snapshot_bytes = size
+
     def take_snapshot(self, end_offset: int) -> None:
         """Write the producer state as of `end_offset`, now. Raises OSError."""
-        size = write_snapshot(self._disk, self._folder, end_offset, self._producers.view())
-        self.snapshot_offset, self._snapshot_bytes = end_offset, size
-        self.snapshot_due, self.bytes_since_snapshot = False, 0
+        durable_end = self._segments.flushed_end_offset
+        size = write_snapshot(self._disk, self._folder, end_offset, self._producers.view(), durable_end)
+        self._snapshot_written(end_offset, size)
+        self.snapshot_due, self._at_snapshot = False, self.appended_bytes
 
-    def drop_before(self, start_offset: int, *, anyway: bool = False) -> None:
-        """Delete closed segments before `start_offset`, once what they say of producers is in a snapshot.
-
-        `anyway`: the disk is too full for one; the state is in memory and is written when there is room.
+    def make_durable(self, epochs: LeaderEpochs, from_offset: int, end_offset: int) -> None:
+        """Everything, now: at a close, and after a crash, for what the page cache gives back may not be on
+        the disk yet. Raises OSError.
         """
-        count = 0
+        self._segments.sync_all(from_offset)
+        if epochs.is_dirty:
+            epochs.save(epochs.entries)
+            epochs.is_dirty = False
+        if end_offset != self.snapshot_offset or len(self._producers):
+            self.take_snapshot(end_offset)
+        self.recovery_point = end_offset
+
+    def restore_snapshots(self, end_offset: int) -> None:
+        """At the start: where one of the two snapshots was lost, write another before the last one is."""
+        if len(self._producers) and len(snapshots(self._disk, self._folder)) < 2:
+            self.snapshot_due = True
+            with suppress(OSError):
+                self.take_snapshot(end_offset)
+
+    def drop_before(self, start_offset: int, *, is_full: bool = False) -> bool:
+        """Delete closed segments before `start_offset`, once what they say of producers is in two snapshots.
+
+        `is_full`: the disk has no room for a snapshot; then the oldest segment makes room for it, and the
+        state in memory must do until it is written. Returns whether more of them can leave at once: call
+        again in another step of the loop.
+        """
+        older, newest = self._snapshots
+        covered = older if newest <= self._segments.flushed_end_offset else -1
+        wanted = at_once = 0
         for segment in self._segments.segments[:-1]:
             if segment.end_offset > start_offset:
                 break
-            if segment.end_offset > self.snapshot_offset and len(self._producers) and not anyway:
-                self.snapshot_due = True
-                break
-            count += 1
-        if count:
-            self._deleted += self._segments.drop(count)
+            wanted += 1
+            at_once += segment.end_offset <= covered or not len(self._producers)
+        if at_once < wanted and older < (needed := self._segments.segments[wanted - 1].end_offset):
+            self._needed_offset, self.snapshot_due = needed, True
+            at_once = at_once or int(is_full)
+        if at_once:
+            self._deleted += self._segments.drop(min(at_once, DROPPED_AT_ONCE))
+        return at_once > DROPPED_AT_ONCE
 
     def take_deleted_files(self) -> list[Path]:
         """Renamed files that wait to be unlinked."""

@@ -89,7 +89,14 @@ class ProducerStateMachine(RuleBasedStateMachine):
         self.machine = ProducerStates(self.rules, lambda: ISSUED)
         self.model = Model()
         self.end_offset = 0
-        self.now_ms = 0
+        self.now_ms = 1_000_000
+        self.clock_error_ms = 0
+        self.machine.expire(self.clock_ms)
+
+    @property
+    def clock_ms(self) -> int:
+        """What the broker's clock shows: it may have been set while the broker was down."""
+        return self.now_ms + self.clock_error_ms
 
     def send(self, pid: int, epoch: int, first: int, count: int) -> None:
         sent = header(pid, epoch, first, count)
@@ -97,7 +104,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
         verdict = self.machine.check(sent)
         assert outcome(verdict) == expected, (pid, epoch, first, count, verdict)
         if expected == "append":
-            self.machine.apply(sent, self.end_offset, self.now_ms)
+            self.machine.apply(sent, self.end_offset, self.clock_ms)
             self.model.apply(pid, epoch, first, count, self.end_offset, self.now_ms)
             self.end_offset += count
 
@@ -125,18 +132,19 @@ class ProducerStateMachine(RuleBasedStateMachine):
     @rule(passed=st.sampled_from([0, 1, EXPIRATION_MS // 2, EXPIRATION_MS - 1, EXPIRATION_MS]))
     def time_passes(self, passed: int) -> None:
         self.now_ms += passed
-        while self.machine.expire(self.now_ms, 2):
+        while self.machine.expire(self.clock_ms, 2):
             pass
         self.model.expire(self.now_ms)
 
-    @rule()
-    def restart(self) -> None:
+    @rule(down_ms=st.sampled_from([0, 0, 1, EXPIRATION_MS, 10**9, -1, -(10**9)]))
+    def restart(self, down_ms: int) -> None:
+        self.clock_error_ms += down_ms
         with TemporaryDirectory() as name:
             folder = Path(name)
             write_snapshot(Disk(), folder, self.end_offset, self.machine.view())
             loaded = load_newest(Disk(), folder, self.end_offset)
         assert loaded.offset == self.end_offset
-        self.machine = ProducerStates(self.rules, lambda: ISSUED, loaded.frozen)
+        self.machine = ProducerStates(self.rules, lambda: ISSUED, loaded.frozen, self.clock_ms)
 
     @invariant()
     def remembers_the_same(self) -> None:

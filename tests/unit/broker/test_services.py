@@ -37,9 +37,9 @@ def batch(value: bytes = b"v", *, producer_id: int = -1, sequence: int = -1) -> 
 
 
 async def opened(folder: Path, clock: Callable[[], int] | None = None, **more: Any) -> Services:
-    disk = more.pop("disk", None)
+    disk, steady_ms = more.pop("disk", None), more.pop("steady_ms", None)
     config = BrokerConfig(data_dir=folder, **more)
-    return await open_services(config, Metrics(), clock or Clock(), disk=disk)
+    return await open_services(config, Metrics(), clock or Clock(), disk=disk, steady_ms=steady_ms)
 
 
 async def stored(services: Services, *values: bytes, topic: str = "t") -> None:
@@ -216,6 +216,58 @@ async def test_idle_producers_are_forgotten_by_the_brokers_clock(tmp_path: Path)
     clock.now_ms += 1000
     await services.maintenance.expire_producers()
     assert b"kafka_server_replicamanager_produceridcount 0.0" in services.metrics.render()
+    await services.close()
+
+
+@pytest.mark.parametrize("jump_ms", [400 * 86_400_000, -400 * 86_400_000])
+async def test_a_wall_clock_that_is_set_expires_no_producer_deletes_no_record_and_stops_no_id(
+    tmp_path: Path, jump_ms: int
+) -> None:
+    wall, steady = Clock(), Clock()
+    services = await opened(tmp_path, wall, steady_ms=steady, producer_id_expiration_ms=1000)
+    await services.topics.create("t", NewTopic(configs={"retention.ms": "1000"}))
+    producer_id = await services.producer_ids.next()
+    replica = services.replicas["t", 0]
+    replica.append_as_leader(batch(producer_id=producer_id, sequence=0), wall())
+    await replica.committed(1)
+    wall.now_ms += jump_ms
+    steady.now_ms += 999
+    await services.maintenance.expire_producers()
+    await services.maintenance.apply_retention()
+    assert (replica.log.start_offset, len(replica.log.producers)) == (0, 1)
+    assert await services.producer_ids.next() == producer_id + 1
+    assert not replica.append_as_leader(batch(producer_id=producer_id, sequence=1), steady()).duplicate
+    steady.now_ms += 1000
+    await services.maintenance.expire_producers()
+    assert len(replica.log.producers) == 0
+    await services.close()
+
+
+async def test_damaged_snapshots_and_cut_ends_are_counted_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    services = await opened(tmp_path)
+    await services.topics.create("t")
+    producer_id = await services.producer_ids.next()
+    services.replicas["t", 0].append_as_leader(batch(producer_id=producer_id, sequence=0), NOW_MS)
+    await services.replicas["t", 0].committed(1)
+    await services.close()
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    newest = max((tmp_path / "t-0").glob("*.snapshot"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+    with next((tmp_path / "t-0").glob("*.log")).open("ab") as file:
+        file.write(b"torn")
+    services = await opened(tmp_path)
+    metrics = services.metrics.render()
+    assert b"tidelog_snapshots_damaged_total 1.0" in metrics
+    assert b"tidelog_log_truncations_total 1.0" in metrics
+    assert b"tidelog_log_truncated_bytes_total 4.0" in metrics
+    told = capsys.readouterr().out
+    assert "log_damage_found" in told
+    assert f"{newest.name}.corrupt" in told
+    assert (newest.parent / f"{newest.name}.corrupt").exists()
+    again = batch(producer_id=producer_id, sequence=0)
+    assert services.replicas["t", 0].append_as_leader(again, NOW_MS).duplicate
     await services.close()
 
 

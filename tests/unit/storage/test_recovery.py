@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from broker.storage.log_config import LogConfig
 from broker.storage.partition_log import PartitionLog
 from broker.storage.snapshot import snapshot_offsets
 from protocol.errors import ApiError
+from tests.unit.storage.power import PowerDisk
 from tests.unit.storage.support import (
     NOW_MS,
     FaultyDisk,
@@ -111,6 +113,24 @@ def test_what_is_read_back_is_made_durable_before_it_counts(tmp_path: Path) -> N
     again.close(clean=False)
     with pytest.raises(OSError, match="Input/output"):
         open_log(tmp_path, config=SMALL, disk=disk)
+
+
+def test_what_a_failed_fdatasync_left_in_the_page_cache_is_written_again(tmp_path: Path) -> None:
+    disk = PowerDisk()
+    log = open_log(tmp_path, disk=disk)
+    append(log, batch(1, 0, 0))
+    flush(log)
+    append(log, batch(1, 0, 1))
+    disk.fails_to_sync = True
+    with pytest.raises(OSError, match="Input/output"):
+        flush(log)
+    disk.fails_to_sync = False
+    again = open_log(tmp_path, disk=disk, recovery_point=crash(log))
+    assert append(again, batch(1, 0, 1)).duplicate
+    assert again.flushed_end_offset == 2
+    point = crash(again)
+    disk.power_cut(random.Random(0))
+    assert sequences(open_log(tmp_path, disk=disk, recovery_point=point)) == [(0, 1, 0, 0), (1, 1, 0, 1)]
 
 
 def test_a_torn_tail_is_cut_at_every_byte_of_the_last_batch(tmp_path: Path) -> None:

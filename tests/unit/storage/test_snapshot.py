@@ -32,7 +32,7 @@ def states(producers: int, batches: int = 5) -> ProducerStates:
 def restored(folder: Path, at_or_before: int = 1 << 60) -> ProducerStates:
     loaded = load_newest(Disk(), folder, at_or_before)
     assert loaded.frozen is not None
-    return ProducerStates(ProducerRules(), lambda: NEVER_ISSUED, loaded.frozen)
+    return ProducerStates(ProducerRules(), lambda: NEVER_ISSUED, loaded.frozen, NOW_MS)
 
 
 @pytest.mark.parametrize("producers", [0, 1, 63, 64, 65, 1000])
@@ -58,6 +58,27 @@ def test_the_newest_two_are_kept(tmp_path: Path) -> None:
     for offset in (3, 9, 27, 81):
         write_snapshot(Disk(), tmp_path, offset, states(1).view())
     assert snapshot_offsets(Disk(), tmp_path) == [27, 81]
+
+
+def test_a_second_one_at_the_same_offset_leaves_the_first_as_it_is(tmp_path: Path) -> None:
+    for producers in (1, 2, 3):
+        write_snapshot(Disk(), tmp_path, 12, states(producers).view())
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [
+        "00000000000000000012.2.snapshot",
+        "00000000000000000012.3.snapshot",
+    ]
+    assert len(restored(tmp_path)) == 3
+    snapshot_path(tmp_path, 12, 3).write_bytes(b"damaged")
+    assert len(restored(tmp_path)) == 2
+    write_snapshot(Disk(), tmp_path, 12, states(4).view())
+    assert len(restored(tmp_path)) == 4
+
+
+def test_two_that_no_crash_can_overtake_are_kept(tmp_path: Path) -> None:
+    for offset, durable_end in ((3, 3), (9, 9), (27, 10), (81, 10), (90, 81)):
+        write_snapshot(Disk(), tmp_path, offset, states(1).view(), durable_end)
+        kept = [found for found in snapshot_offsets(Disk(), tmp_path) if found <= durable_end]
+        assert len(kept) == min(2, [3, 9, 27, 81, 90].index(offset) + 1)
 
 
 def test_one_that_runs_ahead_of_the_log_is_deleted(tmp_path: Path) -> None:

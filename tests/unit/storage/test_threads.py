@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 
 from broker.storage.log_config import LogConfig
@@ -31,11 +32,14 @@ class Reader(threading.Thread):
         except Exception as error:
             self.problem = repr(error)
 
+    def can_go_on(self, offset: int) -> bool:
+        return offset < self.log.flushed_end_offset or self.done.is_set()
+
     def follow(self) -> None:
         offset = 0
         while True:
             with self.moved:
-                self.moved.wait_for(lambda at=offset: at < self.log.flushed_end_offset or self.done.is_set())
+                self.moved.wait_for(partial(self.can_go_on, offset))
             upper = self.log.flushed_end_offset
             if offset >= upper:
                 return
