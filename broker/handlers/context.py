@@ -5,7 +5,7 @@ Invariants: immutable, and cheap enough to be made once a request. `Listener` is
 Made by `broker.net.dispatch`, read by handlers.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from protocol.framing import RequestHeader
 
@@ -32,3 +32,13 @@ class RequestContext(NamedTuple):
 
 class CloseConnection(Exception):
     """Raised by a handler, or by what it returned: the connection ends, and this request gets no answer."""
+
+
+class EncodedAnswer(dict[str, Any]):
+    """An answer that a thread has encoded already, because it is long: the body, and as a dictionary what
+    is left of it for those who count its error codes.
+    """
+
+    def __init__(self, body: bytes, summary: dict[str, Any]) -> None:
+        super().__init__(summary)
+        self.body = body

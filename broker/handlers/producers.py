@@ -4,23 +4,32 @@ Owns the two answers; the rules are in `coordinator.producer_ids` and `storage.p
 
 Invariants: without a transactional id the answer is always a fresh id at epoch 0, whatever id and epoch
 the request names (decision A.6); a request that finds no id left waits for the next block rather than being
-sent away.
+sent away; describing holds the loop for no more than `DESCRIBED_ON_THE_LOOP` producers, and a partition that
+is named twice is described once.
 
 Called by dispatch on the event loop. Source: KIP-98, KIP-360, KIP-664.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeAlias
 
 import structlog
 
 from broker.coordinator.producer_ids import check_init_producer_id
-from broker.handlers.context import RequestContext
+from broker.handlers.context import EncodedAnswer, RequestContext
 from broker.services import Services
+from broker.storage.producer_state import ProducerEntry, ProducerStates
+from broker.storage.producer_table import FrozenTable, entries_of
 from protocol.errors import ApiError, ErrorCode
+from protocol.schema import ApiKey, encode_response
 from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+DESCRIBED_ON_THE_LOOP = 1_000
+"""More producers than these are read and encoded in a thread: a million take seconds."""
+_Wanted: TypeAlias = dict[str, list[int]]
 
 logger = structlog.get_logger(__name__)
 
@@ -30,6 +39,7 @@ class ProducersHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._describing = asyncio.Lock()
 
     def init_producer_id(
         self, context: RequestContext, request: Any
@@ -58,38 +68,89 @@ class ProducersHandler:
         except ApiError as error:
             return _no_producer_id(error.code)
 
-    def describe_producers(self, context: RequestContext, request: Any) -> dict[str, Any]:
+    def describe_producers(
+        self, context: RequestContext, request: Any
+    ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         """Every live producer of the partitions asked for, as the partition's leader knows it."""
-        return {
-            "topics": [
-                {
-                    "name": topic.name,
-                    "partitions": [self._describe(topic.name, index) for index in topic.partition_indexes],
-                }
-                for topic in request.topics
-            ]
-        }
+        wanted = {topic.name: list(dict.fromkeys(topic.partition_indexes)) for topic in request.topics}
+        count = sum(self._producer_count(name, index) for name in wanted for index in wanted[name])
+        if count > DESCRIBED_ON_THE_LOOP:
+            return self._describe_many(context, wanted)
+        return _answer(wanted, self._describe)
+
+    def _producer_count(self, topic: str, index: int) -> int:
+        replica = self._services.replicas.get((topic, index))
+        return 0 if replica is None else len(replica.log.producers)
 
     def _describe(self, topic: str, index: int) -> dict[str, Any]:
         try:
-            replica = self._services.replica(topic, index)
+            producers = self._services.replica(topic, index).log.producers
         except ApiError as error:
             return {"partition_index": index, "error_code": error.code, "error_message": error.message}
-        return {
-            "partition_index": index,
-            "error_code": ErrorCode.NONE,
-            "active_producers": [
-                {
-                    "producer_id": producer.producer_id,
-                    "producer_epoch": producer.producer_epoch,
-                    "last_sequence": producer.last_sequence,
-                    "last_timestamp": producer.last_timestamp,
-                    "coordinator_epoch": producer.coordinator_epoch,
-                    "current_txn_start_offset": producer.current_txn_start_offset,
-                }
-                for producer in replica.log.describe_producers()
-            ],
-        }
+        return _described(index, [_producer(entry) for entry in producers.entries()])
+
+    async def _describe_many(self, context: RequestContext, wanted: _Wanted) -> EncodedAnswer:
+        """The loop freezes the tables, a thread reads and encodes them; one request at a time."""
+        async with self._describing:
+            held: dict[tuple[str, int], ProducerStates] = {}
+            answers: dict[tuple[str, int], dict[str, Any]] = {}
+            try:
+                for name, indexes in wanted.items():
+                    for index in indexes:
+                        try:
+                            producers = self._services.replica(name, index).log.producers
+                        except ApiError:
+                            answers[name, index] = self._describe(name, index)
+                            continue
+                        answers[name, index] = _described(index, _Frozen(producers.freeze()))
+                        held[name, index] = producers
+                answer = _answer(wanted, lambda name, index: answers[name, index])
+                body = await asyncio.to_thread(
+                    encode_response, ApiKey.DESCRIBE_PRODUCERS, context.header.api_version, answer
+                )
+            finally:
+                for producers in held.values():
+                    producers.thaw()
+        summary = _answer(wanted, lambda name, index: answers[name, index] | {"active_producers": []})
+        return EncodedAnswer(body, summary)
+
+
+class _Frozen(list[dict[str, Any]]):
+    """The producers of a frozen table as the list that an encoder wants, made one by one as it goes."""
+
+    def __init__(self, frozen: FrozenTable) -> None:
+        super().__init__()
+        self._frozen = frozen
+
+    def __len__(self) -> int:
+        return self._frozen.count
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return map(_producer, entries_of(self._frozen))
+
+
+def _answer(wanted: _Wanted, describe: Callable[[str, int], dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "topics": [
+            {"name": name, "partitions": [describe(name, index) for index in indexes]}
+            for name, indexes in wanted.items()
+        ]
+    }
+
+
+def _described(index: int, producers: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"partition_index": index, "error_code": ErrorCode.NONE, "active_producers": producers}
+
+
+def _producer(entry: ProducerEntry) -> dict[str, Any]:
+    return {
+        "producer_id": entry.producer_id,
+        "producer_epoch": entry.producer_epoch,
+        "last_sequence": entry.last_sequence,
+        "last_timestamp": entry.last_timestamp,
+        "coordinator_epoch": entry.coordinator_epoch,
+        "current_txn_start_offset": entry.current_txn_start_offset,
+    }
 
 
 def _fresh(producer_id: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from broker.handlers.context import RequestContext
+from broker.handlers.context import EncodedAnswer, RequestContext
 from broker.metrics import Metrics, RequestTally
 from broker.net.error_answers import ERROR_ANSWERS, ErrorAnswer, ErrorCount, error_count_of
 from protocol.errors import ErrorCode
@@ -67,6 +67,12 @@ def _encode_fetch(version: int, response: FetchResponse) -> list[Buffer]:
     )
 
 
+def _encode_described(version: int, answer: dict[str, Any]) -> bytes:
+    if isinstance(answer, EncodedAnswer):
+        return answer.body
+    return encode_response(ApiKey.DESCRIBE_PRODUCERS, version, answer)
+
+
 _DECODERS: Mapping[ApiKey, Callable[..., Any]] = {
     ApiKey.PRODUCE: decode_produce_request,
     ApiKey.FETCH: decode_fetch_request,
@@ -74,6 +80,7 @@ _DECODERS: Mapping[ApiKey, Callable[..., Any]] = {
 _ENCODERS: Mapping[ApiKey, Callable[..., Any]] = {
     ApiKey.PRODUCE: encode_produce_response,
     ApiKey.FETCH: _encode_fetch,
+    ApiKey.DESCRIBE_PRODUCERS: _encode_described,
 }
 _FIRST_PRODUCE_WITH_BATCHES = 3
 

@@ -89,6 +89,25 @@ class FrozenTable:
     """The producers' own time when the table was taken, in the milliseconds of `last_append_ms`."""
 
 
+def entries_of(frozen: FrozenTable) -> Iterator[ProducerEntry]:
+    """Every producer of a frozen table, the longest idle first; in any thread."""
+    slot = frozen.next[0]
+    while slot:
+        yield _entry(frozen.chunks, slot)
+        slot = frozen.next[slot]
+
+
+def _entry(chunks: list[bytearray], slot: int) -> ProducerEntry:
+    number, index = divmod(slot, _SLOTS_PER_CHUNK)
+    chunk, at = chunks[number], index * SLOT_SIZE
+    producer_id, last_append_ms, txn, coordinator_epoch, epoch, count = _HEAD.unpack_from(chunk, at)
+    batches = tuple(
+        CachedBatch._make(_BATCH.unpack_from(chunk, at + _BATCHES_AT + number * _BATCH.size))
+        for number in reversed(range(count))
+    )
+    return ProducerEntry(producer_id, epoch, coordinator_epoch, txn, last_append_ms, batches)
+
+
 class ProducerTable:
     """Producer id -> slot, and the order of the slots by last append."""
 
@@ -147,12 +166,7 @@ class ProducerTable:
             at += _BATCH.size
 
     def entry(self, slot: int) -> ProducerEntry:
-        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
-        producer_id, last_append_ms, txn, coordinator_epoch, epoch, count = _HEAD.unpack_from(
-            self._chunks[chunk], index * SLOT_SIZE
-        )
-        batches = tuple(self.batches(slot, count))[::-1]
-        return ProducerEntry(producer_id, epoch, coordinator_epoch, txn, last_append_ms, batches)
+        return _entry(self._chunks, slot)
 
     def current_txn_start_offset(self, slot: int) -> int:
         chunk, index = divmod(slot, _SLOTS_PER_CHUNK)

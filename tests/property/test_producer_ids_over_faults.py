@@ -1,0 +1,112 @@
+"""Producer ids over a store that fails at each step of a reservation, and over restarts: none comes twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.cluster.catalog import Catalog, Delta
+from broker.cluster.cluster import Cluster
+from broker.cluster.store import SqliteStore, StoreConflict, StoreError
+from broker.coordinator.producer_ids import RETRY_BACKOFF_MS
+from broker.producer_ids import ProducerIds
+from protocol.errors import ApiError, ErrorCode
+
+FATES = [
+    "ok",
+    "ok",
+    "ok",
+    "fails before",
+    "fails after",
+    "io error",
+    "conflict",
+    "killed before",
+    "killed after",
+]
+
+
+class Killed(BaseException):
+    """The process ends here: nothing that follows in it happens."""
+
+
+class FatefulStore:
+    """The real store; each commit meets the next fate."""
+
+    def __init__(self, store: SqliteStore, fates: list[str]) -> None:
+        self.store = store
+        self.fates = fates
+
+    async def load(self) -> Catalog:
+        return await self.store.load()
+
+    async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+        match self.fates.pop(0) if self.fates else "ok":
+            case "fails before":
+                raise StoreError("the disk is full")
+            case "io error":
+                raise OSError(5, "Input/output error")
+            case "conflict":
+                raise StoreConflict("another writer was first")
+            case "killed before":
+                raise Killed
+            case "fails after":
+                await self.store.commit(deltas, expected_revision)
+                raise StoreError("it is stored, but nobody hears of it")
+            case "killed after":
+                await self.store.commit(deltas, expected_revision)
+                raise Killed
+            case _:
+                await self.store.commit(deltas, expected_revision)
+
+    async def close(self) -> None:
+        await self.store.close()
+
+
+async def a_life(folder: Path, fates: list[str], asked: int, clock: list[int]) -> list[int]:
+    """Ask for ids until enough were asked for or the process is killed."""
+    store = FatefulStore(SqliteStore(folder / "cluster.db", node_id=1), fates)
+    ids = ProducerIds(Cluster(await store.load(), store), lambda: clock[0])
+    given_out: list[int] = []
+    try:
+        for _ in range(asked):
+            clock[0] += RETRY_BACKOFF_MS
+            try:
+                producer_id = await ids.next()
+            except ApiError as error:
+                if error.code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    raise
+                continue
+            given_out.append(producer_id)
+            # What a crash would find now: every id that anybody has is behind the durable bound.
+            assert producer_id < (await store.load()).next_producer_id
+            assert ids.bound() == producer_id + 1
+            if asked > 20:
+                given_out += hand_out(ids, 880)
+    except Killed:
+        pass
+    await store.close()
+    return given_out
+
+
+def hand_out(ids: ProducerIds, count: int) -> list[int]:
+    """Use up most of a block without a pause."""
+    return [found for _ in range(count) if (found := ids.try_next()) is not None]
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.sampled_from(FATES), max_size=6), st.integers(1, 24)), min_size=2, max_size=5
+    )
+)
+def test_no_fate_of_the_store_makes_an_id_come_twice(lives: list[tuple[list[str], int]]) -> None:
+    clock = [0]
+    with TemporaryDirectory() as name:
+        seen: list[int] = []
+        for fates, asked in lives:
+            seen += asyncio.run(a_life(Path(name), list(fates), asked, clock))
+    assert seen == sorted(set(seen))
