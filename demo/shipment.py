@@ -154,24 +154,18 @@ class Shipment:
     async def _send_all(self, events: pa.Table) -> None:
         sent: asyncio.Queue[list[Awaitable[object]] | None] = asyncio.Queue()
         collecting = asyncio.create_task(self._collect(sent))
-        async with Producer(
+        producer = Producer(
             bootstrap_servers=self._site.bootstrap_servers,
             client_id="demo",
             acks="all",
             enable_idempotence=self._idempotent,
             max_in_flight_requests_per_connection=IN_FLIGHT,
             linger_ms=_LINGER_MS,
-        ) as producer:
+        )
+        try:
+            await producer.start()
             for chunk in events.to_batches(max_chunksize=_CHUNK_ROWS):
-                keys, values, timestamps = (chunk.column(name).to_pylist() for name in _SENT_COLUMNS)
-                deliveries: list[Awaitable[object]] = []
-                for key, value, timestamp_ms in zip(keys, values, timestamps, strict=True):
-                    delivery = await producer.send(
-                        TOPIC, value.encode(), key=key.encode(), timestamp_ms=timestamp_ms
-                    )
-                    deliveries.append(delivery)
-                self.tally.sent += len(deliveries)
-                sent.put_nowait(deliveries)
+                sent.put_nowait(await self._send_chunk(producer, chunk))
                 # Where there is room, send() does not yield, and the network lives on this loop too.
                 await asyncio.sleep(0)
                 while self.tally.sent >= self._allowed:
@@ -179,6 +173,19 @@ class Shipment:
                     await self._may_send.wait()
             sent.put_nowait(None)
             await collecting
+        finally:
+            # Whoever gives up does not wait for a broker that may be gone; whoever has finished need not.
+            collecting.cancel()
+            await producer.stop(timeout_ms=0)
+
+    async def _send_chunk(self, producer: Producer, chunk: pa.RecordBatch) -> list[Awaitable[object]]:
+        keys, values, timestamps = (chunk.column(name).to_pylist() for name in _SENT_COLUMNS)
+        deliveries: list[Awaitable[object]] = []
+        for key, value, timestamp_ms in zip(keys, values, timestamps, strict=True):
+            delivery = await producer.send(TOPIC, value.encode(), key=key.encode(), timestamp_ms=timestamp_ms)
+            deliveries.append(delivery)
+        self.tally.sent += len(deliveries)
+        return deliveries
 
     async def _collect(self, sent: "asyncio.Queue[list[Awaitable[object]] | None]") -> None:
         """Wait for each acknowledgement, in the order of sending."""
