@@ -31,8 +31,13 @@ def main(arguments: list[str] | None = None) -> int:
     _set_up_logs(options.log)
     folder = Path(tempfile.mkdtemp(prefix="tidelog-faults-"))
     keep = bool(options.keep)
-    settings = Settings(options.seed, options.seconds)
-    console.print(f"Breaking things for {settings.seconds:g} s with seed {settings.seed}", soft_wrap=True)
+    settings = Settings.drawn(options.seed, options.seconds)
+    console.print(
+        f"Breaking things for {settings.seconds:g} s with seed {settings.seed}:"
+        f" {settings.partitions} partitions, segments of {settings.segment_bytes:,} bytes,"
+        f" {settings.timestamp_type}, {settings.sync_delay_ms} ms for a sync",
+        soft_wrap=True,
+    )
 
     def tell(seconds: float, text: str) -> None:
         if not options.quiet:

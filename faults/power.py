@@ -1,64 +1,38 @@
 """A power cut on the files of a killed broker: bytes that were never synced are lost, or come back as zeros.
 
-Owns the choice of what is lost: only records at or beyond offsets that the caller knows to be promised to
-nobody, and nothing below the recovery point, which says itself what is durable. Blocking; the broker must be
-dead. Called by `faults.saboteur`.
+Owns the choice of what is lost. Invariant: nothing is touched that `faults.honest_disk` saw synced, so a
+broker that acknowledges only what is durable loses nothing by it. Names of files and the catalog's database
+are left alone. Blocking; the broker must be dead. Called by `faults.saboteur`.
 """
 
 import os
 import random
-from collections.abc import Mapping
 from pathlib import Path
 
-from faults.readback import segment_files
-from protocol.errors import ProtocolError
-from protocol.records import iter_batches
+from faults.honest_disk import synced_sizes
 
-_RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+_SUFFIXES = (".log", ".index", ".timeindex", ".snapshot", ".tmp")
+_KEPT = "checkpoint"
 
 
-def cut_power(data_dir: Path, topic: str, durable: Mapping[int, int], rng: random.Random) -> int:
-    """Take away a random part of what lies beyond `durable` (partition -> offset); bytes that were lost.
+def cut_power(data_dir: Path, journal: Path, rng: random.Random) -> int:
+    """Take away a random part of what was not synced, and return how many bytes.
 
     A file ends early, or its tail reads as zeros, as file systems leave it that had noted the new length
-    but not written the data. Later segments of the partition lose everything.
+    but not written the data.
     """
-    points = _recovery_points(data_dir / _RECOVERY_POINTS, topic)
+    synced = synced_sizes(journal)
     lost = 0
-    for partition, offset in durable.items():
-        offset = max(offset, points.get(partition, 0))
-        is_cut = False
-        for path in segment_files(data_dir, topic, partition):
-            size = path.stat().st_size
-            start = 0 if is_cut else _position_of(path, offset)
-            if start >= size:
-                continue
-            at = 0 if is_cut else rng.randint(start, size)
-            is_cut = True
-            lost += size - at
-            os.truncate(path, at)
-            if rng.random() < 0.3:
-                os.truncate(path, size)
+    for path in sorted(data_dir.rglob("*")):
+        if not path.is_file() or not (path.suffix in _SUFFIXES or path.name.endswith(_KEPT)):
+            continue
+        status = path.stat()
+        durable = min(synced.get(status.st_ino, 0), status.st_size)
+        at = rng.randint(durable, status.st_size)
+        if at == status.st_size:
+            continue
+        lost += status.st_size - at
+        os.truncate(path, at)
+        if rng.random() < 0.3:
+            os.truncate(path, status.st_size)
     return lost
-
-
-def _position_of(path: Path, offset: int) -> int:
-    """Where the first batch with records at or beyond `offset` begins; the size when there is none."""
-    data = path.read_bytes()
-    position = 0
-    try:
-        for position, header in iter_batches(data):
-            if header.last_offset >= offset:
-                return position
-            position += header.size_bytes
-    except ProtocolError:
-        # A tail of zeros from an earlier cut that no start has cleaned up yet.
-        pass
-    return position
-
-
-def _recovery_points(path: Path, topic: str) -> dict[int, int]:
-    if not path.exists():
-        return {}
-    fields = (line.split() for line in path.read_text().splitlines()[2:])
-    return {int(partition): int(offset) for name, partition, offset in fields if name == topic}

@@ -9,13 +9,15 @@ Called by `python -m faults` and tests.
 
 import asyncio
 import json
+import random
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from client import Admin, ClientError, NewTopic
 from faults.checker import Finding, Kind, Ledger, check, check_sequences, compare
@@ -59,6 +61,21 @@ class Settings:
     seconds: float
     partitions: int = 4
     segment_bytes: int = 262_144
+    timestamp_type: str = "CreateTime"
+    sync_delay_ms: int = 0
+
+    @classmethod
+    def drawn(cls, seed: int, seconds: float) -> Self:
+        """Settings of the topic that the seed decides too, so that seeds differ in more than the faults."""
+        rng = random.Random(f"topic {seed}")
+        return cls(
+            seed,
+            seconds,
+            partitions=rng.choice((1, 2, 4, 6)),
+            segment_bytes=rng.choice((16_384, 65_536, 262_144, 1_048_576)),
+            timestamp_type=rng.choice(("CreateTime", "CreateTime", "LogAppendTime")),
+            sync_delay_ms=rng.choice((0, 5, 20, 50)),
+        )
 
 
 @dataclass
@@ -126,14 +143,17 @@ async def _site(settings: Settings, data_dir: Path, result: Result) -> AsyncIter
             "advertised.host": proxy.host,
             "advertised.port": proxy.port,
             "log.segment.bytes": settings.segment_bytes,
+            "log.message.timestamp.type": settings.timestamp_type,
         }
-        async with BrokerProcess(data_dir, settings=broker_settings) as broker:
+        journal = data_dir.parent / "synced"
+        command = (sys.executable, "-m", "faults.honest_disk", str(journal), str(settings.sync_delay_ms))
+        async with BrokerProcess(data_dir, settings=broker_settings, command=command) as broker:
             proxy.retarget(broker.port)
             address = f"{proxy.host}:{proxy.port}"
             async with Admin(bootstrap_servers=address) as admin:
                 await admin.create_topics([NewTopic(TOPIC, settings.partitions, 1)])
             job = Job(address, TOPIC, settings.partitions, settings.seed, result.ledgers, result.oddities)
-            yield Site(broker, proxy, _writers(job), data_dir, TOPIC, settings.partitions)
+            yield Site(broker, proxy, _writers(job), data_dir, journal)
 
 
 def _writers(job: Job) -> list[Writer]:
@@ -191,7 +211,7 @@ async def _read_back(site: Site, follower: Follower, result: Result) -> Logs | N
     address = f"{site.proxy.host}:{site.proxy.port}"
     logs: Logs | None = None
     try:
-        logs = await read_all(address, TOPIC, site.partitions, _READ_SECONDS)
+        logs = await read_all(address, TOPIC, result.settings.partitions, _READ_SECONDS)
         async with asyncio.timeout(_FOLLOW_SECONDS):
             await follower.stop(logs)
     except (ClientError, TimeoutError) as error:

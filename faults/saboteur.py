@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from client import ClientError, Consumer, TopicPartition
 from faults.power import cut_power
 from faults.process import BrokerProcess, BrokerProcessError
 from faults.proxy import FaultProxy
@@ -23,7 +22,6 @@ from faults.workload import Writer
 from protocol.schema import ApiKey
 
 _START_MS = 450
-_ASK_SECONDS = 2.0
 
 
 @dataclass
@@ -34,8 +32,7 @@ class Site:
     proxy: FaultProxy
     writers: Sequence[Writer]
     data_dir: Path
-    topic: str
-    partitions: int
+    journal: Path
 
 
 class Saboteur:
@@ -144,27 +141,12 @@ class Saboteur:
         await self._site.broker.start()
 
     async def _cut_power(self, step: Step) -> None:
-        """Kill it and lose written bytes beyond the high watermarks, once nothing beyond can be promised."""
+        """Kill it in the middle of its work and lose what the disk was not told to keep."""
         site = self._site
-        for api_key in (ApiKey.PRODUCE, ApiKey.FETCH):
-            site.proxy.hold_responses(api_key=api_key)
-        durable: dict[int, int] | None = None
-        with contextlib.suppress(ClientError, TimeoutError):
-            durable = await self._high_watermarks()
-        await asyncio.sleep(step.duration_ms / 1000)
+        with contextlib.suppress(TimeoutError):
+            in_flight = site.proxy.in_flight
+            await site.proxy.wait_until(lambda: len(in_flight()) >= step.frames, step.duration_ms + 1)
         await site.broker.kill_9()
-        site.proxy.cut_connections()
-        site.proxy.release_responses()
-        if durable is not None:
-            rng = random.Random(step.draw)
-            lost = await asyncio.to_thread(cut_power, site.data_dir, site.topic, durable, rng)
-            self.bytes_lost += lost
+        rng = random.Random(step.draw)
+        self.bytes_lost += await asyncio.to_thread(cut_power, site.data_dir, site.journal, rng)
         await self._start()
-
-    async def _high_watermarks(self) -> dict[int, int]:
-        """What the broker calls durable; all that it has promised so far lies below."""
-        site = self._site
-        keys = [TopicPartition(site.topic, partition) for partition in range(site.partitions)]
-        address = f"{site.proxy.host}:{site.proxy.port}"
-        async with asyncio.timeout(_ASK_SECONDS), Consumer(bootstrap_servers=address) as consumer:
-            return {key.partition: end for key, end in (await consumer.end_offsets(keys)).items()}

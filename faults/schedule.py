@@ -19,7 +19,7 @@ class FaultKind(StrEnum):
     KILL = "kill -9, start"
     KILL_IN_FLIGHT = "kill -9 with answers on their way"
     KILL_STARTING = "kill -9 while it starts"
-    POWER_CUT = "kill -9, lose what was not synced"
+    POWER_CUT = "power cut, start"
     TERMINATE = "SIGTERM, start"
     PAUSE = "SIGSTOP, SIGCONT"
     KILL_PAUSED = "SIGSTOP, kill -9, start"
@@ -51,6 +51,10 @@ class Step(NamedTuple):
 
 _COUNTED: Final = "{0.frames} times"
 _DETAILS: Final = {
+    FaultKind.KILL: "now",
+    FaultKind.POWER_CUT: "now",
+    FaultKind.TERMINATE: "now",
+    FaultKind.KILL_STARTING: "after {0.draw:.2f} of a start",
     FaultKind.CUT: "now",
     FaultKind.CUT_BEFORE: _COUNTED,
     FaultKind.CUT_AFTER: _COUNTED,
@@ -62,7 +66,7 @@ _WEIGHTS: Final = {
     FaultKind.KILL: 6,
     FaultKind.KILL_IN_FLIGHT: 6,
     FaultKind.KILL_STARTING: 2,
-    FaultKind.POWER_CUT: 4,
+    FaultKind.POWER_CUT: 8,
     FaultKind.TERMINATE: 5,
     FaultKind.PAUSE: 5,
     FaultKind.KILL_PAUSED: 2,
