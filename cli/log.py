@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from cli import verify
 from cli.failures import Failure
 
 app = typer.Typer(no_args_is_help=True, help="Look into the files of a log.")
@@ -47,3 +48,6 @@ def dump(
         raise Failure(f"cannot read {file}: {error.strerror or error}") from None
     if not whole:
         raise typer.Exit(1)
+
+
+app.command("verify")(verify.verify)

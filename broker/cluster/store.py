@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from broker.cluster.catalog import (
@@ -174,27 +174,7 @@ class SqliteStore:
             )
 
     def _load(self) -> Catalog:
-        connection = self._open()
-        meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
-        partitions: dict[bytes, list[PartitionAssignment]] = {}
-        for topic_id, leader_id, leader_epoch, replicas, isr in connection.execute(
-            "SELECT topic_id, leader_id, leader_epoch, replicas, isr FROM partitions "
-            "ORDER BY topic_id, partition"
-        ):
-            partitions.setdefault(topic_id, []).append(
-                PartitionAssignment(
-                    leader_id, leader_epoch, tuple(json.loads(replicas)), tuple(json.loads(isr))
-                )
-            )
-        topics = [
-            Topic(name, UUID(bytes=topic_id), tuple(partitions.get(topic_id, ())), json.loads(configs))
-            for topic_id, name, configs in connection.execute(
-                "SELECT topic_id, name, configs FROM topics ORDER BY sequence"
-            )
-        ]
-        return Catalog(
-            meta["cluster_id"], topics, int(meta["next_producer_id"]), revision=int(meta["revision"])
-        )
+        return _read_image(self._open())
 
     def _commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
         connection = self._open()
@@ -216,6 +196,63 @@ class SqliteStore:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _read_image(connection: sqlite3.Connection) -> Catalog:
+    meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
+    partitions: dict[bytes, list[PartitionAssignment]] = {}
+    for topic_id, leader_id, leader_epoch, replicas, isr in connection.execute(
+        "SELECT topic_id, leader_id, leader_epoch, replicas, isr FROM partitions ORDER BY topic_id, partition"
+    ):
+        partitions.setdefault(topic_id, []).append(
+            PartitionAssignment(leader_id, leader_epoch, tuple(json.loads(replicas)), tuple(json.loads(isr)))
+        )
+    topics = [
+        Topic(name, UUID(bytes=topic_id), tuple(partitions.get(topic_id, ())), json.loads(configs))
+        for topic_id, name, configs in connection.execute(
+            "SELECT topic_id, name, configs FROM topics ORDER BY sequence"
+        )
+    ]
+    return Catalog(meta["cluster_id"], topics, int(meta["next_producer_id"]), revision=int(meta["revision"]))
+
+
+class StoredCluster(NamedTuple):
+    """What a store holds: the image, and the broker that it belongs to."""
+
+    catalog: Catalog
+    node_id: int
+
+
+def read_store(path: Path) -> StoredCluster:
+    """What is in the SQLite file of a broker that does not run, with not a byte of it or beside it changed.
+
+    Checks the file's own integrity first. Raises StoreError and OSError.
+    """
+    import shutil
+    import sqlite3
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="tidelog-") as folder:
+        # SQLite writes beside a database in WAL mode even to read it, so it gets a copy.
+        copy = Path(folder) / path.name
+        for suffix in ("", "-wal"):
+            if path.with_name(path.name + suffix).exists():
+                shutil.copyfile(path.with_name(path.name + suffix), copy.with_name(copy.name + suffix))
+        try:
+            connection = sqlite3.connect(copy, isolation_level=None)
+            try:
+                (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+                (version,) = connection.execute("PRAGMA user_version").fetchone()
+                if verdict != "ok":
+                    raise StoreError(f"SQLite finds it damaged: {verdict}")
+                if version != SCHEMA_VERSION:
+                    raise StoreError(f"schema version {version}, expected {SCHEMA_VERSION}")
+                (node_id,) = connection.execute("SELECT value FROM meta WHERE key = 'node_id'").fetchone()
+                return StoredCluster(_read_image(connection), int(node_id))
+            finally:
+                connection.close()
+        except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"it cannot be read: {error}") from error
 
 
 def _set_meta(connection: sqlite3.Connection, key: str, value: int) -> None:

@@ -86,10 +86,10 @@ class Disk:
         finally:
             os.close(fd)
 
-    def lock(self, fd: int) -> bool:
-        """Take the exclusive flock; False when another process holds it."""
+    def lock(self, fd: int, *, shared: bool = False) -> bool:
+        """Take the flock, for us alone or with others who share it; False when another process holds it."""
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True

@@ -1,0 +1,93 @@
+"""What a verification says: where, what is wrong, what was expected there and what was found.
+
+Owns `Finding` and the counting of them. A broken file is told of in its first `PER_FILE` findings of each
+severity; the rest is counted. Pure but for the report that it calls.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+PER_FILE = 20
+
+
+class Severity(StrEnum):
+    """DAMAGE: no sequence of starts, stops and crashes of a broker leaves this. WARNING: worth knowing."""
+
+    DAMAGE = "damage"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing found. `file` is relative to the data folder; `position` is a byte in it."""
+
+    severity: Severity
+    file: str
+    position: int | None
+    problem: str
+    expected: str | None = None
+    found: str | None = None
+
+    def __str__(self) -> str:
+        where = self.file if self.position is None else f"{self.file} at byte {self.position}"
+        parts = [
+            f"{name} {value}"
+            for name, value in (("expected", self.expected), ("found", self.found))
+            if value is not None
+        ]
+        return f"{where}: {self.problem}" + (f": {', '.join(parts)}" if parts else "")
+
+
+class Findings:
+    """Hands findings to `report` as they come, and counts them."""
+
+    def __init__(self, report: Callable[[Finding], None]) -> None:
+        self.counts: Counter[Severity] = Counter()
+        self.unreported = 0
+        """Found and counted, but not handed on, for their file had too many."""
+        self._report = report
+        self._by_file: Counter[tuple[str, Severity]] = Counter()
+
+    def damage(
+        self,
+        file: str,
+        problem: str,
+        *,
+        position: int | None = None,
+        expected: object = None,
+        found: object = None,
+    ) -> None:
+        self.add(Severity.DAMAGE, file, problem, position=position, expected=expected, found=found)
+
+    def warning(
+        self,
+        file: str,
+        problem: str,
+        *,
+        position: int | None = None,
+        expected: object = None,
+        found: object = None,
+    ) -> None:
+        self.add(Severity.WARNING, file, problem, position=position, expected=expected, found=found)
+
+    def add(
+        self,
+        severity: Severity,
+        file: str,
+        problem: str,
+        *,
+        position: int | None = None,
+        expected: object = None,
+        found: object = None,
+    ) -> None:
+        self.counts[severity] += 1
+        self._by_file[file, severity] += 1
+        if self._by_file[file, severity] > PER_FILE:
+            self.unreported += 1
+            return
+        expected_text, found_text = (None if value is None else str(value) for value in (expected, found))
+        self._report(Finding(severity, file, position, problem, expected_text, found_text))

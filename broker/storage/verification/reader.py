@@ -1,0 +1,113 @@
+"""A file read piece by piece, and the batches of a segment one after the other.
+
+Owns the buffer (1 MiB, whatever the size of the file or of a batch) and how a walk goes on behind bytes that
+are no batch: by the next entry of the offset index that a batch confirms. Reads only.
+
+Used by `verification.segment` and `verification.indexes`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from crc32c import crc32c
+
+from broker.storage.disk import Disk
+from protocol.errors import ProtocolError
+from protocol.records import BATCH_HEADER_SIZE, CURRENT_MAGIC, BatchHeader, read_batch_header
+
+CHUNK_BYTES = 1 << 20
+_CRC_COVERS_FROM = 21
+
+
+class FileReader:
+    """One file, open for reading. Raises OSError."""
+
+    def __init__(self, disk: Disk, path: Path) -> None:
+        self._disk = disk
+        self._fd = disk.open(path, os.O_RDONLY)
+        self.path = path
+        self.size = disk.size(self._fd)
+        self._chunk = memoryview(b"")
+        self._chunk_at = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._disk.close(self._fd)
+
+    def at(self, position: int, size: int) -> memoryview:
+        """`size` bytes (at most CHUNK_BYTES), fewer at the end; valid until the next call."""
+        start = position - self._chunk_at
+        if start < 0 or start + size > len(self._chunk):
+            self._chunk = self._disk.read(self._fd, CHUNK_BYTES, position)
+            self._chunk_at, start = position, 0
+        return self._chunk[start : start + size]
+
+    def entries(self, entry: Struct) -> Iterator[tuple[int, tuple[int, int]]]:
+        """(position, fields) of each whole entry."""
+        per_piece = CHUNK_BYTES // entry.size * entry.size
+        for position in range(0, self.size - self.size % entry.size, per_piece):
+            piece = self.at(position, min(per_piece, self.size - position))
+            whole = len(piece) - len(piece) % entry.size
+            for number, (first, second) in enumerate(entry.iter_unpack(piece[:whole])):
+                yield position + number * entry.size, (first, second)
+
+
+class Broken(NamedTuple):
+    """Bytes that are no batch, and why."""
+
+    position: int
+    problem: str
+
+
+class FoundBatch(NamedTuple):
+    """A batch by its header; `crc` is what its bytes give."""
+
+    position: int
+    header: BatchHeader
+    crc: int
+
+    @property
+    def end(self) -> int:
+        return self.position + self.header.size_bytes
+
+
+def batch_at(reader: FileReader, position: int) -> FoundBatch | Broken:
+    """What begins at `position`. Raises OSError."""
+    left = reader.size - position
+    if left < BATCH_HEADER_SIZE:
+        return Broken(position, f"{left} bytes are no batch header")
+    try:
+        header = read_batch_header(reader.at(position, BATCH_HEADER_SIZE))
+    except ProtocolError as error:
+        return Broken(position, str(error).replace("at byte 0: ", ""))
+    if header.magic != CURRENT_MAGIC:
+        return Broken(position, f"no batch begins here (magic {header.magic}, not {CURRENT_MAGIC})")
+    if header.size_bytes > left:
+        return Broken(position, f"a batch of {header.size_bytes} bytes is cut off after {left}")
+    crc = 0
+    at, end = position + _CRC_COVERS_FROM, position + header.size_bytes
+    while at < end:
+        piece = reader.at(at, min(CHUNK_BYTES, end - at))
+        if not piece:
+            raise OSError(f"{reader.path} became shorter while it was read")
+        crc = crc32c(piece, crc)
+        at += len(piece)
+    return FoundBatch(position, header, crc)
+
+
+def begins_batch(reader: FileReader, position: int, base_offset: int) -> bool:
+    """Whether a batch of this offset, or the end of the file, is at `position`."""
+    if position == reader.size:
+        return True
+    found = batch_at(reader, position)
+    return isinstance(found, FoundBatch) and found.header.base_offset == base_offset

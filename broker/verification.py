@@ -1,0 +1,265 @@
+"""Looking for damage in a whole data folder, while no broker runs on it.
+
+Owns the order: the lock, the files beside the partitions (clean-shutdown marker, checkpoints, `cluster.db`),
+each partition's folder, and whether catalog and folders agree. Invariants: nothing is changed, not even by
+SQLite; a broker cannot start meanwhile (the lock is held, shared with other verifications).
+
+Called by `tidelog log verify`. Blocking.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.cluster.catalog import Topic
+from broker.cluster.store import StoredCluster, StoreError, read_store
+from broker.config import BrokerConfig
+from broker.services import STORE_FILE
+from broker.storage.checkpoints import (
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    CheckpointError,
+    TopicPartition,
+    read_offsets,
+    read_topic_id,
+)
+from broker.storage.disk import Disk
+from broker.storage.manager import CLEAN_SHUTDOWN, LOCK_FILE
+from broker.storage.segment import LOG_SUFFIX
+from broker.storage.verification.findings import Finding, Findings, Severity
+from broker.storage.verification.partition import PartitionCheck, PartitionFacts
+from broker.topic_configs import TopicConfigs
+
+__all__ = ["Finding", "FolderTotals", "Severity", "VerificationError", "verify_folder"]
+
+
+class VerificationError(Exception):
+    """The folder cannot be verified; the message says why and what to do."""
+
+
+@dataclass(slots=True)
+class FolderTotals:
+    """What was looked at, and what was found."""
+
+    partitions: int = 0
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    log_bytes: int = 0
+    snapshots: int = 0
+    damage: int = 0
+    warnings: int = 0
+    unreported: int = 0
+    """Of these, how many were not handed to `report`, for their file had too many."""
+
+
+def verify_folder(
+    data_dir: Path,
+    report: Callable[[Finding], None],
+    progress: Callable[[int, int], None] | None = None,
+    disk: Disk | None = None,
+) -> FolderTotals:
+    """Check everything in `data_dir`. `report` gets what is found, as it is found.
+
+    `progress` gets the bytes of logs read since the last call and the bytes there are in all. Raises
+    VerificationError when a broker runs there or it is no data folder, and OSError.
+    """
+    disk = disk or Disk()
+    _check_is_data_folder(disk, data_dir)
+    with _locked(disk, data_dir):
+        return _Verification(disk, data_dir, Findings(report), progress).run()
+
+
+class _Verification:
+    def __init__(
+        self,
+        disk: Disk,
+        data_dir: Path,
+        findings: Findings,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self._disk = disk
+        self._data_dir = data_dir
+        self._findings = findings
+        self._progress = progress
+        self._totals = FolderTotals()
+
+    def run(self) -> FolderTotals:
+        is_clean = self._disk.exists(self._data_dir / CLEAN_SHUTDOWN)
+        points = self._offsets(RECOVERY_POINTS)
+        starts = self._offsets(LOG_START_OFFSETS)
+        folders = _partition_folders(self._disk, self._data_dir)
+        cluster = self._cluster(bool(folders))
+        topics = {topic.name: topic for topic in cluster.catalog.topics()} if cluster else {}
+        if cluster is not None:
+            self._check_folders_exist(cluster, topics, folders)
+        self._totals.log_bytes = sum(map(self._log_bytes, folders.values()))
+        settings = TopicConfigs(BrokerConfig())
+        for key, folder in folders.items():
+            topic = topics.get(key[0])
+            if cluster is not None:
+                topic = self._check_identity(folder, key, topic)
+            configs = topic.configs if topic is not None else {}
+            facts = PartitionFacts(
+                is_clean,
+                points.get(key),
+                starts.get(key),
+                topic.partitions[key[1]].leader_epoch if topic is not None else None,
+                cluster.catalog.next_producer_id if cluster is not None else None,
+                int(settings.value(configs, "index.interval.bytes")),
+            )
+            self._partition(folder, facts)
+        totals = self._totals
+        totals.damage = self._findings.counts[Severity.DAMAGE]
+        totals.warnings = self._findings.counts[Severity.WARNING]
+        totals.unreported = self._findings.unreported
+        return totals
+
+    def _offsets(self, name: str) -> Mapping[TopicPartition, int]:
+        try:
+            offsets = read_offsets(self._disk, self._data_dir / name)
+        except (CheckpointError, OSError) as error:
+            self._findings.damage(name, _without_path(error, self._data_dir / name))
+            return {}
+        for (topic, partition), offset in offsets.items():
+            if not self._disk.exists(self._data_dir / f"{topic}-{partition}"):
+                self._findings.warning(
+                    name, f"it names {topic}-{partition}, which has no folder", found=offset
+                )
+        return offsets
+
+    def _cluster(self, has_partitions: bool) -> StoredCluster | None:
+        path = self._data_dir / STORE_FILE
+        if not self._disk.exists(path):
+            if has_partitions:
+                self._findings.damage(
+                    STORE_FILE,
+                    "the file is missing: a broker would start without topics and set all partitions aside",
+                )
+            return None
+        try:
+            return read_store(path)
+        except (StoreError, OSError) as error:
+            self._findings.damage(STORE_FILE, _without_path(error, path))
+            return None
+
+    def _check_folders_exist(
+        self, cluster: StoredCluster, topics: Mapping[str, Topic], folders: Mapping[TopicPartition, Path]
+    ) -> None:
+        for topic in topics.values():
+            for index, assignment in enumerate(topic.partitions):
+                if cluster.node_id in assignment.replicas and (topic.name, index) not in folders:
+                    self._findings.damage(
+                        f"{topic.name}-{index}",
+                        f"the folder is missing, and {STORE_FILE} assigns the partition to this broker",
+                    )
+
+    def _check_identity(self, folder: Path, key: TopicPartition, topic: Topic | None) -> Topic | None:
+        """The topic that a folder belongs to by its metadata; None when that is not in the catalog."""
+        name = f"{folder.name}/{PARTITION_METADATA}"
+        if topic is None or key[1] >= len(topic.partitions):
+            self._findings.warning(
+                folder.name, f"no partition of {STORE_FILE}: the next start of a broker sets it aside"
+            )
+            return None
+        try:
+            topic_id = read_topic_id(self._disk, folder)
+        except (CheckpointError, OSError) as error:
+            self._findings.damage(name, _without_path(error, folder / PARTITION_METADATA))
+            return topic
+        if topic_id is None:
+            self._findings.damage(name, "the file is missing", expected=f"the topic id {topic.topic_id}")
+        elif topic_id != topic.topic_id:
+            self._findings.damage(
+                name,
+                f"it names another topic than {STORE_FILE}: the next start of a broker sets the folder aside",
+                expected=topic.topic_id,
+                found=topic_id,
+            )
+            return None
+        return topic
+
+    def _partition(self, folder: Path, facts: PartitionFacts) -> None:
+        done = 0
+
+        def advance(size: int) -> None:
+            nonlocal done
+            done += size
+            if self._progress is not None and done >= 1 << 20:
+                self._progress(done, self._totals.log_bytes)
+                done = 0
+
+        try:
+            found = PartitionCheck(self._disk, folder, facts, self._findings, advance).run()
+        except OSError as error:
+            self._findings.damage(folder.name, f"cannot be read: {error.strerror or error}")
+            return
+        if self._progress is not None:
+            self._progress(done, self._totals.log_bytes)
+        totals = self._totals
+        totals.partitions += 1
+        totals.segments += found.segments
+        totals.batches += found.batches
+        totals.records += found.records
+        totals.snapshots += found.snapshots
+
+    def _log_bytes(self, folder: Path) -> int:
+        return sum(
+            (folder / name).stat().st_size
+            for name in self._disk.list_directory(folder)
+            if name.endswith(LOG_SUFFIX)
+        )
+
+
+def _partition_folders(disk: Disk, data_dir: Path) -> dict[TopicPartition, Path]:
+    """Folders named as Kafka names a partition's, by topic and partition."""
+    found: dict[TopicPartition, Path] = {}
+    for name in disk.list_directory(data_dir):
+        topic, dash, number = name.rpartition("-")
+        is_number = number.isascii() and number.isdigit() and str(int(number)) == number
+        if dash and topic and is_number and disk.is_directory(data_dir / name):
+            found[topic, int(number)] = data_dir / name
+    return dict(sorted(found.items()))
+
+
+def _check_is_data_folder(disk: Disk, data_dir: Path) -> None:
+    if not data_dir.is_dir():
+        raise VerificationError(f"{data_dir} is no folder")
+    names = disk.list_directory(data_dir)
+    if any(name.endswith(LOG_SUFFIX) and name[: -len(LOG_SUFFIX)].isdigit() for name in names):
+        raise VerificationError(
+            f"{data_dir} is the folder of one partition; give the data folder around it, {data_dir.parent}"
+        )
+    if not {LOCK_FILE, STORE_FILE, RECOVERY_POINTS} & set(names) and not _partition_folders(disk, data_dir):
+        raise VerificationError(
+            f"{data_dir} is no data folder of a broker: it has neither topics nor {STORE_FILE}"
+        )
+
+
+@contextmanager
+def _locked(disk: Disk, data_dir: Path) -> Iterator[None]:
+    """Keep brokers away. A folder that was copied without its lock file needs none."""
+    path = data_dir / LOCK_FILE
+    if not disk.exists(path):
+        yield
+        return
+    fd = disk.open(path, os.O_RDONLY)
+    try:
+        if not disk.lock(fd, shared=True):
+            raise VerificationError(
+                f"a broker is using {data_dir}; stop it first, or verify a copy: what grows cannot be judged"
+            )
+        yield
+    finally:
+        disk.close(fd)
+
+
+def _without_path(error: Exception, path: Path) -> str:
+    if isinstance(error, OSError):
+        return f"cannot be read: {error.strerror or error}"
+    return str(error).replace(f"{path}: ", "")
