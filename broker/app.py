@@ -123,18 +123,31 @@ class Broker:
 
     async def stop(self) -> None:
         """Answer what is in flight (for `shutdown.timeout.ms` at most), flush, write snapshots, close."""
+        await self._end(clean=True)
+
+    async def abandon(self) -> None:
+        """End as `kill -9` would: nothing more is answered, and nothing is flushed or written.
+
+        For tests of what a crash does, within one process.
+        """
+        await self._end(clean=False)
+
+    async def _end(self, *, clean: bool) -> None:
         if self._stopping is None:
-            self._stopping = asyncio.get_running_loop().create_task(self._stop())
+            self._stopping = asyncio.get_running_loop().create_task(self._stop(clean))
         await asyncio.shield(self._stopping)
 
-    async def _stop(self) -> None:
+    async def _stop(self, clean: bool) -> None:
         self.is_ready = False
+        if not clean:
+            await self._server.abort()
         if self._faults is not None:
             self._faults.release()
-        cut_off = await self._server.stop(self.config.shutdown_timeout_ms)
-        if cut_off:
-            logger.warning("connections_cut_off", connections=cut_off)
-        await self.services.close()
+        if clean:
+            cut_off = await self._server.stop(self.config.shutdown_timeout_ms)
+            if cut_off:
+                logger.warning("connections_cut_off", connections=cut_off)
+        await self.services.close(clean=clean)
         if self._http is not None:
             await self._http.stop()
 

@@ -160,13 +160,19 @@ class Partitions:
         async with self.disk_work:
             await asyncio.to_thread(self.logs.write_checkpoints)
 
-    async def close(self) -> None:
-        """Flush everything, stop the replicas, close the logs with their snapshots."""
+    async def close(self, *, clean: bool = True) -> None:
+        """Flush everything, stop the replicas, close the logs with their snapshots.
+
+        With `clean` false the logs are left as a crash would leave them.
+        """
         for replica in self.replicas.values():
-            self._group_commit.request(replica)
+            if clean:
+                self._group_commit.request(replica)
+            else:
+                replica.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         await self._group_commit.close()
         for replica in self.replicas.values():
             replica.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.replicas.clear()
         async with self.disk_work:
-            await asyncio.to_thread(self.logs.close)
+            await asyncio.to_thread(self.logs.close, clean=clean)

@@ -91,15 +91,18 @@ class Services:
         """This broker's own settings, in the words of DescribeConfigs."""
         return describe_broker(self.config)
 
-    async def close(self) -> None:
-        """Finish, flush, write snapshots, give up the data folder."""
+    async def close(self, *, clean: bool = True) -> None:
+        """Finish, flush, write snapshots, give up the data folder.
+
+        With `clean` false nothing is flushed or written, so that the folder is as after a crash.
+        """
         if self._closed:
             return
         self._closed = True
         await self.maintenance.stop()
         await self.topics.close()
         await self.producer_ids.close()
-        await self.partitions.close()
+        await self.partitions.close(clean=clean)
         await self._cluster.close()
 
 

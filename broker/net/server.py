@@ -216,3 +216,13 @@ class Server:
                 connection.abort()
             await self._none_left.wait()
         return len(unfinished)
+
+    async def abort(self) -> None:
+        """Hang up on everybody and answer nothing, as a process that dies does."""
+        for listening in self._listening:
+            listening.close()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        for connection in list(self._connections):
+            connection.abort()
+        await self._none_left.wait()

@@ -341,13 +341,17 @@ class LogManager:
         write_offsets(self._disk, self.data_dir / LOG_START_OFFSETS, starts)
         self._written = (points, starts)
 
-    def close(self) -> bool:
-        """Close every log and give up the folder; returns whether all of it was clean. Blocking."""
-        clean = [log.close(clean=True) for log in list(self.logs.values())]
-        is_clean = all(clean) and not self._unopened
+    def close(self, *, clean: bool = True) -> bool:
+        """Close every log and give up the folder; returns whether all of it was clean. Blocking.
+
+        With `clean` false nothing is written: the next start finds what a crash would have left.
+        """
+        closed = [log.close(clean=clean) for log in list(self.logs.values())]
+        is_clean = clean and all(closed) and not self._unopened
         if self._lock_fd >= 0:
             try:
-                self.write_checkpoints()
+                if clean:
+                    self.write_checkpoints()
                 if is_clean:
                     marker = json.dumps({"version": 0}).encode()
                     self._disk.replace_file(self.data_dir / CLEAN_SHUTDOWN, [marker])
