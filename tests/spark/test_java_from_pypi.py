@@ -8,7 +8,11 @@ from pathlib import Path
 PROGRAM = """
 from pathlib import Path
 from pipeline.session import start_session
-settings = {"spark.driver.memory": "512m", "spark.local.dir": "local"}
+settings = {
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.local.dir": "local",
+}
 spark = start_session("java from PyPI", master="local[1]", settings=settings, driver_log=Path("driver.log"))
 rows = spark.range(1000).selectExpr("sum(id) AS total").toArrow().to_pylist()
 version = spark.sparkContext._jvm.System.getProperty("java.version")
