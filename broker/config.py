@@ -122,6 +122,12 @@ class BrokerConfig:
     log_retention_check_interval_ms: int = _setting(
         300_000, "How often retention is applied.", low=1, high=_LONG
     )
+    log_flush_offset_checkpoint_interval_ms: int = _setting(
+        60_000,
+        "How often indexes, snapshots and recovery points are written; a crash costs reading from there.",
+        low=1,
+        high=_LONG,
+    )
     log_index_interval_bytes: int = _setting(
         4096,
         "Bytes of batches between two entries of the offset index.",

@@ -16,7 +16,6 @@ import structlog
 
 from broker.partitions import Partitions
 
-CHECKPOINT_INTERVAL_MS = 60_000
 CHECKPOINT_BYTES = 128 << 20
 CHECKPOINT_BYTES_INTERVAL_MS = 1_000
 """How often to look for a log that has more to read after a crash than CHECKPOINT_BYTES."""
@@ -33,13 +32,14 @@ class Maintenance:
         clock_ms: Callable[[], int],
         steady_ms: Callable[[], int],
         *,
+        checkpoint_interval_ms: int,
         retention_check_interval_ms: int,
     ) -> None:
         self._partitions = partitions
         self._clock_ms = clock_ms
         self._steady_ms = steady_ms
         self._jobs: tuple[tuple[str, int, Callable[[], Awaitable[None]]], ...] = (
-            ("checkpoint", CHECKPOINT_INTERVAL_MS, self.checkpoint),
+            ("checkpoint", checkpoint_interval_ms, self.checkpoint),
             ("checkpoint_bytes", CHECKPOINT_BYTES_INTERVAL_MS, self.checkpoint_long_tails),
             ("retention", retention_check_interval_ms, self.apply_retention),
             ("producer_expiry", PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),

@@ -1,5 +1,6 @@
 """Services: what a crash leaves is healed at the start, what the clock brings is done, closing is whole."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,16 @@ async def test_a_checkpoint_moves_the_recovery_point(tmp_path: Path) -> None:
     await services.maintenance.checkpoint()
     assert services.replicas["t", 0].log.recovery_point == 2
     assert "t 0 2" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    await services.close()
+
+
+async def test_checkpoints_come_by_their_interval(tmp_path: Path) -> None:
+    services = await opened(tmp_path, log_flush_offset_checkpoint_interval_ms=5)
+    await services.topics.create("t")
+    await stored(services, b"a", b"b")
+    async with asyncio.timeout(10):
+        while services.replicas["t", 0].log.recovery_point < 2:
+            await asyncio.sleep(0.005)
     await services.close()
 
 
