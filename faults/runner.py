@@ -63,6 +63,7 @@ class Settings:
     segment_bytes: int = 262_144
     timestamp_type: str = "CreateTime"
     sync_delay_ms: int = 0
+    checkpoint_interval_ms: int = 60_000
 
     @classmethod
     def drawn(cls, seed: int, seconds: float) -> Self:
@@ -75,6 +76,7 @@ class Settings:
             segment_bytes=rng.choice((16_384, 65_536, 262_144, 1_048_576)),
             timestamp_type=rng.choice(("CreateTime", "CreateTime", "LogAppendTime")),
             sync_delay_ms=rng.choice((0, 5, 20, 50)),
+            checkpoint_interval_ms=rng.choice((100, 500, 60_000)),
         )
 
 
@@ -144,6 +146,7 @@ async def _site(settings: Settings, data_dir: Path, result: Result) -> AsyncIter
             "advertised.port": proxy.port,
             "log.segment.bytes": settings.segment_bytes,
             "log.message.timestamp.type": settings.timestamp_type,
+            "log.flush.offset.checkpoint.interval.ms": settings.checkpoint_interval_ms,
         }
         journal = data_dir.parent / "synced"
         command = (sys.executable, "-m", "faults.honest_disk", str(journal), str(settings.sync_delay_ms))
