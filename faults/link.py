@@ -30,6 +30,7 @@ class Action(Enum):
     FORWARD = "forward"
     SWALLOW = "swallow"
     CUT_BEFORE = "cut before"
+    CUT_WITHIN = "cut within"
     CUT_AFTER = "cut after"
 
 
@@ -127,6 +128,14 @@ class Link:
             if action is Action.CUT_BEFORE:
                 self._policy.count("requests_dropped")
                 self.cut()
+                return
+            if action is Action.CUT_WITHIN:
+                self._policy.count("requests_dropped")
+                self._broker_writer.writelines((_SIZE.pack(len(frame)), frame[: len(frame) // 2]))
+                self.muted = True
+                # FIN behind the half frame, so that the broker reads it before it hears of the end.
+                self._broker_writer.close()
+                reset(self._client_writer)
                 return
             self.in_flight[correlation_id] = request
             self._broker_writer.writelines((_SIZE.pack(len(frame)), frame))

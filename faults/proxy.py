@@ -139,6 +139,10 @@ class FaultProxy(Policy):
         """Cut each connection that sends one of the next `count` requests; the broker never sees these."""
         return self._order(Fault(Action.CUT_BEFORE, api_key, count))
 
+    def cut_within_request(self, count: int = 1, *, api_key: int | None = ApiKey.PRODUCE) -> Fault:
+        """Forward half of each of the next `count` requests and cut: the broker must do nothing of it."""
+        return self._order(Fault(Action.CUT_WITHIN, api_key, count))
+
     def cut_after_request(self, count: int = 1, *, api_key: int | None = ApiKey.PRODUCE) -> Fault:
         """Forward the next `count` requests and cut the client off at once; the broker answers to nobody."""
         return self._order(Fault(Action.CUT_AFTER, api_key, count))
@@ -207,7 +211,7 @@ class FaultProxy(Policy):
     # What a link asks (see `faults.link.Policy`).
 
     def on_request(self, link: Link, request: Request) -> Action:
-        fault = self._next_fault(request.api_key, (Action.CUT_BEFORE, Action.CUT_AFTER))
+        fault = self._next_fault(request.api_key, (Action.CUT_BEFORE, Action.CUT_WITHIN, Action.CUT_AFTER))
         if self.tap is not None and (fault is None or fault.action is Action.CUT_AFTER):
             self.tap(request)
         if fault is None:

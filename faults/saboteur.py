@@ -78,6 +78,8 @@ class Saboteur:
                 proxy.cut_connections()
             case FaultKind.CUT_BEFORE:
                 proxy.cut_before_request(step.frames)
+            case FaultKind.CUT_WITHIN:
+                proxy.cut_within_request(step.frames)
             case FaultKind.CUT_AFTER:
                 proxy.cut_after_request(step.frames)
             case FaultKind.DROP:

@@ -25,6 +25,7 @@ class FaultKind(StrEnum):
     KILL_PAUSED = "SIGSTOP, kill -9, start"
     CUT = "cut all connections"
     CUT_BEFORE = "cut before the request"
+    CUT_WITHIN = "cut within the request"
     CUT_AFTER = "cut after the request"
     DROP = "drop acknowledgements, cut"
     MUTE = "drop acknowledgements, stay silent"
@@ -57,6 +58,7 @@ _DETAILS: Final = {
     FaultKind.KILL_STARTING: "after {0.draw:.2f} of a start",
     FaultKind.CUT: "now",
     FaultKind.CUT_BEFORE: _COUNTED,
+    FaultKind.CUT_WITHIN: _COUNTED,
     FaultKind.CUT_AFTER: _COUNTED,
     FaultKind.DROP: _COUNTED,
     FaultKind.MUTE: _COUNTED,
@@ -72,6 +74,7 @@ _WEIGHTS: Final = {
     FaultKind.KILL_PAUSED: 2,
     FaultKind.CUT: 8,
     FaultKind.CUT_BEFORE: 8,
+    FaultKind.CUT_WITHIN: 5,
     FaultKind.CUT_AFTER: 8,
     FaultKind.DROP: 10,
     FaultKind.MUTE: 3,
