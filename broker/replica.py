@@ -16,6 +16,7 @@ Called by handlers and services on the event loop; `read` alone may also run in 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from typing import Protocol
 from uuid import UUID
@@ -29,6 +30,7 @@ from protocol.errors import ApiError, ErrorCode
 from protocol.types import NO_LEADER_EPOCH, Buffer
 
 FLUSH_SOON_MS = 5
+TOLD_EVERY_MS = 10_000
 logger = structlog.get_logger(__name__)
 
 
@@ -94,6 +96,7 @@ class Replica:
         self._appended_bytes = 0
         self._unflushed_batches = 0
         self._flushing_bytes = 0
+        self._tell_again_at = 0.0
         self._flush_timer: asyncio.TimerHandle | None = None
         if log.end_offset > log.flushed_end_offset:
             group_commit.request(self)
@@ -107,9 +110,15 @@ class Replica:
             raise ApiError(self.stopped)
         try:
             result = self.log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        except ApiError:
+        except ApiError as error:
             if self.log.failure is not None:
                 self.fail(self.log.failure)
+            elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                self._tell(
+                    "append_refused",
+                    error,
+                    "make room on the disk that holds the data folder; producers try again, nothing is lost",
+                )
             raise
         if not result.duplicate:
             self._appended_bytes += len(batch)
@@ -249,10 +258,28 @@ class Replica:
         """
         if self.stopped is not None:
             raise ApiError(self.stopped)
-        return self.log.read(
-            offset,
-            max_bytes,
-            upper_offset=self.high_watermark,
-            allow_oversized_first=oversized_first,
-            nowait=nowait,
-        )
+        try:
+            return self.log.read(
+                offset,
+                max_bytes,
+                upper_offset=self.high_watermark,
+                allow_oversized_first=oversized_first,
+                nowait=nowait,
+            )
+        except ApiError as error:
+            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                self._tell(
+                    "read_failed",
+                    error,
+                    "check the disk that holds the data folder; `tidelog log "
+                    "verify` shows what is damaged, DeleteRecords moves the start of the log past it",
+                )
+            raise
+
+    def _tell(self, event: str, error: ApiError, advice: str) -> None:
+        """Say what the disk does, once in `TOLD_EVERY_MS`, for clients ask again at once. In any thread."""
+        now = time.monotonic()
+        if now < self._tell_again_at:
+            return
+        self._tell_again_at = now + TOLD_EVERY_MS / 1000
+        logger.error(event, topic=self.topic, partition=self.partition, error=error.message, advice=advice)

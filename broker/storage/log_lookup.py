@@ -13,14 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from broker.storage.integrity import CorruptSegmentError
 from broker.storage.log_config import LogConfig
 from broker.storage.segment import Place, Segment
-from protocol.records import Record, decode_batch
+from protocol.records import Record, batch_crc_is_valid, decode_batch, read_batch_header
 from protocol.types import NO_TIMESTAMP
 
 
 def _records(segment: Segment, place: Place, start_offset: int) -> Iterator[Record]:
-    for record in decode_batch(segment.read_bytes(place.position, place.size_bytes)):
+    data = segment.read_bytes(place.position, place.size_bytes)
+    if not batch_crc_is_valid(data, read_batch_header(data)):
+        raise CorruptSegmentError(f"{segment.path}: the batch at byte {place.position} is damaged")
+    for record in decode_batch(data):
         if record.offset >= start_offset:
             yield record
 

@@ -97,18 +97,19 @@ class LogSegments:
         hint = self._hints.get(offset)
         for segment in self.segments[self.number_of(offset) :]:
             if hint is not None and hint[0] == segment.base_offset:
-                start = hint[1]
+                start, first_offset = hint[1], offset
             else:
                 place = segment.find(offset, nowait=nowait)
                 if place is None:
                     continue
                 if place.last_offset >= upper_offset:
                     break
-                start = place.position
+                start, first_offset = place.position, place.base_offset
             base_offset, end_offset, end_position = self._mark
             is_marked = base_offset == segment.base_offset and end_offset == upper_offset
             found = segment.read(
                 start,
+                first_offset,
                 max_bytes,
                 (upper_offset, end_position if is_marked else None),
                 allow_oversized_first=oversized_first,

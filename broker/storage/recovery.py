@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker.storage.disk import Disk
+from broker.storage.integrity import CorruptSegmentError, problem_of
 from broker.storage.producer_state import ProducerRules, ProducerStates
 from broker.storage.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
-    CorruptSegmentError,
     Segment,
 )
 from broker.storage.snapshot import load_newest, set_aside
@@ -238,6 +238,7 @@ class Recovery:
         """A segment that was complete and durable long ago: believe it, unless an index is missing."""
         size = self._disk.size(segment.log.fd)
         segment.tail = (size, end_offset)
+        segment.unverified = (0, size)
         try:
             if segment.load_sealed_indexes(self._index_interval) and segment.load_max_timestamp():
                 return
@@ -253,6 +254,7 @@ class Recovery:
         size = self._disk.size(segment.log.fd)
         position = self._load_indexes(segment, size, scan_from)
         at_offset = segment.end_offset
+        segment.unverified = (0, position)
         again = _WriteAgain(segment, self._disk)
         problem = ""
         for header, view in self._batches(segment, position, size):
@@ -358,17 +360,10 @@ class Recovery:
 
 def _problem(header: BatchHeader, view: memoryview, expected_offset: int, leader_epoch: int) -> str:
     """Why these bytes are not the batch that belongs here, or nothing."""
-    if header.magic != 2:
-        return f"magic {header.magic}, expected 2"
-    if not batch_crc_is_valid(view, header):
-        return "the CRC is wrong"
-    if header.base_offset != expected_offset:
-        return f"base offset {header.base_offset}, expected {expected_offset}"
-    if header.partition_leader_epoch < leader_epoch:
+    problem = problem_of(header, view, 0, expected_offset)
+    if not problem and header.partition_leader_epoch < leader_epoch:
         return f"leader epoch {header.partition_leader_epoch} after {leader_epoch}"
-    if header.last_offset_delta < 0:
-        return f"last offset delta {header.last_offset_delta}"
-    return ""
+    return problem
 
 
 def _holds_a_batch(tail: memoryview) -> bool:

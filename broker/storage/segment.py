@@ -4,7 +4,10 @@ Owns where batches lie in the file. Positions and sizes are bytes. A batch is fo
 over headers of at most `index_interval_bytes` and one batch.
 
 Invariants: batches are whole and contiguous from position 0 to `size_bytes`; only the last segment of a log
-grows; an index entry is used only after the batch it points to has confirmed it.
+grows; an index entry is used only after the batch it points to has confirmed it. Batches that this process
+neither wrote nor read before are checked, CRC and offset, before they are given to a reader: what a disk
+changed since it was written is not served. Two bytes of each batch cannot be checked, for nothing else says
+what they were: those of the leader epoch.
 
 Used by `partition_log` and recovery. Reads are safe in any thread, the rest belongs to the loop.
 """
@@ -19,6 +22,7 @@ from typing import NamedTuple
 
 from broker.storage.disk import Disk, OpenFile
 from broker.storage.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from broker.storage.integrity import CorruptSegmentError, good_prefix
 from protocol.records import BATCH_HEADER_SIZE, LOG_OVERHEAD, BatchHeader
 from protocol.types import NO_TIMESTAMP, Buffer
 
@@ -29,14 +33,10 @@ DELETED_SUFFIX = ".deleted"
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 _WALK_BYTES = 8192
 _INDEX_NEXT = 1 << 31
+_UNKNOWN_END = 1 << 62
+_VERIFIED_AT_ONCE = 1 << 20
+"""So many bytes at most are checked before a reader gets them, for that may happen on the loop."""
 _PLACE = Struct(">qi11xi8xq")
-
-
-class CorruptSegmentError(OSError):
-    """The file does not hold a chain of batches where it must. The message names file and position.
-
-    An OSError, because to whoever reads the log it is one more way in which a disk fails.
-    """
 
 
 class Place(NamedTuple):
@@ -68,6 +68,8 @@ class Segment:
         self.base_offset = base_offset
         self.tail = (0, base_offset)
         """Size in bytes and end offset, set at once: a reader in a thread must see both of one moment."""
+        self.unverified = (0, 0)
+        """Where it holds bytes that nobody checked since the start: first position, end."""
         self.created_ms = created_ms
         self.first_timestamp: int = NO_TIMESTAMP
         """Largest timestamp of the first batch, for rolling by age; -1 while unknown."""
@@ -163,7 +165,8 @@ class Segment:
 
         Raises CorruptSegmentError.
         """
-        end = self.size_bytes
+        end, end_offset = self.tail
+        expected = self.base_offset if position == 0 else None
         chunk, chunk_at = memoryview(b""), position
         while position < end:
             at = position - chunk_at
@@ -174,11 +177,16 @@ class Segment:
                     raise CorruptSegmentError(f"{self.path}: no batch header at byte {position} of {end}")
             base_offset, length, delta, max_timestamp = _PLACE.unpack_from(chunk, at)
             size = length + LOG_OVERHEAD
-            if size < BATCH_HEADER_SIZE or position + size > end or delta < 0:
+            if size < BATCH_HEADER_SIZE or position + size > end or not 0 <= delta < end_offset - base_offset:
                 raise CorruptSegmentError(
-                    f"{self.path}: the bytes at {position} are no batch (length {length},"
-                    f" {end - position} bytes left)"
+                    f"{self.path}: the bytes at {position} are no batch (length {length}, {end - position}"
+                    f" bytes left; offset {base_offset} and {delta} more, the segment ends at {end_offset})"
                 )
+            if expected is not None and base_offset != expected:
+                raise CorruptSegmentError(
+                    f"{self.path}: the batch at byte {position} says offset {base_offset}, not {expected}"
+                )
+            expected = base_offset + delta + 1
             yield Place(position, size, base_offset, base_offset + delta, max_timestamp)
             position += size
 
@@ -205,6 +213,7 @@ class Segment:
     def read(
         self,
         start: int,
+        first_offset: int,
         max_bytes: int,
         upper: tuple[int, int | None],
         *,
@@ -213,10 +222,13 @@ class Segment:
     ) -> Slice | None:
         """Whole batches from position `start`, at most `max_bytes`, all below `upper`.
 
-        `upper` is an offset and, where the caller knows it, the position where that offset starts. None when
-        not one batch qualifies.
+        `first_offset` is the base offset of the batch at `start`. `upper` is an offset and, where the caller
+        knows it, the position where that offset starts. None when not one batch qualifies.
         """
         upper_offset, upper_position = upper
+        is_verified = not self.unverified[0] <= start < self.unverified[1]
+        if not is_verified:
+            max_bytes = min(max_bytes, _VERIFIED_AT_ONCE)
         size, end_offset = self.tail
         if upper_offset >= end_offset:
             upper_position, upper_offset = size, end_offset
@@ -233,7 +245,17 @@ class Segment:
         data = self.read_bytes(start, cut - start, nowait=nowait)
         if len(data) != cut - start:
             raise CorruptSegmentError(f"{self.path}: {len(data)} bytes at {start}, expected {cut - start}")
-        return Slice(data, next_offset, cut)
+        return Slice(data, next_offset, cut) if is_verified else self._verified(data, start, first_offset)
+
+    def _verified(self, data: memoryview, start: int, first_offset: int) -> Slice:
+        """The leading good batches of `data`. Raises CorruptSegmentError when already the first is not."""
+        position, next_offset, problem = good_prefix(data, first_offset)
+        if problem and not position:
+            raise CorruptSegmentError(f"{self.path}: the batch at byte {start} is damaged: {problem}")
+        first, end = self.unverified
+        if start == first:
+            self.unverified = (start + position, end)
+        return Slice(data[:position], next_offset, start + position)
 
     def _cut(self, start: int, limit: int, upper_offset: int, *, nowait: bool) -> tuple[int, int]:
         """The last position up to `limit` where a batch ends below `upper_offset`, and the offset there."""
@@ -312,7 +334,7 @@ class Segment:
         Forgets the entries behind it. What follows the batch's start has to be read and `note`d again.
         """
         relative_offset, position = entry
-        self.tail = (self._disk.size(self.log.fd), self.base_offset)
+        self.tail = (self._disk.size(self.log.fd), _UNKNOWN_END)
         try:
             place = next(self.walk(position))
         except (CorruptSegmentError, StopIteration):

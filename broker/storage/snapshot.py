@@ -16,8 +16,9 @@ Used by `partition_log` and recovery. Writing is safe in a thread, on a frozen t
 from __future__ import annotations
 
 import errno
+import os
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
@@ -115,25 +116,48 @@ def write_snapshot(
 
 def decode_snapshot(data: bytes) -> tuple[int, FrozenTable]:
     """(offset, table). Raises ValueError that says what is wrong with the bytes."""
-    if len(data) < _HEADER.size + _CRC.size:
-        raise ValueError(f"{len(data)} bytes are too few for a snapshot")
     view = memoryview(data)
-    magic, version, _, offset, clock_ms, count, links, chunks, first_free = _HEADER.unpack_from(data)
+    return _decode(len(data), lambda position, size: view[position : position + size])
+
+
+def read_snapshot(disk: Disk, path: Path) -> tuple[int, FrozenTable]:
+    """As `decode_snapshot`, of a file, a chunk at a time: no step keeps other threads waiting for long.
+
+    Raises ValueError, OSError.
+    """
+    fd = disk.open(path, os.O_RDONLY)
+    try:
+        return _decode(disk.size(fd), lambda position, size: disk.read(fd, size, position))
+    finally:
+        disk.close(fd)
+
+
+def _decode(size: int, read: Callable[[int, int], memoryview]) -> tuple[int, FrozenTable]:
+    if size < _HEADER.size + _CRC.size:
+        raise ValueError(f"{size} bytes are too few for a snapshot")
+    header = read(0, _HEADER.size)
+    magic, version, _, offset, clock_ms, count, links, chunks, first_free = _HEADER.unpack(header)
     if magic != _MAGIC or version != _VERSION:
         raise ValueError(f"magic {magic!r} version {version}, expected {_MAGIC!r} version {_VERSION}")
-    size = _HEADER.size + 8 * links + chunks * CHUNK_SIZE + _CRC.size
-    if links < 1 or chunks < 1 or len(data) != size:
-        raise ValueError(f"{len(data)} bytes, expected {size}")
-    (stored,) = _CRC.unpack_from(data, size - _CRC.size)
-    computed = crc32c(view[: -_CRC.size])
-    if stored != computed:
-        raise ValueError(f"CRC {computed:08x}, expected {stored:08x}")
+    expected = _HEADER.size + 8 * links + chunks * CHUNK_SIZE + _CRC.size
+    if links < 1 or chunks < 1 or size != expected:
+        raise ValueError(f"{size} bytes, expected {expected}")
+    crc = crc32c(header)
     at = _HEADER.size
     previous, following = array("i"), array("i")
-    previous.frombytes(view[at : at + 4 * links])
-    following.frombytes(view[at + 4 * links : at + 8 * links])
-    at += 8 * links
-    slots = [bytearray(view[start : start + CHUNK_SIZE]) for start in range(at, size - _CRC.size, CHUNK_SIZE)]
+    for order in (previous, following):
+        piece = read(at, 4 * links)
+        crc = crc32c(piece, crc)
+        order.frombytes(piece)
+        at += 4 * links
+    slots = []
+    for start in range(at, size - _CRC.size, CHUNK_SIZE):
+        piece = read(start, CHUNK_SIZE)
+        crc = crc32c(piece, crc)
+        slots.append(bytearray(piece))
+    (stored,) = _CRC.unpack(read(size - _CRC.size, _CRC.size))
+    if stored != crc:
+        raise ValueError(f"CRC {crc:08x}, expected {stored:08x}")
     return offset, FrozenTable(count, first_free, previous, following, slots, clock_ms)
 
 
@@ -156,7 +180,7 @@ def load_newest(disk: Disk, folder: Path, at_or_before: int) -> LoadedSnapshot:
             disk.unlink(path)
             continue
         try:
-            stored_offset, frozen = decode_snapshot(disk.read_file(path))
+            stored_offset, frozen = read_snapshot(disk, path)
             if stored_offset != name.offset:
                 raise ValueError(f"it says offset {stored_offset}")
         except (ValueError, OSError) as error:

@@ -1,0 +1,52 @@
+"""Whether bytes are the batch that belongs where they lie.
+
+Owns the check that recovery makes of every batch it reads, and reads make of what nobody checked yet: magic,
+length, CRC, offset. The leader epoch is outside the CRC and named nowhere else; it alone cannot be checked.
+
+Pure. Used by `segment` and `recovery`.
+"""
+
+from __future__ import annotations
+
+from protocol.errors import ProtocolError
+from protocol.records import CURRENT_MAGIC, BatchHeader, batch_crc_is_valid, read_batch_header
+
+
+class CorruptSegmentError(OSError):
+    """The file does not hold a chain of batches where it must. The message names file and position.
+
+    An OSError, because to whoever reads the log it is one more way in which a disk fails.
+    """
+
+
+def problem_of(header: BatchHeader, data: memoryview, position: int, expected_offset: int) -> str:
+    """Why the bytes at `position` are not the batch that belongs there, or nothing."""
+    if header.magic != CURRENT_MAGIC:
+        return f"magic {header.magic}, expected {CURRENT_MAGIC}"
+    if header.size_bytes > len(data) - position:
+        return f"a batch of {header.size_bytes} bytes is cut off after {len(data) - position}"
+    if not batch_crc_is_valid(data, header, position):
+        return "the CRC is wrong"
+    if header.base_offset != expected_offset:
+        return f"base offset {header.base_offset}, expected {expected_offset}"
+    if header.last_offset_delta < 0:
+        return f"last offset delta {header.last_offset_delta}"
+    return ""
+
+
+def good_prefix(data: memoryview, first_offset: int) -> tuple[int, int, str]:
+    """How many bytes of `data` are good batches from `first_offset` on, the offset behind them, and why it
+    ends there (nothing at the end of the data).
+    """
+    position, expected = 0, first_offset
+    while position < len(data):
+        try:
+            header = read_batch_header(data, position)
+        except ProtocolError as error:
+            return position, expected, str(error)
+        problem = problem_of(header, data, position, expected)
+        if problem:
+            return position, expected, problem
+        position += header.size_bytes
+        expected = header.last_offset + 1
+    return position, expected, ""
