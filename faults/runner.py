@@ -120,7 +120,7 @@ async def run(settings: Settings, data_dir: Path, tell: Tell) -> Result:
         try:
             await _break(site, settings, result, say)
             say("everything is healed; the writers settle")
-            await _settle(site.writers, result)
+            await _settle(site.writers, result, say)
             say("reading everything back")
             logs = await _read_back(site, follower, result)
         except BrokerProcessError as error:
@@ -197,17 +197,16 @@ async def _break(site: Site, settings: Settings, result: Result, say: Callable[[
         result.steps, result.bytes_lost = saboteur.done, saboteur.bytes_lost
 
 
-async def _settle(writers: Sequence[Writer], result: Result) -> None:
-    for writer, outcome in zip(
-        writers,
-        await asyncio.gather(*(writer.settle(_SETTLE_SECONDS) for writer in writers), return_exceptions=True),
-        strict=True,
-    ):
-        if isinstance(outcome, TimeoutError):
+async def _settle(writers: Sequence[Writer], result: Result, say: Callable[[str], None]) -> None:
+    async def settle(writer: Writer) -> None:
+        try:
+            await writer.settle(_SETTLE_SECONDS)
+            say(f"{writer.name} has settled")
+        except TimeoutError:
             text = f"{writer.name} was not settled {_SETTLE_SECONDS:.0f} s after everything was healed"
             result.findings.append(Finding(Kind.HANGING, text))
-        elif isinstance(outcome, BaseException):
-            raise outcome
+
+    await asyncio.gather(*map(settle, writers))
 
 
 async def _read_back(site: Site, follower: Follower, result: Result) -> Logs | None:
