@@ -23,7 +23,6 @@ from client.fetcher import RESET_TIMESTAMPS, FetchConfig, Fetcher
 from client.offset_lookup import EARLIEST, LATEST, look_up_offsets
 from client.partition_reader import PartitionReader
 from client.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
-from protocol.records import Record
 
 __all__ = ["Consumer"]
 
@@ -288,7 +287,7 @@ class Consumer:
 
     def _take_next(
         self, limit: int, partitions: tuple[TopicPartition, ...]
-    ) -> tuple[PartitionReader, list[Record]] | None:
+    ) -> tuple[PartitionReader, list[ConsumerRecord]] | None:
         """Up to `limit` records of the batch whose turn it is, moving past them; None when there are none."""
         while (reader := self._next_reader(partitions)) is not None:
             records = reader.take(limit)
@@ -329,9 +328,9 @@ class Consumer:
                 self._told = [*(known for known in self._told if known is not error), error][-_MOST_TOLD:]
                 raise error.with_traceback(None)
 
-    def _converted(self, reader: PartitionReader, records: list[Record]) -> list[ConsumerRecord]:
+    def _converted(self, reader: PartitionReader, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         try:
-            return converted(reader.key, records, self._key_deserializer, self._value_deserializer)
+            return converted(records, self._key_deserializer, self._value_deserializer)
         except BaseException:
             reader.seek(records[0].offset)
             self._changed()

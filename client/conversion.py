@@ -1,45 +1,66 @@
-"""From records as they lie in a batch to records as an application reads them.
+"""From batches as they lie in the log to records as an application reads them.
 
-Owns: the one loop that turns the former into the latter; it runs for every record that is consumed.
+Owns: the rows that a consumer hands out. What runs for every record runs in the interpreter's own loops:
+columns from the batch, zipped into rows.
 Invariants: deserializers see bytes or None, once for each record handed out.
-Callers: the consumer.
+Callers: the partition reader (`opened`), the consumer (`converted`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Any, TypeAlias
 
 from client.types import ConsumerRecord, TimestampType, TopicPartition
-from protocol.records import Record
-from protocol.types import NO_LEADER_EPOCH
+from protocol.records import decode_batch_columns
+from protocol.types import NO_LEADER_EPOCH, Buffer
 
-__all__ = ["Deserializer", "converted"]
+__all__ = ["Deserializer", "converted", "opened"]
 
 Deserializer: TypeAlias = Callable[[bytes | None], Any]
 
 _TYPES = {kind.value: kind for kind in TimestampType}
 
 
+def opened(key: TopicPartition, data: Buffer, position: int, *, check_crc: bool) -> list[ConsumerRecord]:
+    """The records of the batch at `position` in `data`, keys and values as bytes. Raises ProtocolError."""
+    columns = decode_batch_columns(data, position, check_crc=check_crc)
+    rows = zip(
+        repeat(key.topic),
+        repeat(key.partition),
+        columns.offsets,
+        columns.timestamps,
+        repeat(_TYPES[columns.timestamp_type]),
+        columns.keys,
+        columns.values,
+        columns.headers,
+        _sizes(columns.keys),
+        _sizes(columns.values),
+        repeat(NO_LEADER_EPOCH),
+        strict=False,
+    )
+    return list(map(tuple.__new__, repeat(ConsumerRecord), rows))
+
+
 def converted(
-    key: TopicPartition, records: list[Record], to_key: Deserializer | None, to_value: Deserializer | None
+    records: list[ConsumerRecord], to_key: Deserializer | None, to_value: Deserializer | None
 ) -> list[ConsumerRecord]:
-    """`records` of the partition `key`; raises whatever the deserializers raise."""
-    topic, partition = key
-    new_record = tuple.__new__
-    found: list[ConsumerRecord] = []
-    add = found.append
-    for offset, timestamp, kind, raw_key, raw_value, headers in records:
-        fields = (
-            topic,
-            partition,
-            offset,
-            timestamp,
-            _TYPES[kind],
-            raw_key if to_key is None else to_key(raw_key),
-            raw_value if to_value is None else to_value(raw_value),
-            headers,
-            -1 if raw_key is None else len(raw_key),
-            -1 if raw_value is None else len(raw_value),
-            NO_LEADER_EPOCH,
+    """`records` with what the deserializers make of them; raises whatever those raise."""
+    if to_key is None and to_value is None:
+        return records
+    return [
+        record._replace(
+            key=record.key if to_key is None else to_key(record.key),  # type: ignore[arg-type]
+            value=record.value if to_value is None else to_value(record.value),  # type: ignore[arg-type]
         )
-        add(new_record(ConsumerRecord, fields))
-    return found
+        for record in records
+    ]
+
+
+def _sizes(contents: Sequence[bytes | None]) -> Iterable[int]:
+    """The size of each, -1 for None."""
+    missing = contents.count(None)
+    if not missing:
+        return map(len, contents)  # type: ignore[arg-type]
+    if missing == len(contents):
+        return repeat(-1)
+    return [-1 if each is None else len(each) for each in contents]

@@ -1,6 +1,7 @@
 """Fetching ahead: one long poll to each broker, filling the assigned partitions within a bound on memory.
 
-Owns: the loops (one task a broker), the reset of positions, and what an answer to Fetch means.
+Owns: the loops (one task a broker), the reset of positions, and what an answer to Fetch means. What a request
+names and what it leaves to the broker's memory is decided by `fetch_session`.
 Invariants:
 - a partition is fetched from where its reader's bytes end, and an answer that comes after a seek is dropped;
 - nothing is fetched for a paused partition, nor for one that has `max_partition_fetch_bytes` unread, nor for
@@ -10,6 +11,7 @@ Callers: the consumer.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +21,7 @@ from client.cluster import Cluster
 from client.connection import Connection
 from client.errors import ClientError, CorruptRecordError, OffsetOutOfRangeError, broker_error
 from client.events import logger
+from client.fetch_session import FINAL_EPOCH, FetchSession
 from client.offset_lookup import EARLIEST, LATEST, look_up_offsets
 from client.partition_reader import PartitionReader
 from client.types import TopicPartition
@@ -37,11 +40,12 @@ from protocol.types import NO_LEADER_EPOCH, NO_OFFSET
 __all__ = ["FetchConfig", "Fetcher"]
 
 _CONSUMER: Final = -1
-_NO_SESSION: Final = -1
 _NEWEST_VERSION: Final = 12
 _LANE: Final = "fetch"
 # How long a poll may take while a partition of the same broker waits only for its reader to catch up.
 _IMPATIENT_MS: Final = 25
+# How long a broker may take to answer that a session has ended; it would forget it by itself.
+_GOODBYE_S: Final = 1.0
 RESET_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 
@@ -83,6 +87,7 @@ class Fetcher:
         self._backoff = Backoff(cluster.config.retry_backoff_ms, cluster.config.retry_backoff_max_ms)
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[object, asyncio.Task[None]] = {}
+        self._sessions: dict[int, FetchSession] = {}
         self._changes: dict[int, asyncio.Event] = {}
         self._is_scheduled = False
         self._is_waiting_for_reads = False
@@ -107,6 +112,7 @@ class Fetcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(self._end_session(*each) for each in self._sessions.items()))
 
     def _look(self) -> None:
         """Start what is needed, and let the loops look again."""
@@ -165,6 +171,7 @@ class Fetcher:
 
     async def _poll_node(self, leader: int) -> None:
         failures = 0
+        session = self._sessions.setdefault(leader, FetchSession())
         while True:
             changed = self._changes[leader]
             changed.clear()
@@ -177,9 +184,14 @@ class Fetcher:
                 continue
             try:
                 connection = await self._cluster.connected(leader, _LANE)
-                response = await self._fetch(connection, wanted, is_impatient)
+                was_incremental = session.is_incremental
+                response = await self._fetch(connection, session, wanted, is_impatient)
+                if not session.answered(response) and was_incremental:
+                    logger.debug("fetch_session_lost", node_id=leader, code=response.error_code)
+                    continue
                 failures = failures + 1 if self._take(response, wanted) else 0
             except ClientError as error:
+                session.failed()
                 failures += 1
                 logger.debug("fetch_failed", node_id=leader, error=str(error), failures=failures)
                 if not error.retriable:
@@ -207,33 +219,39 @@ class Fetcher:
         return wanted, is_full
 
     async def _fetch(
-        self, connection: Connection, wanted: Iterable[tuple[PartitionReader, int]], is_impatient: bool
+        self,
+        connection: Connection,
+        session: FetchSession,
+        wanted: Iterable[tuple[PartitionReader, int]],
+        is_impatient: bool,
     ) -> FetchResponse:
         config = self._config
-        topics: dict[str, list[FetchPartition]] = {}
-        for reader, _ in wanted:
-            topics.setdefault(reader.key.topic, []).append(
-                FetchPartition(
-                    reader.key.partition,
-                    NO_LEADER_EPOCH,
-                    reader.fetch_offset,
-                    NO_LEADER_EPOCH,
-                    NO_OFFSET,
-                    config.max_partition_fetch_bytes,
-                )
+        max_bytes = config.max_partition_fetch_bytes
+        partitions = {
+            reader.key: FetchPartition(
+                reader.key.partition,
+                NO_LEADER_EPOCH,
+                reader.fetch_offset,
+                NO_LEADER_EPOCH,
+                NO_OFFSET,
+                max_bytes,
             )
+            for reader, _ in wanted
+        }
         wait_ms = min(config.fetch_max_wait_ms, _IMPATIENT_MS) if is_impatient else config.fetch_max_wait_ms
+        version = connection.version(ApiKey.FETCH, at_most=_NEWEST_VERSION)
+        ask = session.ask(partitions, version)
         request = FetchRequest(
             _CONSUMER,
             wait_ms,
             config.fetch_min_bytes,
             config.fetch_max_bytes,
             0,
-            0,
-            _NO_SESSION,
-            list(topics.items()),
+            ask.session_id,
+            ask.epoch,
+            ask.topics,
+            ask.forgotten,
         )
-        version = connection.version(ApiKey.FETCH, at_most=_NEWEST_VERSION)
         answer: asyncio.Future[FetchResponse] = self._loop.create_future()
 
         def handle(body: memoryview | None, error: ClientError | None) -> None:
@@ -247,6 +265,24 @@ class Fetcher:
         timeout_ms = wait_ms + self._cluster.config.request_timeout_ms
         connection.send(ApiKey.FETCH, version, encode_fetch_request(version, request), handle, timeout_ms)
         return await answer
+
+    async def _end_session(self, leader: int, session: FetchSession) -> None:
+        """Tell the broker, on the connection that no long poll occupies, that it may forget the session."""
+        connection = self._cluster.connection(leader) if session.is_open else None
+        if connection is None:
+            return
+        values = {
+            "replica_id": _CONSUMER,
+            "max_wait_ms": 0,
+            "min_bytes": 0,
+            "session_id": session.session_id,
+            "session_epoch": FINAL_EPOCH,
+            "topics": [],
+        }
+        with contextlib.suppress(TimeoutError, ClientError):
+            async with asyncio.timeout(_GOODBYE_S):
+                version = connection.version(ApiKey.FETCH, at_most=_NEWEST_VERSION)
+                await connection.call(ApiKey.FETCH, values, version=version)
 
     def _take(self, response: FetchResponse, wanted: Iterable[tuple[PartitionReader, int]]) -> bool:
         """Hand the answer to the readers; whether any of it calls for a pause before the next poll."""

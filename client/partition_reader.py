@@ -11,10 +11,11 @@ Callers: the consumer reads, the fetcher fills.
 from collections import deque
 from typing import NamedTuple
 
+from client.conversion import opened
 from client.errors import ClientError, CorruptRecordError
-from client.types import TopicPartition
+from client.types import ConsumerRecord, TopicPartition
 from protocol.errors import ProtocolError
-from protocol.records import Record, decode_batch, iter_batches, read_batch_header
+from protocol.records import iter_batches, read_batch_header
 
 __all__ = ["PartitionReader"]
 
@@ -60,7 +61,7 @@ class PartitionReader:
         self.reset_timestamp: int | None = None
         self._check_crc = check_crc
         self._batches: deque[_Fetched] = deque()
-        self._records: list[Record] = []
+        self._records: list[ConsumerRecord] = []
         self._next = 0
         self._end = 0
 
@@ -117,7 +118,7 @@ class PartitionReader:
         self.fetch_offset = fetch_offset
         self.buffered_bytes += sum(batch.size_bytes for batch in batches)
 
-    def take(self, limit: int) -> list[Record]:
+    def take(self, limit: int) -> list[ConsumerRecord]:
         """Up to `limit` (>= 1) records from the position on, which moves past them; from one batch at most.
 
         Empty when nothing is there. A corrupt batch becomes `error`; the position stays before it.
@@ -131,7 +132,9 @@ class PartitionReader:
                 # What lies behind it cannot be reached without a seek, which fetches anew.
                 self._drop_fetched()
                 self.error = error
-        records = self._records[self._next : self._next + limit]
+        records = self._records
+        if self._next or limit < len(records):
+            records = records[self._next : self._next + limit]
         self._next += len(records)
         if self._next >= len(self._records):
             # Past the batch, not only past its last record: compaction may have taken some behind it.
@@ -147,7 +150,7 @@ class PartitionReader:
         header = read_batch_header(data, at)
         position = self.position or 0
         try:
-            records = [] if header.is_control else decode_batch(data, at, check_crc=self._check_crc)
+            records = [] if header.is_control else opened(self.key, data, at, check_crc=self._check_crc)
         except ProtocolError as error:
             raise self._corrupt(position, error) from error
         self._batches.popleft()

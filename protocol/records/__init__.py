@@ -12,6 +12,7 @@ Source: KIP-98, Kafka's documentation of the message format ("Record Batch").
 """
 
 from protocol.records.builder import RecordBatchBuilder
+from protocol.records.columns import Columns, Headers
 from protocol.records.header import (
     BATCH_HEADER_SIZE,
     CURRENT_MAGIC,
@@ -29,9 +30,9 @@ from protocol.records.header import (
 )
 from protocol.records.reader import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
-    Headers,
     Record,
     decode_batch,
+    decode_batch_columns,
     first_record_at_or_after,
     max_timestamp_record,
 )
@@ -43,12 +44,14 @@ __all__ = [
     "DEFAULT_MAX_DECOMPRESSED_BYTES",
     "LOG_OVERHEAD",
     "BatchHeader",
+    "Columns",
     "Headers",
     "Record",
     "RecordBatchBuilder",
     "TimestampType",
     "batch_crc_is_valid",
     "decode_batch",
+    "decode_batch_columns",
     "decrement_sequence",
     "first_record_at_or_after",
     "increment_sequence",

@@ -22,8 +22,8 @@ from protocol.records import (
     set_producer,
     with_log_append_time,
 )
+from protocol.records.columns import Columns, _decode_record, _Lists, decode_columns
 from protocol.records.header import write_crc
-from protocol.records.reader import _decode_record, _decode_records
 
 codecs = st.sampled_from(list(Compression))
 contents = st.none() | st.binary(max_size=70) | st.sampled_from([b"v" * 8191, b"v" * 8192, b"v" * 20000])
@@ -120,13 +120,51 @@ def test_damaged_records_are_refused_or_decode_within_their_batch(entries: Any, 
         assert all(0 <= record.offset < len(entries) for record in records)
 
 
-def one_by_one(data: bytes, header: BatchHeader) -> tuple[list[Record], int]:
+def one_by_one(data: bytes, header: BatchHeader) -> tuple[Columns, int]:
     """The records by the plain twin alone."""
-    records, position = [], 0
+    lists, position = _Lists(header), 0
     for _ in range(header.record_count):
-        record, position = _decode_record(data, position, header)
-        records.append(record)
-    return records, position
+        position = _decode_record(data, position, header, lists)
+    rows = lists.offsets, lists.timestamps, lists.keys, lists.values, lists.headers
+    return Columns(header.timestamp_type, *rows), position
+
+
+# Stretches of records that are encoded alike, long enough to be decoded as runs, and broken off anywhere.
+stretches = st.lists(
+    st.tuples(
+        st.sampled_from([1, 2, 5, 60, 70, 130]),
+        st.sampled_from([0, 1, 30, 63, 64, 100]),
+        st.sampled_from([None, b"", b"k", b"k" * 20, b"k" * 70]),
+        st.sampled_from([None, b"", b"v" * 3, b"v" * 63, b"v" * 64, b"v" * 100, b"v" * 8192]),
+        st.just([]) | headers,
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(stretches, st.data())
+def test_runs_of_records_that_are_encoded_alike_are_decoded_as_their_plain_twin_does(
+    stretches: Any, data: st.DataObject
+) -> None:
+    entries = [
+        (1_700_000_000_000 + (index * step if index % 3 else 0), key, value, some)
+        for length, step, key, value, some in stretches
+        for index in range(length)
+    ]
+    batch = built(entries)
+    header = read_batch_header(batch)
+    assert decode_batch(batch) == expected(entries)
+    records = bytearray(batch[BATCH_HEADER_SIZE:])
+    for _ in range(data.draw(st.integers(0, 2))):
+        records[data.draw(st.integers(0, len(records) - 1))] = data.draw(st.integers(0, 255))
+    outcomes = []
+    for decode in (decode_columns, lambda raw, count, header: one_by_one(raw, header)):
+        try:
+            outcomes.append(decode(bytes(records), header.record_count, header))
+        except ProtocolError as error:
+            outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]
 
 
 @given(entries, st.data())
@@ -141,7 +179,7 @@ def test_the_fast_loop_and_its_plain_twin_agree_on_any_bytes(entries: Any, data:
         )
     outcomes = []
     for decode in (
-        lambda: _decode_records(bytes(records), header.record_count, header),
+        lambda: decode_columns(bytes(records), header.record_count, header),
         lambda: one_by_one(bytes(records), header),
     ):
         try:

@@ -1,0 +1,227 @@
+"""Records as they lie in a batch, decoded into columns: one list for each field.
+
+Owns: the decoding of records. A loop written for speed decodes what it is sure of, and leaves stretches of
+records that are encoded alike to `runs`; whatever else it meets it hands, record by record, to
+`_decode_record`, its plain twin, which decides what is wrong.
+Invariants: malformed records raise ProtocolError that names the byte at fault, and nothing else is raised;
+all columns have the same length.
+Callers: `reader`, which has the batch around the records. Columns, because whoever makes rows of them can do
+so in the interpreter's own loops.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
+
+from protocol.errors import ProtocolError
+from protocol.records.header import BatchHeader, TimestampType
+from protocol.records.runs import find_run
+from protocol.records.varints import MAX_VARLONG_BYTES, decode_varint
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+# Length, attributes, timestamp delta, offset delta, key length, value length, header count: a byte each.
+SMALLEST_RECORD_BYTES = 7
+_SMALLEST_HEADER_BYTES = 2
+# Records that one search for a run looks at; and how many are passed by after searches that found none.
+_FIRST_REACH = 64
+_LONGEST_REACH = 8192
+_MOST_PASSED_BY = 64
+
+
+class Columns(NamedTuple):
+    """The records of one batch. Timestamps are milliseconds, whose clock `timestamp_type` tells."""
+
+    timestamp_type: TimestampType
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[Headers]
+
+
+class _Lists:
+    """Columns that grow."""
+
+    __slots__ = ("base_offset", "base_timestamp", "headers", "keys", "offsets", "timestamps", "values")
+
+    def __init__(self, header: BatchHeader) -> None:
+        self.base_offset = header.base_offset
+        self.base_timestamp = header.base_timestamp
+        self.offsets: list[int] = []
+        self.timestamps: list[int] = []
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.headers: list[Headers] = []
+
+    def add_run(self, data: bytes, start: int, end: int, reach: int) -> tuple[int, int]:
+        """Add the run that begins with data[start:end], which is the record added last; how many records it
+        has, that one included, and where it ends. (1, end) where there is none."""
+        index = len(self.offsets) - 1
+        if self.offsets[index] - self.base_offset != index:
+            return 1, end
+        run = find_run(data, start, end, index, reach)
+        if run is None:
+            return 1, end
+        count, stop, deltas, key_at, key_size, value_at, value_size = run
+        step = end - start
+        first = self.offsets[index]
+        base = self.base_timestamp
+        self.offsets += range(first + 1, first + count)
+        self.timestamps += [base + delta for delta in deltas[1:]]
+        self.keys += (
+            [None] * (count - 1)
+            if key_size < 0
+            else [data[at : at + key_size] for at in range(key_at + step, stop, step)]
+        )
+        self.values += (
+            [None] * (count - 1)
+            if value_size < 0
+            else [data[at : at + value_size] for at in range(value_at + step, stop, step)]
+        )
+        self.headers += [()] * (count - 1)
+        return count, stop
+
+
+def decode_columns(data: bytes, count: int, header: BatchHeader) -> tuple[Columns, int]:
+    """`count` records from the start of `data`, and the position behind them.
+
+    Varints of one and two bytes are decoded in place (a first byte above 127 stands 128 too high, whence the
+    corrections). Whether they were longer, negative or ran over the end is asked once a record, at its end:
+    all reads before that are harmless, for slices clip and positions only grow.
+    """
+    lists = _Lists(header)
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    last_offset = 2 * header.last_offset_delta
+    add_offset, add_timestamp = lists.offsets.append, lists.timestamps.append
+    add_key, add_value, add_headers = lists.keys.append, lists.values.append, lists.headers.append
+    position = done = 0
+    reach, search_at, pass_by = _FIRST_REACH, 0, 1
+    # What a record must begin with for a run to be searched: the length of the one before it.
+    before = -1
+    while done < count:
+        start = position
+        unsure = 0
+        done += 1
+        try:
+            if (length := data[position]) > 127:
+                position += 1
+                length += ((unsure := data[position]) << 7) - 128
+            end = position + 1 + (length >> 1)
+            position += 2
+            if (delta := data[position]) > 127:
+                shift, more = 0, delta
+                while more > 127 and shift < 56:
+                    position += 1
+                    shift += 7
+                    delta += ((more := data[position]) << shift) - (1 << shift)
+                unsure |= more
+            position += 1
+            if (offset := data[position]) > 127:
+                position += 1
+                offset += ((more := data[position]) << 7) - 128
+                unsure |= more
+            position += 1
+            if (size := data[position]) > 127:
+                position += 1
+                size += ((more := data[position]) << 7) - 128
+                unsure |= more
+            position += 1
+            after = position + (size >> 1)
+            key = None if size == 1 else data[position:after]
+            odd = length | offset | (size != 1 and size)
+            if (size := data[after]) > 127:
+                after += 1
+                size += ((more := data[after]) << 7) - 128
+                unsure |= more
+            position = after + 1
+            after = position + (size >> 1)
+            value = None if size == 1 else data[position:after]
+            if unsure < 128 and offset <= last_offset and not (odd | (size != 1 and size)) & 1:
+                position = after + 1
+                headers: Headers = ()
+                if data[after]:
+                    headers, position = _decode_headers(data, after, end, start)
+                if position == end:
+                    add_offset(base_offset + (offset >> 1))
+                    add_timestamp(base_timestamp + (-(delta >> 1) - 1 if delta & 1 else delta >> 1))
+                    add_key(key)
+                    add_value(value)
+                    add_headers(headers)
+                    if length == before and done >= search_at and done < count:
+                        found, position = lists.add_run(data, start, end, min(reach, count - done + 1))
+                        done += found - 1
+                        reach = min(_LONGEST_REACH, 8 * found)
+                        pass_by = min(2 * pass_by, _MOST_PASSED_BY) if found < 4 else 1
+                        search_at = done + pass_by
+                    before = length
+                    continue
+        except (IndexError, ProtocolError):
+            pass  # A field seemed to break its bounds; the twin finds out whether it did.
+        position = _decode_record(data, start, header, lists)
+    columns = Columns(
+        header.timestamp_type, lists.offsets, lists.timestamps, lists.keys, lists.values, lists.headers
+    )
+    return columns, position
+
+
+def _decode_record(data: bytes, start: int, header: BatchHeader, lists: _Lists) -> int:
+    """Add the record at `start`, whatever it holds; the position behind it."""
+    length, position = decode_varint(data, start)
+    end = position + length
+    if length < SMALLEST_RECORD_BYTES - 1 or end > len(data):
+        raise ProtocolError(f"record at byte {start}: length {length}, {len(data) - position} bytes are left")
+    timestamp_delta, position = decode_varint(data, position + 1, MAX_VARLONG_BYTES)
+    offset_delta, position = decode_varint(data, position)
+    if not 0 <= offset_delta <= header.last_offset_delta:
+        raise ProtocolError(
+            f"record at byte {start}: offset delta {offset_delta} in a batch that ends at"
+            f" {header.last_offset_delta}"
+        )
+    key, position = _decode_sized(data, position, end, start, "key")
+    value, position = _decode_sized(data, position, end, start, "value")
+    headers, position = _decode_headers(data, position, end, start)
+    if position != end:
+        raise ProtocolError(f"record at byte {start}: its fields end at byte {position}, its length at {end}")
+    lists.offsets.append(header.base_offset + offset_delta)
+    lists.timestamps.append(header.base_timestamp + timestamp_delta)
+    lists.keys.append(key)
+    lists.values.append(value)
+    lists.headers.append(headers)
+    return end
+
+
+def _decode_sized(data: bytes, position: int, end: int, start: int, what: str) -> tuple[bytes | None, int]:
+    """A field with its length before it, None for length -1, that must lie before `end`."""
+    if position < end and (size := data[position]) < 128 and not size & 1:
+        size >>= 1
+        position += 1
+    else:
+        size, position = decode_varint(data, position)
+        if size == -1:
+            return None, position
+    after = position + size
+    if size < 0 or after > end:
+        _refuse(start, f"{what} of {size} bytes, {end - position} are left in the record")
+    return data[position:after], after
+
+
+def _decode_headers(data: bytes, position: int, end: int, start: int) -> tuple[Headers, int]:
+    count, position = decode_varint(data, position)
+    if end > len(data) or not 0 <= count <= max(end - position, 0) // _SMALLEST_HEADER_BYTES:
+        _refuse(start, f"{count} headers, {end - position} are left in the record")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, position = _decode_sized(data, position, end, start, "header name")
+        if name is None:
+            _refuse(start, "a header without a name")
+        try:
+            text = name.decode()
+        except UnicodeDecodeError as error:
+            _refuse(start, f"a header name is not UTF-8 ({error.reason})")
+        content, position = _decode_sized(data, position, end, start, "header value")
+        headers.append((text, content))
+    return tuple(headers), position
+
+
+def _refuse(start: int, reason: str) -> NoReturn:
+    raise ProtocolError(f"record at byte {start}: {reason}")

@@ -1,0 +1,165 @@
+"""The consumer in front of a broker that answers as told: sessions, memory, stale answers, checks."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from client import Consumer, CorruptRecordError, TopicPartition
+from protocol.records import RecordBatchBuilder, set_offset_and_leader_epoch
+from protocol.schema import ApiKey
+from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
+
+FIRST = TopicPartition(TOPIC, 0)
+SESSION = 77
+
+
+def stored(base_offset: int, *values: bytes) -> bytes:
+    builder = RecordBatchBuilder()
+    for value in values:
+        builder.append(1_000, None, value)
+    data = builder.build()
+    set_offset_and_leader_epoch(data, base_offset, 0)
+    return bytes(data)
+
+
+class Log:
+    """Partitions that a scripted broker serves, one batch an answer; remembers sessions if told to."""
+
+    def __init__(self, *batches: tuple[int, bytes], session_id: int = 0) -> None:
+        self.batches = dict(batches)
+        self.session_id = session_id
+        self.refusals: list[int] = []
+        self.standing: dict[int, int] = {}
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self, request: Request) -> dict[str, Any]:
+        values = request.values
+        if values.session_epoch > 0 and self.refusals:
+            return {"error_code": self.refusals.pop(), "session_id": 0, "responses": []}
+        if values.session_epoch <= 0:
+            self.standing.clear()
+        for topic in values.topics:
+            for each in topic.partitions:
+                self.standing[each.partition] = each.fetch_offset
+        await self.gate.wait()
+        found = {index: self.batches.get(offset) for index, offset in self.standing.items()}
+        named = found if values.session_epoch <= 0 else {k: v for k, v in found.items() if v}
+        if not any(named.values()):
+            await asyncio.sleep(values.max_wait_ms / 1000)
+        partitions = [
+            {"partition_index": index, "error_code": 0, "high_watermark": 100, "records": records or b""}
+            for index, records in named.items()
+        ]
+        return {
+            "session_id": self.session_id,
+            "responses": [{"topic": TOPIC, "partitions": partitions}] if partitions else [],
+        }
+
+
+def consumer(broker: ScriptedBroker, **settings: Any) -> Consumer:
+    quick = {"retry_backoff_ms": 10, "fetch_max_wait_ms": 20, "auto_offset_reset": "none"}
+    return Consumer(bootstrap_servers=broker.address, **{**quick, **settings})
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise TimeoutError("the condition did not come true")
+
+
+async def values(it: Consumer, count: int) -> list[object]:
+    async with asyncio.timeout(10):
+        return [(await it.getone()).value for _ in range(count)]
+
+
+async def test_later_fetches_name_only_what_changed_and_closing_ends_the_session() -> None:
+    log = Log((0, stored(0, b"a")), (1, stored(1, b"b")), session_id=SESSION)
+    async with ScriptedBroker(partitions=2) as broker:
+        broker.scripts[ApiKey.FETCH] = log
+        async with consumer(broker) as it:
+            it.assign([FIRST, TopicPartition(TOPIC, 1)])
+            it.seek(FIRST, 0)
+            it.seek(TopicPartition(TOPIC, 1), 50)
+            assert await values(it, 2) == [b"a", b"b"]
+        asked = [request.values for request in broker.seen(ApiKey.FETCH)]
+    full = next(each for each in asked if len(each.topics) and len(each.topics[0].partitions) == 2)
+    assert full.session_epoch == 0
+    later = [each for each in asked if each.session_epoch > 0]
+    assert {each.session_id for each in later} == {SESSION}
+    assert all(part.partition == 0 for each in later for topic in each.topics for part in topic.partitions)
+    assert (asked[-1].session_id, asked[-1].session_epoch) == (SESSION, -1)
+
+
+@pytest.mark.parametrize("code", [70, 71])
+async def test_a_lost_session_costs_no_record(code: int) -> None:
+    log = Log(*((offset, stored(offset, b"%d" % offset)) for offset in range(4)), session_id=SESSION)
+    log.refusals = [code, code]
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.FETCH] = log
+        async with consumer(broker) as it:
+            it.assign([FIRST])
+            it.seek(FIRST, 0)
+            assert await values(it, 4) == [b"0", b"1", b"2", b"3"]
+    assert log.refusals == []
+
+
+@pytest.mark.parametrize("newest", [4, 12])
+async def test_brokers_without_sessions_are_read_as_well(newest: int) -> None:
+    log = Log(*((offset, stored(offset, b"%d" % offset)) for offset in range(3)))
+    async with ScriptedBroker(Fetch=(4, newest)) as broker:
+        broker.scripts[ApiKey.FETCH] = log
+        async with consumer(broker) as it:
+            it.assign([FIRST])
+            it.seek(FIRST, 0)
+            assert await values(it, 3) == [b"0", b"1", b"2"]
+
+
+async def test_an_answer_that_comes_after_a_seek_is_thrown_away() -> None:
+    log = Log((0, stored(0, b"stale")), (10, stored(10, b"fresh")))
+    log.gate.clear()
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.FETCH] = log
+        async with consumer(broker) as it:
+            it.assign([FIRST])
+            it.seek(FIRST, 0)
+            await until(lambda: bool(broker.seen(ApiKey.FETCH)))
+            it.seek(FIRST, 10)
+            log.gate.set()
+            assert await values(it, 1) == [b"fresh"]
+            assert await it.position(FIRST) == 11
+
+
+async def test_what_is_fetched_ahead_stays_within_its_bound() -> None:
+    batch = stored(0, b"x" * 1000)
+    log = Log(*((offset, stored(offset, b"x" * 1000)) for offset in range(50)))
+    bound = 3 * len(batch)
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.FETCH] = log
+        async with consumer(broker, buffer_bytes=bound) as it:
+            it.assign([FIRST])
+            it.seek(FIRST, 0)
+            await until(lambda: it._fetcher is not None and it._fetcher._is_waiting_for_reads)
+            unread = sum(reader.buffered_bytes for reader in it._readers.values())
+            assert bound <= unread < bound + len(batch)
+            assert len(await values(it, 50)) == 50
+
+
+async def test_crcs_are_checked_unless_told_otherwise() -> None:
+    bad = bytearray(stored(0, b"value"))
+    bad[17] ^= 1
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.FETCH] = Log((0, bytes(bad)))
+        async with consumer(broker) as it:
+            it.assign([FIRST])
+            it.seek(FIRST, 0)
+            with pytest.raises(CorruptRecordError, match="CRC"):
+                await values(it, 1)
+        async with consumer(broker, check_crcs=False) as it:
+            it.assign([FIRST])
+            it.seek(FIRST, 0)
+            assert await values(it, 1) == [b"value"]
