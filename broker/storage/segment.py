@@ -226,9 +226,12 @@ class Segment:
         knows it, the position where that offset starts. None when not one batch qualifies.
         """
         upper_offset, upper_position = upper
-        is_verified = not self.unverified[0] <= start < self.unverified[1]
+        unverified, unverified_end = self.unverified
+        is_verified = not unverified <= start < unverified_end
         if not is_verified:
             max_bytes = min(max_bytes, _VERIFIED_AT_ONCE)
+        elif start < unverified < unverified_end:
+            max_bytes = min(max_bytes, unverified - start)
         size, end_offset = self.tail
         if upper_offset >= end_offset:
             upper_position, upper_offset = size, end_offset
