@@ -1,9 +1,10 @@
-"""`python -m bench`: Tidelog, Tansu's in-memory broker and a raw sink side by side, as ratios.
+"""`python -m bench`: brokers side by side, and Python clients side by side, as ratios.
 
-Owns the order of a run. Each round starts all targets on fresh folders and visits every scenario, target by
-target, so that what disturbs the machine disturbs all alike; ratios are taken within rounds. Servers are
-killed by their id at the end of each round, whatever happens. Exit code 0 also when a requirement is not held
-(the table says so); 1 when a server or a load failed.
+Owns the order of a run. Tidelog is measured beside Tansu's in-memory broker and a raw sink, its client beside
+aiokafka, kafka-python and confluent-kafka's AIOProducer. Each round starts all targets on fresh folders and
+visits every scenario, target by target, so that what disturbs the machine disturbs all alike; ratios are
+taken within rounds. Servers are killed by their id at the end of each round, whatever happens. Exit code 0
+also when a requirement is not held (the table says so); 1 when a server or a load failed.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from bench import report
 from bench.loads.process import LoadError
 from bench.machine import Machine
 from bench.results import Results
-from bench.scenarios import disk, memory, requests, startup, throughput
+from bench.scenarios import clients, disk, memory, requests, startup, throughput
 from bench.targets.process import Target, TargetError
 from bench.targets.sink import Sink
 from bench.targets.tansu import Tansu
@@ -30,8 +31,9 @@ from bench.wire import WireError
 
 RESULTS = Path(__file__).parent / "results"
 TARGETS: tuple[type[Target], ...] = (Tidelog, Tansu, Sink)
-_WIDTH = 160
-SCENARIOS = ("startup", "memory", "throughput", "requests")
+_WIDTH = 200
+_OF_BROKERS = ("startup", "memory", "throughput", "requests")
+SCENARIOS = (*_OF_BROKERS, "client")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     # A pipe has no width; the table needs this much.
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH)
     results = Results()
+    client_results = Results(clients.PEERS, clients.TITLE)
     RESULTS.mkdir(exist_ok=True)
     begin = time.perf_counter()
     machine = Machine()
@@ -52,6 +55,9 @@ def main(arguments: list[str] | None = None) -> int:
         for number in range(1, options.rounds + 1):
             console.print(f"round {number} of {options.rounds}", highlight=False)
             _round(results, folder / str(number), options)
+            if "client" in options.only:
+                clients.measure(client_results, folder / "clients", options.client_seconds)
+                shutil.rmtree(folder / "clients")
     except (TargetError, LoadError, WireError, OSError) as error:
         console.print(f"[bold red]The bench broke off[/]: {error}", highlight=False)
         exit_code = 1
@@ -61,11 +67,13 @@ def main(arguments: list[str] | None = None) -> int:
         shutil.rmtree(folder, ignore_errors=True)
     if exit_code == 0 and "requests" in options.only:
         disk.note_ceiling(results)
-    results.notes.append(machine.note())
-    if results.rows:
-        report.show(results, console)
+    tables = [table for table in (results, client_results) if table.rows]
+    if tables:
+        tables[-1].notes.append(machine.note())
+    for table in tables:
+        report.show(table, console)
     if exit_code == 0:
-        report.write(results, RESULTS / "latest.json", time.perf_counter() - begin)
+        report.write(tables, RESULTS / "latest.json", time.perf_counter() - begin)
     console.print(f"{time.perf_counter() - begin:.0f} s", highlight=False)
     return exit_code
 
@@ -73,13 +81,16 @@ def main(arguments: list[str] | None = None) -> int:
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3, help="default 3")
-    parser.add_argument("--throughput-seconds", type=float, default=3.0, help="of each run, default 3")
+    parser.add_argument("--throughput-seconds", type=float, default=2.0, help="of each run, default 2")
     parser.add_argument("--request-seconds", type=float, default=2.0, help="of each run, default 2")
+    parser.add_argument("--client-seconds", type=float, default=1.0, help="of each sending, default 1")
     parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=SCENARIOS, help="leave others out")
     return parser.parse_args(arguments)
 
 
 def _round(results: Results, folder: Path, options: argparse.Namespace) -> None:
+    if not set(_OF_BROKERS) & set(options.only):
+        return
     if "startup" in options.only:
         startup.measure(results, [make(folder / f"{make.name}-start") for make in TARGETS])
     with ExitStack() as stack:

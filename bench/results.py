@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from bench.statistics import median, median_ratio
 
 SUBJECT = "tidelog"
+SERVERS = ("tansu", "sink")
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,10 @@ class Row:
 
 @dataclass
 class Results:
-    """All rows by scenario and measure, and notes beneath the table."""
+    """All rows by scenario and measure, and notes beneath the table; `peers` are measured beside Tidelog."""
 
+    peers: tuple[str, ...] = SERVERS
+    title: str = "Tidelog side by side: medians of rounds, ratios within each round"
     rows: dict[tuple[str, str], Row] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 

@@ -59,7 +59,7 @@ class Target(ABC):
     def start(self) -> None:
         """Start it and return when it has answered its first metadata request. Raises TargetError."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.port = free_port()
+        self.port = self.port or free_port()
         started = time.perf_counter()
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
@@ -96,6 +96,7 @@ class Target(ABC):
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+        self.port = 0
 
     def memory_bytes(self) -> tuple[int, int]:
         """Resident set size and proportional set size (shared pages counted in part)."""

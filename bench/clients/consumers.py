@@ -1,0 +1,39 @@
+"""The consumers that are compared: both asyncio's, by partition, from the beginning, with their defaults.
+
+Called by `client_load` and `latency_load`, each in a process of its own.
+"""
+
+from typing import Any
+
+from bench.wire import HOST
+
+CLIENTS = ("tidelog", "aiokafka")
+FETCH_BYTES = 1 << 20
+MOST_RECORDS = 500
+"""Of one getmany; aiokafka's and the Java client's max.poll.records."""
+
+
+async def open_consumer(name: str, port: int, topic: str) -> Any:
+    """Connect the client of this name and assign it partition 0 of `topic`, at its beginning.
+
+    Gives an object with aiokafka's verbs: getone, getmany, async for, stop.
+    """
+    servers = f"{HOST}:{port}"
+    consumer: Any
+    partition: Any
+    if name == "tidelog":
+        from client import Consumer, TopicPartition
+
+        consumer = Consumer(bootstrap_servers=servers, max_partition_fetch_bytes=FETCH_BYTES)
+        partition = TopicPartition(topic, 0)
+    else:
+        import aiokafka
+
+        consumer = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=servers, max_partition_fetch_bytes=FETCH_BYTES, enable_auto_commit=False
+        )
+        partition = aiokafka.TopicPartition(topic, 0)
+    await consumer.start()
+    consumer.assign([partition])
+    consumer.seek(partition, 0)
+    return consumer

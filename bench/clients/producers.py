@@ -1,0 +1,115 @@
+"""The producers that are compared, set up alike: idempotent, acks=all, no linger, nothing compressed.
+
+Owns how each is made and ended. What a load calls for each record is the client's own method, not a wrapper
+of ours, so that none of them pays for the comparison. All asynchronous ones run on uvloop.
+
+Called by `client_load` and `latency_load`, each in a process of its own; a client is imported when it is
+asked for, so that the memory of one is not counted with another's.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bench.wire import HOST
+
+BATCH_BYTES = 16_384
+CLIENTS = ("tidelog", "aiokafka", "kafka-python", "AIOProducer")
+_QUEUE_MESSAGES = 10_000_000
+_QUEUE_KILOBYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a load may vary: most bytes of a batch, how long one waits for more, memory for unsent records."""
+
+    batch_bytes: int = BATCH_BYTES
+    linger_ms: int = 0
+    buffer_bytes: int = 32 << 20
+
+
+@dataclass(frozen=True)
+class Sending:
+    """A producer that is connected. `send(topic, value)` is to be awaited where `is_async`."""
+
+    send: Callable[..., Any]
+    flush: Callable[[], Awaitable[Any]]
+    close: Callable[[], Awaitable[Any]]
+    is_async: bool = True
+
+
+async def open_producer(name: str, port: int, settings: Settings) -> Sending:
+    """Connect the client of this name (see CLIENTS) to 127.0.0.1:`port`."""
+    opener = {
+        "tidelog": _tidelog,
+        "aiokafka": _aiokafka,
+        "kafka-python": _kafka_python,
+        "AIOProducer": _aio_producer,
+    }[name]
+    return await opener(f"{HOST}:{port}", settings)
+
+
+async def _tidelog(servers: str, settings: Settings) -> Sending:
+    from client import Producer
+
+    producer = Producer(
+        bootstrap_servers=servers,
+        max_batch_size=settings.batch_bytes,
+        linger_ms=settings.linger_ms,
+        buffer_memory=settings.buffer_bytes,
+    )
+    await producer.start()
+    return Sending(producer.send, producer.flush, producer.stop)
+
+
+async def _aiokafka(servers: str, settings: Settings) -> Sending:
+    from aiokafka import AIOKafkaProducer
+
+    producer = AIOKafkaProducer(
+        bootstrap_servers=servers,
+        enable_idempotence=True,
+        max_batch_size=settings.batch_bytes,
+        linger_ms=settings.linger_ms,
+    )
+    await producer.start()
+    return Sending(producer.send, producer.flush, producer.stop)
+
+
+async def _kafka_python(servers: str, settings: Settings) -> Sending:
+    from kafka import KafkaProducer
+
+    producer = await asyncio.to_thread(
+        KafkaProducer,
+        bootstrap_servers=servers,
+        enable_idempotence=True,
+        acks="all",
+        batch_size=settings.batch_bytes,
+        linger_ms=settings.linger_ms,
+    )
+
+    async def flush() -> None:
+        producer.flush()
+
+    async def close() -> None:
+        producer.close()
+
+    return Sending(producer.send, flush, close, is_async=False)
+
+
+async def _aio_producer(servers: str, settings: Settings) -> Sending:
+    from confluent_kafka.aio import AIOProducer
+
+    producer = AIOProducer(
+        {
+            "bootstrap.servers": servers,
+            "enable.idempotence": True,
+            "acks": "all",
+            "batch.size": settings.batch_bytes,
+            "linger.ms": settings.linger_ms,
+            "queue.buffering.max.messages": _QUEUE_MESSAGES,
+            "queue.buffering.max.kbytes": _QUEUE_KILOBYTES,
+            "log_level": 0,
+        }
+    )
+    return Sending(producer.produce, producer.flush, producer.close)

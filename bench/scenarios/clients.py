@@ -1,0 +1,113 @@
+"""Python clients side by side on one Tidelog broker: sending (also far away), latency, consuming, memory.
+
+The broker is the same for all and its disk is waited for (acks=all), so what differs is the client. Each run
+is a process of its own, and clients take turns within a round. What a producer says is stored is counted in
+the topic afterwards; the bench breaks off where that is wrong.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.clients import consumers, producers
+from bench.loads.process import LoadError, Outcome, run_load
+from bench.results import SUBJECT, Requirement, Results
+from bench.targets.process import Target
+from bench.targets.slow_link import SlowLink
+from bench.targets.tidelog import Tidelog
+from bench.wire import TOPIC, Wire
+
+PEERS = tuple(name for name in producers.CLIENTS if name != SUBJECT)
+TITLE = "Tidelog's client beside others, on one Tidelog broker: medians of rounds, ratios within each round"
+ROUND_TRIP_MS = 10
+_SENDING = (Requirement(3, "aiokafka"), Requirement(6, "kafka-python"), Requirement(6, "AIOProducer"))
+_FAR = (Requirement(4, "aiokafka"),)
+_LOWER = (Requirement(1, "aiokafka", at_least=False),)
+_CONSUMING = (Requirement(2, "aiokafka"),)
+_SIZES = (("100-byte records", 100), ("1 KB records", 1000))
+# So many that the slower client reads for about half a second.
+_CONSUMED_BYTES = 20_000_000
+_LATENCY_SECONDS = 2.0
+
+
+def measure(results: Results, folder: Path, seconds: float) -> None:
+    """One round, on brokers of its own. Raises LoadError, TargetError."""
+    with Tidelog(folder / "clients") as broker:
+        for title, value_bytes in _SIZES:
+            _send(results, broker, f"send, {title}", value_bytes, seconds, producers.CLIENTS, _SENDING)
+        _latency(results, broker)
+        for title, value_bytes in _SIZES:
+            _consume(results, broker, title, value_bytes)
+        _memory(results, broker)
+    with _far_broker(folder) as broker:
+        for title, value_bytes in _SIZES:
+            name = f"send, {title}, {ROUND_TRIP_MS} ms round trip"
+            _send(results, broker, name, value_bytes, seconds, consumers.CLIENTS, _FAR)
+
+
+@contextmanager
+def _far_broker(folder: Path) -> Iterator[Target]:
+    """A broker that clients reach only through a link that holds each answer back."""
+    link = SlowLink(folder / "link", ROUND_TRIP_MS)
+    broker = Tidelog(folder / "far", advertised_port=link.port)
+    with broker:
+        link.upstream_port = broker.port
+        with link:
+            yield link
+
+
+def _fresh_topic(target: Target, *words: object) -> str:
+    topic = "-".join([TOPIC, *(str(word).replace(" ", "-") for word in words)])
+    with Wire(target.port) as wire:
+        wire.create_topic(topic)
+    return topic
+
+
+def _send(
+    results: Results,
+    target: Target,
+    name: str,
+    value_bytes: int,
+    seconds: float,
+    clients: Sequence[str],
+    requirements: Sequence[Requirement],
+) -> None:
+    row = results.row(name, "rate", "records/s", requirements)
+    for client in clients:
+        topic = _fresh_topic(target, client, value_bytes)
+        options = ("--topic", topic, "--value-bytes", value_bytes, "--seconds", seconds)
+        numbers = run_load(target, "client_load", "produce", client, *options).numbers
+        with Wire(target.port) as wire:
+            # One more was sent before the clock was started.
+            stored = wire.end_offset(topic) - 1
+        if stored != numbers["records"]:
+            raise LoadError(f"{client} sent {numbers['records']:.0f} records and the topic holds {stored}")
+        row.add(client, numbers["records"] / numbers["seconds"])
+
+
+def _latency(results: Results, target: Target) -> None:
+    for client in consumers.CLIENTS:
+        topic = _fresh_topic(target, client, "latency")
+        options = ("--topic", topic, "--seconds", _LATENCY_SECONDS)
+        numbers = run_load(target, "latency_load", client, *options).numbers
+        for share in ("p50", "p99"):
+            row = results.row("send to receipt, 1,000 records/s", share, "ms", _LOWER)
+            row.add(client, numbers[f"{share}_ms"])
+
+
+def _consume(results: Results, target: Target, title: str, value_bytes: int) -> None:
+    records = _CONSUMED_BYTES // value_bytes
+    topic = _fresh_topic(target, "consumed", value_bytes)
+    options = ("--topic", topic, "--value-bytes", value_bytes, "--records", records)
+    run_load(target, "client_load", "produce", SUBJECT, *options, "--seconds", 30)
+    for way in ("getmany", "async for"):
+        row = results.row(f"consume, {title}", way, "records/s", _CONSUMING)
+        for client in consumers.CLIENTS:
+            outcome: Outcome = run_load(target, "client_load", "consume", client, *options, "--way", way)
+            row.add(client, outcome.numbers["records"] / outcome.numbers["seconds"])
+
+
+def _memory(results: Results, target: Target) -> None:
+    row = results.row("memory of an unsent record of 100 bytes", "with its delivery", "bytes")
+    for client in consumers.CLIENTS:
+        row.add(client, run_load(target, "client_load", "memory", client).numbers["bytes_a_record"])

@@ -1,0 +1,80 @@
+"""The clients that are compared do the same work, and what the tables say of them is theirs."""
+
+import argparse
+import io
+from collections.abc import Iterator
+
+import pytest
+from rich.console import Console
+
+from bench import report
+from bench.clients.consumers import CLIENTS as CONSUMERS
+from bench.clients.consumers import open_consumer
+from bench.clients.producers import CLIENTS as PRODUCERS
+from bench.loads import client_load, latency_load
+from bench.results import Requirement, Results
+from bench.wire import Wire
+from broker.embedded import ThreadedBroker
+
+# kafka-python reads its schemas by a way that Python means to drop.
+pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ThreadedBroker]:
+    with ThreadedBroker() as running:
+        yield running
+
+
+def given(broker: ThreadedBroker, client: str, **options: object) -> argparse.Namespace:
+    defaults = {"value_bytes": 100, "batch_bytes": 16_384, "seconds": 30.0, "records": 1000, "way": "getmany"}
+    topic = broker.create_topic()
+    return argparse.Namespace(
+        **(defaults | {"port": broker.port, "client": client, "topic": topic} | options)
+    )
+
+
+@pytest.mark.parametrize("client", PRODUCERS)
+async def test_every_producer_stores_what_it_was_timed_for(broker: ThreadedBroker, client: str) -> None:
+    asked = given(broker, client)
+    numbers = await client_load.produce(asked)
+    assert numbers["records"] == 1000
+    assert numbers["seconds"] > 0
+    with Wire(broker.port) as wire:
+        assert wire.end_offset(asked.topic) == 1001
+
+
+@pytest.mark.parametrize("way", ["getmany", "async for"])
+@pytest.mark.parametrize("client", CONSUMERS)
+async def test_every_consumer_reads_what_there_is(broker: ThreadedBroker, client: str, way: str) -> None:
+    asked = given(broker, client, way=way)
+    await client_load.produce(asked)
+    assert (await client_load.consume(asked))["records"] >= 1000
+
+
+@pytest.mark.parametrize("client", CONSUMERS)
+async def test_a_consumer_begins_at_the_beginning(broker: ThreadedBroker, client: str) -> None:
+    asked = given(broker, client, records=500)
+    await client_load.produce(asked)
+    consumer = await open_consumer(client, broker.port, asked.topic)
+    assert (await consumer.getone()).offset == 0
+    await consumer.stop()
+
+
+@pytest.mark.parametrize("client", CONSUMERS)
+async def test_latency_counts_every_record_after_the_warm_up(broker: ThreadedBroker, client: str) -> None:
+    numbers = await latency_load.run(given(broker, client, rate=2000.0, seconds=0.1))
+    assert numbers["records"] == 200
+    assert 0 < numbers["p50_ms"] <= numbers["p99_ms"]
+
+
+def test_a_table_has_a_column_for_each_of_its_peers() -> None:
+    results = Results(("aiokafka",), "clients")
+    row = results.row("send", "rate", "records/s", (Requirement(3, "aiokafka"),))
+    row.add("tidelog", 400)
+    row.add("aiokafka", 100)
+    shown = io.StringIO()
+    report.show(results, Console(file=shown, width=200))
+    assert "4.00" in shown.getvalue()
+    assert "≥ 3 × aiokafka" in shown.getvalue()
+    assert "tansu" not in shown.getvalue()
