@@ -2,7 +2,8 @@
 
 Owns the receive buffer, the queue of requests that wait for their answers, the answers that have not left,
 and when no more is read. Invariants:
-- answers leave in the order of their requests, however their handlers finish;
+- answers leave in the order of their requests, however their handlers finish; an empty answer ends the
+  connection when its turn comes;
 - no frame is dispatched while `connection.queued.max.requests` wait, while `connection.queued.max.bytes` of
   answers have not left, or while the transport's buffer is above its high-water mark;
 - all answers that are ready in one step of the loop leave in one writelines; large buffers are not copied;
@@ -180,23 +181,26 @@ class Connection(asyncio.BufferedProtocol):
         """For dispatch: a Pending in the queue has got its answer."""
         queue = self._queue
         answer = pending.answer
+        if answer is None or queue[0] is not pending:
+            self._held_bytes += sum(map(len, answer or ()))
+            return
+        queue.popleft()
         if not answer:
             self._close()
             return
-        if queue[0] is not pending:
-            self._held_bytes += sum(map(len, answer))
-            return
         out = self._out
         out += answer
-        queue.popleft()
         while queue:
             head = queue[0]
             held = head.answer if isinstance(head, Pending) else head
             if held is None:
                 break
+            queue.popleft()
+            if not held:
+                self._close()
+                return
             self._held_bytes -= sum(map(len, held))
             out += held
-            queue.popleft()
         if not queue:
             self._flush()
         elif not self._flush_scheduled:
@@ -212,12 +216,13 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
 
     def _flush(self) -> None:
-        out = self._out
+        out = self._out.copy()
+        # Emptied first: a transport may call resume_writing from within the write, which comes back here.
+        self._out.clear()
         if len(out) == 1:
             self._transport.write(out[0])
         else:
             self._transport.writelines(out)
-        out.clear()
         if self._drained is not None:
             self._check_drained()
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from broker.handlers.context import CloseConnection
+from broker.net.connection import Connection
 from broker.net.routes import Handler
 from protocol.framing import encode_request_frame
 from protocol.hot import ProducePartitionResult
@@ -235,6 +237,67 @@ async def test_a_handler_that_fails_late_kills_neither_connection_nor_broker(
             assert response.responses[0].partition_responses[0].error_code == -1
             await peer.ask(ApiKey.API_VERSIONS, 3)
     assert [event["event"] for event in events] == ["request_failed"]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_an_answer_that_is_none_closes_the_connection_when_its_turn_comes(
+    held: Held, at_once: bool
+) -> None:
+    def close(context: Any, request: Any) -> Any:
+        if at_once:
+            raise CloseConnection
+        return held.handle(context, request)
+
+    handlers = {**handlers_with(held), ApiKey.METADATA: close}
+    async with serving(handlers) as server, await Peer.connect(server.port) as peer:
+        peer.send(produce_frame(9, [("t", [(0, b"x")])], correlation_id=1))
+        peer.request(ApiKey.METADATA, 1, {}, 2)
+        peer.request(ApiKey.API_VERSIONS, 3, {}, 3)
+        await held.arrived(1 if at_once else 2)
+        if not at_once:
+            held.futures[1].set_exception(CloseConnection())
+        async with await Peer.connect(server.port) as other:
+            await other.ask(ApiKey.API_VERSIONS, 3)
+        held.futures[0].set_result(PRODUCED)
+        assert (await peer.answer(ApiKey.PRODUCE, 9))[0] == 1
+        assert await peer.closed() == b""
+
+
+async def test_a_transport_that_resumes_from_within_a_write_sends_nothing_twice(held: Held) -> None:
+    """Newer asyncio transports call resume_writing inside writelines."""
+    async with serving(handlers_with(held), connection_queued_max_requests=3) as server:
+        made: list[Connection] = []
+        opened = server.connection_opened
+        server.connection_opened = lambda one: made.append(one) or opened(one)  # type: ignore
+        async with await Peer.connect(server.port) as peer:
+            await until(lambda: made)
+            connection = made[0]
+            transport = connection._transport
+
+            class Resuming:
+                def __getattr__(self, name: str) -> Any:
+                    return getattr(transport, name)
+
+                def write(self, data: Any) -> None:
+                    transport.write(data)
+                    connection.resume_writing()
+
+                def writelines(self, data: Any) -> None:
+                    transport.writelines(data)
+                    connection.resume_writing()
+
+            connection._transport = Resuming()  # type: ignore[assignment]
+            frames = [produce_frame(9, [("t", [(0, b"x")])], correlation_id=number) for number in range(3)]
+            frames += [request_frame(ApiKey.API_VERSIONS, 3, {}, number) for number in range(3, 6)]
+            peer.send(b"".join(frames))
+            await held.arrived(3)
+            connection.pause_writing()
+            for future in held.futures:
+                future.set_result(PRODUCED)
+            ids = [(await peer.answer(ApiKey.PRODUCE, 9))[0] for _ in range(3)]
+            ids += [(await peer.answer(ApiKey.API_VERSIONS, 3))[0] for _ in range(3)]
+            assert ids == list(range(6))
+            assert not peer.reader._buffer  # type: ignore[attr-defined]
 
 
 async def test_one_connection_more_than_allowed_is_closed_and_a_place_that_falls_free_is_given_again(
