@@ -144,6 +144,8 @@ class FetchHandler:
                 if reading is None or self._is_enough(reading, fetch, request):
                     continue
                 poll.missing_bytes = request.min_bytes - reading.size_bytes
+                # Too little to answer with may be megabytes: they must not stay in memory while it waits.
+                reading = None
                 await poll.wait(deadline)
             reading = self._read_or_none(fetch, request)
 
@@ -175,7 +177,8 @@ class FetchHandler:
                 topics.append((topic, []))
             topics[-1][1].append(result)
         for topic, size_bytes in reading.sizes.items():
-            self._metrics.bytes_out(topic, size_bytes)
+            if self._services.catalog.topic(topic) is not None:  # A series of a deleted topic would stay.
+                self._metrics.bytes_out(topic, size_bytes)
         session_id = NO_SESSION if fetch.session is None else fetch.session.session_id
         return FetchResponse(0, ErrorCode.NONE, session_id, topics)
 

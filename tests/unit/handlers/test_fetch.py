@@ -1,6 +1,7 @@
 """Fetch: limits with Kafka's first-batch rule, long polls woken by the high watermark, sessions, codes."""
 
 import asyncio
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -125,6 +126,25 @@ async def test_an_error_is_answered_at_once(
     await filled(asker, 1)
     result = await fetch_one(asker, (topic, partition, offset), max_wait_ms=LONG_MS)
     assert (result.error_code, result.high_watermark, result.log_start_offset) == (code, -1, -1)
+
+
+async def test_what_is_too_little_to_answer_with_does_not_stay_in_memory_while_the_poll_waits(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(asker, 3)
+    found: list[weakref.ref[Any]] = []
+    read = asker.replica("t").read
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        result = read(*args, **kwargs)
+        found.extend(weakref.ref(part) for part in result.records)
+        return result
+
+    monkeypatch.setattr(asker.replica("t"), "read", watched)
+    waiting = await parked(asker, fetch_request(("t", 0, 0), min_bytes=1 << 20, max_wait_ms=LONG_MS))
+    assert found
+    assert [part for part in found if part() is not None] == []
+    waiting.cancel()
 
 
 @pytest.mark.parametrize(("epoch", "code"), [(0, 0), (-1, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)])
