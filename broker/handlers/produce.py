@@ -8,7 +8,10 @@ Invariants:
 - one bad partition fails alone; a duplicate is answered like its original, once that is durable;
 - with acks=all the answer comes after fdatasync, or after timeout_ms (to the next `SWEEP_MS`) with
   REQUEST_TIMED_OUT, which leaves open whether the batch will be durable: a retry finds out;
-- acks=1 is answered from the page cache, acks=0 not at all; anything else is INVALID_REQUIRED_ACKS.
+- acks=1 is answered from the page cache, acks=0 not at all; anything else is INVALID_REQUIRED_ACKS;
+- a refusal of acks=0 closes the connection, as in Kafka: nothing else could tell the client;
+- a refusal by a partition that is there names the log's start: with code 59 clients decide by it whether
+  retention has taken their last batch.
 
 Called by dispatch on the event loop. Views in the request die when `handle` returns.
 Source: Kafka's ReplicaManager.appendRecords and ProduceRequest.validateRecords.
@@ -20,7 +23,7 @@ import asyncio
 
 import structlog
 
-from broker.handlers.context import RequestContext
+from broker.handlers.context import CloseConnection, RequestContext
 from broker.metrics import Metrics
 from broker.replica import Replica
 from broker.services import Services
@@ -58,17 +61,18 @@ logger = structlog.get_logger(__name__)
 class PendingProduce:
     """A ProduceRequest whose batches are written and not yet durable: a CommitWaiter for all of them."""
 
-    __slots__ = ("_outstanding", "_parts", "_remaining", "deadline_ms", "future", "response")
+    __slots__ = ("_outstanding", "_parts", "_remaining", "deadline", "future", "response")
 
     def __init__(
         self,
         response: ProduceResponse,
-        deadline_ms: int,
+        deadline: float,
         future: asyncio.Future[ProduceResponse],
         outstanding: set[PendingProduce],
     ) -> None:
+        """`deadline` is on the loop's clock, which nobody sets back."""
         self.response = response
-        self.deadline_ms = deadline_ms
+        self.deadline = deadline
         self.future = future
         self._outstanding = outstanding
         self._remaining = 0
@@ -125,8 +129,10 @@ def _stored(index: int, result: AppendResult) -> ProducePartitionResult:
     )
 
 
-def _refused(index: int, code: int, message: str | None) -> ProducePartitionResult:
-    return ProducePartitionResult(index, code, NO_OFFSET, NO_TIMESTAMP, NO_OFFSET, message)
+def _refused(
+    index: int, code: int, message: str | None, log_start_offset: int = NO_OFFSET
+) -> ProducePartitionResult:
+    return ProducePartitionResult(index, code, NO_OFFSET, NO_TIMESTAMP, log_start_offset, message)
 
 
 class ProduceHandler:
@@ -166,7 +172,8 @@ class ProduceHandler:
                         records = _check_records(records, version)
                     result = replica.append_as_leader(records, now_ms)
                 except ApiError as error:
-                    results.append(_refused(index, error.code, error.message))
+                    start_offset = NO_OFFSET if replica is None else replica.log.start_offset
+                    results.append(_refused(index, error.code, error.message, start_offset))
                     self._count_refusal(topic, error.code)
                     if replica is None or error.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                         continue
@@ -183,22 +190,39 @@ class ProduceHandler:
                     replica.flush_soon()
                 elif end_offset > replica.high_watermark:
                     if pending is None:
-                        pending = self._wait(response, now_ms + request.timeout_ms)
+                        pending = self._wait(response, request.timeout_ms)
                     pending.wait_for(replica, end_offset, results)
         if acks == 0:
+            self._close_if_refused(context, response)
             return None
         return response if pending is None else pending.future
 
-    def _wait(self, response: ProduceResponse, deadline_ms: int) -> PendingProduce:
+    def _close_if_refused(self, context: RequestContext, response: ProduceResponse) -> None:
+        """Raise CloseConnection when anything of an acks=0 request was not stored."""
+        for topic, results in response:
+            for result in results:
+                if result.error_code not in (_NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                    logger.warning(
+                        "connection_closed_acks_0_refused",
+                        peer=context.client_host,
+                        client_id=context.header.client_id,
+                        topic=topic,
+                        partition=result.index,
+                        error=ErrorCode(result.error_code).name,
+                    )
+                    raise CloseConnection
+
+    def _wait(self, response: ProduceResponse, timeout_ms: int) -> PendingProduce:
         if self._sweep_timer is None:
             self._sweep_timer = self._loop.call_later(SWEEP_MS / 1000, self._sweep)
-        return PendingProduce(response, deadline_ms, self._loop.create_future(), self._outstanding)
+        deadline = self._loop.time() + timeout_ms / 1000
+        return PendingProduce(response, deadline, self._loop.create_future(), self._outstanding)
 
     def _sweep(self) -> None:
         """One timer for all who wait, as a timer for each request would cost more than its answer."""
         self._sweep_timer = None
-        now_ms = self._clock_ms()
-        for pending in [waiting for waiting in self._outstanding if waiting.deadline_ms <= now_ms]:
+        now = self._loop.time()
+        for pending in [waiting for waiting in self._outstanding if waiting.deadline <= now]:
             pending.time_out()
         if self._outstanding:
             self._sweep_timer = self._loop.call_later(SWEEP_MS / 1000, self._sweep)

@@ -5,7 +5,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from broker.handlers.context import CloseConnection
 from broker.handlers.produce import SWEEP_MS
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
@@ -97,8 +99,49 @@ async def test_acks_1_data_is_flushed_with_nobody_waiting(asker: Asker) -> None:
 async def test_acks_0_has_no_answer(asker: Asker) -> None:
     await asker.create("t")
     assert asker.send(("t", 0, make_batch(b"v")), acks=0) is None
-    assert asker.send(("no", 0, make_batch(b"v")), acks=0) is None
     assert asker.replica("t").log.end_offset == 1
+
+
+async def test_a_refusal_of_acks_0_closes_the_connection_as_nothing_else_can_tell_the_client(
+    asker: Asker,
+) -> None:
+    await asker.create("t")
+    with capture_logs() as events, pytest.raises(CloseConnection):
+        asker.send(("t", 0, make_batch(b"v")), ("no", 0, make_batch(b"v")), acks=0)
+    assert asker.replica("t").log.end_offset == 1
+    (event,) = events
+    assert (event["event"], event["topic"], event["error"]) == (
+        "connection_closed_acks_0_refused",
+        "no",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+    )
+
+
+async def test_a_duplicate_with_acks_0_is_no_reason_to_close(asker: Asker) -> None:
+    await asker.create("t")
+    producer_id = await issued_id(asker)
+    batches = [make_batch(b"v", producer_id=producer_id, epoch=0, sequence=number) for number in range(6)]
+    for batch in (*batches, batches[5], batches[0]):
+        assert asker.send(("t", 0, batch), acks=0) is None
+    assert asker.replica("t").log.end_offset == 6
+
+
+async def test_a_refusal_names_the_logs_start_by_which_clients_judge_an_unknown_producer(
+    asker: Asker,
+) -> None:
+    await asker.create("t")
+    for _ in range(3):
+        await asker.produce("t", make_batch(b"v"))
+    await asker.ask(
+        ApiKey.DELETE_RECORDS,
+        1,
+        topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 2}]}],
+    )
+    producer_id = await issued_id(asker)
+    unknown = make_batch(b"v", producer_id=producer_id, epoch=0, sequence=7)
+    result = await asker.produce("t", unknown)
+    assert (result.error_code, result.log_start_offset) == (ErrorCode.UNKNOWN_PRODUCER_ID, 2)
+    assert (await asker.produce("no", unknown)).log_start_offset == -1
 
 
 async def test_null_records_are_an_invalid_record(asker: Asker) -> None:
@@ -156,7 +199,7 @@ async def test_a_timeout_answers_before_a_flush_that_takes_too_long(
     log = asker.replica("t").log
     monkeypatch.setattr(log, "begin_flush", lambda: None)
     answer = asker.send(("t", 0, make_batch(b"v")), timeout_ms=10)
-    clock.now_ms += 10
+    clock.now_ms -= 3_600_000  # Somebody sets the clock back: the timeout is none of its business.
     topics = await asyncio.wait_for(answer, 10 + SWEEP_MS / 1000)
     assert topics[0][1][0].error_code == ErrorCode.REQUEST_TIMED_OUT
     monkeypatch.undo()
