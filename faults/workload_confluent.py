@@ -34,7 +34,6 @@ class ConfluentWriter(Writer):
                 "client.id": self.name,
                 "enable.idempotence": True,
                 "acks": "all",
-                "error_cb": self._on_error,
                 "log_level": 7 if _logger.isEnabledFor(logging.DEBUG) else 4,
                 **self.settings,
             },
@@ -71,7 +70,7 @@ class ConfluentWriter(Writer):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _LAST_POLLS_S
         while len(producer) and loop.time() < deadline:
-            producer.poll(0)
+            self._serve(producer)
             await asyncio.sleep(_POLL_S)
         if self.is_broken:
             self.ledger.close()
@@ -82,14 +81,17 @@ class ConfluentWriter(Writer):
 
     async def _poll(self) -> None:
         while True:
-            self._producer.poll(0)
+            self._serve(self._producer)
             if self.is_broken or not len(self._producer):
                 self._drained.set()
             await asyncio.sleep(_POLL_S)
 
-    def _on_error(self, error: Any) -> None:
-        if error.fatal():
-            self.job.count(f"{self.name}: fatal {error.name()} ({error.str()[:160]})")
+    def _serve(self, producer: Any) -> None:
+        try:
+            producer.poll(0)
+        except KafkaException as error:
+            # A fatal error comes this way only, once.
+            self.job.count(f"{self.name}: fatal {error.args[0].name()}")
             self.is_broken = True
 
     def _on_delivery(self, ledger: Ledger, partition: int, counter: int, error: Any, message: Any) -> None:
