@@ -28,9 +28,9 @@ class Model:
         self.producers: dict[int, tuple[int, list[tuple[int, int, int]], int]] = {}
         self.order: list[int] = []
 
-    def check(self, pid: int, epoch: int, first: int, count: int, reject: bool) -> object:
+    def check(self, pid: int, epoch: int, first: int, count: int, rules: ProducerRules) -> object:
         if pid not in self.producers:
-            return 59 if reject and (pid >= ISSUED or first != 0) else "append"
+            return 59 if rules.reject_unknown_sequence and (pid >= ISSUED or first != 0) else "append"
         stored_epoch, batches, _ = self.producers[pid]
         if epoch == stored_epoch:
             for batch_first, batch_count, base_offset in batches:
@@ -44,7 +44,7 @@ class Model:
         if first == (last + 1) % RING:
             return "append"
         behind = [(last - (first + i)) % RING < RING // 2 for i in range(count)]
-        return 46 if all(behind) else 45
+        return 46 if all(behind) and rules.duplicate_below_window else 45
 
     def apply(self, pid: int, epoch: int, first: int, count: int, base_offset: int, now_ms: int) -> None:
         stored_epoch, batches, _ = self.producers.get(pid, (-1, [], 0))
@@ -81,11 +81,9 @@ starts = st.one_of(
 
 
 class ProducerStateMachine(RuleBasedStateMachine):
-    @initialize(reject=st.booleans())
-    def start(self, reject: bool) -> None:
-        self.rules = ProducerRules(
-            reject_unknown_sequence=reject, expiration_ms=EXPIRATION_MS, max_producers=LIMIT
-        )
+    @initialize(reject=st.booleans(), below_window=st.booleans())
+    def start(self, reject: bool, below_window: bool) -> None:
+        self.rules = ProducerRules(reject, below_window, EXPIRATION_MS, LIMIT)
         self.machine = ProducerStates(self.rules, lambda: ISSUED)
         self.model = Model()
         self.end_offset = 0
@@ -100,7 +98,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
 
     def send(self, pid: int, epoch: int, first: int, count: int) -> None:
         sent = header(pid, epoch, first, count)
-        expected = self.model.check(pid, epoch, first, count, self.rules.reject_unknown_sequence)
+        expected = self.model.check(pid, epoch, first, count, self.rules)
         verdict = self.machine.check(sent)
         assert outcome(verdict) == expected, (pid, epoch, first, count, verdict)
         if expected == "append":
