@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from broker.config import BrokerConfig
 from broker.partitions import Partitions
 
 CHECKPOINT_BYTES = 128 << 20
@@ -31,17 +32,15 @@ class Maintenance:
         partitions: Partitions,
         clock_ms: Callable[[], int],
         steady_ms: Callable[[], int],
-        *,
-        checkpoint_interval_ms: int,
-        retention_check_interval_ms: int,
+        config: BrokerConfig,
     ) -> None:
         self._partitions = partitions
         self._clock_ms = clock_ms
         self._steady_ms = steady_ms
         self._jobs: tuple[tuple[str, int, Callable[[], Awaitable[None]]], ...] = (
-            ("checkpoint", checkpoint_interval_ms, self.checkpoint),
+            ("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.checkpoint),
             ("checkpoint_bytes", CHECKPOINT_BYTES_INTERVAL_MS, self.checkpoint_long_tails),
-            ("retention", retention_check_interval_ms, self.apply_retention),
+            ("retention", config.log_retention_check_interval_ms, self.apply_retention),
             ("producer_expiry", PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
         )
         self._tasks: list[asyncio.Task[None]] = []

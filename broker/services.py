@@ -160,13 +160,7 @@ async def open_services(
         default_replication_factor=config.default_replication_factor,
         delete_enabled=config.delete_topic_enable,
     )
-    maintenance = Maintenance(
-        partitions,
-        clock_ms,
-        steady_ms,
-        checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
-        retention_check_interval_ms=config.log_retention_check_interval_ms,
-    )
+    maintenance = Maintenance(partitions, clock_ms, steady_ms, config)
     metrics.count_producer_ids_with(lambda: logs.producer_id_count)
     maintenance.start()
     return Services(

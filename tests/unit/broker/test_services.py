@@ -1,6 +1,5 @@
 """Services: what a crash leaves is healed at the start, what the clock brings is done, closing is whole."""
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from broker.storage.manager import DataFolderError
 from broker.topics import NewTopic
 from protocol.errors import ApiError, ErrorCode
 from protocol.records import RecordBatchBuilder
+from tests.unit.broker.net.peers import until
 
 NOW_MS = 1_700_000_000_000
 
@@ -191,11 +191,7 @@ async def test_checkpoints_come_by_their_interval(tmp_path: Path) -> None:
     services = await opened(tmp_path, log_flush_offset_checkpoint_interval_ms=5)
     await services.topics.create("t")
     await stored(services, b"a", b"b")
-    for _ in range(2000):
-        if services.replicas["t", 0].log.recovery_point == 2:
-            break
-        await asyncio.sleep(0.005)
-    assert services.replicas["t", 0].log.recovery_point == 2
+    await until(lambda: services.replicas["t", 0].log.recovery_point == 2)
     await services.close()
 
 
