@@ -83,8 +83,8 @@ starts = st.one_of(
 class ProducerStateMachine(RuleBasedStateMachine):
     @initialize(reject=st.booleans(), below_window=st.booleans())
     def start(self, reject: bool, below_window: bool) -> None:
-        self.rules = ProducerRules(reject, below_window, EXPIRATION_MS, LIMIT)
-        self.machine = ProducerStates(self.rules, lambda: ISSUED)
+        self.producer_rules = ProducerRules(reject, below_window, EXPIRATION_MS, LIMIT)
+        self.machine = ProducerStates(self.producer_rules, lambda: ISSUED)
         self.model = Model()
         self.end_offset = 0
         self.now_ms = 1_000_000
@@ -98,7 +98,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
 
     def send(self, pid: int, epoch: int, first: int, count: int) -> None:
         sent = header(pid, epoch, first, count)
-        expected = self.model.check(pid, epoch, first, count, self.rules)
+        expected = self.model.check(pid, epoch, first, count, self.producer_rules)
         verdict = self.machine.check(sent)
         assert outcome(verdict) == expected, (pid, epoch, first, count, verdict)
         if expected == "append":
@@ -142,7 +142,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
             write_snapshot(Disk(), folder, self.end_offset, self.machine.view())
             loaded = load_newest(Disk(), folder, self.end_offset)
         assert loaded.offset == self.end_offset
-        self.machine = ProducerStates(self.rules, lambda: ISSUED, loaded.frozen, self.clock_ms)
+        self.machine = ProducerStates(self.producer_rules, lambda: ISSUED, loaded.frozen, self.clock_ms)
 
     @invariant()
     def remembers_the_same(self) -> None:
