@@ -33,7 +33,9 @@ class Run(NamedTuple):
 
 
 def _size_of(data: bytes, at: int) -> tuple[int, int]:
-    """A length of one or two bytes, and its width; width 0 for any other."""
+    """A length of one or two bytes, and its width; width 0 for any other, and where data ends too soon."""
+    if at + 1 >= len(data):
+        return 0, 0
     first = data[at]
     if first < 128:
         return (-1 if first == 1 else first >> 1), 0 if first & 1 and first != 1 else 1

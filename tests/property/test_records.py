@@ -133,7 +133,7 @@ def one_by_one(data: bytes, header: BatchHeader) -> tuple[Columns, int]:
 stretches = st.lists(
     st.tuples(
         st.sampled_from([1, 2, 5, 60, 70, 130]),
-        st.sampled_from([0, 1, 30, 63, 64, 100]),
+        st.sampled_from([0, 1, 30, 63, 64, 100, 10_000, 10**9]),
         st.sampled_from([None, b"", b"k", b"k" * 20, b"k" * 70]),
         st.sampled_from([None, b"", b"v" * 3, b"v" * 63, b"v" * 64, b"v" * 100, b"v" * 8192]),
         st.just([]) | headers,
