@@ -26,6 +26,7 @@ from client.errors import (
 )
 from client.events import logger
 from client.metadata import EMPTY, ClusterImage, TopicInfo, apply_metadata
+from client.metrics import ClientMetrics
 from client.types import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.schema import ApiKey
@@ -103,6 +104,7 @@ class Cluster:
     def __init__(self, config: ClusterConfig, rng: random.Random | None = None) -> None:
         self.config = config
         self.image: ClusterImage = EMPTY
+        self.metrics = ClientMetrics()
         self._rng = rng or random.Random()
         self._reconnect = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, self._rng)
         self._retry = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng)
@@ -343,6 +345,7 @@ class Cluster:
             link.failures = 0
             link.connection = connection
             connection.on_writable = self._notify
+            connection.metrics = self.metrics
             return connection
         finally:
             link.dialling = None

@@ -24,6 +24,7 @@ from client.errors import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
+from client.metrics import ClientMetrics
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.framing import FrameReader, decode_response_header, encode_request_frame
 from protocol.schema import APIS, ApiKey, decode_response, encode_request
@@ -40,10 +41,11 @@ _MAX_CORRELATION_ID: Final = 2**31 - 1
 
 
 class _Waiting(NamedTuple):
-    """A request on the wire; `deadline` is in seconds of the loop's clock."""
+    """A request on the wire; times are seconds of the loop's clock."""
 
     api_key: int
     version: int
+    began: float
     deadline: float
     handler: AnswerHandler
 
@@ -67,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         "address",
         "is_congested",
         "is_open",
+        "metrics",
         "on_writable",
     )
 
@@ -83,6 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         # The broker reads more slowly than we write: better not to send more before `on_writable`.
         self.is_congested = False
         self.on_writable: Callable[[], None] | None = None
+        self.metrics = ClientMetrics()
         self._loop = loop
         self._client_id = client_id
         self._request_timeout = request_timeout_ms / 1000
@@ -155,9 +159,11 @@ class Connection(asyncio.BufferedProtocol):
 
         Raises ConnectionLostError when the connection is closed already: nothing was sent then.
         """
-        deadline = self._loop.time() + (self._request_timeout if timeout_ms is None else timeout_ms / 1000)
+        now = self._loop.time()
+        deadline = now + (self._request_timeout if timeout_ms is None else timeout_ms / 1000)
         correlation_id = self._write(api_key, version, body)
-        self._waiting[correlation_id] = _Waiting(api_key, version, deadline, handler)
+        self._waiting[correlation_id] = _Waiting(api_key, version, now, deadline, handler)
+        self.metrics.request_sent(now)
         if self._timer is None or deadline < self._timer_at:
             self._set_timer(deadline)
 
@@ -305,6 +311,8 @@ class Connection(asyncio.BufferedProtocol):
             if self.is_open:
                 raise ProtocolError("it answers no request that waits")
             return
+        now = self._loop.time()
+        self.metrics.request_ended(now - waiting.began, now)
         try:
             _, start = decode_response_header(waiting.api_key, waiting.version, frame)
             waiting.handler(frame[start:], None)
@@ -319,6 +327,7 @@ class Connection(asyncio.BufferedProtocol):
             self._timer = None
         waiting, self._waiting = self._waiting, {}
         for each in waiting.values():
+            self.metrics.request_ended(None, self._loop.time())
             each.handler(None, error)
         if was_open:
             self._on_close(self, error)

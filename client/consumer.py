@@ -13,6 +13,7 @@ Source: aiokafka's AIOKafkaConsumer for names. Groups are not here: partitions a
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
@@ -20,7 +21,7 @@ from client.cluster import Cluster, ClusterConfig
 from client.conversion import Deserializer, converted
 from client.errors import ClientClosedError, ClientError, NoOffsetError
 from client.fetcher import RESET_TIMESTAMPS, FetchConfig, Fetcher
-from client.offset_lookup import EARLIEST, LATEST, look_up_offsets
+from client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up_offsets
 from client.partition_reader import PartitionReader
 from client.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 
@@ -204,11 +205,13 @@ class Consumer:
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that each log holds."""
-        return await self._offsets(partitions, EARLIEST)
+        self._require_open()
+        return await edge_offsets(self._cluster, partitions, EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset that the next record of each will get."""
-        return await self._offsets(partitions, LATEST)
+        self._require_open()
+        return await edge_offsets(self._cluster, partitions, LATEST)
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
@@ -219,6 +222,10 @@ class Consumer:
             raise ValueError("timestamps must be 0 or more")
         found = await look_up_offsets(self._cluster, timestamps)
         return {key: place if place.offset >= 0 else None for key, place in found.items()}
+
+    def metrics(self) -> dict[str, float]:
+        """What this client measured so far, by Kafka's names; see `client.metrics` for how to be told."""
+        return self._cluster.metrics.snapshot(monotonic())
 
     async def partitions_for_topic(self, topic: str) -> set[int]:
         """The topic's partitions. Raises UnknownTopicError."""
@@ -337,13 +344,6 @@ class Consumer:
             raise
 
     # Behind the scenes
-
-    async def _offsets(
-        self, partitions: Iterable[TopicPartition], timestamp: int
-    ) -> dict[TopicPartition, int]:
-        self._require_open()
-        wanted = {TopicPartition(*key): timestamp for key in partitions}
-        return {key: place.offset for key, place in (await look_up_offsets(self._cluster, wanted)).items()}
 
     def _reset(self, partitions: tuple[TopicPartition, ...], timestamp: int) -> None:
         for reader in [self._reader(key) for key in partitions] or list(self._readers.values()):

@@ -82,7 +82,9 @@ class UnsupportedVersionError(ClientError):
 
 
 class BrokerError(ClientError):
-    """A broker refused a request. `code` is the protocol's error code."""
+    """A broker refused a request. `code` is the protocol's error code, which says whether a retry may help."""
+
+    hint = "A retry helps only where `retriable` says so; else change what was asked for"
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(f"{message} [{code.name} {code.value}]")
@@ -92,6 +94,8 @@ class BrokerError(ClientError):
 
 class TopicAlreadyExistsError(BrokerError):
     """The topic to be created is there already."""
+
+    hint = "Use the topic that is there, or choose another name"
 
 
 class UnknownTopicError(BrokerError):

@@ -6,7 +6,7 @@ Callers: consumer and fetcher.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from client.backoff import Backoff
@@ -16,11 +16,19 @@ from client.types import OffsetAndTimestamp, TopicPartition
 from protocol.errors import ErrorCode, error_code
 from protocol.schema import ApiKey
 
-__all__ = ["EARLIEST", "LATEST", "look_up_offsets"]
+__all__ = ["EARLIEST", "LATEST", "edge_offsets", "look_up_offsets"]
 
 EARLIEST: Final = -2
 LATEST: Final = -1
 _CONSUMER: Final = -1
+
+
+async def edge_offsets(
+    cluster: Cluster, partitions: Iterable[TopicPartition], edge: int
+) -> dict[TopicPartition, int]:
+    """Where each log begins (EARLIEST) or ends (LATEST). Raises as `look_up_offsets` does."""
+    found = await look_up_offsets(cluster, {TopicPartition(*key): edge for key in partitions})
+    return {key: place.offset for key, place in found.items()}
 
 
 async def look_up_offsets(

@@ -106,6 +106,8 @@ class Outcomes:
 
     def _resolve(self, batch: ProducerBatch, outcome: Outcome) -> None:
         if batch.resolve(outcome):
+            if outcome.error is not None:
+                self._room.metrics.records_failed(batch.record_count, asyncio.get_running_loop().time())
             del self._unresolved[batch]
             self._accumulator.release(batch)
             self._room.notify()
@@ -116,6 +118,7 @@ class Outcomes:
             return
         self._identity = now
         if before is not None:
+            self._room.metrics.epoch_bumped()
             # Something was refused that a healthy broker takes; the client goes on, but somebody should look.
             new = "to be asked for" if now is None else str(tuple(now))
             logger.warning("producer_identity_left", old=tuple(before), new=new, cause=str(cause))

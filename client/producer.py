@@ -14,7 +14,7 @@ Source: aiokafka's AIOKafkaProducer for names, KIP-679 for defaults.
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from time import time
+from time import monotonic, time
 from types import TracebackType
 from typing import Any, Self
 
@@ -189,6 +189,10 @@ class Producer:
     async def flush(self) -> None:
         """Wait until everything that was sent so far is stored or given up; linger_ms is not waited for."""
         await self._require_open().flush()
+
+    def metrics(self) -> dict[str, float]:
+        """What this client measured so far, by Kafka's names; see `client.metrics` for how to be told."""
+        return self._cluster.metrics.snapshot(monotonic())
 
     async def partitions_for(self, topic: str) -> set[int]:
         """The topic's partitions. Raises as `send` does for the topic."""

@@ -11,6 +11,7 @@ from collections import deque
 
 from client.accumulator import Accumulator
 from client.errors import ClientError
+from client.metrics import ClientMetrics
 
 __all__ = ["Room"]
 
@@ -28,6 +29,7 @@ class Room:
 
     def __init__(self, accumulator: Accumulator) -> None:
         self._accumulator = accumulator
+        self.metrics = ClientMetrics()
         self._tickets: deque[_Ticket] = deque()
 
     def is_free(self, record_size_bytes: int) -> bool:
@@ -39,6 +41,8 @@ class Room:
 
         Raises what `fail` was called with.
         """
+        loop = get_running_loop()
+        began = loop.time()
         ticket = _Ticket(record_size_bytes)
         self._tickets.append(ticket)
         if len(self._tickets) == 1:
@@ -49,6 +53,7 @@ class Room:
                 ticket.waiter = get_running_loop().create_future()
         finally:
             self._tickets.remove(ticket)
+            self.metrics.bufferpool_waited((now := loop.time()) - began, now)
             if not self._tickets:
                 self._accumulator.relax()
             self.notify()

@@ -70,6 +70,7 @@ class Sender:
         self._cluster = cluster
         self._accumulator = accumulator
         self._room = room
+        room.metrics = cluster.metrics
         self._state = ProducerState(
             is_idempotent=config.enable_idempotence, max_in_flight=self._max_in_flight
         )
@@ -179,6 +180,9 @@ class Sender:
         for batch in batches:
             data = batch.encode(self._compression)
             self._accumulator.shrink(batch, len(data))
+            self._cluster.metrics.batch_sent(
+                batch.record_count, len(data), batch.attempts, self._loop.time()
+            )
             topics.setdefault(batch.key.topic, []).append((batch.key.partition, data))
         self._room.notify()
         try:

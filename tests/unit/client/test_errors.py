@@ -1,0 +1,54 @@
+"""One tree of exceptions, each of which says what to do."""
+
+import pytest
+
+import client
+from client import errors
+from client.errors import BrokerError, ClientError, DeliveryError, broker_error
+from protocol.errors import ErrorCode
+
+# What these leave open is said by each class below them.
+_ABSTRACT = {ClientError, DeliveryError}
+
+
+def tree(kind: type[ClientError] = ClientError) -> list[type[ClientError]]:
+    return [kind, *(below for each in kind.__subclasses__() for below in tree(each))]
+
+
+@pytest.mark.parametrize("kind", tree(), ids=lambda kind: kind.__name__)
+def test_each_says_whether_to_retry_and_what_to_do(kind: type[ClientError]) -> None:
+    assert isinstance(kind.retriable, bool)
+    assert (kind.__doc__ or "").strip()
+    assert kind in _ABSTRACT or kind.hint
+    assert kind.__name__ in errors.__all__
+    assert getattr(client, kind.__name__) is kind
+
+
+def test_nothing_else_is_raised_on_purpose() -> None:
+    exceptions = [
+        each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Exception)
+    ]
+    assert {each for each in exceptions if not issubclass(each, ClientError)} <= {ErrorCode}
+
+
+@pytest.mark.parametrize(
+    "code", [code for code in ErrorCode if code is not ErrorCode.NONE], ids=lambda code: code.name
+)
+def test_a_refusal_keeps_its_code_and_tells_what_it_knows(code: ErrorCode) -> None:
+    error = broker_error(code, "the attempt")
+    assert isinstance(error, BrokerError)
+    assert (error.code, error.retriable) == (code, code.retriable)
+    assert code.name in str(error)
+    assert str(error).endswith(type(error).hint)
+
+
+@pytest.mark.parametrize("kind", [client.UnknownTopicError, client.DeliveryTimeoutError])
+def test_the_text_says_what_happened_and_then_what_to_do(kind: type[ClientError]) -> None:
+    arguments = (
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone")
+        if kind is client.UnknownTopicError
+        else ("gone", "t", 0)
+    )
+    text = str(kind(*arguments))  # type: ignore[arg-type]
+    assert "gone" in text
+    assert text.endswith(kind.hint)
