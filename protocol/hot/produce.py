@@ -61,6 +61,8 @@ _ONE_RESULT = struct.Struct(">ihqqi")
 _ONE_RESULT_WITH_LOG_START_OFFSET = struct.Struct(">ihqqqi")
 _ONE_RESULT_WITH_RECORD_ERRORS = struct.Struct(">ihqqqihi")
 _ONE_RESULT_FLEXIBLE = struct.Struct(">ihqqqBBBBiB")
+# No record errors, a null message, no tagged fields of the partition nor of the topic.
+_ALL_EMPTY = [1, 0, 0, 0]
 _CURRENT_LEADER_TAG = 0
 _THREE_EMPTY_TAGS = memoryview(b"\0\0\0")
 
@@ -118,7 +120,7 @@ def encode_produce_request(version: int, request: ProduceRequest) -> list[Buffer
     """
     form = produce_form(version)
     try:
-        return _encode_request(form, request)
+        return _encode_one_request(version, form, request) or _encode_request(form, request)
     except MALFORMED as error:
         raise ProtocolError(f"ProduceRequest version {version}: {error}") from None
 
@@ -152,6 +154,9 @@ def decode_produce_response(version: int, body: Buffer) -> ProduceResponse:
     """The response in `body`, all of it. Raises ProtocolError as `decode_produce_request` does."""
     form = produce_form(version)
     view = memoryview(body)
+    response = _decode_one_response(view) if version >= _FIRST_FLEXIBLE else None
+    if response is not None:
+        return response
     try:
         topics = []
         count, position = read_size(form, view, 0, 3, MAX_RESPONSE_ELEMENTS)
@@ -237,6 +242,29 @@ def _decode_request(form: Form, body: memoryview) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
+@lru_cache(CACHED_NAMES)
+def _one_request_prefix(version: int, acks: int, timeout_ms: int, name: str, index: int) -> bytes:
+    """All that stands before the length of the records in a request of no transaction."""
+    form = produce_form(version)
+    start = form.write_string(None) + _ACKS_TIMEOUT.pack(acks, timeout_ms) + form.write_count(1)
+    return start + form.write_name(name) + form.write_count(1) + _INT32.pack(index)
+
+
+def _encode_one_request(version: int, form: Form, request: ProduceRequest) -> list[Buffer] | None:
+    """A request as `_decode_one` reads it; None for any other."""
+    transactional_id, acks, timeout_ms, topics = request
+    if transactional_id is not None or len(topics) != 1:
+        return None
+    name, partitions = topics[0]
+    if len(partitions) != 1 or len(name) > LONGEST_CACHED_NAME:
+        return None
+    index, records = partitions[0]
+    if not records:
+        return None
+    head = _one_request_prefix(version, acks, timeout_ms, name, index) + form.write_count(len(records))
+    return [head, records] if form is CLASSIC else [head, records, _THREE_EMPTY_TAGS]
+
+
 def _encode_request(form: Form, request: ProduceRequest) -> list[Buffer]:
     buffers: list[Buffer] = []
     parts = [
@@ -288,6 +316,27 @@ def _encode_one(version: int, name: str, result: ProducePartitionResult, throttl
             index, error_code, base_offset, append_time_ms, log_start_offset, throttle_time_ms
         )
     return prefix + _ONE_RESULT.pack(index, error_code, base_offset, append_time_ms, throttle_time_ms)
+
+
+def _decode_one_response(body: memoryview) -> ProduceResponse | None:
+    """A flexible response as `_encode_one` writes it; None when it is not certain that this is one."""
+    try:
+        name_size = body[1]
+        start = name_size + 2
+        if body[0] != 2 or not 0 < name_size < 128 or len(body) != start + _ONE_RESULT_FLEXIBLE.size:
+            return None
+        partitions = body[start - 1]
+        result = _ONE_RESULT_FLEXIBLE.unpack_from(body, start)
+        index, error_code, base_offset, append_time_ms, log_start_offset, *empty, throttle_time_ms, tags = (
+            result
+        )
+        if partitions != 2 or empty != _ALL_EMPTY or tags:
+            return None
+        name = str(body[2 : start - 1], "utf-8")
+    except MALFORMED:
+        return None
+    one = ProducePartitionResult(index, error_code, base_offset, append_time_ms, log_start_offset)
+    return ProduceResponse([(name, [one])], throttle_time_ms)
 
 
 def _encode_result(version: int, form: Form, result: ProducePartitionResult) -> list[bytes]:
