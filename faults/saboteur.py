@@ -130,6 +130,8 @@ class Saboteur:
             await site.broker.kill_9()
             with contextlib.suppress(BrokerProcessError):
                 await starting
+            # The kill may have come before there was a process.
+            await site.broker.kill_9()
         await self._start()
 
     async def _terminate(self) -> None:
