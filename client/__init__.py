@@ -33,11 +33,14 @@ from client.errors import (
     ProducerFencedError,
     RecordTooLargeError,
     RequestTimeoutError,
+    SessionError,
     TopicAlreadyExistsError,
     UnknownTopicError,
     UnsupportedVersionError,
 )
 from client.producer import Producer
+from client.record_batch import BatchBuilder
+from client.session import ProducerSession, SessionPartition
 from client.types import (
     ConsumerRecord,
     OffsetAndTimestamp,
@@ -49,6 +52,7 @@ from client.types import (
 __all__ = [
     "Admin",
     "AuthorizationError",
+    "BatchBuilder",
     "BrokerError",
     "BrokerUnavailableError",
     "ClientClosedError",
@@ -73,9 +77,12 @@ __all__ = [
     "Producer",
     "ProducerDescription",
     "ProducerFencedError",
+    "ProducerSession",
     "RecordMetadata",
     "RecordTooLargeError",
     "RequestTimeoutError",
+    "SessionError",
+    "SessionPartition",
     "TimestampType",
     "TopicAlreadyExistsError",
     "TopicDescription",

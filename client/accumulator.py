@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from client.batch import ProducerBatch
 from client.types import TopicPartition
+from protocol.records import RecordBatchBuilder
 
 __all__ = ["Accumulator", "PartitionQueue"]
 
@@ -99,6 +100,18 @@ class Accumulator:
         self._used_bytes += batch.reserved_bytes
         queue.batches.append(batch)
         queue.open = batch
+        self._waiting[queue] = None
+        return batch
+
+    def add_batch(self, queue: PartitionQueue, builder: RecordBatchBuilder, now_ms: int) -> ProducerBatch:
+        """A batch that an application filled, at the end of `queue`; it takes no more records. Only after
+        `has_room` for its size."""
+        batch = ProducerBatch(queue.key, self._max_batch_size, now_ms, now_ms + self._delivery_timeout_ms)
+        batch.builder = builder
+        batch.reserved_bytes = self.room_needed(builder.size_bytes)
+        self._used_bytes += batch.reserved_bytes
+        queue.batches.append(batch)
+        queue.open = None
         self._waiting[queue] = None
         return batch
 

@@ -28,6 +28,7 @@ __all__ = [
     "ProducerFencedError",
     "RecordTooLargeError",
     "RequestTimeoutError",
+    "SessionError",
     "TopicAlreadyExistsError",
     "UnknownTopicError",
     "UnsupportedVersionError",
@@ -138,6 +139,12 @@ class ProducerFencedError(ClientError):
     """Another producer has taken over this producer's identity; this one can send nothing more."""
 
     hint = "Close this producer; its successor is at work"
+
+
+class SessionError(ClientError):
+    """A saved session does not fit what the log holds, or what it is used for."""
+
+    hint = "Start again from the saved session and position, unless the message says that records are gone"
 
 
 class DeliveryError(ClientError):

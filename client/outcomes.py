@@ -76,6 +76,9 @@ class Outcomes:
         for batch in self._accumulator.expire(now_ms):
             error = DeliveryTimeoutError("delivery_timeout_ms passed before they were sent", *batch.key)
             self._resolve(batch, Outcome(-1, -1, error))
+            if self._state.is_session:
+                # What follows must not be stored without it.
+                self.fail(error)
         for key in self._state.unsettled_partitions():
             for verdict in self._state.expire(key, now_ms):
                 self.act(verdict, None)

@@ -21,11 +21,14 @@ from typing import Any, Self
 from client.accumulator import Accumulator
 from client.cluster import Cluster
 from client.delivery import Delivery
-from client.errors import ClientClosedError, RecordTooLargeError
+from client.errors import ClientClosedError, RecordTooLargeError, SessionError
 from client.producer_config import ProducerConfig
+from client.record_batch import BatchBuilder
 from client.room import Room
 from client.routes import Partitioner, Route
 from client.sender import Sender
+from client.session import ProducerSession
+from client.session_keeper import SessionKeeper
 from client.types import RecordMetadata
 from protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder
 
@@ -64,6 +67,8 @@ class Producer:
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
         partitioner: Partitioner | None = None,
+        producer_id_lease_ms: int = 43_200_000,
+        session: ProducerSession | None = None,
     ) -> None:
         self._config = ProducerConfig(
             acks=acks,
@@ -78,7 +83,12 @@ class Producer:
             max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
+            producer_id_lease_ms=producer_id_lease_ms,
         )
+        if session is not None:
+            self._config.require_idempotence("a session")
+        self._saved = session
+        self._session: SessionKeeper | None = None
         self._cluster = Cluster(self._config.cluster(bootstrap_servers, client_id, metadata_max_age_ms))
         self._accumulator = Accumulator(
             max_batch_size=max_batch_size,
@@ -103,6 +113,8 @@ class Producer:
         if self._sender is None:
             await self._cluster.start()
             self._sender = Sender(self._config, self._cluster, self._accumulator, self._room)
+            if self._saved is not None:
+                self._session = self._keeper(self._sender)
             self._cluster.add_listener(self._on_cluster_change)
 
     async def stop(self, timeout_ms: int | None = None) -> None:
@@ -199,6 +211,67 @@ class Producer:
         self._require_open()
         return {each.partition for each in (await self._cluster.topic(topic)).partitions}
 
+    async def session(self) -> ProducerSession:
+        """What `Producer(session=...)` needs to go on behind everything that was sent before this call.
+
+        Returns when all of that is stored, so that the application can save its own position, as it was at
+        the call, together with the session. The first call begins the session, and its result has to be
+        saved before the first record: from then on each number names a record, and the first record that
+        cannot be stored ends the producer, so that each partition holds a prefix of what was sent to it.
+
+        Another process that resumes sends the same records again from the saved position, in the same order
+        within each partition; batches may differ. Records that the log holds are skipped, and their
+        deliveries give offset -1. Records need a key or a partition, for the way of others is chance.
+        Raises SessionError after records were sent without a session, ValueError without idempotence, or
+        the error that ended the producer.
+        """
+        sender = self._require_open()
+        if self._session is None:
+            self._config.require_idempotence("a session")
+            if self._routes:
+                raise SessionError("a session has to begin before the first record is sent")
+            self._session = self._keeper(sender)
+            identity = await sender.identity()
+            return ProducerSession(*identity, int(time() * 1000))
+        taken = self._session.snapshot(await sender.identity())
+        await sender.flush()
+        if sender.outcomes.fatal_error is not None:
+            raise sender.outcomes.fatal_error
+        return taken
+
+    def create_batch(self) -> BatchBuilder:
+        """A batch for the application to fill, and to send whole with `send_batch`."""
+        return BatchBuilder(self._config.max_batch_size)
+
+    async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> Delivery:
+        """Send the records of `batch` in one piece; the delivery is that of its first record.
+
+        Waits and raises as `send` does; ValueError for an empty batch or one that was sent before. Keys and
+        values are bytes, serializers are not applied. In a session the records join the others'.
+        """
+        sender = self._require_open()
+        if self._session is not None:
+            records = batch.take_records()
+            deliveries = [
+                await self._send_slowly(topic, value, key, partition, timestamp_ms, headers, is_raw=True)
+                for value, key, timestamp_ms, headers in records
+            ]
+            return deliveries[0]
+        size_bytes = batch.size()
+        self._check_size(size_bytes)
+        route = self._routes.get(topic) or await self._open_route(topic)
+        if partition >= len(route.queues):
+            await self._cluster.refresh()
+        queue = route.named(partition)
+        if not self._room.is_free(size_bytes):
+            await self._room.wait(size_bytes)
+        self._require_open()
+        taken = batch.take()
+        made = self._accumulator.add_batch(queue, taken, sender.now_ms())
+        sender.outcomes.expect(made)
+        sender.wake()
+        return Delivery(made, 0, batch.first_timestamp_ms)
+
     async def _send_slowly(
         self,
         topic: str,
@@ -207,29 +280,36 @@ class Producer:
         partition: int | None,
         timestamp_ms: int | None,
         headers: Headers | None,
+        *,
+        is_raw: bool = False,
     ) -> Delivery:
         """`send` for every case: opens batches, waits for room and for metadata."""
         sender = self._require_open()
-        if self._key_serializer is not None:
+        if self._key_serializer is not None and not is_raw:
             key = self._key_serializer(key)
-        if self._value_serializer is not None:
+        if self._value_serializer is not None and not is_raw:
             value = self._value_serializer(value)
         raw_key = _bytes_or_none(key, "key")
         fields = (raw_key, _bytes_or_none(value, "value"), headers or ())
         size_bytes = BATCH_HEADER_SIZE + RecordBatchBuilder.record_size_bound(*fields)
-        if size_bytes > self._config.max_request_size or not self._accumulator.can_ever_hold(size_bytes):
-            limits = self._config.max_request_size, self._config.buffer_memory
-            raise RecordTooLargeError(
-                f"a record of about {size_bytes} bytes exceeds (max_request_size, buffer_memory) = {limits}"
-            )
+        self._check_size(size_bytes)
         route = self._routes.get(topic) or await self._open_route(topic)
         if partition is not None and partition >= len(route.queues):
             await self._cluster.refresh()
         queue = route.choose(raw_key) if partition is None else route.named(partition)
         may_move = partition is None and raw_key is None and self._partitioner is None
+        if self._session is not None and may_move and len(route.queues) > 1:
+            raise ValueError(f"in a session a record of topic {topic!r} needs a key or a partition")
         while True:
             stamp = int(time() * 1000) if timestamp_ms is None else timestamp_ms
             batch = queue.open
+            if batch is None and self._session is not None:
+                while self._session.must_prepare(queue.key, sender.now_ms()):
+                    await self._session.prepare(queue.key, sender.now_ms())
+                    self._require_open()
+                if (skipped := self._session.skip(queue.key, stamp)) is not None:
+                    return skipped
+                batch = queue.open
             if batch is not None:
                 if batch.builder.append(stamp, *fields):
                     return Delivery(batch, batch.builder.record_count - 1, stamp)
@@ -252,11 +332,23 @@ class Producer:
             sender.wake()
             return Delivery(batch, 0, stamp)
 
+    def _check_size(self, size_bytes: int) -> None:
+        if size_bytes > self._config.max_request_size or not self._accumulator.can_ever_hold(size_bytes):
+            limits = self._config.max_request_size, self._config.buffer_memory
+            raise RecordTooLargeError(
+                f"about {size_bytes} bytes exceed (max_request_size, buffer_memory) = {limits}"
+            )
+
+    def _keeper(self, sender: Sender) -> SessionKeeper:
+        return SessionKeeper(self._cluster, sender.state, self._accumulator, self._saved)
+
     async def _open_route(self, topic: str) -> Route:
         info = await self._cluster.topic(topic)
         self._require_open()
         route = self._routes.get(topic)
         if route is None:
+            if self._session is not None:
+                info = self._session.pin(info)
             route = self._routes[topic] = Route(info, self._accumulator, self._partitioner, self._rng)
         return route
 
@@ -264,6 +356,12 @@ class Producer:
         for name, route in self._routes.items():
             info = self._cluster.image.topics.get(name)
             if info is not None and info.partitions:
+                if self._session is not None:
+                    # As many as there were: more would move keys, fewer exist only of another topic.
+                    count = len(route.queues)
+                    info = info._replace(partitions=info.partitions[:count])
+                    if len(info.partitions) < count:
+                        continue
                 route.update(info, self._accumulator)
 
     def _require_open(self) -> Sender:

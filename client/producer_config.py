@@ -32,6 +32,7 @@ class ProducerConfig:
     max_in_flight_requests_per_connection: int = 5
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
+    producer_id_lease_ms: int = 43_200_000
 
     def __post_init__(self) -> None:
         if self.acks not in _ACKS:
@@ -58,7 +59,10 @@ class ProducerConfig:
             )
         if self.linger_ms < 0:
             raise ValueError(f"linger_ms is {self.linger_ms}, expected 0 or more")
-        for name in ("max_batch_size", "max_request_size", "delivery_timeout_ms", "request_timeout_ms"):
+        for name in (
+            *("max_batch_size", "max_request_size"),
+            *("delivery_timeout_ms", "request_timeout_ms", "producer_id_lease_ms"),
+        ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected more than 0")
         if self.buffer_memory < self.max_batch_size:
@@ -66,6 +70,11 @@ class ProducerConfig:
                 f"buffer_memory={self.buffer_memory} does not hold one batch of"
                 f" max_batch_size={self.max_batch_size}"
             )
+
+    def require_idempotence(self, what: str) -> None:
+        """Raises ValueError without it."""
+        if not self.enable_idempotence:
+            raise ValueError(f"{what} needs enable_idempotence=True")
 
     @property
     def acks_number(self) -> int:

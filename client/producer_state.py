@@ -16,6 +16,9 @@ Invariants, per partition:
   as `DeliveryUncertainError`, and nothing new follows it under its identity, unless a later acknowledgement
   proves that it was stored.
 - An identity is used once per partition, from sequence 0 on: a sequence never runs backwards within it.
+- In a session nothing is ever numbered anew and no batch is passed over: the first that cannot be stored is
+  fatal, so what a partition holds is always a prefix of what was sent, and a number names a record.
+- A partition idle for `lease_ms` starts under a new epoch, before brokers may have forgotten the old one.
 - Sequence 0 after the wrap waits until all before it is settled, for to a broker that forgot this producer it
   would look like a first batch.
 
@@ -28,6 +31,7 @@ from typing import Final
 
 from client.batch import Identity, ProducerBatch
 from client.errors import ClientError, DeliveryTimeoutError
+from client.producer_partition import PartitionState
 from client.types import TopicPartition
 from client.verdicts import (
     REFUSED_BEFORE_APPEND,
@@ -36,6 +40,7 @@ from client.verdicts import (
     Action,
     Verdict,
     refusal,
+    session_refusal,
     uncertain,
     with_last_code,
 )
@@ -48,51 +53,6 @@ MAX_EPOCH: Final = 32767
 _HALF_RING: Final = 2**30
 
 
-class _Partition:
-    """One partition's sequence and in-flight batches, oldest first."""
-
-    __slots__ = (
-        "identity",
-        "in_flight",
-        "is_resetting",
-        "is_unresolved",
-        "last_acked",
-        "next_sequence",
-        "on_wire",
-        "route",
-    )
-
-    def __init__(self) -> None:
-        self.identity: Identity | None = None
-        self.next_sequence = 0
-        self.last_acked: int | None = None
-        self.in_flight: list[ProducerBatch] = []
-        self.on_wire = 0
-        # What the batches on the wire were sent by; order holds only within one connection.
-        self.route: object = None
-        # A numbered batch was given up: nothing new under this identity until that is settled.
-        self.is_unresolved = False
-        # The identity is done with; what is in flight gets new numbers once nothing is on the wire.
-        self.is_resetting = False
-
-    def start(self, identity: Identity) -> None:
-        """Number from 0 under `identity`, first what is in flight, in its order."""
-        self.identity = identity
-        self.last_acked = None
-        self.is_unresolved = self.is_resetting = False
-        sequence = 0
-        for batch in self.in_flight:
-            batch.number(identity, sequence)
-            sequence = increment_sequence(sequence, batch.record_count)
-        self.next_sequence = sequence
-
-    def begin_reset(self) -> None:
-        """The oldest batch was never stored, so none in flight is."""
-        self.is_resetting = True
-        for batch in self.in_flight:
-            batch.may_be_stored = False
-
-
 class ProducerState:
     """The machine; one per producer. Times are milliseconds of the client's monotonic clock.
 
@@ -100,11 +60,17 @@ class ProducerState:
     through retries; a retry may then store a batch twice.
     """
 
-    def __init__(self, *, is_idempotent: bool = True, max_in_flight: int = 5) -> None:
+    def __init__(
+        self, *, is_idempotent: bool = True, max_in_flight: int = 5, lease_ms: int | None = None
+    ) -> None:
+        self.lease_ms = lease_ms
+        """How long a partition may be idle before its identity is renewed; None: never."""
+        self.is_session = False
+        """Whether numbers outlive the process. To be set before the first batch is numbered."""
         self._is_idempotent = is_idempotent
         self._max_in_flight = max_in_flight if is_idempotent else 1
         self._identity: Identity | None = None
-        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._partitions: dict[TopicPartition, PartitionState] = {}
         self._unsettled: dict[TopicPartition, None] = {}
 
     @property
@@ -121,11 +87,23 @@ class ProducerState:
         """A broker gave this id. It must never have been used by this machine before."""
         self._identity = Identity(producer_id, epoch)
 
+    def resume(self, key: TopicPartition, identity: Identity, next_sequence: int) -> None:
+        """The partition holds everything before `next_sequence` under `identity`; nothing is in flight."""
+        state = self._partitions.setdefault(key, PartitionState())
+        if state.in_flight or not self.is_session:
+            raise RuntimeError(f"{key} cannot be resumed: it is at work, or of no session")
+        state.resume(identity, next_sequence)
+
     def next_sequence(self, key: TopicPartition) -> tuple[Identity | None, int]:
         """Identity and sequence of the partition's next new batch, as far as it was numbered (else None,
         0)."""
         state = self._partitions.get(key)
         return (None, 0) if state is None else (state.identity, state.next_sequence)
+
+    def end_offset(self, key: TopicPartition) -> int:
+        """The offset behind the last batch that was acknowledged with one, -1 for none."""
+        state = self._partitions.get(key)
+        return -1 if state is None else state.end_offset
 
     def in_flight(self, key: TopicPartition) -> list[ProducerBatch]:
         """The partition's unsettled batches, oldest first."""
@@ -151,13 +129,16 @@ class ProducerState:
         if state is None:
             return not self.needs_producer_id
         if not state.in_flight:
-            return not (self._is_idempotent and state.identity != self._identity and self._identity is None)
+            return self._is_current(state) or not self.needs_producer_id
         if len(state.in_flight) >= self._max_in_flight or state.on_wire < len(state.in_flight):
             return False
         if state.is_resetting or state.is_unresolved or state.route is not route:
             return False
         # The last condition holds a number 0 back that is not the first one.
-        return state.identity == self._identity and state.next_sequence != 0
+        return self._is_current(state) and state.next_sequence != 0
+
+    def _is_current(self, state: PartitionState) -> bool:
+        return self.is_session or state.identity == self._identity
 
     def take_retry(self, key: TopicPartition, route: object, now_ms: int) -> ProducerBatch | None:
         """The batch that has to be sent again now, put on the wire; None when there is none."""
@@ -169,23 +150,37 @@ class ProducerState:
             state.start(self._identity)
         return self._put_on_wire(state, state.in_flight[0], route)
 
-    def take_new(self, batch: ProducerBatch, route: object) -> ProducerBatch:
+    def is_stale(self, key: TopicPartition, now_ms: int) -> bool:
+        """Whether brokers may soon forget what this partition was sent: it was idle for `lease_ms`."""
+        state = self._partitions.get(key)
+        if state is None or self.lease_ms is None or state.in_flight or state.sent_ms is None:
+            return False
+        return now_ms - state.sent_ms >= self.lease_ms
+
+    def renew(self, key: TopicPartition, now_ms: int) -> None:
+        """Leave the partition's identity if it is stale; before `accepts_new`. A session asks instead."""
+        if self._is_idempotent and self.is_stale(key, now_ms):
+            self._retire(self._partitions[key], needs_new_id=False)
+
+    def take_new(self, batch: ProducerBatch, route: object, now_ms: int = 0) -> ProducerBatch:
         """Number `batch` and put it on the wire; only after `accepts_new`."""
         if not self.accepts_new(batch.key, route):
             raise RuntimeError(f"{batch!r} may not be sent now: ask accepts_new first")
         state = self._partitions.get(batch.key)
         if state is None:
-            state = self._partitions[batch.key] = _Partition()
+            state = self._partitions[batch.key] = PartitionState()
         if self._is_idempotent and self._identity is not None:
-            if not state.in_flight and state.identity != self._identity:
+            if not state.in_flight and (state.identity is None or not self._is_current(state)):
                 state.start(self._identity)
-            batch.number(self._identity, state.next_sequence)
+            batch.number(state.identity or self._identity, state.next_sequence)
             state.next_sequence = increment_sequence(state.next_sequence, batch.record_count)
+        # Not at a retry: the broker's clock counts from the append, which may be that of the first attempt.
+        state.sent_ms = now_ms
         state.in_flight.append(batch)
         self._unsettled[batch.key] = None
         return self._put_on_wire(state, batch, route)
 
-    def _put_on_wire(self, state: _Partition, batch: ProducerBatch, route: object) -> ProducerBatch:
+    def _put_on_wire(self, state: PartitionState, batch: ProducerBatch, route: object) -> ProducerBatch:
         batch.is_on_wire = True
         batch.attempts += 1
         state.on_wire += 1
@@ -263,20 +258,24 @@ class ProducerState:
             if not batch.is_abandoned
         ]
 
-    def _abandon(self, state: _Partition, batch: ProducerBatch, reason: str) -> Verdict:
+    def _abandon(self, state: PartitionState, batch: ProducerBatch, reason: str) -> Verdict:
         if batch.is_on_wire:
             # It stays in its place until the answer comes, which may yet prove it stored.
             batch.is_abandoned = True
             error: ClientError = uncertain(batch, f"{reason} while an answer was awaited")
-            return Verdict(Action.FAILED, batch, error=error)
+            return Verdict(self._failed, batch, error=error)
         if batch.may_be_stored:
             error = uncertain(batch, f"{reason}, and an earlier attempt was never answered for certain")
         else:
             error = DeliveryTimeoutError(with_last_code(reason, batch), *batch.key, batch.last_code)
         self._drop(state, batch)
-        return Verdict(Action.FAILED, batch, error=error)
+        return Verdict(self._failed, batch, error=error)
 
-    def _landed(self, batch: ProducerBatch) -> _Partition:
+    @property
+    def _failed(self) -> Action:
+        return Action.FATAL if self.is_session else Action.FAILED
+
+    def _landed(self, batch: ProducerBatch) -> PartitionState:
         state = self._partitions.get(batch.key)
         if state is None or not batch.is_on_wire:
             raise RuntimeError(f"{batch!r} is not on the wire: an attempt must end exactly once")
@@ -284,8 +283,10 @@ class ProducerState:
         state.on_wire -= 1
         return state
 
-    def _acked(self, state: _Partition, batch: ProducerBatch, base_offset: int, time_ms: int) -> Verdict:
+    def _acked(self, state: PartitionState, batch: ProducerBatch, base_offset: int, time_ms: int) -> Verdict:
         self._remove(state, batch)
+        if base_offset >= 0:
+            state.end_offset = base_offset + batch.record_count
         if self._is_idempotent:
             last, acked = batch.last_sequence, state.last_acked
             if acked is None or sequence_distance(acked, last) < _HALF_RING:
@@ -294,10 +295,10 @@ class ProducerState:
         action = Action.IGNORED if batch.is_abandoned else Action.STORED
         return Verdict(action, batch, base_offset, time_ms)
 
-    def _known_to_broker(self, state: _Partition, batch: ProducerBatch) -> Verdict:
+    def _known_to_broker(self, state: PartitionState, batch: ProducerBatch) -> Verdict:
         """DUPLICATE_SEQUENCE_NUMBER: stored by an earlier attempt, if there was one that may have stored
         it."""
-        if batch.may_be_stored or batch.is_abandoned:
+        if batch.may_be_stored or batch.is_abandoned or self.is_session:
             return self._acked(state, batch, -1, -1)
         # No attempt of ours can have stored it, so somebody else writes under our identity.
         batch.may_be_stored = True
@@ -306,7 +307,7 @@ class ProducerState:
         return self._give_up(state, batch, error, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
     def _refused_for_sequence(
-        self, state: _Partition, batch: ProducerBatch, code: ErrorCode, retry_at_ms: int
+        self, state: PartitionState, batch: ProducerBatch, code: ErrorCode, retry_at_ms: int
     ) -> Verdict:
         """45, 47 or 59. Only the oldest batch's refusal says anything: the others' follows from what
         precedes."""
@@ -314,6 +315,11 @@ class ProducerState:
             return self._retry_or_drop(state, batch, retry_at_ms)
         if batch is not state.in_flight[0]:
             return self._retry_or_drop(state, batch, 0)
+        if self.is_session:
+            if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.record_count > 1:
+                # The log may hold its first records: halves are told apart, down to the record.
+                return Verdict(Action.SPLIT, batch)
+            return self._give_up(state, batch, session_refusal(batch, code), code)
         # A new epoch fences whatever of the old one is still under way, a new id does not; so a new id only
         # where the old one serves no more: somebody else has it, or no broker has issued it.
         needs_new_id = code is ErrorCode.INVALID_PRODUCER_EPOCH or (
@@ -329,7 +335,7 @@ class ProducerState:
         state.begin_reset()
         return self._retry_or_drop(state, batch, retry_at_ms)
 
-    def _retry_or_drop(self, state: _Partition, batch: ProducerBatch, retry_at_ms: int) -> Verdict:
+    def _retry_or_drop(self, state: PartitionState, batch: ProducerBatch, retry_at_ms: int) -> Verdict:
         if batch.is_abandoned:
             self._drop(state, batch)
             return Verdict(Action.IGNORED, batch)
@@ -337,15 +343,15 @@ class ProducerState:
         return Verdict(Action.RETRY, batch)
 
     def _give_up(
-        self, state: _Partition, batch: ProducerBatch, error: ClientError, code: ErrorCode
+        self, state: PartitionState, batch: ProducerBatch, error: ClientError, code: ErrorCode
     ) -> Verdict:
         was_told = batch.is_abandoned
         self._drop(state, batch)
-        if code.fatal:
+        if code.fatal or self.is_session:
             return Verdict(Action.FATAL, batch, error=error)
         return Verdict(Action.IGNORED if was_told else Action.FAILED, batch, error=error)
 
-    def _drop(self, state: _Partition, batch: ProducerBatch) -> None:
+    def _drop(self, state: PartitionState, batch: ProducerBatch) -> None:
         """Take an unacknowledged batch out of flight, which leaves a hole in the sequence."""
         is_oldest = batch is state.in_flight[0]
         self._remove(state, batch)
@@ -359,12 +365,12 @@ class ProducerState:
             state.is_unresolved = True
             self._settle(state)
 
-    def _remove(self, state: _Partition, batch: ProducerBatch) -> None:
+    def _remove(self, state: PartitionState, batch: ProducerBatch) -> None:
         state.in_flight.remove(batch)
         if not state.in_flight:
             del self._unsettled[batch.key]
 
-    def _settle(self, state: _Partition) -> None:
+    def _settle(self, state: PartitionState) -> None:
         """With nothing left in flight, an unresolved partition is either proven complete or starts anew."""
         if state.in_flight or not state.is_unresolved:
             return
@@ -374,11 +380,11 @@ class ProducerState:
             self._retire(state, needs_new_id=False)
             state.is_resetting = True
 
-    def _retire(self, state: _Partition, *, needs_new_id: bool) -> None:
+    def _retire(self, state: PartitionState, *, needs_new_id: bool) -> None:
         """Leave the partition's identity behind for good; others follow when nothing of theirs is in
         flight."""
         identity = self._identity
-        if identity is None or identity != state.identity:
+        if identity is None or identity != state.identity or self.is_session:
             return
         if needs_new_id or identity.epoch >= MAX_EPOCH:
             self._identity = None

@@ -16,7 +16,7 @@ from typing import Final
 
 from client.accumulator import Accumulator, PartitionQueue
 from client.backoff import Backoff
-from client.batch import ProducerBatch
+from client.batch import Identity, ProducerBatch
 from client.cluster import Cluster
 from client.connection import Connection
 from client.errors import ClientError, ConnectionLostError, UnsupportedVersionError, broker_error
@@ -72,12 +72,16 @@ class Sender:
         self._room = room
         room.metrics = cluster.metrics
         self._state = ProducerState(
-            is_idempotent=config.enable_idempotence, max_in_flight=self._max_in_flight
+            is_idempotent=config.enable_idempotence,
+            max_in_flight=self._max_in_flight,
+            lease_ms=config.producer_id_lease_ms,
         )
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.outcomes = Outcomes(self._state, accumulator, room, cluster.request_refresh)
         self._loop = asyncio.get_running_loop()
         self._in_flight: dict[Connection, int] = {}
+        # Brokers that asked for a pause (KIP-219), and when it ends.
+        self._throttled_until_ms: dict[Connection, int] = {}
         self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
@@ -87,6 +91,21 @@ class Sender:
         )
         self._id_task: asyncio.Task[None] | None = None
         cluster.add_listener(self.wake)
+
+    @property
+    def state(self) -> ProducerState:
+        """For a session, which outlives this process."""
+        return self._state
+
+    async def identity(self) -> Identity:
+        """The producer id and epoch, asked for if there is none. Raises what a broker refused it with."""
+        while (identity := self._state.identity) is None:
+            self._start_obtaining()
+            if self._id_task is not None:
+                await asyncio.wait([self._id_task])
+            if self.outcomes.fatal_error is not None:
+                raise self.outcomes.fatal_error
+        return identity
 
     def now_ms(self) -> int:
         return int(self._loop.time() * 1000)
@@ -122,14 +141,17 @@ class Sender:
         if now_ms >= self._next_expiry_ms:
             self.outcomes.expire(now_ms)
             self._next_expiry_ms = now_ms + self._expiry_interval_ms
-        is_hopeless = self.outcomes.fatal_error is not None
-        if self._state.needs_producer_id and self._id_task is None and not is_hopeless:
-            self._id_task = self._loop.create_task(self._obtain_producer_id())
+        self._start_obtaining()
         while loads := self._fill(now_ms):
             for connection, load in loads.items():
                 self._transmit(connection, load.batches)
         if not self.outcomes.is_settled:
             self._arm(now_ms)
+
+    def _start_obtaining(self) -> None:
+        is_hopeless = self.outcomes.fatal_error is not None
+        if self._state.needs_producer_id and self._id_task is None and not is_hopeless:
+            self._id_task = self._loop.create_task(self._obtain_producer_id())
 
     def _fill(self, now_ms: int) -> dict[Connection, _Load]:
         """At most one request for each connection, with what may go out now; already taken."""
@@ -138,7 +160,7 @@ class Sender:
             due_ms = self._state.retry_due_ms(key)
             if due_ms is None or due_ms > now_ms:
                 continue
-            connection = self._route(key)
+            connection = self._route(key, now_ms)
             if connection is not None:
                 batch = self._state.take_retry(key, connection, now_ms)
                 if batch is not None:
@@ -151,7 +173,10 @@ class Sender:
         ready_ms = self._accumulator.ready_at_ms(queue)
         if ready_ms is None or ready_ms > now_ms:
             return
-        connection = self._route(queue.key)
+        connection = self._route(queue.key, now_ms)
+        self._state.renew(queue.key, now_ms)
+        if self._state.needs_producer_id:
+            self._start_obtaining()
         if connection is None or not self._state.accepts_new(queue.key, connection):
             return
         load = loads.get(connection)
@@ -162,9 +187,9 @@ class Sender:
             or load.size_bytes + queue.batches[0].size_bytes > self._config.max_request_size
         ):
             return
-        load.add(self._state.take_new(self._accumulator.drain(queue), connection))
+        load.add(self._state.take_new(self._accumulator.drain(queue), connection, now_ms))
 
-    def _route(self, key: TopicPartition) -> Connection | None:
+    def _route(self, key: TopicPartition, now_ms: int) -> Connection | None:
         """The way to the partition's leader, if it takes another request now."""
         leader = self._cluster.image.leader(key)
         if leader < 0:
@@ -172,6 +197,8 @@ class Sender:
             return None
         connection = self._cluster.connection(leader)
         if connection is None or connection.is_congested:
+            return None
+        if self._throttled_until_ms.get(connection, now_ms) > now_ms:
             return None
         return connection if self._in_flight.get(connection, 0) < self._max_in_flight else None
 
@@ -219,7 +246,10 @@ class Sender:
         results = {}
         if body is not None:
             # Before anything else: malformed bytes end this call here, and it comes again with an error.
-            for topic, partitions in decode_produce_response(version, body).topics:
+            response = decode_produce_response(version, body)
+            if response.throttle_time_ms > 0:
+                self._throttled_until_ms[connection] = self.now_ms() + response.throttle_time_ms
+            for topic, partitions in response.topics:
                 for result in partitions:
                     results[topic, result.index] = result
         waiting = self._in_flight.pop(connection) - 1
@@ -270,6 +300,11 @@ class Sender:
             ready_ms = self._accumulator.ready_at_ms(queue)
             if ready_ms is not None and now_ms < ready_ms < at_ms:
                 at_ms = ready_ms
+        for connection, until_ms in list(self._throttled_until_ms.items()):
+            if until_ms <= now_ms or not connection.is_open:
+                del self._throttled_until_ms[connection]
+            else:
+                at_ms = min(at_ms, until_ms)
         if self._timer is not None:
             if now_ms < self._timer_at_ms <= at_ms:
                 return

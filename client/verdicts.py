@@ -11,7 +11,13 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from client.batch import ProducerBatch
-from client.errors import ClientError, DeliveryFailedError, DeliveryUncertainError, ProducerFencedError
+from client.errors import (
+    ClientError,
+    DeliveryFailedError,
+    DeliveryUncertainError,
+    ProducerFencedError,
+    SessionError,
+)
 from protocol.errors import ErrorCode
 
 __all__ = [
@@ -21,6 +27,7 @@ __all__ = [
     "Action",
     "Verdict",
     "refusal",
+    "session_refusal",
     "uncertain",
     "with_last_code",
 ]
@@ -90,6 +97,17 @@ def refusal(batch: ProducerBatch, code: ErrorCode, message: str | None) -> Clien
     if code is ErrorCode.PRODUCER_FENCED:
         return ProducerFencedError(text)
     return DeliveryFailedError(text, *batch.key, code)
+
+
+def session_refusal(batch: ProducerBatch, code: ErrorCode) -> ClientError:
+    """The error of a session's batch whose number (45, 59) or epoch (47) the broker does not take."""
+    if batch.may_be_stored:
+        return uncertain(batch, f"an acknowledgement was lost, and then the broker answered {code.name}")
+    what = f"sequence {batch.base_sequence} of {batch.key.topic}-{batch.key.partition} was refused"
+    text = f"{what}: {code.message} [{code.name} {code.value}]"
+    if code is ErrorCode.INVALID_PRODUCER_EPOCH:
+        return ProducerFencedError(text)
+    return SessionError(text)
 
 
 def uncertain(batch: ProducerBatch, reason: str) -> DeliveryUncertainError:

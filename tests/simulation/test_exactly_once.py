@@ -14,7 +14,8 @@ import pytest
 from broker.storage.producer_state import ProducerRules
 from client.batch import Identity, Outcome
 from client.errors import DeliveryUncertainError
-from client.producer_state import MAX_EPOCH, ProducerState, _Partition
+from client.producer_partition import PartitionState
+from client.producer_state import MAX_EPOCH, ProducerState
 from client.types import TopicPartition
 from protocol.compression import Compression
 from protocol.records import RecordBatchBuilder, read_batch_header
@@ -98,7 +99,7 @@ def start_at(state: ProducerState, log: Log, key: TopicPartition, sequence: int)
     """Make both sides believe that the producer has stored every sequence before this one."""
     identity = state.identity
     assert identity is not None
-    client_side = _Partition()
+    client_side = PartitionState()
     client_side.identity, client_side.next_sequence, client_side.last_acked = identity, sequence, sequence - 1
     state._partitions[key] = client_side
     one_record = RecordBatchBuilder()

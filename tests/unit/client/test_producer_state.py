@@ -8,7 +8,8 @@ from client.errors import (
     DeliveryTimeoutError,
     DeliveryUncertainError,
 )
-from client.producer_state import ProducerState, _Partition
+from client.producer_partition import PartitionState
+from client.producer_state import ProducerState
 from client.verdicts import Action
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
@@ -113,7 +114,7 @@ def test_order_holds_when_the_middle_one_fails() -> None:
 
 def test_sequences_go_from_the_last_one_to_0() -> None:
     lab = Lab()
-    at_the_end = _Partition()
+    at_the_end = PartitionState()
     at_the_end.identity, at_the_end.next_sequence = Identity(7, 0), MAX_SEQUENCE - 9
     at_the_end.last_acked = MAX_SEQUENCE - 10
     lab.state._partitions[KEY] = at_the_end
@@ -130,7 +131,7 @@ def test_sequences_go_from_the_last_one_to_0() -> None:
 
 def test_a_second_0_waits_until_all_before_it_is_settled() -> None:
     lab = Lab()
-    at_the_end = _Partition()
+    at_the_end = PartitionState()
     at_the_end.identity, at_the_end.next_sequence = Identity(7, 0), MAX_SEQUENCE
     lab.state._partitions[KEY] = at_the_end
     (a,) = lab.send(1)

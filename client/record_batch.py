@@ -1,0 +1,70 @@
+"""A batch that the application fills itself and sends whole.
+
+Owns: `BatchBuilder`, with aiokafka's verbs. Pure.
+Invariants: it never grows past the size it was made with, unless its only record is larger; it is sent once.
+Callers: the producer makes and takes them, applications fill them.
+"""
+
+from collections.abc import Sequence
+from time import time
+
+from protocol.compression import Compression
+from protocol.records import RecordBatchBuilder, decode_batch
+from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+
+__all__ = ["BatchBuilder"]
+
+RecordFields = tuple[bytes | None, bytes | None, int, Sequence[tuple[str, bytes | None]]]
+
+
+class BatchBuilder:
+    """Made by `Producer.create_batch`. `max_size_bytes` is before compression."""
+
+    def __init__(self, max_size_bytes: int) -> None:
+        self._builder = RecordBatchBuilder(max_size_bytes)
+        self._is_closed = False
+        self._is_sent = False
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        return self._builder.base_timestamp
+
+    def append(
+        self,
+        *,
+        key: bytes | None = None,
+        value: bytes | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> bool:
+        """Whether the record was added: False once it does not fit, or after `close`."""
+        if self._is_closed:
+            return False
+        stamp = int(time() * 1000) if timestamp_ms is None else timestamp_ms
+        return self._builder.append(stamp, key, value, headers) > 0
+
+    def close(self) -> None:
+        """Take no more records."""
+        self._is_closed = True
+
+    def record_count(self) -> int:
+        return self._builder.record_count
+
+    def size(self) -> int:
+        """Bytes before compression, header included."""
+        return self._builder.size_bytes
+
+    def take(self) -> RecordBatchBuilder:
+        """For the producer, once. Raises ValueError when the batch is empty or was sent before."""
+        if self._is_sent or not self._builder.record_count:
+            raise ValueError("the batch was sent before" if self._is_sent else "the batch holds no record")
+        self._is_closed = self._is_sent = True
+        return self._builder
+
+    def take_records(self) -> list[RecordFields]:
+        """As `take`, but each record for itself: (value, key, timestamp in milliseconds, headers)."""
+        encoded = self.take().build(Compression.NONE, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+        return [
+            (record.value, record.key, record.timestamp, record.headers)
+            for record in decode_batch(encoded, check_crc=False)
+        ]

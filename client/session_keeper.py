@@ -1,0 +1,163 @@
+"""A producer's session while it lives: what each partition holds, and which records of a replay to skip.
+
+Owns: the saved session, what was found stored behind it, and how far the replay has come.
+Invariants:
+- no record is numbered in a partition of a resumed session before the log was asked what it holds;
+- records are skipped in the order of `send`, exactly as many as are stored, and none after that;
+- a topic keeps the number of partitions with which the session met it, for keys must not move.
+Callers: the producer.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from time import time
+
+from client.accumulator import Accumulator
+from client.batch import Identity, Outcome, ProducerBatch
+from client.cluster import Cluster
+from client.delivery import Delivery
+from client.errors import ProducerFencedError, SessionError
+from client.events import logger
+from client.metadata import TopicInfo
+from client.producer_state import ProducerState
+from client.session import Found, ProducerSession, SessionPartition
+from client.session_lookup import find_stored
+from client.types import TopicPartition
+from protocol.sequences import increment_sequence
+
+__all__ = ["SessionKeeper"]
+
+
+class _Replay:
+    """Records of one partition that are sent again although the log holds them."""
+
+    __slots__ = ("_stand_ins", "found", "saved", "skipped")
+
+    def __init__(self, key: TopicPartition, producer_id: int, saved: SessionPartition, found: Found) -> None:
+        self.saved = saved
+        self.found = found
+        self.skipped = 0
+        # For each run a batch that is stored already, and where in the replay its records begin.
+        self._stand_ins: list[tuple[int, ProducerBatch]] = []
+        first = 0
+        for run in found.runs:
+            batch = ProducerBatch(key, 0, 0, 0)
+            batch.number(Identity(producer_id, run.producer_epoch), run.base_sequence)
+            batch.resolve(Outcome(-1, -1))
+            self._stand_ins.append((first, batch))
+            first += run.record_count
+
+    def take(self, timestamp_ms: int) -> Delivery:
+        if len(self._stand_ins) > 1 and self.skipped == self._stand_ins[1][0]:
+            del self._stand_ins[0]
+        first, batch = self._stand_ins[0]
+        self.skipped += 1
+        return Delivery(batch, self.skipped - 1 - first, timestamp_ms)
+
+
+class SessionKeeper:
+    """One per producer that has a session. `saved` is where it resumes; a new one has written nowhere."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        state: ProducerState,
+        accumulator: Accumulator,
+        saved: ProducerSession | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._state = state
+        self._accumulator = accumulator
+        self._saved = saved
+        self._topics: dict[str, int] = dict(saved.topics) if saved else {}
+        # Partitions whose place in the log is known, with what of the replay is left.
+        self._replays: dict[TopicPartition, _Replay | None] = {}
+        self._lock = asyncio.Lock()
+        state.is_session = True
+        if saved is not None:
+            state.set_producer_id(saved.producer_id, saved.producer_epoch)
+
+    def pin(self, info: TopicInfo) -> TopicInfo:
+        """The topic as the session knows it. Raises SessionError when it has fewer partitions now."""
+        count = self._topics.setdefault(info.name, len(info.partitions))
+        if len(info.partitions) < count:
+            raise SessionError(
+                f"topic {info.name!r} has {len(info.partitions)} partitions, the session met it with {count}"
+            )
+        return info._replace(partitions=info.partitions[:count])
+
+    def must_prepare(self, key: TopicPartition, now_ms: int) -> bool:
+        """Whether `prepare` has to be awaited before a record of this partition is taken or skipped."""
+        if key not in self._replays:
+            if self._saved is not None:
+                return True
+            self._replays[key] = None
+        return self._state.is_stale(key, now_ms) and not self._accumulator.queue(key).batches
+
+    async def prepare(self, key: TopicPartition, now_ms: int) -> None:
+        """Ask the log what it holds. Raises SessionError, ProducerFencedError, or RequestTimeoutError."""
+        async with self._lock:
+            if not self.must_prepare(key, now_ms):
+                return
+            identity = self._state.identity
+            if identity is None:
+                return
+            is_at_work = key in self._replays
+            stood = self._place(key, identity)
+            is_recent = not is_at_work and self._is_recent()
+            found = await find_stored(self._cluster, key, identity.producer_id, stood, is_recent=is_recent)
+            if is_at_work and found.record_count:
+                what = f"{found.record_count} records of this session in {key.topic}-{key.partition}"
+                raise ProducerFencedError(f"another process stored {what}")
+            self._state.resume(key, Identity(identity.producer_id, found.producer_epoch), found.next_sequence)
+            self._replays[key] = (
+                _Replay(key, identity.producer_id, stood, found) if found.record_count else None
+            )
+            logger.info(
+                "session_resumed",
+                topic=key.topic,
+                partition=key.partition,
+                producer_id=identity.producer_id,
+                producer_epoch=found.producer_epoch,
+                next_sequence=found.next_sequence,
+                already_stored=found.record_count,
+            )
+
+    def skip(self, key: TopicPartition, timestamp_ms: int) -> Delivery | None:
+        """The delivery of a record that the log holds already; None when the record has to be sent."""
+        replay = self._replays.get(key)
+        if replay is None:
+            return None
+        delivery = replay.take(timestamp_ms)
+        if replay.skipped == replay.found.record_count:
+            self._replays[key] = None
+        return delivery
+
+    def snapshot(self, identity: Identity) -> ProducerSession:
+        """The session as it is behind everything that was sent or skipped so far."""
+        saved: Mapping[TopicPartition, SessionPartition] = self._saved.partitions if self._saved else {}
+        places = {key: self._place(key, identity) for key in {**saved, **self._replays}}
+        return ProducerSession(
+            identity.producer_id, identity.epoch, int(time() * 1000), dict(self._topics), places
+        )
+
+    def _place(self, key: TopicPartition, identity: Identity) -> SessionPartition:
+        saved = self._saved.partitions.get(key) if self._saved else None
+        if key not in self._replays and saved is not None:
+            return saved
+        replay = self._replays.get(key)
+        if replay is not None:
+            return SessionPartition(*replay.found.place(replay.skipped), replay.saved.end_offset)
+        numbered_as, next_sequence = self._state.next_sequence(key)
+        unsent = sum(batch.record_count for batch in self._accumulator.queue(key).batches)
+        end_offset = self._state.end_offset(key)
+        if end_offset < 0 and saved is not None:
+            end_offset = saved.end_offset
+        epoch = (numbered_as or identity).epoch
+        return SessionPartition(epoch, increment_sequence(next_sequence, unsent), end_offset)
+
+    def _is_recent(self) -> bool:
+        """Whether a broker that knows nothing of the producer proves that nothing was stored since."""
+        if self._saved is None or self._state.lease_ms is None:
+            return False
+        return 0 <= time() * 1000 - self._saved.saved_at_ms < self._state.lease_ms

@@ -1,0 +1,160 @@
+"""What a partition holds of a session: asked of its leader, or read from the log itself.
+
+Owns: the questions, and their repetition while leaders change.
+Invariants: what is answered is on the leader's disk, as far as a broker can be made to wait for it: what is
+skipped because of it will not be sent again. The log is read only where the leader's memory cannot tell:
+it has no DescribeProducers, has forgotten the producer, or knows it under a later epoch than the session.
+Callers: session_keeper.
+Source: KIP-664 (DescribeProducers), KIP-734 (max timestamp, for which our broker waits for the disk).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, TypeVar
+
+from client.backoff import Backoff
+from client.cluster import Cluster
+from client.errors import (
+    ClientError,
+    OffsetOutOfRangeError,
+    RequestTimeoutError,
+    SessionError,
+    UnsupportedVersionError,
+    broker_error,
+)
+from client.offset_lookup import EARLIEST, LATEST, look_up_offsets
+from client.session import Found, SessionPartition, found_in_batches, found_in_entry
+from client.types import TopicPartition
+from protocol.errors import ErrorCode, error_code
+from protocol.records import BatchHeader, iter_batches
+from protocol.schema import ApiKey
+
+__all__ = ["find_stored"]
+
+_T = TypeVar("_T")
+_MAX_TIMESTAMP: Final = -3
+_FIRST_VERSION_WITH_MAX_TIMESTAMP: Final = 7
+_NEWEST_FETCH_VERSION: Final = 12
+_FETCH_BYTES: Final = 4 * 1024 * 1024
+
+
+class _Entry(NamedTuple):
+    producer_epoch: int
+    last_sequence: int
+
+
+async def find_stored(
+    cluster: Cluster, key: TopicPartition, producer_id: int, saved: SessionPartition, *, is_recent: bool
+) -> Found:
+    """What the partition holds of the session behind `saved`.
+
+    `is_recent`: no broker can have forgotten what was stored since. Raises SessionError when it cannot be
+    told, or when records are gone; RequestTimeoutError when no leader answers within request_timeout_ms.
+    """
+    try:
+        entry = await _repeat(cluster, lambda: _describe(cluster, key, producer_id))
+        is_asked = True
+    except UnsupportedVersionError:
+        entry, is_asked = None, False
+    if entry is not None:
+        await _repeat(cluster, lambda: _wait_for_disk(cluster, key))
+        if entry.producer_epoch == saved.producer_epoch and entry.last_sequence >= 0:
+            return found_in_entry(key, saved, entry.last_sequence)
+        if entry.producer_epoch < saved.producer_epoch:
+            raise SessionError(
+                f"{key.topic}-{key.partition} knows producer {producer_id} at epoch {entry.producer_epoch},"
+                f" before the session's {saved.producer_epoch}: records are gone that were acknowledged"
+            )
+    if entry is None and is_asked and is_recent:
+        return found_in_batches(producer_id, saved, (), starts_anew=True)
+    is_forgotten = entry is None and (is_asked or not is_recent)
+    headers = await _headers(cluster, key, producer_id, saved.end_offset)
+    return found_in_batches(producer_id, saved, headers, starts_anew=is_forgotten)
+
+
+async def _describe(cluster: Cluster, key: TopicPartition, producer_id: int) -> _Entry | None:
+    connection = await cluster.leader_connection(key)
+    values = {"topics": [{"name": key.topic, "partition_indexes": [key.partition]}]}
+    answer = await connection.call(ApiKey.DESCRIBE_PRODUCERS, values)
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            _check(partition.error_code, key)
+            for each in partition.active_producers:
+                if each.producer_id == producer_id:
+                    return _Entry(each.producer_epoch, each.last_sequence)
+    return None
+
+
+async def _wait_for_disk(cluster: Cluster, key: TopicPartition) -> None:
+    connection = await cluster.leader_connection(key)
+    if connection.version(ApiKey.LIST_OFFSETS) >= _FIRST_VERSION_WITH_MAX_TIMESTAMP:
+        await look_up_offsets(cluster, {key: _MAX_TIMESTAMP})
+
+
+async def _headers(cluster: Cluster, key: TopicPartition, producer_id: int, offset: int) -> list[BatchHeader]:
+    """The headers of the producer's batches from `offset` (-1: the beginning) to the present end."""
+    if offset < 0:
+        offset = (await look_up_offsets(cluster, {key: EARLIEST}))[key].offset
+    end = (await look_up_offsets(cluster, {key: LATEST}))[key].offset
+    found: list[BatchHeader] = []
+    while offset < end:
+        try:
+            records = await _repeat(cluster, lambda at=offset: _fetch(cluster, key, at))  # type: ignore[misc]
+        except OffsetOutOfRangeError as error:
+            raise SessionError(
+                f"{key.topic}-{key.partition} no longer has offset {offset}, where the session was saved:"
+                " what was stored since cannot be told"
+            ) from error
+        before = offset
+        for _, header in iter_batches(records):
+            offset = header.base_offset + header.last_offset_delta + 1
+            if header.producer_id == producer_id:
+                found.append(header)
+        if offset == before:
+            raise SessionError(f"{key.topic}-{key.partition} gives no records at offset {offset}")
+    return found
+
+
+async def _fetch(cluster: Cluster, key: TopicPartition, offset: int) -> bytes:
+    connection = await cluster.leader_connection(key)
+    partition = {"partition": key.partition, "fetch_offset": offset, "partition_max_bytes": _FETCH_BYTES}
+    values = {
+        "replica_id": -1,
+        "max_wait_ms": 0,
+        "min_bytes": 0,
+        "max_bytes": _FETCH_BYTES,
+        "session_epoch": -1,
+        "topics": [{"topic": key.topic, "partitions": [partition]}],
+    }
+    version = connection.version(ApiKey.FETCH, at_most=_NEWEST_FETCH_VERSION)
+    answer = await connection.call(ApiKey.FETCH, values, version=version)
+    for topic in answer.responses:
+        for result in topic.partitions:
+            _check(result.error_code, key)
+            return bytes(result.records or b"")
+    raise RequestTimeoutError(f"{key.topic}-{key.partition}: the answer to Fetch is empty")
+
+
+def _check(number: int, key: TopicPartition) -> None:
+    code = error_code(number)
+    if code is not ErrorCode.NONE:
+        raise broker_error(code, f"{key.topic}-{key.partition} at the resumption of a session")
+
+
+async def _repeat(cluster: Cluster, ask: Callable[[], Awaitable[_T]]) -> _T:
+    """`ask` until it answers, for at most request_timeout_ms."""
+    config = cluster.config
+    backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + config.request_timeout_ms / 1000
+    failures = 0
+    while True:
+        try:
+            return await ask()
+        except ClientError as error:
+            failures += 1
+            delay = backoff.delay_ms(failures) / 1000
+            if not error.retriable or loop.time() + delay > deadline:
+                raise
+            await asyncio.sleep(delay)
+            cluster.request_refresh()
