@@ -6,15 +6,18 @@ with 0. Lines are flushed as often as records arrive.
 
 from __future__ import annotations
 
-import json
+import asyncio
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.failures import Failure, run
-from cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers, KeySeparator, Topic, unescape
+from cli.json_lines import format_line
+from cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers, KeySeparator, Rate, Topic, unescape
+from cli.pace import Pace, Progress
 
 if TYPE_CHECKING:
     from client import Consumer, ConsumerRecord
@@ -47,45 +50,73 @@ def consume(
     as_json: Annotated[
         bool, typer.Option("--json", help="Whole records, one JSON object a line; bytes read as UTF-8.")
     ] = False,
+    headers: Annotated[
+        bool, typer.Option("--headers", help="NAME=VALUE,... and a tab before each record.")
+    ] = False,
+    rate: Rate = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
 ) -> None:
     """Print the records of a topic, one a line. Ctrl-C ends it."""
     if from_beginning and offset is not None:
         raise typer.BadParameter("give --from-beginning or --offset, not both", param_hint="--offset")
-    if as_json and key_separator is not None:
-        raise typer.BadParameter("--json prints keys by itself", param_hint="--key-separator")
-    line = _as_json if as_json else _as_line(unescape(key_separator) if key_separator else None)
+    if as_json and (key_separator is not None or headers):
+        raise typer.BadParameter("--json prints keys and headers by itself", param_hint="--json")
+    line = format_line if as_json else _as_line(unescape(key_separator) if key_separator else None, headers)
+    printer = _Printer(line, max_messages, Pace(rate))
     start = _BEGINNING if from_beginning else offset
     try:
         run(
-            _print_records(topic, partitions, start, max_messages, timeout_ms, line, bootstrap_servers),
+            _print_records(topic, partitions, start, timeout_ms, printer, bootstrap_servers),
             bootstrap_servers,
         )
     except KeyboardInterrupt:
         raise typer.Exit from None
+    finally:
+        printer.progress.end()
+
+
+class _Printer:
+    """Writes records, `most` of them (None: all), at the pace wanted."""
+
+    def __init__(self, line: Callable[[ConsumerRecord], bytes], most: int | None, pace: Pace) -> None:
+        # Records that scroll over the same terminal are progress enough.
+        self.progress = Progress("read", most, wanted=not sys.stdout.isatty())
+        self._line = line
+        self._most = most
+        self._pace = pace
+        self._done = 0
+
+    def wants(self) -> int:
+        """How many records to get at once; 0 at the end."""
+        left = _MOST_AT_ONCE if self._most is None else self._most - self._done
+        return min(left, _MOST_AT_ONCE if self._pace.is_unlimited else 1)
+
+    async def print(self, records: list[ConsumerRecord]) -> None:
+        if delay := self._pace.delay(self._done, time.monotonic()):
+            await asyncio.sleep(delay)
+        sys.stdout.buffer.write(b"".join(map(self._line, records)))
+        sys.stdout.buffer.flush()
+        self._done += len(records)
+        self.progress.show(self._done)
 
 
 async def _print_records(
     topic: str,
     partitions: list[int] | None,
     start: int | None,
-    max_messages: int | None,
     timeout_ms: int | None,
-    line: Callable[[ConsumerRecord], bytes],
+    printer: _Printer,
     bootstrap_servers: str,
 ) -> None:
     from client import Consumer
 
     async with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer:
         await _assign(consumer, topic, partitions, start, bootstrap_servers)
-        left = max_messages
-        while left is None or left > 0:
-            records = await _some(consumer, min(left or _MOST_AT_ONCE, _MOST_AT_ONCE), timeout_ms)
+        while most := printer.wants():
+            records = await _some(consumer, most, timeout_ms)
             if not records:
                 return
-            if left is not None:
-                left -= len(records)
-            _write(b"".join(map(line, records)))
+            await printer.print(records)
 
 
 async def _assign(
@@ -121,34 +152,19 @@ async def _some(consumer: Consumer, most: int, timeout_ms: int | None) -> list[C
             return records
 
 
-def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
-
-
-def _as_line(separator: bytes | None) -> Callable[[ConsumerRecord], bytes]:
+def _as_line(separator: bytes | None, with_headers: bool) -> Callable[[ConsumerRecord], bytes]:
     def line(record: Any) -> bytes:
-        value: bytes = _NO_VALUE if record.value is None else record.value
-        if separator is None:
-            return value + b"\n"
-        key: bytes = _NO_VALUE if record.key is None else record.key
-        return key + separator + value + b"\n"
+        parts: list[bytes] = []
+        if with_headers:
+            parts += [b",".join(map(_header, record.headers)), b"\t"]
+        if separator is not None:
+            parts += [_NO_VALUE if record.key is None else record.key, separator]
+        parts += [_NO_VALUE if record.value is None else record.value, b"\n"]
+        return b"".join(parts)
 
     return line
 
 
-def _as_json(record: ConsumerRecord) -> bytes:
-    fields = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": _text(record.key),
-        "value": _text(record.value),
-        "headers": [[name, _text(value)] for name, value in record.headers],
-    }
-    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
-
-
-def _text(data: Any) -> str | None:
-    return None if data is None else data.decode("utf-8", "backslashreplace")
+def _header(header: tuple[str, bytes | None]) -> bytes:
+    name, value = header
+    return name.encode() + b"=" + (_NO_VALUE if value is None else value)

@@ -36,6 +36,22 @@ KeySeparator: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+Rate: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--rate", min=0.001, help="At most so many records a second.", show_default=False),
+]
+Compression: TypeAlias = Annotated[
+    str, typer.Option("--compression", help="none, gzip, snappy, lz4 or zstd.")
+]
+
+
+def compression_type(name: str) -> str | None:
+    """What the client takes for the option's value. Raises BadParameter."""
+    if name not in ("none", "gzip", "snappy", "lz4", "zstd"):
+        raise typer.BadParameter(
+            f"{name} is none of none, gzip, snappy, lz4, zstd", param_hint="--compression"
+        )
+    return None if name == "none" else name
 
 
 def unescape(text: str) -> bytes:

@@ -11,14 +11,25 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.failures import Failure, run
-from cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers, KeySeparator, Topic, unescape
+from cli.json_lines import Line, parse_line
+from cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    BootstrapServers,
+    Compression,
+    KeySeparator,
+    Rate,
+    Topic,
+    compression_type,
+    unescape,
+)
+from cli.pace import Pace, Progress
 
 if TYPE_CHECKING:
     from client import Producer
@@ -26,6 +37,8 @@ if TYPE_CHECKING:
 _READ_BYTES = 1 << 18
 _LONGEST_LINE_BYTES = 64 << 20
 _MOST_UNANSWERED = 10_000
+
+Headers = tuple[tuple[str, bytes | None], ...]
 
 
 def produce(
@@ -45,75 +58,105 @@ def produce(
         list[str] | None,
         typer.Option("--header", metavar="NAME=VALUE", help="Header of every record.", show_default=False),
     ] = None,
-    compression: Annotated[
-        str, typer.Option("--compression", help="none, gzip, snappy, lz4 or zstd.")
-    ] = "none",
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Lines are JSON objects: value, key, headers, partition, timestamp."),
+    ] = False,
+    rate: Rate = None,
+    compression: Compression = "none",
     linger_ms: Annotated[int, typer.Option("--linger-ms", min=0, help="Wait this long to fill a batch.")] = 5,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
 ) -> None:
     """Send lines of standard input, each once and in order, even where the network fails."""
-    if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
-        raise typer.BadParameter(
-            f"{compression} is none of none, gzip, snappy, lz4, zstd", param_hint="--compression"
-        )
-    given = [_header(text) for text in headers or []]
-    separator = unescape(key_separator) if key_separator else None
+    if as_json and key_separator is not None:
+        raise typer.BadParameter("--json lines bring their keys along", param_hint="--key-separator")
+    codec = compression_type(compression)
+    given = tuple(_header(text) for text in headers or [])
+    parse = _parser(unescape(key_separator) if key_separator else None, as_json, given, partition)
     descriptor = _open(file)
     if sys.stdin.isatty() and file is None:
         print("one record a line, Ctrl-D to end", file=sys.stderr)
     options = {
         "bootstrap_servers": bootstrap_servers,
-        "compression_type": None if compression == "none" else compression,
+        "compression_type": codec,
         "linger_ms": linger_ms,
     }
     began = time.monotonic()
-    fixed = {"partition": partition, "headers": given or None}
-    count = run(_send(descriptor, topic, separator, fixed, options), bootstrap_servers)
+    # What a person types is on the screen already.
+    progress = Progress("sent", wanted=file is not None or not sys.stdin.isatty())
+    try:
+        count = run(_send(descriptor, topic, parse, Pace(rate), progress, options), bootstrap_servers)
+    finally:
+        progress.end()
     noun = "record" if count == 1 else "records"
     print(f"stored {count:,} {noun} in {topic} ({time.monotonic() - began:.1f} s)", file=sys.stderr)
 
 
 async def _send(
-    descriptor: int, topic: str, separator: bytes | None, fixed: dict[str, Any], options: dict[str, Any]
+    descriptor: int,
+    topic: str,
+    parse: Callable[[bytes, int], Line],
+    pace: Pace,
+    progress: Progress,
+    options: dict[str, Any],
 ) -> int:
     from client import Producer
 
     async with Producer(**options) as producer:
-        return await _send_lines(producer, _lines(descriptor), topic, separator, fixed)
+        return await _send_lines(producer, _lines(descriptor), topic, parse, pace, progress)
 
 
 async def _send_lines(
     producer: Producer,
     lines: AsyncIterator[list[bytes]],
     topic: str,
-    separator: bytes | None,
-    fixed: dict[str, Any],
+    parse: Callable[[bytes, int], Line],
+    pace: Pace,
+    progress: Progress,
 ) -> int:
     """Send every line; how many were stored. The first that was not raises what its delivery raises."""
     unanswered: deque[Awaitable[Any]] = deque()
     count = 0
     async for some in lines:
         for line in some:
-            key, value = None, line
-            if separator is not None:
-                key, value = _split(line, separator, count)
+            value, key, headers, partition, timestamp_ms = parse(line, count + 1)
+            if delay := pace.delay(count, time.monotonic()):
+                await asyncio.sleep(delay)
             try:
-                unanswered.append(await producer.send(topic, value, key=key, **fixed))
+                delivery = await producer.send(topic, value, key, partition, timestamp_ms, headers or None)
             except ValueError as error:
                 raise Failure(f"line {count + 1}: {error}") from None
+            unanswered.append(delivery)
             count += 1
+            progress.show(count)
             if len(unanswered) > _MOST_UNANSWERED:
                 await unanswered.popleft()
     await producer.flush()
-    for delivery in unanswered:
-        await delivery
+    for each in unanswered:
+        await each
     return count
 
 
-def _split(line: bytes, separator: bytes, lines_before: int) -> tuple[bytes, bytes]:
+def _parser(
+    separator: bytes | None, as_json: bool, headers: Headers, partition: int | None
+) -> Callable[[bytes, int], Line]:
+    """What makes a record of a line and its number; `headers` and `partition` are the options'."""
+
+    def parse(line: bytes, number: int) -> Line:
+        if as_json:
+            found = parse_line(line, number)
+            chosen = found.partition if partition is None else partition
+            return found._replace(headers=headers + found.headers, partition=chosen)
+        key, value = (None, line) if separator is None else _split(line, separator, number)
+        return Line(value, key, headers, partition)
+
+    return parse
+
+
+def _split(line: bytes, separator: bytes, number: int) -> tuple[bytes, bytes]:
     key, found, value = line.partition(separator)
     if not found:
-        raise Failure(f"line {lines_before + 1} has no key separator {separator.decode()!r}")
+        raise Failure(f"line {number} has no key separator {separator.decode()!r}")
     return key, value
 
 

@@ -63,10 +63,10 @@ async def test_lines_longer_than_one_read_stay_whole(tmp_path: Path) -> None:
 
 
 def test_the_first_separator_parts_key_and_value() -> None:
-    assert _split(b"key:va:lue", b":", 0) == (b"key", b"va:lue")
-    assert _split(b":", b":", 0) == (b"", b"")
+    assert _split(b"key:va:lue", b":", 1) == (b"key", b"va:lue")
+    assert _split(b":", b":", 1) == (b"", b"")
     with pytest.raises(Failure, match="line 8 has no key separator ':'"):
-        _split(b"nothing", b":", 7)
+        _split(b"nothing", b":", 8)
 
 
 def test_separators_may_be_typed_as_escapes() -> None:

@@ -1,0 +1,88 @@
+"""A record as one line of JSON: what `consume --json` prints, `produce --json` takes.
+
+Owns the fields and how bytes stand in them: as UTF-8 text, null for none. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from cli.failures import Failure
+
+_FIELDS = frozenset({"topic", "partition", "offset", "timestamp", "key", "value", "headers"})
+
+
+class Line(NamedTuple):
+    """A record to be sent; `partition` and `timestamp_ms` are None where the line leaves them open."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+def parse_line(text: bytes, number: int) -> Line:
+    """The record in line `number`. A value or key that is no string is sent as the JSON that it is.
+
+    `topic` and `offset` are allowed and ignored, so that the output of `consume --json` can be sent on.
+    Raises Failure, which names the line.
+    """
+    try:
+        fields = json.loads(text)
+    except ValueError as error:
+        raise Failure(f"line {number} is no JSON: {error}") from None
+    if not isinstance(fields, dict) or not fields.keys() <= _FIELDS:
+        raise Failure(f"line {number} is no object with fields among {', '.join(sorted(_FIELDS))}")
+    return Line(
+        _bytes(fields.get("value")),
+        _bytes(fields.get("key")),
+        _headers(fields.get("headers") or (), number),
+        _whole(fields, "partition", number),
+        _whole(fields, "timestamp", number),
+    )
+
+
+def format_line(record: Any) -> bytes:
+    """`record`, as a consumer gives it, in one line. Bytes that are no UTF-8 are written as \\x escapes."""
+    fields = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": [[name, _text(value)] for name, value in record.headers],
+    }
+    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+
+
+def _headers(given: Any, number: int) -> tuple[tuple[str, bytes | None], ...]:
+    pairs = list(given.items()) if isinstance(given, dict) else given
+    try:
+        headers = tuple((name, _bytes(value)) for name, value in pairs)
+    except (TypeError, ValueError):
+        headers = ((None, None),)
+    if not all(isinstance(name, str) for name, _ in headers):
+        raise Failure(f'line {number}: headers are [["name", "value"], ...] or {{"name": "value"}}')
+    return headers
+
+
+def _whole(fields: dict[str, Any], name: str, number: int) -> int | None:
+    value = fields.get(name)
+    if value is not None and (type(value) is not int or value < 0):
+        raise Failure(f"line {number}: {name} is {value!r}, expected a whole number from 0 on")
+    return value
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _text(data: Any) -> str | None:
+    return None if data is None else data.decode("utf-8", "backslashreplace")

@@ -1,0 +1,117 @@
+"""Records through the command and back: JSON lines, headers, a pace, and the measurements."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from tests.conformance.conftest import RunningBroker
+
+Type = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def tidelog(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Type:
+    """Types a command, in this process; (exit code, standard output, standard error)."""
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", broker.address)
+
+    def type_command(*arguments: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = main(arguments)
+        shown = capfd.readouterr()
+        return code, shown.out, shown.err
+
+    return type_command
+
+
+def test_json_lines_carry_whole_records_from_topic_to_topic(tidelog: Type, tmp_path: Path) -> None:
+    tidelog("topic", "create", "first", "-p", "2")
+    tidelog("topic", "create", "second", "-p", "2")
+    lines = [
+        {"key": "k", "value": "v", "headers": [["a", "1"], ["b", None]], "partition": 1, "timestamp": 1_000},
+        {"value": {"nested": [1]}, "partition": 1},
+        {"key": "tombstone", "value": None, "partition": 1},
+    ]
+    (tmp_path / "lines").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert tidelog("produce", "first", "--json", "-f", str(tmp_path / "lines"))[0] == 0
+    read = ("--from-beginning", "--json", "--max-messages", "3")
+    shown = tidelog("consume", "first", *read)[1]
+    records = [json.loads(line) for line in shown.splitlines()]
+    assert [(each["key"], each["value"]) for each in records] == [
+        ("k", "v"),
+        (None, '{"nested":[1]}'),
+        ("tombstone", None),
+    ]
+    assert records[0]["headers"] == [["a", "1"], ["b", None]]
+    assert (records[0]["timestamp"], {each["partition"] for each in records}) == (1_000, {1})
+    (tmp_path / "again").write_text(shown)
+    header = ("--header", "from=first")
+    assert tidelog("produce", "second", "--json", "-f", str(tmp_path / "again"), *header)[0] == 0
+    again = [json.loads(line) for line in tidelog("consume", "second", *read)[1].splitlines()]
+    assert [{**each, "topic": "first", "headers": each["headers"][1:]} for each in again] == records
+    assert again[0]["headers"][0] == ["from", "first"]
+    assert tidelog("consume", "first", "--from-beginning", "--max-messages", "1", "--headers")[1] == (
+        "a=1,b=null\tv\n"
+    )
+
+
+def test_a_line_of_json_that_is_no_record_ends_it(tidelog: Type, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text('{"value": "a"}\nplain\n')
+    code, _, error = tidelog("produce", "broken", "--json", "-f", str(tmp_path / "lines"))
+    assert code == 1
+    assert error.startswith("error: line 2 is no JSON")
+    assert tidelog("produce", "broken", "--json", "--key-separator", ":")[0] == 2
+
+
+def test_no_more_records_a_second_are_sent_and_read_than_asked_for(tidelog: Type, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("x\n" * 11)
+    began = time.monotonic()
+    assert tidelog("produce", "slow", "-f", str(tmp_path / "lines"), "--rate", "40")[0] == 0
+    assert time.monotonic() - began >= 0.25
+    began = time.monotonic()
+    read = tidelog("consume", "slow", "--from-beginning", "--max-messages", "11", "--rate", "40")
+    assert read == (0, "x\n" * 11, "")
+    assert time.monotonic() - began >= 0.25
+
+
+@pytest.mark.parametrize("acks", ["all", "1", "0"])
+def test_a_broker_is_measured_from_both_sides(tidelog: Type, acks: str) -> None:
+    topic = f"measured-{acks}"
+    tidelog("topic", "create", topic)
+    options = ("--records", "2000", "--record-size", "50", "--compression", "lz4", "--acks", acks)
+    code, shown, error = tidelog("bench", "produce", topic, *options, "--json")
+    assert (code, error) == (0, "")
+    told = json.loads(shown)
+    assert (told["records"], told["record_size"], told["acks"], told["compression"]) == (
+        2000,
+        50,
+        acks,
+        "lz4",
+    )
+    assert told["records_per_second"] == pytest.approx(told["records"] / told["seconds"], rel=0.01)
+    assert 0 < told["latency_ms"]["p50"] <= told["latency_ms"]["p99"] <= told["latency_ms"]["max"]
+    code, shown, error = tidelog("bench", "consume", topic, "--records", "2000", "--json")
+    assert (code, error) == (0, "")
+    told = json.loads(shown)
+    assert told["records"] == 2000
+    assert told["megabytes_per_second"] == pytest.approx(
+        2000 * 50 / told["seconds"] / 1e6, rel=0.01, abs=0.001
+    )
+
+
+def test_the_rate_of_a_measurement_is_held(tidelog: Type) -> None:
+    tidelog("topic", "create", "paced")
+    shown = tidelog("bench", "produce", "paced", "--records", "21", "--rate", "100", "--json")[1]
+    assert json.loads(shown)["seconds"] >= 0.2
+
+
+def test_a_topic_without_records_cannot_be_measured(tidelog: Type) -> None:
+    tidelog("topic", "create", "bare")
+    code, _, error = tidelog("bench", "consume", "bare", "--timeout-ms", "100")
+    assert code == 1
+    assert "gave no record within 100 ms" in error
