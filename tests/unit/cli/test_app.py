@@ -1,5 +1,8 @@
 """The command line: what it prints where, and with which exit code it ends."""
 
+import subprocess
+import sys
+
 import pytest
 
 from cli.main import main
@@ -80,8 +83,13 @@ def test_options_that_contradict_each_other_exit_2(
     assert "Error: Invalid value" in capsys.readouterr().err
 
 
-def test_serve_reports_a_bad_setting_and_exits_1(capsys: pytest.CaptureFixture[str]) -> None:
-    from cli.app import run_command
-
-    assert run_command(["serve", "--set", "log.segment.byte=5"]) == 1
-    assert "did you mean log.segment.bytes?" in capsys.readouterr().err
+def test_serve_reports_a_bad_setting_and_exits_1() -> None:
+    # In a process of its own: serve sets up the logging of the whole process, for good.
+    script = (
+        "import sys\n"
+        "from cli.app import run_command\n"
+        "sys.exit(run_command(['serve', '--set', 'log.segment.byte=5']))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "did you mean log.segment.bytes?" in ended.stderr
