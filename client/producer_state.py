@@ -16,9 +16,8 @@ Invariants, per partition:
   as `DeliveryUncertainError`, and nothing new follows it under its identity, unless a later acknowledgement
   proves that it was stored.
 - An identity is used once per partition, from sequence 0 on: a sequence never runs backwards within it.
-- In a session nothing is ever numbered anew and no batch is passed over: the first that cannot be stored is
-  fatal, so what a partition holds is always a prefix of what was sent, and a number names a record.
-- A partition idle for `lease_ms` starts under a new epoch, before brokers may have forgotten the old one.
+- In a session nothing is numbered anew or passed over: the first batch that cannot be stored is fatal, so a
+  partition holds a prefix of what was sent. Else one idle for `lease_ms` starts under a new epoch.
 - Sequence 0 after the wrap waits until all before it is settled, for to a broker that forgot this producer it
   would look like a first batch.
 

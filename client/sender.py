@@ -207,9 +207,7 @@ class Sender:
         for batch in batches:
             data = batch.encode(self._compression)
             self._accumulator.shrink(batch, len(data))
-            self._cluster.metrics.batch_sent(
-                batch.record_count, len(data), batch.attempts, self._loop.time()
-            )
+            self._cluster.metrics.batch_sent(batch.record_count, len(data), batch.attempts, self._loop.time())
             topics.setdefault(batch.key.topic, []).append((batch.key.partition, data))
         self._room.notify()
         try:

@@ -120,8 +120,8 @@ async def _fetch(cluster: Cluster, key: TopicPartition, offset: int) -> bytes:
     partition = {"partition": key.partition, "fetch_offset": offset, "partition_max_bytes": _FETCH_BYTES}
     values = {
         "replica_id": -1,
-        "max_wait_ms": 0,
-        "min_bytes": 0,
+        "max_wait_ms": 500,
+        "min_bytes": 1,
         "max_bytes": _FETCH_BYTES,
         "session_epoch": -1,
         "topics": [{"topic": key.topic, "partitions": [partition]}],

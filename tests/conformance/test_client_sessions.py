@@ -251,3 +251,27 @@ async def test_what_would_not_be_the_same_at_a_replay_is_refused(site: Site) -> 
     async with site.producer(enable_idempotence=False) as producer:
         with pytest.raises(ValueError, match="enable_idempotence"):
             await producer.session()
+
+
+async def test_an_idle_producer_renews_before_the_broker_forgets_it(tmp_path: Path) -> None:
+    async with FaultProxy("127.0.0.1", 0) as proxy:
+        site = Site(proxy, tmp_path / "data")
+        await site.start(producer_id_expiration_ms=400)
+        try:
+            await site.create()
+            requests = Counter[int]()
+            site.proxy.tap = lambda request: requests.update([request.api_key])
+            async with site.producer(producer_id_lease_ms=200) as producer:
+                before = await producer.send_and_wait(TOPIC, b"0000")
+                log = site.broker.services.replica(TOPIC, 0).log
+                async with asyncio.timeout(10):
+                    while log.producers.entry(before.producer_id) is not None:
+                        await site.broker.services.maintenance.expire_producers()
+                        await asyncio.sleep(0.001)
+                after = await producer.send_and_wait(TOPIC, b"0001")
+            assert (after.producer_id, after.producer_epoch) == (before.producer_id, 1)
+            # The broker never had to refuse anything.
+            assert requests[ApiKey.PRODUCE] == 2
+            assert await site.stored() == values(0, 2)
+        finally:
+            await site.broker.stop()

@@ -1,0 +1,82 @@
+"""Batches that the application fills itself."""
+
+import pytest
+
+from client import Producer, RecordTooLargeError
+from protocol.records import decode_batch
+from protocol.schema import ApiKey
+from tests.unit.client.scripted import TOPIC, ScriptedBroker
+
+
+def stored(broker: ScriptedBroker) -> list[list[tuple[bytes | None, bytes | None, int]]]:
+    return [
+        [(record.key, record.value, record.timestamp) for record in decode_batch(partition.records)]
+        for request in broker.seen(ApiKey.PRODUCE)
+        for topic in request.values.topic_data
+        for partition in topic.partition_data
+    ]
+
+
+async def test_a_batch_goes_out_whole_between_what_was_sent_before_and_after() -> None:
+    async with (
+        ScriptedBroker() as broker,
+        Producer(bootstrap_servers=broker.address, linger_ms=60_000) as producer,
+    ):
+        batch = producer.create_batch()
+        assert batch.append(key=b"k", value=b"1", timestamp_ms=5)
+        assert batch.append(value=b"2", timestamp_ms=7)
+        first = await producer.send(TOPIC, b"0", timestamp_ms=1)
+        delivery = await producer.send_batch(batch, TOPIC, partition=0)
+        last = await producer.send(TOPIC, b"3", timestamp_ms=1)
+        await producer.flush()
+        assert stored(broker) == [[(None, b"0", 1)], [(b"k", b"1", 5), (None, b"2", 7)], [(None, b"3", 1)]]
+        assert [(await each).sequence for each in (first, delivery, last)] == [0, 1, 3]
+        assert (await delivery).timestamp == 5
+
+
+async def test_a_batch_is_sent_once_and_takes_nothing_after_it() -> None:
+    async with ScriptedBroker() as broker, Producer(bootstrap_servers=broker.address) as producer:
+        batch = producer.create_batch()
+        with pytest.raises(ValueError, match="no record"):
+            await producer.send_batch(batch, TOPIC, partition=0)
+        assert batch.append(value=b"1")
+        await (await producer.send_batch(batch, TOPIC, partition=0))
+        assert not batch.append(value=b"2")
+        with pytest.raises(ValueError, match="sent before"):
+            await producer.send_batch(batch, TOPIC, partition=0)
+
+
+async def test_a_batch_takes_no_more_than_its_size_and_nothing_after_close() -> None:
+    async with ScriptedBroker() as broker, Producer(bootstrap_servers=broker.address) as producer:
+        batch = producer.create_batch()
+        while batch.append(value=bytes(1_000)):
+            pass
+        assert 15_000 < batch.size() <= 16_384
+        assert batch.record_count() == 16
+        closed = producer.create_batch()
+        closed.close()
+        assert not closed.append(value=b"x")
+
+
+async def test_a_batch_larger_than_a_request_is_refused_and_not_spent() -> None:
+    async with (
+        ScriptedBroker() as broker,
+        Producer(bootstrap_servers=broker.address, max_request_size=100) as producer,
+    ):
+        batch = producer.create_batch()
+        batch.append(value=bytes(200))
+        for _ in range(2):
+            with pytest.raises(RecordTooLargeError):
+                await producer.send_batch(batch, TOPIC, partition=0)
+
+
+async def test_in_a_session_a_batch_joins_the_others_records() -> None:
+    async with ScriptedBroker() as broker, Producer(bootstrap_servers=broker.address) as producer:
+        await producer.session()
+        batch = producer.create_batch()
+        batch.append(value=b"1", timestamp_ms=5)
+        batch.append(key=b"k", value=b"2", timestamp_ms=6)
+        await producer.send_batch(batch, TOPIC, partition=0)
+        saved = await producer.session()
+    assert [each for batch in stored(broker) for each in batch] == [(None, b"1", 5), (b"k", b"2", 6)]
+    assert saved.partitions[TOPIC, 0].next_sequence == 2  # type: ignore[index]
