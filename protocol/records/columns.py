@@ -42,7 +42,18 @@ class Columns(NamedTuple):
 class _Lists:
     """Columns that grow."""
 
-    __slots__ = ("base_offset", "base_timestamp", "headers", "keys", "offsets", "timestamps", "values")
+    __slots__ = (
+        "_pass_by",
+        "_reach",
+        "_search_at",
+        "base_offset",
+        "base_timestamp",
+        "headers",
+        "keys",
+        "offsets",
+        "timestamps",
+        "values",
+    )
 
     def __init__(self, header: BatchHeader) -> None:
         self.base_offset = header.base_offset
@@ -52,16 +63,29 @@ class _Lists:
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.headers: list[Headers] = []
+        self._reach = _FIRST_REACH
+        self._pass_by = 1
+        self._search_at = 0
 
-    def add_run(self, data: bytes, start: int, end: int, reach: int) -> tuple[int, int]:
-        """Add the run that begins with data[start:end], which is the record added last; how many records it
-        has, that one included, and where it ends. (1, end) where there is none."""
+    def columns(self, timestamp_type: TimestampType) -> Columns:
+        return Columns(timestamp_type, self.offsets, self.timestamps, self.keys, self.values, self.headers)
+
+    def add_run(self, data: bytes, start: int, end: int, total: int) -> tuple[int, int]:
+        """Add the run that follows data[start:end], which is the record added last, within `total` records.
+
+        How many were added, and where they end: (0, end) where there is no run, or where searches found so
+        little that this one is left out.
+        """
         index = len(self.offsets) - 1
-        if self.offsets[index] - self.base_offset != index:
-            return 1, end
-        run = find_run(data, start, end, index, reach)
+        if index < self._search_at or self.offsets[index] - self.base_offset != index:
+            return 0, end
+        run = find_run(data, start, end, index, min(self._reach, total - index))
+        found = 0 if run is None else run.record_count - 1
+        self._reach = min(_LONGEST_REACH, max(_FIRST_REACH, 8 * found))
+        self._pass_by = 1 if found > 2 else min(2 * self._pass_by, _MOST_PASSED_BY)
+        self._search_at = index + found + self._pass_by
         if run is None:
-            return 1, end
+            return 0, end
         count, stop, deltas, key_at, key_size, value_at, value_size = run
         step = end - start
         first = self.offsets[index]
@@ -79,15 +103,14 @@ class _Lists:
             else [data[at : at + value_size] for at in range(value_at + step, stop, step)]
         )
         self.headers += [()] * (count - 1)
-        return count, stop
+        return found, stop
 
 
 def decode_columns(data: bytes, count: int, header: BatchHeader) -> tuple[Columns, int]:
     """`count` records from the start of `data`, and the position behind them.
 
-    Varints of one and two bytes are decoded in place (a first byte above 127 stands 128 too high, whence the
-    corrections). Whether they were longer, negative or ran over the end is asked once a record, at its end:
-    all reads before that are harmless, for slices clip and positions only grow.
+    Varints of one and two bytes are decoded in place, corrected by the 128 by which a first byte above 127 is
+    too high. Whether any was longer, negative or past the end is asked at the record's end: slices clip.
     """
     lists = _Lists(header)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
@@ -95,12 +118,9 @@ def decode_columns(data: bytes, count: int, header: BatchHeader) -> tuple[Column
     add_offset, add_timestamp = lists.offsets.append, lists.timestamps.append
     add_key, add_value, add_headers = lists.keys.append, lists.values.append, lists.headers.append
     position = done = 0
-    reach, search_at, pass_by = _FIRST_REACH, 0, 1
-    # What a record must begin with for a run to be searched: the length of the one before it.
-    before = -1
+    before = -1  # A run is searched where a record is as long as the one before it.
     while done < count:
-        start = position
-        unsure = 0
+        start, unsure = position, 0
         done += 1
         try:
             if (length := data[position]) > 127:
@@ -147,21 +167,15 @@ def decode_columns(data: bytes, count: int, header: BatchHeader) -> tuple[Column
                     add_key(key)
                     add_value(value)
                     add_headers(headers)
-                    if length == before and done >= search_at and done < count:
-                        found, position = lists.add_run(data, start, end, min(reach, count - done + 1))
-                        done += found - 1
-                        reach = min(_LONGEST_REACH, 8 * found)
-                        pass_by = min(2 * pass_by, _MOST_PASSED_BY) if found < 4 else 1
-                        search_at = done + pass_by
+                    if length == before and done < count:
+                        found, position = lists.add_run(data, start, end, count)
+                        done += found
                     before = length
                     continue
         except (IndexError, ProtocolError):
-            pass  # A field seemed to break its bounds; the twin finds out whether it did.
+            pass  # The twin finds out what is wrong, if anything is.
         position = _decode_record(data, start, header, lists)
-    columns = Columns(
-        header.timestamp_type, lists.offsets, lists.timestamps, lists.keys, lists.values, lists.headers
-    )
-    return columns, position
+    return lists.columns(header.timestamp_type), position
 
 
 def _decode_record(data: bytes, start: int, header: BatchHeader, lists: _Lists) -> int:

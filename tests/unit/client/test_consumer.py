@@ -1,6 +1,7 @@
 """The consumer in front of a broker that answers as told: sessions, memory, stale answers, checks."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,7 @@ class Log:
         self.standing: dict[int, int] = {}
         self.gate = asyncio.Event()
         self.gate.set()
+        self.never = asyncio.Event()
 
     async def __call__(self, request: Request) -> dict[str, Any]:
         values = request.values
@@ -48,7 +50,8 @@ class Log:
         found = {index: self.batches.get(offset) for index, offset in self.standing.items()}
         named = found if values.session_epoch <= 0 else {k: v for k, v in found.items() if v}
         if not any(named.values()):
-            await asyncio.sleep(values.max_wait_ms / 1000)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.never.wait(), values.max_wait_ms / 1000)
         partitions = [
             {"partition_index": index, "error_code": 0, "high_watermark": 100, "records": records or b""}
             for index, records in named.items()
@@ -65,11 +68,9 @@ def consumer(broker: ScriptedBroker, **settings: Any) -> Consumer:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise TimeoutError("the condition did not come true")
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
 
 
 async def values(it: Consumer, count: int) -> list[object]:
