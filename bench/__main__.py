@@ -82,7 +82,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3, help="default 3")
     parser.add_argument("--throughput-seconds", type=float, default=2.0, help="of each run, default 2")
-    parser.add_argument("--request-seconds", type=float, default=2.0, help="of each run, default 2")
+    parser.add_argument("--request-seconds", type=float, default=1.5, help="of each run, default 1.5")
     parser.add_argument("--client-seconds", type=float, default=1.0, help="of each sending, default 1")
     parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=SCENARIOS, help="leave others out")
     return parser.parse_args(arguments)
