@@ -75,10 +75,10 @@ class FetchHandler:
         try:
             reading = self._read(fetch.partitions, request, nowait=True)
         except ColdRead:
-            return self._wait_and_read(fetch, request, None)
+            return self._wait_and_read(fetch, request, is_cold=True)
         if self._is_enough(reading, fetch, request):
             return self._respond(fetch, reading)
-        return self._wait_and_read(fetch, request, reading)
+        return self._wait_and_read(fetch, request, is_cold=False)
 
     def _is_enough(self, reading: _Reading, fetch: FetchContext, request: FetchRequest) -> bool:
         return (
@@ -128,26 +128,28 @@ class FetchHandler:
         return _Reading(results, size, sizes, must_answer)
 
     async def _wait_and_read(
-        self, fetch: FetchContext, request: FetchRequest, reading: _Reading | None
+        self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool
     ) -> FetchResponse:
-        """Wait until there is enough, for max_wait_ms at most; a None `reading` must come from the disk."""
+        """Wait until there is enough, for max_wait_ms at most; with `is_cold` begin with the disk."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(request.max_wait_ms, self._max_wait_ms) / 1000
+        reading: _Reading | None
         while True:
-            if reading is None:
-                reading = await loop.run_in_executor(None, self._read_cold, fetch, request)
-            if self._is_enough(reading, fetch, request) or loop.time() >= deadline:
-                return self._respond(fetch, reading)
-            with _LongPoll(loop, self._watched(fetch), request.min_bytes - reading.size_bytes) as poll:
-                # The watermark may have moved while a thread was reading: look once more before waiting.
-                reading = self._read_or_none(fetch, request)
-                if reading is None or self._is_enough(reading, fetch, request):
+            # Watched before it is read, so that no move of a watermark falls between the two.
+            with _LongPoll(loop, self._watched(fetch), request.min_bytes) as poll:
+                if is_cold:
+                    reading = await loop.run_in_executor(None, self._read_cold, fetch, request)
+                else:
+                    reading = self._read_or_none(fetch, request)
+                is_cold = reading is None
+                if reading is None:
                     continue
-                poll.missing_bytes = request.min_bytes - reading.size_bytes
+                if self._is_enough(reading, fetch, request) or loop.time() >= deadline:
+                    return self._respond(fetch, reading)
+                poll.set_missing(request.min_bytes - reading.size_bytes)
                 # Too little to answer with may be megabytes: they must not stay in memory while it waits.
                 reading = None
                 await poll.wait(deadline)
-            reading = self._read_or_none(fetch, request)
 
     def _read_or_none(self, fetch: FetchContext, request: FetchRequest) -> _Reading | None:
         try:
@@ -195,7 +197,13 @@ class _LongPoll:
         self._gained = dict.fromkeys(self._limits, 0)
         self._gained_bytes = 0
         self._woken: asyncio.Future[None] = loop.create_future()
-        self.missing_bytes = missing_bytes
+        self._missing_bytes = missing_bytes
+
+    def set_missing(self, missing_bytes: int) -> None:
+        """Wake when so much more was gained since the watch began."""
+        self._missing_bytes = missing_bytes
+        if self._gained_bytes >= missing_bytes:
+            self._wake()
 
     def __enter__(self) -> _LongPoll:
         for replica in self._limits:
@@ -211,7 +219,7 @@ class _LongPoll:
         gained = min(replica.visible_bytes - self._seen[replica], self._limits[replica])
         self._gained_bytes += gained - self._gained[replica]
         self._gained[replica] = gained
-        if self._gained_bytes >= self.missing_bytes or replica.stopped is not None:
+        if self._gained_bytes >= self._missing_bytes or replica.stopped is not None:
             self._wake()
 
     async def wait(self, deadline: float) -> None:

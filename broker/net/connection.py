@@ -5,7 +5,8 @@ and when no more is read. Invariants:
 - answers leave in the order of their requests, however their handlers finish; an empty answer ends the
   connection when its turn comes;
 - no frame is dispatched while `connection.queued.max.requests` wait, while `connection.queued.max.bytes` of
-  answers have not left, or while the transport's buffer is above its high-water mark;
+  answers have not left (a Fetch that waits counts as the most that it may bring), or while the transport's
+  buffer is above its high-water mark;
 - all answers that are ready in one step of the loop leave in one writelines; large buffers are not copied;
 - bad bytes close this connection with exactly one log event; a client that goes away cancels its long polls
   and never an append.
@@ -46,9 +47,9 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol of one accepted socket."""
 
     __slots__ = (
-        "_backlog", "_closing", "_dispatcher", "_drained", "_endpoint", "_flush_scheduled",
-        "_held_bytes", "_loop", "_max_bytes", "_max_requests", "_out", "_paused", "_queue",
-        "_reader", "_server", "_transport", "_writing_paused", "client_host", "connection_id",
+        "_backlog", "_closing", "_dispatcher", "_drained", "_endpoint", "_fetch_max_bytes",
+        "_flush_scheduled", "_held_bytes", "_loop", "_max_bytes", "_max_requests", "_out", "_paused",
+        "_queue", "_reader", "_server", "_transport", "_writing_paused", "client_host", "connection_id",
         "last_arrival", "listener", "peer",
     )  # fmt: skip
 
@@ -60,10 +61,11 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = server.loop
         self._max_requests = config.connection_queued_max_requests
         self._max_bytes = config.connection_queued_max_bytes
+        self._fetch_max_bytes = config.fetch_max_bytes
         self._reader = FrameReader(config.socket_request_max_bytes)
         self._queue: deque[Pending | list[Buffer]] = deque()
         self._out: list[Buffer] = []
-        self._held_bytes = 0  # Of answers in the queue behind one that is not ready.
+        self._held_bytes = 0  # Of answers behind one that is not ready, and what waiting Fetches may bring.
         self._backlog: Iterator[memoryview] | None = None  # Frames received and not yet dispatched.
         self._flush_scheduled = False
         self._paused = False
@@ -124,7 +126,10 @@ class Connection(asyncio.BufferedProtocol):
                 if answer is None:
                     continue
                 if isinstance(answer, Pending):
+                    if answer.reserved_bytes > self._fetch_max_bytes:
+                        answer.reserved_bytes = self._fetch_max_bytes
                     queue.append(answer)
+                    self._held_bytes += answer.reserved_bytes
                 elif queue:
                     queue.append(answer)
                     self._held_bytes += sum(map(len, answer))
@@ -181,6 +186,7 @@ class Connection(asyncio.BufferedProtocol):
         """For dispatch: a Pending in the queue has got its answer."""
         queue = self._queue
         answer = pending.answer
+        self._held_bytes -= pending.reserved_bytes
         if answer is None or queue[0] is not pending:
             self._held_bytes += sum(map(len, answer or ()))
             return

@@ -27,7 +27,7 @@ from broker.metrics import Metrics
 from broker.net.routes import Handler, Route, RouteTable, refuse_old_produce
 from protocol.errors import ApiError, ErrorCode, ProtocolError
 from protocol.framing import RequestHeader, decode_request_header, encode_response_frame
-from protocol.hot import FetchResponse, ProduceRequest
+from protocol.hot import FetchRequest, FetchResponse, ProduceRequest
 from protocol.schema import APIS, ApiKey, unsupported_api_versions_body
 from protocol.types import Buffer
 
@@ -64,10 +64,14 @@ class Client(Protocol):
 class Pending:
     """A request whose handler has not answered yet: its place in the connection's queue.
 
-    `answer` is None until it is final, then the frame's buffers; `abandon` drops it.
+    `answer` is None until it is final, then the frame's buffers; `abandon` drops it. `reserved_bytes` is what
+    a Fetch may bring: others, whose answers are small, reserve nothing.
     """
 
-    __slots__ = ("_client", "_dispatcher", "_header", "_request", "_route", "_started", "answer", "future")
+    __slots__ = (
+        "_client", "_dispatcher", "_header", "_request", "_route", "_started", "answer", "future",
+        "reserved_bytes",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -81,6 +85,7 @@ class Pending:
     ) -> None:
         self.answer: list[Buffer] | None = None
         self.future: asyncio.Future[Any] | None = future
+        self.reserved_bytes = max(request.max_bytes, 0) if isinstance(request, FetchRequest) else 0
         self._dispatcher = dispatcher
         self._client = client
         self._route = route

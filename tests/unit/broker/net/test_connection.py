@@ -8,7 +8,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.handlers.context import CloseConnection
-from broker.net.connection import Connection
 from broker.net.routes import Handler
 from protocol.framing import encode_request_frame
 from protocol.hot import ProducePartitionResult
@@ -261,43 +260,6 @@ async def test_an_answer_that_is_none_closes_the_connection_when_its_turn_comes(
         held.futures[0].set_result(PRODUCED)
         assert (await peer.answer(ApiKey.PRODUCE, 9))[0] == 1
         assert await peer.closed() == b""
-
-
-async def test_a_transport_that_resumes_from_within_a_write_sends_nothing_twice(held: Held) -> None:
-    """Newer asyncio transports call resume_writing inside writelines."""
-    async with serving(handlers_with(held), connection_queued_max_requests=3) as server:
-        made: list[Connection] = []
-        opened = server.connection_opened
-        server.connection_opened = lambda one: made.append(one) or opened(one)  # type: ignore
-        async with await Peer.connect(server.port) as peer:
-            await until(lambda: made)
-            connection = made[0]
-            transport = connection._transport
-
-            class Resuming:
-                def __getattr__(self, name: str) -> Any:
-                    return getattr(transport, name)
-
-                def write(self, data: Any) -> None:
-                    transport.write(data)
-                    connection.resume_writing()
-
-                def writelines(self, data: Any) -> None:
-                    transport.writelines(data)
-                    connection.resume_writing()
-
-            connection._transport = Resuming()  # type: ignore[assignment]
-            frames = [produce_frame(9, [("t", [(0, b"x")])], correlation_id=number) for number in range(3)]
-            frames += [request_frame(ApiKey.API_VERSIONS, 3, {}, number) for number in range(3, 6)]
-            peer.send(b"".join(frames))
-            await held.arrived(3)
-            connection.pause_writing()
-            for future in held.futures:
-                future.set_result(PRODUCED)
-            ids = [(await peer.answer(ApiKey.PRODUCE, 9))[0] for _ in range(3)]
-            ids += [(await peer.answer(ApiKey.API_VERSIONS, 3))[0] for _ in range(3)]
-            assert ids == list(range(6))
-            assert not peer.reader._buffer  # type: ignore[attr-defined]
 
 
 async def test_one_connection_more_than_allowed_is_closed_and_a_place_that_falls_free_is_given_again(

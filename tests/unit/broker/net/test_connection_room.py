@@ -1,0 +1,68 @@
+"""A connection's bounds where they meet the transport and the long polls."""
+
+from typing import Any
+
+from broker.net.connection import Connection
+from protocol.hot import FetchResponse
+from protocol.schema import ApiKey
+from tests.unit.broker.net.peers import Peer, produce_frame, request_frame, serving, until
+from tests.unit.broker.net.test_connection import PRODUCED, Held, handlers_with
+
+
+async def test_long_polls_count_as_the_most_that_they_may_bring() -> None:
+    held = Held()
+    fetch = {"max_bytes": 2**31 - 1, "topics": []}
+    handlers = {**handlers_with(held), ApiKey.FETCH: held.handle}
+    async with (
+        serving(handlers, connection_queued_max_bytes=100_000, fetch_max_bytes=60_000) as server,
+        await Peer.connect(server.port) as peer,
+    ):
+        for correlation_id in range(6):
+            peer.request(ApiKey.FETCH, 7, fetch, correlation_id)
+        await held.arrived(2)
+        async with await Peer.connect(server.port) as other:
+            await other.ask(ApiKey.API_VERSIONS, 3)
+        assert len(held.futures) == 2
+        for answered in range(6):
+            await held.arrived(answered + 1)
+            held.futures[answered].set_result(FetchResponse(0, 0, 0, []))
+            assert (await peer.answer(ApiKey.FETCH, 7))[0] == answered
+            assert len(held.futures) <= answered + 3
+
+
+async def test_a_transport_that_resumes_from_within_a_write_sends_nothing_twice() -> None:
+    """Newer asyncio transports call resume_writing inside writelines."""
+    held = Held()
+    async with serving(handlers_with(held), connection_queued_max_requests=3) as server:
+        made: list[Connection] = []
+        opened = server.connection_opened
+        server.connection_opened = lambda one: made.append(one) or opened(one)  # type: ignore
+        async with await Peer.connect(server.port) as peer:
+            await until(lambda: made)
+            connection = made[0]
+            transport = connection._transport
+
+            class Resuming:
+                def __getattr__(self, name: str) -> Any:
+                    return getattr(transport, name)
+
+                def write(self, data: Any) -> None:
+                    transport.write(data)
+                    connection.resume_writing()
+
+                def writelines(self, data: Any) -> None:
+                    transport.writelines(data)
+                    connection.resume_writing()
+
+            connection._transport = Resuming()  # type: ignore[assignment]
+            frames = [produce_frame(9, [("t", [(0, b"x")])], correlation_id=number) for number in range(3)]
+            frames += [request_frame(ApiKey.API_VERSIONS, 3, {}, number) for number in range(3, 6)]
+            peer.send(b"".join(frames))
+            await held.arrived(3)
+            connection.pause_writing()
+            for future in held.futures:
+                future.set_result(PRODUCED)
+            ids = [(await peer.answer(ApiKey.PRODUCE, 9))[0] for _ in range(3)]
+            ids += [(await peer.answer(ApiKey.API_VERSIONS, 3))[0] for _ in range(3)]
+            assert ids == list(range(6))
+            assert not peer.reader._buffer  # type: ignore[attr-defined]
