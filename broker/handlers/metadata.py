@@ -4,8 +4,9 @@ Owns the answers about who is there and who leads what. Topics that do not exist
 when both the client and `auto.create.topics.enable` allow it, and are answered at once, so that no client
 has to come back after LEADER_NOT_AVAILABLE.
 
-Invariants: a topic's name is null only from Metadata 12 on, and only for an id that nobody knows; the
-address in an answer is the one advertised for the listener that the request came in by.
+Invariants: no topic's name is ever null, also for an id that nobody knows: Kafka's is, from Metadata 12 on,
+and clients have died of it, so it is empty here; the address in an answer is the one advertised for the
+listener that the request came in by.
 
 Called by dispatch on the event loop. Source: Kafka's KafkaApis.handleTopicMetadataRequest, KIP-430, KIP-516.
 """
@@ -24,7 +25,6 @@ from protocol.schema import advertised_api_keys
 
 NO_LEADER = -1
 NO_TOPIC_ID = UUID(int=0)
-_NULL_NAME_FROM = 12
 MAX_CREATED_AT_ONCE = 100
 """Topics that one Metadata request may create."""
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -95,11 +95,10 @@ class MetadataHandler:
                 code = refused.get(wanted.name) or _code_of_unknown(wanted.name)
                 answers.append({"error_code": code, "name": wanted.name})
             else:
-                may_be_null = context.header.api_version >= _NULL_NAME_FROM
                 answers.append(
                     {
                         "error_code": ErrorCode.UNKNOWN_TOPIC_ID,
-                        "name": None if may_be_null else "",
+                        "name": "",
                         "topic_id": wanted.topic_id,
                     }
                 )

@@ -93,14 +93,12 @@ async def test_a_topic_is_found_by_its_id_and_by_its_name_once(asker: Asker) -> 
     assert len((await asker.ask(ApiKey.METADATA, 12, topics=named("t", "t"))).topics) == 1
 
 
-@pytest.mark.parametrize(("version", "name"), [(10, ""), (11, ""), (12, None)])
-async def test_an_unknown_id_has_a_null_name_only_where_null_is_allowed(
-    asker: Asker, version: int, name: str | None
-) -> None:
+@pytest.mark.parametrize("version", [10, 11, 12])
+async def test_an_unknown_id_has_an_empty_name_and_never_a_null_one(asker: Asker, version: int) -> None:
     unknown = uuid4()
     answer = await asker.ask(ApiKey.METADATA, version, topics=[{"name": None, "topic_id": unknown}])
     (topic,) = answer.topics
-    assert (topic.error_code, topic.name, topic.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, name, unknown)
+    assert (topic.error_code, topic.name, topic.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, "", unknown)
 
 
 async def test_a_deleted_topics_id_is_unknown(asker: Asker) -> None:
