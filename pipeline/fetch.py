@@ -9,7 +9,8 @@ decodes one answer, the broker already prepares the next.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from client.backoff import Backoff
@@ -46,14 +47,24 @@ class RecordsMissingError(RuntimeError):
 
 
 def find_bounds(
-    bootstrap_servers: str, topics: Iterable[str] | None, assigned: Iterable[Place] | None
+    bootstrap_servers: str,
+    topics: Iterable[str] | None,
+    assigned: Iterable[Place] | None,
+    pattern: str | None = None,
 ) -> dict[Place, tuple[int, int]]:
-    """Where the log of each partition starts and ends now: of all partitions of `topics`, or of those
-    assigned.
+    """Where the log of each partition starts and ends now: of all partitions of `topics`, of those assigned,
+    or of all topics whose whole name fits the regular expression `pattern` (none may).
 
     Raises ClientError when the broker cannot be reached, or does not know a topic or partition.
     """
-    return asyncio.run(_find_bounds(bootstrap_servers, topics, assigned))
+    return asyncio.run(_find_bounds(bootstrap_servers, topics, assigned, pattern))
+
+
+def find_offsets_at(bootstrap_servers: str, times: Mapping[Place, int]) -> dict[Place, int]:
+    """For each partition the first offset whose timestamp is not before the given one (milliseconds), -1
+    where there is none. Raises ClientError.
+    """
+    return asyncio.run(_find_offsets_at(bootstrap_servers, times))
 
 
 def read_record_sets(
@@ -78,7 +89,7 @@ def read_record_sets(
             empty_answers = 0 if data else empty_answers + 1
             if empty_answers > _MOST_EMPTY_ANSWERS:
                 raise RecordsMissingError(offsets, position, high_watermark)
-            position = _next_offset(data, position)
+            position = next_offset(data, position)
             is_last = position >= offsets.end or (not data and high_watermark >= offsets.end)
             if not is_last:
                 fetching = loop.create_task(reader.fetch(position))
@@ -94,16 +105,45 @@ def read_record_sets(
 
 
 async def _find_bounds(
-    bootstrap_servers: str, topics: Iterable[str] | None, assigned: Iterable[Place] | None
+    bootstrap_servers: str,
+    topics: Iterable[str] | None,
+    assigned: Iterable[Place] | None,
+    pattern: str | None,
 ) -> dict[Place, tuple[int, int]]:
     cluster = Cluster(ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=CLIENT_ID))
     await cluster.start()
     try:
+        if pattern is not None:
+            topics = await _matching_topics(cluster, pattern)
         places = await _places(cluster, topics, assigned)
         bounds = await asyncio.gather(*(_bounds(cluster, place) for place in places))
         return dict(zip(places, bounds, strict=True))
     finally:
         await cluster.close()
+
+
+async def _find_offsets_at(bootstrap_servers: str, times: Mapping[Place, int]) -> dict[Place, int]:
+    cluster = Cluster(ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=CLIENT_ID))
+    await cluster.start()
+    try:
+        await _places(cluster, None, times)
+        offsets = await asyncio.gather(*(_offset_at(cluster, place, time) for place, time in times.items()))
+        return dict(zip(times, offsets, strict=True))
+    finally:
+        await cluster.close()
+
+
+async def _offset_at(cluster: Cluster, place: Place, timestamp: int) -> int:
+    return await _at_leader(cluster, place, lambda each: _list_offset(each, place, timestamp))
+
+
+async def _matching_topics(cluster: Cluster, pattern: str) -> list[str]:
+    """The topics that applications made, by name."""
+    answer = await cluster.call_any(ApiKey.METADATA, {"topics": None, "allow_auto_topic_creation": False})
+    names = [
+        each.name for each in answer.topics if not each.is_internal and each.error_code == ErrorCode.NONE
+    ]
+    return sorted(name for name in names if re.fullmatch(pattern, name))
 
 
 async def _places(
@@ -224,7 +264,7 @@ async def _at_leader(
         await asyncio.sleep(delay)
 
 
-def _next_offset(data: bytes, position: int) -> int:
+def next_offset(data: bytes, position: int) -> int:
     """The offset behind the last whole batch; ProtocolError if there are bytes and no whole batch."""
     last = None
     for _, header in iter_batches(data):

@@ -5,10 +5,11 @@ meaning are those of Spark's own Kafka source, so that a job moves by changing i
 would read less than was asked without a word, this one refuses.
 
 Invariants: ranges are half open [start, end), never empty, and those of a partition lie in order without gap.
-Called by `pipeline.source`; the stream reader will plan its micro-batches with the same functions.
+Called by `pipeline.source` and `pipeline.stream_source`.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,8 +26,16 @@ _KNOWN_OPTIONS = frozenset(
         "bootstrap.servers",
         "subscribe",
         "assign",
+        "subscribepattern",
         "startingoffsets",
         "endingoffsets",
+        "startingtimestamp",
+        "endingtimestamp",
+        "startingoffsetsbytimestamp",
+        "endingoffsetsbytimestamp",
+        "isolation.level",
+        "maxoffsetspertrigger",
+        "failondataloss",
         "minpartitions",
         "columns",
     }
@@ -60,14 +69,15 @@ class OffsetRange(NamedTuple):
         return self.end - self.start
 
 
-Positions: TypeAlias = "int | Mapping[Place, int]"
+Positions: TypeAlias = int | Mapping[Place, int]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The options of one read. Exactly one of `topics` and `assigned` is set.
+    """The options of one read. Exactly one of `topics`, `assigned` and `pattern` is set.
 
-    A position is EARLIEST or LATEST for all partitions, or an offset (or one of the two) for each.
+    A position is EARLIEST or LATEST for all partitions, or an offset (or one of the two) for each. Times, in
+    milliseconds, for all partitions or for each, go before positions where they are given.
     """
 
     bootstrap_servers: str
@@ -77,6 +87,11 @@ class SourceOptions:
     ending: Positions
     min_partitions: int | None
     columns: tuple[str, ...]
+    pattern: str | None = None
+    starting_times: Positions | None = None
+    ending_times: Positions | None = None
+    max_offsets_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -84,18 +99,57 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
     Raises OptionError for an unknown name, a missing or a contradictory value.
     """
+    given = _known(options)
+    if "maxoffsetspertrigger" in given:
+        raise OptionError("maxOffsetsPerTrigger bounds a stream's micro-batches, a batch has none")
+    starting = _parse_positions("startingOffsets", given.get("startingoffsets", "earliest"))
+    ending = _parse_positions("endingOffsets", given.get("endingoffsets", "latest"))
+    _refuse(starting, LATEST, "startingOffsets", "latest would read nothing in a batch")
+    _refuse(ending, EARLIEST, "endingOffsets", "earliest would read nothing")
+    return _options(given, starting, ending)
+
+
+def parse_stream_options(options: Mapping[str, str]) -> SourceOptions:
+    """Read the options of a stream, which starts at the latest offsets unless told otherwise.
+
+    Raises OptionError as `parse_options`, and for options that would end the stream.
+    """
+    given = _known(options)
+    for name in ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"):
+        if name in given:
+            raise OptionError(
+                f"{name}: a stream has no end; trigger(availableNow=True) stops at what is there"
+            )
+    starting = _parse_positions("startingOffsets", given.get("startingoffsets", "latest"))
+    return _options(given, starting, LATEST)
+
+
+def parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that the options ask for, all if none. Raises OptionError for an unknown one."""
+    return _parse_columns({name.lower(): text for name, text in options.items()}.get("columns"))
+
+
+def _known(options: Mapping[str, str]) -> dict[str, str]:
+    """The options by their name in small letters, without Spark's prefix and those that Spark adds."""
     given = {name.lower().removeprefix("kafka."): text.strip() for name, text in options.items()}
     unknown = sorted(given.keys() - _KNOWN_OPTIONS)
     if unknown:
         raise OptionError(f"unknown option {unknown[0]!r}; known are {', '.join(sorted(_KNOWN_OPTIONS))}")
     if not given.get("bootstrap.servers"):
         raise OptionError("option bootstrap.servers is missing, for example localhost:9092")
-    if ("subscribe" in given) == ("assign" in given):
-        raise OptionError("give either subscribe (topics, separated by commas) or assign (JSON)")
-    starting = _parse_positions("startingOffsets", given.get("startingoffsets", "earliest"))
-    ending = _parse_positions("endingOffsets", given.get("endingoffsets", "latest"))
-    _refuse(starting, LATEST, "startingOffsets", "latest would read nothing in a batch")
-    _refuse(ending, EARLIEST, "endingOffsets", "earliest would read nothing")
+    if sum(name in given for name in ("subscribe", "assign", "subscribepattern")) != 1:
+        raise OptionError(
+            "give either subscribe (topics, separated by commas), assign (JSON) or subscribePattern"
+            " (a regular expression)"
+        )
+    return given
+
+
+def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -> SourceOptions:
+    if given.get("isolation.level", "read_uncommitted") != "read_uncommitted":
+        raise OptionError(
+            "isolation.level: only read_uncommitted can be kept, aborted records are not filtered"
+        )
     return SourceOptions(
         bootstrap_servers=given["bootstrap.servers"],
         topics=_parse_topics(given["subscribe"]) if "subscribe" in given else None,
@@ -104,22 +158,34 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         ending=ending,
         min_partitions=_parse_count("minPartitions", given.get("minpartitions")),
         columns=_parse_columns(given.get("columns")),
+        pattern=_parse_pattern(given.get("subscribepattern")),
+        starting_times=_parse_times("starting", given),
+        ending_times=_parse_times("ending", given),
+        max_offsets_per_trigger=_parse_count("maxOffsetsPerTrigger", given.get("maxoffsetspertrigger")),
+        fail_on_data_loss=_parse_flag("failOnDataLoss", given.get("failondataloss", "true")),
     )
 
 
 def plan_ranges(
-    starting: Positions, ending: Positions, bounds: Mapping[Place, tuple[int, int]]
+    starting: Positions,
+    ending: Positions,
+    bounds: Mapping[Place, tuple[int, int]],
+    losses: list[str] | None = None,
 ) -> list[OffsetRange]:
     """The range of each partition in `bounds`, which holds where its log starts and ends; empty ones left
     out.
 
-    Raises OptionError when a position names other partitions than `bounds`, or lies outside the log.
+    Raises OptionError when a position names other partitions than `bounds`, or lies outside the log. Where
+    `losses` is given, a start that is gone is appended to it and the range begins where the log does.
     """
     ranges = []
-    starts = _resolve("startingOffsets", starting, bounds)
-    ends = _resolve("endingOffsets", ending, bounds)
+    starts = resolve("startingOffsets", starting, bounds)
+    ends = resolve("endingOffsets", ending, bounds)
     for place, (log_start, log_end) in sorted(bounds.items()):
         start, end = starts[place], ends[place]
+        if start < log_start and losses is not None:
+            losses.append(f"{place} starts at {log_start}, the records from offset {start} are gone")
+            start, end = log_start, max(end, log_start)
         if start < log_start:
             raise OptionError(
                 f"startingOffsets: {place} starts at {log_start}, offset {start} is gone; start at earliest"
@@ -151,7 +217,8 @@ def split_ranges(ranges: Iterable[OffsetRange], min_partitions: int | None) -> l
     return pieces
 
 
-def _resolve(option: str, positions: Positions, bounds: Mapping[Place, tuple[int, int]]) -> dict[Place, int]:
+def resolve(option: str, positions: Positions, bounds: Mapping[Place, tuple[int, int]]) -> dict[Place, int]:
+    """An offset for each partition in `bounds`. OptionError when `positions` names others."""
     if isinstance(positions, int):
         wanted: Mapping[Place, int] = dict.fromkeys(bounds, positions)
     else:
@@ -231,6 +298,37 @@ def _parse_count(option: str, text: str | None) -> int | None:
     if not text.isdecimal() or int(text) < 1:
         raise OptionError(f"{option}: {text!r} is not a number of at least 1")
     return int(text)
+
+
+def _parse_flag(option: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise OptionError(f"{option}: {text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _parse_pattern(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise OptionError(f"subscribePattern: {text!r} is not a regular expression ({error})") from None
+    return text
+
+
+def _parse_times(edge: str, given: Mapping[str, str]) -> Positions | None:
+    """One timestamp for all partitions goes before one for each, as in Spark."""
+    if (text := given.get(f"{edge}timestamp")) is not None:
+        if not text.isdecimal():
+            raise OptionError(f"{edge}Timestamp: {text!r} is not a number of milliseconds")
+        return int(text)
+    if (text := given.get(f"{edge}offsetsbytimestamp")) is None:
+        return None
+    option = f"{edge}OffsetsByTimestamp"
+    times = _parse_positions(option, text)
+    if isinstance(times, int) or min(times.values(), default=0) < 0:
+        raise OptionError(f'{option}: {text!r} is not JSON like {{"topic":{{"0":1700000000000}}}}')
+    return times
 
 
 def _parse_columns(text: str | None) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
-"""The Spark data source `tidelog`, batch: `spark.read.format("tidelog").option("subscribe", "topic").load()`.
+"""The Spark data source `tidelog`: `spark.read.format("tidelog").option("subscribe", "topic").load()`.
 
 Owns the seam to Spark: options in, a schema, input partitions, Arrow batches out. What to read is decided in
-`pipeline.offsets`, read from the broker in `pipeline.fetch`, decoded in `pipeline.columnar`.
+`pipeline.offsets`, read from the broker in `pipeline.fetch`, decoded in `pipeline.columnar`; streams
+(`spark.readStream`) are planned in `pipeline.stream_source`.
 
 Invariants: the ranges are fixed when Spark plans the query, so that a retried task reads the same records;
 a task yields every record of its range, in order, or fails. Spark pickles these classes and runs them in
@@ -9,7 +10,6 @@ Python workers: nothing here may hold a connection between calls.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -24,9 +24,23 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.columnar import decode_record_batches
-from pipeline.fetch import find_bounds, read_record_sets
-from pipeline.offsets import OffsetRange, SourceOptions, parse_options, plan_ranges, split_ranges
+from pipeline.offsets import (
+    SourceOptions,
+    parse_columns,
+    parse_options,
+    parse_stream_options,
+    plan_ranges,
+    split_ranges,
+)
+from pipeline.reading import (
+    OffsetRangePartition,
+    bounds_of,
+    ending_positions,
+    read_partition,
+    report_losses,
+    starting_positions,
+)
+from pipeline.stream_source import TidelogStreamReader
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 SCHEMA = StructType(
@@ -46,13 +60,6 @@ SCHEMA = StructType(
 )
 
 
-@dataclass
-class OffsetRangePartition(InputPartition):  # type: ignore[misc]
-    """One Spark task's share of a topic's partition."""
-
-    offsets: OffsetRange
-
-
 class TidelogDataSource(DataSource):  # type: ignore[misc]
     """Reads topics of a Kafka-compatible broker. See `pipeline.offsets.parse_options` for the options."""
 
@@ -62,10 +69,13 @@ class TidelogDataSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> StructType:
         """All columns, or those that option `columns` names; Spark does not push its own choice down."""
-        return StructType([SCHEMA[name] for name in parse_options(self.options).columns])
+        return StructType([SCHEMA[name] for name in parse_columns(self.options)])
 
     def reader(self, schema: StructType) -> "TidelogReader":
         return TidelogReader(parse_options(self.options))
+
+    def streamReader(self, schema: StructType) -> TidelogStreamReader:  # noqa: N802
+        return TidelogStreamReader(parse_stream_options(self.options))
 
 
 class TidelogReader(DataSourceReader):  # type: ignore[misc]
@@ -77,22 +87,13 @@ class TidelogReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> Sequence[OffsetRangePartition]:
         """One for each partition with records to read, more if `minPartitions` asks for them."""
         options = self._options
-        bounds = find_bounds(options.bootstrap_servers, options.topics, options.assigned)
-        ranges = plan_ranges(options.starting, options.ending, bounds)
+        bounds = bounds_of(options)
+        starting, ending = starting_positions(options, bounds), ending_positions(options, bounds)
+        losses: list[str] | None = None if options.fail_on_data_loss else []
+        ranges = plan_ranges(starting, ending, bounds, losses)
+        report_losses(losses)
         return [OffsetRangePartition(each) for each in split_ranges(ranges, options.min_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task's range, as Arrow batches."""
-        if not isinstance(partition, OffsetRangePartition):
-            # Where there is nothing to read, Spark plans one task all the same, with a partition of its own.
-            return
-        offsets = partition.offsets
-        for data in read_record_sets(self._options.bootstrap_servers, offsets):
-            yield from decode_record_batches(
-                data,
-                topic=offsets.topic,
-                partition=offsets.partition,
-                start_offset=offsets.start,
-                end_offset=offsets.end,
-                columns=self._options.columns,
-            )
+        return read_partition(self._options, partition)

@@ -1,0 +1,107 @@
+"""A stream over `format("tidelog")` reads every record once, in bounded batches, across restarts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.spark.brokers import RunningBroker, running_broker
+from tests.unit.pipeline.batches import make_batch
+
+TIME = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+def append(broker: RunningBroker, topic: str, first: int, count: int) -> None:
+    """Records whose value is a number, ten to a batch, a second apart."""
+    for base in range(first, first + count, 10):
+        rows = [(TIME + n * 1000, None, str(n).encode(), ()) for n in range(base, base + 10)]
+        broker.append(topic, 0, [make_batch(rows)])
+
+
+class Copy:
+    """A stream into Parquet with a checkpoint, run to the end of what is there each time."""
+
+    def __init__(self, spark: SparkSession, broker: RunningBroker, folder: Path, **options: str) -> None:
+        self._spark = spark
+        self._target, self._checkpoint = str(folder / "rows"), str(folder / "checkpoint")
+        self._options = {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "startingOffsets": "earliest",
+        } | options
+
+    def run(self, **options: str) -> list[int]:
+        """The sizes of the micro-batches that were run."""
+        frame = self._spark.readStream.format("tidelog").options(**(self._options | options)).load()
+        writer = frame.writeStream.option("checkpointLocation", self._checkpoint).trigger(availableNow=True)
+        query = writer.start(self._target, format="parquet")
+        query.awaitTermination(60)
+        return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+    def numbers(self) -> list[int]:
+        rows = self._spark.read.parquet(self._target).selectExpr("cast(cast(value as string) as int) n")
+        return sorted(row.n for row in rows.collect())
+
+
+def test_batches_keep_to_the_limit_and_a_restart_goes_on_where_the_last_ended(
+    spark: SparkSession, broker: RunningBroker, tmp_path: Path
+) -> None:
+    broker.create_topic("limited")
+    append(broker, "limited", 0, 100)
+    copy = Copy(spark, broker, tmp_path, subscribe="limited", maxOffsetsPerTrigger="40")
+    assert copy.run() == [40, 40, 20]
+    append(broker, "limited", 100, 50)
+    assert copy.run(maxOffsetsPerTrigger="1000", minPartitions="3") == [50]
+    assert copy.numbers() == list(range(150))
+
+
+def test_a_topic_that_fits_the_pattern_later_is_read_from_its_beginning(
+    spark: SparkSession, broker: RunningBroker, tmp_path: Path
+) -> None:
+    broker.create_topic("pattern-1")
+    append(broker, "pattern-1", 0, 20)
+    copy = Copy(spark, broker, tmp_path, subscribePattern="pattern-.*")
+    copy.run()
+    broker.create_topic("pattern-2")
+    append(broker, "pattern-2", 20, 20)
+    copy.run()
+    assert copy.numbers() == list(range(40))
+
+
+def test_offsets_that_have_gone_end_the_stream_or_are_skipped(
+    spark: SparkSession, broker: RunningBroker, tmp_path: Path
+) -> None:
+    broker.create_topic("gone")
+    append(broker, "gone", 0, 20)
+    copy = Copy(spark, broker, tmp_path, subscribe="gone")
+    copy.run()
+    append(broker, "gone", 20, 40)
+    broker.delete_records("gone", 0, 40)
+    with pytest.raises(StreamingQueryException, match="offsets 20 to 39 are gone"):
+        copy.run()
+    copy.run(failOnDataLoss="false")
+    assert copy.numbers() == [*range(20), *range(40, 60)]
+
+
+def test_timestamps_bound_a_batch_read(spark: SparkSession, broker: RunningBroker) -> None:
+    broker.create_topic("times")
+    append(broker, "times", 0, 60)
+
+    def offsets(**options: str) -> list[int]:
+        given = {"bootstrap.servers": broker.bootstrap_servers, "subscribe": "times"} | options
+        frame: DataFrame = spark.read.format("tidelog").options(**given).load()
+        return sorted(row.offset for row in frame.select("offset").collect())
+
+    late = str(TIME + 45_000)
+    assert offsets(startingTimestamp=late) == list(range(45, 60))
+    assert offsets(endingOffsetsByTimestamp=f'{{"times":{{"0":{late}}}}}') == list(range(45))
+    assert offsets(endingTimestamp=str(TIME + 10**9)) == list(range(60))
+    with pytest.raises(PySparkException, match="no record as young"):
+        offsets(startingTimestamp=str(TIME + 10**9))
