@@ -29,6 +29,7 @@ __all__ = ["Consumer"]
 
 _ALL = 1 << 30
 _MOST_TOLD = 100
+_NONE = (None, None)
 
 
 class Consumer:
@@ -79,10 +80,8 @@ class Consumer:
         )
         self._check_crcs = check_crcs
         self._max_poll_records = max_poll_records
-        self._key_deserializer = key_deserializer
-        self._value_deserializer = value_deserializer
-        # Insertion order is the order of turns.
-        self._readers: dict[TopicPartition, PartitionReader] = {}
+        self._deserializers = key_deserializer, value_deserializer
+        self._readers: dict[TopicPartition, PartitionReader] = {}  # In the order of their turns.
         self._current: PartitionReader | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._has_news = False
@@ -240,6 +239,12 @@ class Consumer:
         Raises what went wrong with a partition (OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError,
         ...), or ClientClosedError.
         """
+        current = self._current
+        # Nearly every record takes this way: a batch is open and holds another one.
+        if current is not None and not (self._has_news or partitions) and self._deserializers == _NONE:
+            record = current.next_record()
+            if record is not None:
+                return record
         while True:
             self._require_open()
             if self._has_news:
@@ -337,13 +342,11 @@ class Consumer:
 
     def _converted(self, reader: PartitionReader, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         try:
-            return converted(records, self._key_deserializer, self._value_deserializer)
+            return converted(records, *self._deserializers)
         except BaseException:
             reader.seek(records[0].offset)
             self._changed()
             raise
-
-    # Behind the scenes
 
     def _reset(self, partitions: tuple[TopicPartition, ...], timestamp: int) -> None:
         for reader in [self._reader(key) for key in partitions] or list(self._readers.values()):

@@ -118,3 +118,27 @@ def test_unread_bytes_are_counted() -> None:
     assert it.buffered_bytes == len(data)
     drain(it)
     assert it.buffered_bytes == 0
+
+
+def test_a_record_at_hand_moves_the_position_as_any_other_does() -> None:
+    it = reader()
+    it.add(stored(0, b"a", b"b", b"c"))
+    assert it.next_record() is None
+    it.take(1)
+    record = it.next_record()
+    assert record is not None
+    assert (record.value, it.position) == (b"b", 2)
+    assert it.next_record() is None
+    assert drain(it) == [b"c"]
+    assert it.position == 3
+
+
+def test_no_record_is_at_hand_after_a_seek_or_in_a_pause() -> None:
+    it = reader()
+    it.add(stored(0, b"a", b"b", b"c"))
+    it.take(1)
+    it.is_paused = True
+    assert it.next_record() is None
+    it.is_paused = False
+    it.seek(0)
+    assert it.next_record() is None
