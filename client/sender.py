@@ -273,15 +273,15 @@ class Sender:
         # A duplicate's answer bears a time even where records keep their own: that of the batch itself.
         if batch.attempts > 1 and log_append_time_ms == batch.builder.max_timestamp:
             log_append_time_ms = -1
+        is_error = code is not ErrorCode.NONE
         verdict = self._state.on_answer(
             batch,
             code,
             base_offset=base_offset,
             log_append_time_ms=log_append_time_ms,
             message=message,
-            retry_at_ms=self._retry_at_ms(batch),
+            retry_at_ms=self._retry_at_ms(batch) if is_error else 0,
         )
-        is_error = code is not ErrorCode.NONE
         self.outcomes.act(verdict, broker_error(code, "the broker answered", message) if is_error else None)
 
     def _retry_at_ms(self, batch: ProducerBatch) -> int:
