@@ -91,7 +91,10 @@ class _Lists:
         first = self.offsets[index]
         base = self.base_timestamp
         self.offsets += range(first + 1, first + count)
-        self.timestamps += [base + delta for delta in deltas[1:]]
+        if len(deltas) == 1:
+            self.timestamps += [base + deltas[0]] * (count - 1)
+        else:
+            self.timestamps += [base + delta for delta in deltas[1:]]
         self.keys += (
             [None] * (count - 1)
             if key_size < 0

@@ -14,6 +14,8 @@ from protocol.records.varints import TABLE_SIZE, VARINTS
 
 _ASCII = bytes(range(128))
 _NOT_ASCII = bytes(range(128, 256))
+# Timestamp deltas by their one byte.
+_DELTAS = [(each >> 1) ^ -(each & 1) for each in range(128)]
 # Offset deltas of one byte, and the first and second bytes of those of two.
 _SHORT = b"".join(VARINTS[:64])
 _FIRST = bytes(64) + bytes(each[0] for each in VARINTS[64:])
@@ -21,7 +23,8 @@ _SECOND = bytes(64) + bytes(each[1] for each in VARINTS[64:])
 
 
 class Run(NamedTuple):
-    """`record_count` records up to `end`, with `deltas` of their timestamps; sizes of -1 stand for None."""
+    """`record_count` records up to `end`, with `deltas` of their timestamps (or one delta that all share);
+    sizes of -1 stand for None."""
 
     record_count: int
     end: int
@@ -85,7 +88,11 @@ def find_run(data: bytes, start: int, end: int, index: int, reach: int) -> Run |
     if count < 2 or not is_dense:
         return None
     if stamp_width == 1:
-        deltas = [-(each >> 1) - 1 if each & 1 else each >> 1 for each in stamps[:count]]
+        stamps = stamps[:count]
+        # Most runs are sent within one or a few milliseconds.
+        deltas = (
+            [_DELTAS[stamps[0]]] if stamps.count(stamps[0]) == count else [_DELTAS[each] for each in stamps]
+        )
     else:
         pairs = zip(stamps[:count], more, strict=False)
         deltas = [(z >> 1) ^ -(z & 1) for z in [low & 127 | high << 7 for low, high in pairs]]
