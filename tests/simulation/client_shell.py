@@ -5,7 +5,7 @@ import random
 
 from client.accumulator import Accumulator
 from client.batch import Outcome, ProducerBatch
-from client.errors import DeliveryTimeoutError
+from client.errors import ClientError, DeliveryTimeoutError
 from client.producer_state import ProducerState
 from client.types import TopicPartition
 from client.verdicts import Action, Verdict
@@ -44,6 +44,15 @@ class Client:
         self._next_attempt = 0
         self._asked_for_id = False
         self._timer_ms: int | None = None
+        self.is_dead = False
+        self.fatal_error: ClientError | None = None
+
+    def kill(self) -> None:
+        """The process is gone; what it wrote to its socket may still arrive."""
+        self.is_dead = True
+        self._on_wire.clear()
+        if self._connection is not None:
+            self._connection.cut()
 
     def send(self, key: TopicPartition, value: bytes) -> None:
         queue = self.accumulator.queue(key)
@@ -55,6 +64,8 @@ class Client:
         self.pump()
 
     def pump(self) -> None:
+        if self.is_dead:
+            return
         now_ms = self.clock.now_ms
         self._expire(now_ms)
         if self.state.needs_producer_id and not self._asked_for_id:
@@ -76,6 +87,8 @@ class Client:
 
     def _arm(self, now_ms: int) -> None:
         """Look again soon, as long as anything is left to do."""
+        if self.is_dead:
+            return
         if self._timer_ms is None and not self.is_idle:
             self._timer_ms = now_ms + 10
             self.clock.after(10, self._on_timer)
@@ -123,6 +136,8 @@ class Client:
 
     def _on_producer_id(self) -> None:
         self._asked_for_id = False
+        if self.is_dead:
+            return
         self.state.set_producer_id(self.broker.init_producer_id(), 0)
         self.pump()
 
@@ -140,6 +155,8 @@ class Client:
             self._settle(batch, Outcome(verdict.base_offset, -1))
         elif verdict.action in (Action.FAILED, Action.FATAL):
             self._settle(batch, Outcome(-1, -1, verdict.error))
+            if verdict.action is Action.FATAL:
+                self.fatal_error = verdict.error
         elif verdict.action is Action.SPLIT:
             parts = batch.split()
             self.accumulator.replace(batch, parts)

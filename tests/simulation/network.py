@@ -149,6 +149,10 @@ class Broker:
         if rng.random() < faults.crash:
             self.clock.after(rng.randint(0, faults.max_delay_ms), self.crash)
 
+    def is_on_disk(self, key: TopicPartition) -> bool:
+        """Whether a crash now would lose nothing of this partition."""
+        return self._durable.get(key, 0) >= len(self.log(key).headers)
+
     def crash(self) -> None:
         self._life += 1
         for key, log in self.logs.items():
