@@ -1,0 +1,66 @@
+"""Our consumer against our broker: sessions that are kept and ended, and a log whose beginning moves."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from client import OffsetOutOfRangeError, TopicPartition
+from faults.proxy import FaultProxy
+from protocol.schema import ApiKey
+from tests.conformance.client_site import FIRST, TOPIC, Site
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    async with FaultProxy("127.0.0.1", 0) as proxy:
+        made = Site(proxy, tmp_path / "data")
+        await made.start()
+        try:
+            yield made
+        finally:
+            await made.broker.stop()
+
+
+async def delete_before(site: Site, offset: int) -> None:
+    async with site.admin() as admin:
+        partitions = [{"partition_index": 0, "offset": offset}]
+        values = {"topics": [{"name": TOPIC, "partitions": partitions}], "timeout_ms": 5_000}
+        answer = await admin._cluster.call_any(ApiKey.DELETE_RECORDS, values)
+        assert answer.topics[0].partitions[0].error_code == 0
+
+
+async def test_records_that_were_deleted_under_a_reader_follow_the_policy(site: Site) -> None:
+    await site.create()
+    async with site.producer() as producer:
+        for number in range(10):
+            await producer.send_and_wait(TOPIC, b"%d" % number)
+    await delete_before(site, 6)
+    async with site.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
+        consumer.seek(FIRST, 2)
+        assert [(await consumer.getone()).value for _ in range(4)] == [b"6", b"7", b"8", b"9"]
+        assert await consumer.beginning_offsets([FIRST]) == {FIRST: 6}
+    async with site.consumer(TOPIC, auto_offset_reset="none") as consumer:
+        consumer.seek(FIRST, 2)
+        with pytest.raises(OffsetOutOfRangeError, match="2"):
+            await consumer.getone()
+        assert await consumer.position(FIRST) == 2
+
+
+async def test_a_session_reads_many_partitions_through_a_restart_and_cut_connections(site: Site) -> None:
+    await site.create(20)
+    async with site.consumer(TOPIC) as consumer, site.producer() as producer:
+        for turn in range(4):
+            for index in range(20):
+                await producer.send(TOPIC, b"%d" % turn, partition=index)
+            await producer.flush()
+            found: dict[TopicPartition, list[object]] = {}
+            while sum(map(len, found.values())) < 20:
+                for key, records in (await consumer.getmany(timeout_ms=5_000)).items():
+                    found.setdefault(key, []).extend(record.value for record in records)
+            expected = {TopicPartition(TOPIC, index): [b"%d" % turn] for index in range(20)}
+            assert found == expected
+            if turn == 1:
+                site.proxy.cut_connections()
+            if turn == 2:
+                await site.restart()
