@@ -51,6 +51,8 @@ class Partitions:
         clock_ms: Callable[[], int],
     ) -> None:
         self.replicas: dict[tuple[str, int], Replica] = {}
+        self.unopened: set[tuple[str, int]] = set()
+        """Partitions whose log could not be opened or made; without a replica, others are on their way."""
         self.logs = logs
         self.disk_work = asyncio.Lock()
         """Held by whoever opens, removes or checkpoints logs in a thread: one at a time."""
@@ -77,15 +79,22 @@ class Partitions:
                 for index in self._assigned(topic, 0):
                     if (topic.name, index) in opened:
                         self._serve(topic, opened[topic.name, index])
+                    else:
+                        self.unopened.add((topic.name, index))
 
     async def open_partitions(self, topic: Topic, first: int) -> None:
         """Make folders, logs and replicas of a topic's partitions from `first` on. Raises OSError."""
         config = self._config_of(topic)
         async with self.disk_work:
-            for index in self._assigned(topic, first):
-                log = await asyncio.to_thread(
-                    self.logs.create, topic.name, topic.topic_id, index, config, self._clock_ms()
-                )
+            wanted = self._assigned(topic, first)
+            for done, index in enumerate(wanted):
+                try:
+                    log = await asyncio.to_thread(
+                        self.logs.create, topic.name, topic.topic_id, index, config, self._clock_ms()
+                    )
+                except OSError:
+                    self.unopened.update((topic.name, failed) for failed in wanted[done:])
+                    raise
                 self._serve(topic, log)
 
     def _assigned(self, topic: Topic, first: int) -> list[int]:
@@ -133,6 +142,7 @@ class Partitions:
         """Stop a topic's replicas and remove their folders. Raises OSError."""
         indexes = self._assigned(topic, 0)
         for index in indexes:
+            self.unopened.discard((topic.name, index))
             replica = self.replicas.pop((topic.name, index), None)
             if replica is not None:
                 replica.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -67,8 +67,8 @@ class Services:
     def replica(self, topic: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH) -> Replica:
         """The replica that serves a partition, for a client that knows `leader_epoch`.
 
-        Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH,
-        UNKNOWN_LEADER_EPOCH.
+        Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
+        FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
         """
         replica = self.replicas.get((topic, partition))
         if replica is None:
@@ -79,11 +79,13 @@ class Services:
         return replica
 
     def missing(self, topic: str, partition: int) -> ApiError:
-        """Why a partition has no replica here: there is no such partition, or its log could not be opened."""
+        """Why a partition has no replica here: there is none such, its log could not be opened, or it is
+        being made just now, which only asks the client to come again.
+        """
         known = self.catalog.topic(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if self.node_id in known.partitions[partition].replicas:
+        if (topic, partition) in self.partitions.unopened:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

@@ -1,0 +1,49 @@
+"""Partitions that come and go under clients that use them meanwhile."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+from broker.storage.disk import Disk
+from protocol.errors import ErrorCode
+from tests.unit.broker.net.peers import until
+from tests.unit.broker.test_services import opened, stored
+
+
+class Gate(Disk):
+    """Holds whoever makes a folder until the test opens it."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.open_gate = threading.Event()
+
+    def make_directory(self, path: Path) -> None:
+        if path.name.startswith("t-"):
+            self.reached.set()
+            self.open_gate.wait(10)
+        super().make_directory(path)
+
+
+async def test_a_partition_that_is_being_made_is_no_failed_disk(tmp_path: Path) -> None:
+    gate = Gate()
+    services = await opened(tmp_path, disk=gate)
+    creating = asyncio.create_task(services.topics.create("t"))
+    await until(gate.reached.is_set)
+    assert services.catalog.topic("t") is not None
+    assert services.missing("t", 0).code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert services.missing("t", 1).code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    gate.open_gate.set()
+    await creating
+    await stored(services, b"v")
+    await services.close()
+
+
+async def test_the_series_of_a_topic_end_with_it(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    topic: Any = await services.topics.create("t")
+    services.metrics.batch_appended("t", 1, 100)
+    assert b'{topic="t"}' in services.metrics.render()
+    await services.topics.delete(topic.topic_id)
+    assert b'topic="t"' not in services.metrics.render()
+    await services.close()
