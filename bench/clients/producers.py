@@ -22,11 +22,14 @@ _QUEUE_KILOBYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Settings:
-    """What a load may vary: most bytes of a batch, how long one waits for more, memory for unsent records."""
+    """What a load may vary: most bytes of a batch, how long one waits for more, memory for unsent records.
+
+    That memory is enough for many round trips, and little to wait for when the clock is stopped.
+    """
 
     batch_bytes: int = BATCH_BYTES
     linger_ms: int = 0
-    buffer_bytes: int = 32 << 20
+    buffer_bytes: int = 2 << 20
 
 
 @dataclass(frozen=True)
