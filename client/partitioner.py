@@ -11,8 +11,9 @@ import random
 from collections.abc import Callable, Sequence
 from struct import iter_unpack
 from typing import Final, TypeAlias
+from zlib import crc32
 
-__all__ = ["KeyPartitioner", "murmur2", "murmur2_partition", "next_sticky_partition"]
+__all__ = ["KeyPartitioner", "consistent", "murmur2", "murmur2_partition", "next_sticky_partition"]
 
 KeyPartitioner: TypeAlias = Callable[[bytes, int], int]
 """Maps (key, number of partitions) to a partition, always the same for the same arguments."""
@@ -41,6 +42,12 @@ def murmur2(data: bytes) -> int:
 def murmur2_partition(key: bytes, partitions: int) -> int:
     """Where the Java client sends a record with this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def consistent(key: bytes | None, partitions: Sequence[int], led: Sequence[int]) -> int:
+    """librdkafka's "consistent" partitioner, for `Producer(partitioner=...)`: CRC-32 of the key; all records
+    without a key go where the empty key goes."""
+    return partitions[crc32(key or b"") % len(partitions)]
 
 
 def next_sticky_partition(rng: random.Random, led: Sequence[int], current: int) -> int:

@@ -18,7 +18,7 @@ from time import monotonic, time
 from types import TracebackType
 from typing import Any, Self
 
-from client.accumulator import Accumulator
+from client.accumulator import Accumulator, PartitionQueue
 from client.cluster import Cluster
 from client.delivery import Delivery
 from client.errors import ClientClosedError, RecordTooLargeError, SessionError
@@ -350,6 +350,9 @@ class Producer:
             if self._session is not None:
                 info = self._session.pin(info)
             route = self._routes[topic] = Route(info, self._accumulator, self._partitioner, self._rng)
+            if self._session is not None and len(route.queues) > 1:
+                # Never open, so that a record without a key or a partition is looked at, and refused.
+                route.sticky = PartitionQueue(route.queues[0].key)
         return route
 
     def _on_cluster_change(self) -> None:

@@ -242,6 +242,8 @@ async def test_what_would_not_be_the_same_at_a_replay_is_refused(site: Site) -> 
     await site.create(2)
     async with site.producer() as producer:
         await producer.session()
+        for partition in (0, 1):
+            await producer.send(TOPIC, b"here", partition=partition)
         with pytest.raises(ValueError, match="key or a partition"):
             await producer.send(TOPIC, b"anywhere")
     async with site.producer() as producer:

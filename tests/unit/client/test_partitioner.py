@@ -7,7 +7,7 @@ import pytest
 
 from client.accumulator import Accumulator
 from client.metadata import PartitionInfo, TopicInfo
-from client.partitioner import murmur2, next_sticky_partition
+from client.partitioner import consistent, murmur2, next_sticky_partition
 from client.routes import Route
 from protocol.errors import ErrorCode
 
@@ -83,3 +83,10 @@ def test_a_partition_that_is_not_there_is_refused() -> None:
     it, _ = route(topic(3))
     with pytest.raises(ValueError, match="partitions 0 to 2, not 3"):
         it.named(3)
+
+
+def test_the_consistent_partitioner_takes_the_crc_of_the_key() -> None:
+    it, _ = route(topic(7), partitioner=consistent)
+    # The check value of CRC-32: 0xCBF43926 for these digits, 0 for nothing.
+    assert it.choose(b"123456789").key.partition == 0xCBF43926 % 7
+    assert it.choose(None).key.partition == 0
