@@ -83,7 +83,7 @@ class UnsupportedVersionError(ClientError):
 
 
 class BrokerError(ClientError):
-    """A broker refused a request. `code` is the protocol's error code, which says whether a retry may help."""
+    """A broker refused a request; the protocol's `code` says whether a retry may help."""
 
     hint = "A retry helps only where `retriable` says so; else change what was asked for"
 
