@@ -13,7 +13,7 @@ from broker.config import BrokerConfig
 from broker.storage.disk import Disk
 from broker.storage.verification.reader import CHUNK_BYTES
 from tests.conformance.raw import batch, connected
-from tests.unit.broker.verification.damaged import BATCHES, Folder, has, only
+from tests.unit.verification.damaged import BATCHES, Folder, has, only
 
 
 def test_a_sound_folder_gives_no_finding(folder: Folder) -> None:

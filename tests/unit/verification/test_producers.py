@@ -11,7 +11,7 @@ import pytest
 from broker.app import Broker
 from broker.config import BrokerConfig
 from tests.conformance.raw import NOW_MS, batch, connected
-from tests.unit.broker.verification.damaged import Folder, has, only
+from tests.unit.verification.damaged import Folder, has, only
 
 
 def test_a_batch_that_is_stored_twice_is_found(folder: Folder) -> None:
@@ -100,7 +100,7 @@ def test_a_snapshot_with_another_epoch_is_found(folder: Folder) -> None:
     slot = next(table.in_idle_order())
     entry = table.entry(slot)
     last = entry.batches[-1]
-    table.push(slot, 3, tuple(last), entry.last_append_ms)
+    table.push(slot, 3, (last[0], last[1], last[2], last[3]), entry.last_append_ms)
     folder.write_table(offset, table)
     has(folder, r"damage t-0/.*: producer \d+ has another epoch than in the log: expected 0, found 3")
 

@@ -17,7 +17,7 @@ from broker.storage.disk import Disk
 from broker.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from broker.storage.verification.findings import PER_FILE, Severity
 from broker.verification import VerificationError
-from tests.unit.broker.verification.damaged import Folder, has, only
+from tests.unit.verification.damaged import Folder, has, only
 
 
 def rewrite(path: Path, number: int, entry: tuple[int, int]) -> int:

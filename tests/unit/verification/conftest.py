@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.broker.verification.damaged import Folder, sound_folder
+from tests.unit.verification.damaged import Folder, sound_folder
 
 
 @pytest.fixture(scope="session")
