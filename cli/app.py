@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from cli import bench, config, consume, fault, log, produce, producers, topic
+from cli import bench, config, consume, fault, log, pipeline, produce, producers, topic
 from cli.failures import Failure
 
 app = typer.Typer(
@@ -65,6 +65,7 @@ app.command("producers")(producers.producers)
 app.add_typer(log.app, name="log")
 app.add_typer(bench.app, name="bench")
 app.add_typer(fault.app, name="fault")
+app.add_typer(pipeline.app, name="pipeline")
 app.command("config")(config.config)
 
 

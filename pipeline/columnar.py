@@ -31,7 +31,7 @@ from protocol.records import (
     batch_crc_is_valid,
     iter_batches,
 )
-from protocol.types import MAX_SEQUENCE, NO_SEQUENCE
+from protocol.types import MAX_SEQUENCE, NO_SEQUENCE, Buffer
 
 HEADERS_TYPE = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -63,7 +63,7 @@ _HEADER_FIELDS = {name: place for place, name in enumerate(BatchHeader._fields)}
 
 
 def decode_record_batches(
-    data: bytes,
+    data: Buffer,
     *,
     topic: str,
     partition: int,
@@ -100,7 +100,7 @@ def decode_record_batches(
     yield from rows.take(start_offset, end_offset)
 
 
-def _payload(data: bytes, position: int, header: BatchHeader, where: str) -> bytes:
+def _payload(data: Buffer, position: int, header: BatchHeader, where: str) -> bytes:
     """The uncompressed records of the batch at `position`."""
     packed = memoryview(data)[position + BATCH_HEADER_SIZE : position + header.size_bytes]
     codec = header.compression

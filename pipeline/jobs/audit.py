@@ -1,0 +1,166 @@
+"""The audit: does each partition hold every record of each idempotent producer once, and in its order?
+
+Owns the meaning of the findings. They are judged per (topic, partition, producer, epoch), by offset:
+- duplicate: a sequence that came before;
+- gap: sequences that never come though later ones do, or that a new epoch leaves out at its start;
+- reordered: a sequence that comes for the first time after a later one;
+- epoch_regression: an epoch below one that the same producer already used in the partition.
+
+Sequences wrap from 2147483647 to 0; two neighbours in the log are taken to be less than 2^30 apart. Records
+without a producer's identity cannot be judged and are counted only. Only for topics that are not compacted.
+Read-only and repeatable: the ends are fixed when it begins. Called by `cli.pipeline`, the demo and tests.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.fetch import find_bounds
+from pipeline.offsets import OptionError, Place
+from pipeline.segments import find_segments, read_segments
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+KINDS = ("duplicate", "gap", "reordered", "epoch_regression")
+COLUMNS = ("topic", "partition", "offset", "producer_id", "producer_epoch", "sequence")
+_SEQUENCES = 2**31
+_MOST_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSettings:
+    """What to audit: `topics` over the wire from `bootstrap_servers`, or the segment files below `path`.
+
+    With both, the files are read up to the high watermark that the broker names; that is the way to audit the
+    folder of a running broker. `output` takes the findings as Parquet, one row each.
+    """
+
+    topics: tuple[str, ...] = ()
+    bootstrap_servers: str | None = None
+    path: str | None = None
+    output: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """What an audit found. `findings` counts by kind, `shown` holds the first of them by place."""
+
+    records: int
+    unidentified: int
+    producers: int
+    findings: dict[str, int]
+    shown: tuple[dict[str, Any], ...]
+
+    @property
+    def is_clean(self) -> bool:
+        """True when there is no finding of any kind."""
+        return not any(self.findings.values())
+
+
+def build(spark: "SparkSession", settings: AuditSettings) -> "DataFrame":
+    """The findings, one row each: see `find`. Raises OptionError, ClientError, FileNotFoundError."""
+    return find(records(spark, settings))
+
+
+def run(spark: "SparkSession", settings: AuditSettings) -> AuditReport:
+    """Do the audit, write the findings where `output` says (replacing what is there), and report."""
+    from pyspark.sql import functions as f
+
+    read = records(spark, settings).persist()
+    try:
+        identified = f.col("producer_id") >= 0
+        producers = f.count_distinct(f.when(identified, f.col("producer_id")))
+        total, judged, known = read.agg(
+            f.count(f.lit(1)), f.count(f.when(identified, 1)), producers
+        ).collect()[0]
+        found = find(read).persist()
+        counts = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
+        if settings.output is not None:
+            found.write.mode("overwrite").parquet(settings.output)
+        shown = found.orderBy("topic", "partition", "offset", "kind").limit(_MOST_SHOWN).collect()
+        found.unpersist()
+    finally:
+        read.unpersist()
+    return AuditReport(
+        records=total,
+        unidentified=total - judged,
+        producers=known,
+        findings={kind: counts.get(kind, 0) for kind in KINDS},
+        shown=tuple(row.asDict() for row in shown),
+    )
+
+
+def records(spark: "SparkSession", settings: AuditSettings) -> "DataFrame":
+    """COLUMNS of every record that is to be judged."""
+    if settings.path is not None:
+        segments = find_segments(Path(settings.path), settings.topics)
+        ends = None
+        if settings.bootstrap_servers is not None:
+            places = sorted({Place(each.topic, each.partition) for each in segments})
+            bounds = find_bounds(settings.bootstrap_servers, None, places)
+            ends = {place: end for place, (_, end) in bounds.items()}
+        return read_segments(spark, segments, COLUMNS, ends)
+    if settings.bootstrap_servers is None or not settings.topics:
+        raise OptionError("an audit needs topics and bootstrap servers, or a path with segment files")
+    options = {
+        "bootstrap.servers": settings.bootstrap_servers,
+        "subscribe": ",".join(settings.topics),
+        "columns": ",".join(COLUMNS),
+    }
+    return spark.read.format("tidelog").options(**options).load()
+
+
+def find(records: "DataFrame") -> "DataFrame":
+    """The findings in a DataFrame with COLUMNS, one row each.
+
+    Columns: topic, partition, producer_id, producer_epoch, kind (of KINDS), the offset and sequence where it
+    shows, and `amount`: how many sequences a gap leaves out, 1 for the others.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    producer = ["topic", "partition", "producer_id"]
+    run = [*producer, "producer_epoch"]
+    in_order = Window.partitionBy(*run).orderBy("offset")
+    before = (Window.unboundedPreceding, -1)
+    by_place = Window.partitionBy(*run).orderBy("place")
+    previous = f.lag("sequence").over(in_order)
+    distance = f.pmod(f.col("sequence") - previous + _SEQUENCES // 2, f.lit(_SEQUENCES)) - _SEQUENCES // 2
+    judged = (
+        records.where("producer_id >= 0 and sequence >= 0")
+        .withColumn("sequence", f.col("sequence").cast("long"))
+        .withColumn("distance", f.coalesce(distance, f.lit(0)))
+        # Where a sequence stands, counted from the run's first record and so without the wrap.
+        .withColumn("place", f.sum("distance").over(in_order))
+        .withColumn("copy", f.row_number().over(Window.partitionBy(*run, "place").orderBy("offset")))
+        .withColumn("highest", f.max("place").over(in_order.rowsBetween(*before)))
+        .withColumn("lower", f.max("place").over(by_place.rangeBetween(*before)))
+        .withColumn("first_epoch", f.min("producer_epoch").over(Window.partitionBy(*producer)))
+        .withColumn(
+            "highest_epoch",
+            f.max("producer_epoch").over(
+                Window.partitionBy(*producer).orderBy("offset").rowsBetween(*before)
+            ),
+        )
+    )
+    is_new = f.col("copy") == 1
+    starts_epoch = f.col("lower").isNull() & (f.col("producer_epoch") > f.col("first_epoch"))
+    missing = f.when(starts_epoch, f.col("sequence")).otherwise(f.col("place") - f.col("lower") - 1)
+    one = f.lit(1).cast("long")
+    found = f.array_compact(
+        f.array(
+            _finding("duplicate", ~is_new, one),
+            _finding("gap", is_new & (missing > 0), missing),
+            _finding("reordered", is_new & (f.col("place") < f.col("highest")), one),
+            _finding("epoch_regression", f.col("producer_epoch") < f.col("highest_epoch"), one),
+        )
+    )
+    exploded = judged.select(*run, "offset", "sequence", f.explode(found).alias("found"))
+    return exploded.select(*run, "found.kind", "offset", "sequence", "found.amount")
+
+
+def _finding(kind: str, condition: "Column", amount: "Column") -> "Column":
+    from pyspark.sql import functions as f
+
+    return f.when(condition, f.struct(f.lit(kind).alias("kind"), amount.alias("amount")))
