@@ -12,6 +12,8 @@ from bench.statistics import median, median_ratio
 
 SUBJECT = "tidelog"
 SERVERS = ("tansu", "sink")
+REFERENCE = "reference"
+"""Stands where a row is compared with something that is no other program."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""Produce requests of one record each, made by patching one prepared frame.
+"""Produce requests of one batch each, made by patching one prepared frame.
 
 Owns the layout facts of a Produce version 7 frame with one topic and one partition. Invariants: sequences of
-a frame maker count 0, 1, 2, …; each frame's CRC is right; nothing is encoded while a load runs, only patched.
-Called by `request_load`.
+a frame maker go on by the records of a batch; each frame's CRC is right; nothing is encoded while a load
+runs, only patched. Called by `request_load` and `fill_load`.
 """
 
 from struct import Struct
@@ -29,9 +29,12 @@ _MAX_SEQUENCE = 2**31 - 1
 class FrameMaker:
     """Frames of one producer id, to partition 0 of the bench's topic."""
 
-    def __init__(self, producer_id: int, producer_epoch: int, acks: int, value: bytes) -> None:
+    def __init__(
+        self, producer_id: int, producer_epoch: int, acks: int, value: bytes, records: int = 1
+    ) -> None:
         builder = RecordBatchBuilder()
-        builder.append(1_700_000_000_000, None, value)
+        for _ in range(records):
+            builder.append(1_700_000_000_000, None, value)
         batch = builder.build(producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=0)
         request = ProduceRequest(None, acks, TIMEOUT_MS, [(TOPIC, [(0, batch)])])
         body = encode_produce_request(PRODUCE_VERSION, request)
@@ -41,14 +44,20 @@ class FrameMaker:
         # The records are the last field of the request.
         self._batch_at = len(self._frame) - len(batch)
         self._covered = memoryview(self._frame)[self._batch_at + _ATTRIBUTES_IN_BATCH :]
+        self._records = records
         self._next = 0
 
+    @property
+    def batch_bytes(self) -> int:
+        """Size of one batch."""
+        return len(self._frame) - self._batch_at
+
     def next_frame(self) -> bytes:
-        """The frame with the next sequence, which is also its correlation id."""
+        """The frame with the next sequence; the correlation ids count 0, 1, 2, …"""
         number = self._next
         frame, batch_at = self._frame, self._batch_at
         _INT32.pack_into(frame, _CORRELATION_AT, number)
-        _INT32.pack_into(frame, batch_at + _SEQUENCE_IN_BATCH, number)
+        _INT32.pack_into(frame, batch_at + _SEQUENCE_IN_BATCH, number * self._records & _MAX_SEQUENCE)
         _UINT32.pack_into(frame, batch_at + _CRC_IN_BATCH, crc32c(self._covered))
         self._next = 0 if number == _MAX_SEQUENCE else number + 1
         return bytes(frame)

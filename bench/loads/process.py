@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 from bench.targets.process import Target
 
@@ -28,13 +29,27 @@ class Outcome:
 
 def run_load(target: Target, module: str, *options: object) -> Outcome:
     """Run `bench.loads.<module>` against a target. Raises LoadError, or TargetError when the target died."""
-    command = [sys.executable, "-m", f"bench.loads.{module}", str(target.port), *map(str, options)]
     cpu_before = target.cpu_seconds()
-    try:
-        finished = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired:
-        raise LoadError(f"{module} against {target.name} did not end within {TIMEOUT_S} s") from None
+    finished = _finished(module, target.port, *options)
     target.check_alive()
+    numbers = _numbers(f"{module} against {target.name}", finished)
+    return Outcome(numbers, target.cpu_seconds() - cpu_before)
+
+
+def run_program(module: str, *options: object) -> dict[str, Any]:
+    """Run `bench.loads.<module>` without a server; what it printed. Raises LoadError."""
+    return _numbers(module, _finished(module, *options))
+
+
+def _finished(module: str, *options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", f"bench.loads.{module}", *map(str, options)]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise LoadError(f"{module} did not end within {TIMEOUT_S} s") from None
+
+
+def _numbers(what: str, finished: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     if finished.returncode:
-        raise LoadError(f"{module} against {target.name}: {finished.stderr.strip()}")
-    return Outcome(json.loads(finished.stdout), target.cpu_seconds() - cpu_before)
+        raise LoadError(f"{what}: {finished.stderr.strip()}")
+    return dict(json.loads(finished.stdout))

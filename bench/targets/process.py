@@ -87,8 +87,12 @@ class Target(ABC):
             code = None if self._process is None else self._process.returncode
             raise TargetError(f"{self.name} ended with exit code {code}{self._last_words()}")
 
+    def output(self) -> str:
+        """What it printed since its last start; empty when it never ran."""
+        return self._output.read_text(errors="replace") if self._output.exists() else ""
+
     def _last_words(self) -> str:
-        text = self._output.read_text(errors="replace") if self._output.exists() else ""
+        text = self.output()
         return "; it printed:\n" + "\n".join(text.splitlines()[-10:]) if text else ""
 
     def stop(self) -> None:
@@ -101,7 +105,7 @@ class Target(ABC):
     def memory_bytes(self) -> tuple[int, int]:
         """Resident set size and proportional set size (shared pages counted in part)."""
         return (
-            _kilobytes(Path(f"/proc/{self.pid}/status"), "VmRSS:") * 1024,
+            resident_bytes(self.pid),
             _kilobytes(Path(f"/proc/{self.pid}/smaps_rollup"), "Pss:") * 1024,
         )
 
@@ -122,6 +126,11 @@ class Target(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def resident_bytes(pid: int | str) -> int:
+    """Resident set size of a process by its id, or of this one as "self"."""
+    return _kilobytes(Path(f"/proc/{pid}/status"), "VmRSS:") * 1024
 
 
 def _kilobytes(path: Path, label: str) -> int:

@@ -94,3 +94,16 @@ def test_an_answer_out_of_turn_stops_the_load() -> None:
 def test_an_answer_nobody_asked_for_stops_the_load() -> None:
     with pytest.raises(AnswerError):
         Window(measure_from=0.0).received(answer(0), 1.0)
+
+
+def test_sequences_go_on_by_the_records_of_a_batch() -> None:
+    maker = FrameMaker(42, 0, -1, b"v", records=3)
+    for number in range(2):
+        frame = memoryview(maker.next_frame())
+        _, position = decode_request_header(frame[4:])
+        ((_, ((_, batch),)),) = decode_produce_request(PRODUCE_VERSION, frame[4 + position :]).topics
+        assert batch is not None
+        header = read_batch_header(batch)
+        assert (header.base_sequence, header.record_count) == (number * 3, 3)
+        assert header.size_bytes == maker.batch_bytes
+        assert batch_crc_is_valid(batch, header)

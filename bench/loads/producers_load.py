@@ -1,0 +1,125 @@
+"""`python -m bench.loads.producers_load FOLDER`: what a million live producers cost the broker's own state.
+
+A process of its own, so that its resident memory is the state's. Drives `ProducerStates` and its snapshots as
+a partition does: every producer appends its five cached batches. Prints one JSON line: bytes_a_producer,
+snapshot_bytes, write_s, load_s, and for each population check_us_<population>, a list with a value a round.
+Exit code 1 when a check or a loaded snapshot is wrong.
+"""
+
+import argparse
+import gc
+import json
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.targets.process import resident_bytes
+from broker.storage.disk import Disk
+from broker.storage.producer_state import Append, ProducerRules, ProducerStates
+from broker.storage.producer_table import CACHED_BATCHES
+from broker.storage.snapshot import load_newest, write_snapshot
+from protocol.records import BatchHeader
+
+POPULATIONS = (1_000, 100_000, 1_000_000)
+_RECORDS_A_BATCH = 10
+_BATCH_BYTES = 1000
+_NOW_MS = 1_700_000_000_000
+_CHECKS = 20_000
+_ROUNDS = 7
+
+
+class StateError(RuntimeError):
+    """The state is not what was put in."""
+
+
+def header(producer_id: int, number: int) -> BatchHeader:
+    """The header of the `number`th batch (from 0) of a producer."""
+    delta = _RECORDS_A_BATCH - 1
+    sequence = number * _RECORDS_A_BATCH
+    times = (_NOW_MS, _NOW_MS + number)
+    return BatchHeader(0, _BATCH_BYTES, 0, 2, 0, 0, delta, *times, producer_id, 0, sequence, _RECORDS_A_BATCH)
+
+
+def filled(producers: int) -> tuple[ProducerStates, int]:
+    """States in which each producer has its full window, and the end offset of such a log."""
+    states = ProducerStates(ProducerRules(), lambda: producers)
+    offset = 0
+    for number in range(CACHED_BATCHES):
+        for producer_id in range(producers):
+            states.apply(header(producer_id, number), offset, _NOW_MS + number)
+            offset += _RECORDS_A_BATCH
+    return states, offset
+
+
+def check_seconds(states: ProducerStates, headers: Sequence[BatchHeader]) -> float:
+    """The time that all checks take. Raises StateError when one would not let the next batch in."""
+    check = states.check
+    begin = time.perf_counter()
+    verdicts = [check(batch) for batch in headers]
+    taken = time.perf_counter() - begin
+    wrong = next((verdict for verdict in verdicts if not isinstance(verdict, Append)), None)
+    if wrong is not None:
+        raise StateError(f"the next batch of a producer was not to be appended: {wrong}")
+    return taken
+
+
+def check_times(populations: Sequence[ProducerStates]) -> dict[str, list[float]]:
+    """Microseconds a check at random producers, by population, a value a round; populations take turns."""
+    chooser = random.Random(1)
+    times: dict[str, list[float]] = {f"check_us_{len(states)}": [] for states in populations}
+    gc.disable()
+    for _ in range(_ROUNDS):
+        for states in populations:
+            ids = chooser.choices(range(len(states)), k=_CHECKS)
+            headers = [header(producer_id, CACHED_BATCHES) for producer_id in ids]
+            times[f"check_us_{len(states)}"].append(check_seconds(states, headers) / _CHECKS * 1e6)
+    return times
+
+
+def write_and_load(states: ProducerStates, offset: int, folder: Path) -> dict[str, Any]:
+    """Write a snapshot durably and load it again. Raises StateError when it comes back changed."""
+    disk = Disk()
+    begin = time.perf_counter()
+    size = write_snapshot(disk, folder, offset, states.freeze())
+    written = time.perf_counter()
+    states.thaw()
+    before_load = time.perf_counter()
+    loaded = load_newest(disk, folder, offset)
+    restored = ProducerStates(states.rules, lambda: len(states), loaded.frozen, _NOW_MS)
+    load_s = time.perf_counter() - before_load
+    first = next(states.entries()).producer_id
+    if len(restored) != len(states) or restored.entry(first) != states.entry(first):
+        raise StateError(f"{len(states)} producers were written, {len(restored)} came back, or other ones")
+    return {"snapshot_bytes": size, "write_s": written - begin, "load_s": load_s}
+
+
+def run(folder: Path, populations: Sequence[int]) -> dict[str, Any]:
+    """All numbers, as printed; the last population is the one that is weighed and written."""
+    filled(populations[0])
+    gc.collect()
+    before = resident_bytes("self")
+    states, offset = filled(populations[-1])
+    numbers: dict[str, Any] = {"bytes_a_producer": (resident_bytes("self") - before) / len(states)}
+    numbers |= write_and_load(states, offset, folder)
+    smaller = [filled(producers)[0] for producers in populations[:-1]]
+    return numbers | check_times([*smaller, states])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.loads.producers_load")
+    parser.add_argument("folder", type=Path)
+    given = parser.parse_args()
+    try:
+        numbers = run(given.folder, POPULATIONS)
+    except (StateError, OSError) as error:
+        print(f"the load failed: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(numbers))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
