@@ -107,7 +107,7 @@ async def test_a_moved_leader_is_found_again() -> None:
         async with producer(broker) as it:
             before = len(broker.seen(ApiKey.METADATA)) + 1
             await it.send_and_wait(TOPIC, b"x")
-            assert len(broker.seen(ApiKey.METADATA)) > before
+            await until(lambda: len(broker.seen(ApiKey.METADATA)) > before)
 
 
 async def test_a_refusal_for_good_is_raised_by_the_delivery() -> None:
