@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,12 +59,23 @@ def audit(
         name: str(value) if isinstance(value, Path) else value for name, value in flags.items() if value
     }
     where = chosen.pop("master", "local[*]")
+    _require_extra()
     from pipeline.jobs.audit import AuditSettings
 
     report = _run_audit(AuditSettings(**chosen | {"topics": tuple(chosen.get("topics", ()))}), where)
     _show(report)
     if not report.is_clean:
         raise typer.Exit(1)
+
+
+def _require_extra() -> None:
+    """Raises Failure where the package was installed without what the jobs need."""
+    missing = [library for library in ("numpy", "pyarrow", "pyspark") if find_spec(library) is None]
+    if missing:
+        raise Failure(
+            f"the jobs on Spark need {', '.join(missing)}: install Tidelog with its extra,"
+            " pip install 'tidelog[pipeline]'"
+        )
 
 
 def _read_settings(file: Path) -> dict[str, Any]:
