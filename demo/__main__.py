@@ -1,7 +1,8 @@
 """`python -m demo`: ship real events through a breaking network and prove that each is stored exactly once.
 
-Owns the order of the acts and the exit code: 0 if the judge found nothing, 1 if it did, 2 if the demo could
-not run.
+Owns the order of the acts and the exit code: 0 if neither the judge nor the audit found anything, 1 if one
+of them did, 2 if the demo could not run. The judge reads over the wire and compares with the CSV; the audit
+reads the segment files and knows nothing but the sequence numbers in them.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from demo.shipment import TOPIC, SabotageError, Shipment, Site, Tally, open_site
 from demo.verdict import KeyVerdict, judge, total
 from faults.process import BrokerProcessError
 from pipeline.java import JavaNotFoundError
+from pipeline.jobs import audit
 from pipeline.session import start_session
 
 if TYPE_CHECKING:
@@ -80,11 +82,13 @@ async def _run(options: argparse.Namespace, folder: Path, screen: Screen) -> int
             screen.say("Spark reads the topic back and compares it with the CSV ...")
             spark = await starting_spark
             verdicts = await asyncio.to_thread(_judge, spark, site.bootstrap_servers, events, folder)
+            screen.verdict(verdicts)
+            audited = await asyncio.to_thread(_audit, spark, site.bootstrap_servers, folder)
     finally:
         spark = await starting_spark
         await asyncio.to_thread(spark.stop)
-    screen.verdict(verdicts)
-    return _conclude(verdicts, tally, time.monotonic() - began, screen)
+    screen.audit(audited)
+    return _conclude(verdicts, audited, tally, time.monotonic() - began, screen)
 
 
 async def _ship(options: argparse.Namespace, site: Site, events: pa.Table, screen: Screen) -> Tally:
@@ -144,10 +148,19 @@ def _judge(spark: "SparkSession", bootstrap_servers: str, events: pa.Table, fold
     return judge(expected, stored)
 
 
-def _conclude(verdicts: list[KeyVerdict], tally: Tally, seconds: float, screen: Screen) -> int:
+def _audit(spark: "SparkSession", bootstrap_servers: str, folder: Path) -> audit.AuditReport:
+    """Of the segment files, up to the high watermark that the broker names."""
+    path = str(folder / "data")
+    return audit.run(spark, audit.AuditSettings((TOPIC,), bootstrap_servers=bootstrap_servers, path=path))
+
+
+def _conclude(
+    verdicts: list[KeyVerdict], audited: audit.AuditReport, tally: Tally, seconds: float, screen: Screen
+) -> int:
     """The last line, and the exit code."""
     sum_ = total(verdicts)
-    if all(each.is_exact for each in verdicts) and sum_.expected == tally.events and not tally.failed:
+    is_exact = all(each.is_exact for each in verdicts) and sum_.expected == tally.events
+    if is_exact and audited.is_clean and audited.records == sum_.stored and not tally.failed:
         screen.say(
             f"[green]{sum_.stored:,} real events, {tally.faults} faults, {tally.sent_again:,} batches"
             " sent again, a broker killed in the middle:"
@@ -158,7 +171,9 @@ def _conclude(verdicts: list[KeyVerdict], tally: Tally, seconds: float, screen: 
     screen.say(
         f"[red]The topic is wrong: {sum_.duplicated:,} duplicated, {sum_.missing:,} missing,"
         f" {sum_.out_of_order:,} out of order, {sum_.altered:,} altered, {sum_.invented:,} invented"
-        f" of {tally.events:,} events; {tally.failed:,} deliveries failed.[/red] ({seconds:.0f} s in all)"
+        f" of {tally.events:,} events; {sum(audited.findings.values()):,} findings of the audit"
+        f" in {audited.records:,} records; {tally.failed:,} deliveries failed.[/red]"
+        f" ({seconds:.0f} s in all)"
     )
     return 1
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from demo.shipment import Tally
 from demo.verdict import KeyVerdict, total
+from pipeline.jobs.audit import AuditReport
 
 _EVENTS_SHOWN = 8
 _LINES_SHOWN = 10
@@ -86,6 +87,22 @@ class Screen:
         table.add_section()
         table.add_row(*_cells(total(verdicts)), style="bold")
         self.console.print(table)
+
+    def audit(self, report: AuditReport) -> None:
+        """What the sequence numbers in the segment files prove, in one line."""
+        judged = report.records - report.unidentified
+        producers = f"{report.producers:,} producer{'' if report.producers == 1 else 's'}"
+        read = f"Audit of the segment files: {judged:,} records of {producers}"
+        if not judged:
+            self.say(
+                f"Audit of the segment files: {report.records:,} records, none with a producer id:"
+                " without idempotence there is nothing to prove by."
+            )
+        elif report.is_clean:
+            self.say(f"{read}: [green]every sequence number once, none missing, all in order.[/green]")
+        else:
+            found = ", ".join(f"{count:,} {kind}" for kind, count in report.findings.items() if count)
+            self.say(f"{read}: [red]{found}.[/red]")
 
     def _picture(self) -> Group:
         events = [Text(f"  {text}", style="dim", overflow="ellipsis", no_wrap=True) for text in self._events]

@@ -1,4 +1,4 @@
-"""The demo in small: the judge finds nothing with sequence numbers, and duplicates without them."""
+"""The demo in small: judge and audit find nothing with sequence numbers, the judge copies without them."""
 
 import asyncio
 from pathlib import Path
@@ -12,6 +12,7 @@ from demo.flights import load_flights
 from demo.plan import Kind, make_plan
 from demo.shipment import TOPIC, Shipment, Tally, open_site
 from demo.verdict import KeyVerdict, judge, total
+from pipeline.jobs import audit
 
 EVENTS = 40_000
 FAULTS = 10
@@ -24,8 +25,8 @@ def flights() -> pa.Table:
 
 async def run(
     spark: SparkSession, folder: Path, events: pa.Table, *, idempotent: bool
-) -> tuple[Tally, list[KeyVerdict], list[str]]:
-    """Ship and judge: the tally, the verdicts and the lines about faults."""
+) -> tuple[Tally, list[KeyVerdict], audit.AuditReport, list[str]]:
+    """Ship, judge and audit: the tally, what both say, and the lines about faults."""
     lines: list[str] = []
     async with open_site(folder / "data") as site:
         shipment = Shipment(
@@ -38,7 +39,9 @@ async def run(
         await shipment.create_topic(3)
         tally = await shipment.ship(events)
         verdicts = await asyncio.to_thread(judge_topic, spark, site.bootstrap_servers, events, folder)
-    return tally, verdicts, lines
+        settings = audit.AuditSettings((TOPIC,), site.bootstrap_servers, path=str(folder / "data"))
+        audited = await asyncio.to_thread(audit.run, spark, settings)
+    return tally, verdicts, audited, lines
 
 
 def judge_topic(
@@ -53,9 +56,11 @@ def judge_topic(
 async def test_every_event_is_stored_once_in_order_whatever_breaks(
     spark: SparkSession, tmp_path: Path, flights: pa.Table
 ) -> None:
-    tally, verdicts, lines = await run(spark, tmp_path, flights, idempotent=True)
+    tally, verdicts, audited, lines = await run(spark, tmp_path, flights, idempotent=True)
     assert [each for each in verdicts if not each.is_exact] == []
     assert total(verdicts).stored == EVENTS
+    assert audited.is_clean
+    assert (audited.records, audited.unidentified, audited.producers) == (EVENTS, 0, 1)
     assert (tally.acked, tally.failed, tally.kills, tally.faults) == (EVENTS, 0, 1, FAULTS + 1)
     assert tally.cut >= FAULTS
     assert tally.sent_again > 0
@@ -66,7 +71,8 @@ async def test_every_event_is_stored_once_in_order_whatever_breaks(
 async def test_without_sequence_numbers_the_judge_finds_the_duplicates(
     spark: SparkSession, tmp_path: Path, flights: pa.Table
 ) -> None:
-    tally, verdicts, _ = await run(spark, tmp_path, flights, idempotent=False)
+    tally, verdicts, audited, _ = await run(spark, tmp_path, flights, idempotent=False)
     assert total(verdicts).duplicated > 0
     assert total(verdicts).missing == 0
+    assert audited.records == audited.unidentified == total(verdicts).stored
     assert tally.failed == 0

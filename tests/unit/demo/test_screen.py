@@ -7,6 +7,7 @@ from rich.console import Console
 from demo.screen import Screen
 from demo.shipment import Tally
 from demo.verdict import KeyVerdict
+from pipeline.jobs.audit import KINDS, AuditReport
 
 
 def plain_screen() -> tuple[Screen, io.StringIO]:
@@ -62,3 +63,22 @@ def test_altered_and_invented_records_are_wrong_content() -> None:
     screen.verdict([KeyVerdict("AA", 10, 12, 0, 0, 2, 3, 0)])
     assert "5 wrong" in text.getvalue()
     assert max(map(len, text.getvalue().splitlines())) <= 80
+
+
+def audited(records: int, unidentified: int, **findings: int) -> str:
+    screen, text = plain_screen()
+    producers = 1 if records > unidentified else 0
+    screen.audit(AuditReport(records, unidentified, producers, dict.fromkeys(KINDS, 0) | findings, ()))
+    return text.getvalue()
+
+
+def test_the_audit_is_one_line_that_names_what_it_found() -> None:
+    assert audited(2_000, 0) == (
+        "Audit of the segment files: 2,000 records of 1 producer:"
+        " every sequence number once, none missing, all in order.\n"
+    )
+    assert audited(2_000, 0, gap=2, duplicate=1_500).endswith("1 producer: 1,500 duplicate, 2 gap.\n")
+
+
+def test_without_producer_ids_the_audit_says_that_it_proves_nothing() -> None:
+    assert "none with a producer id" in audited(2_000, 2_000)
