@@ -1,10 +1,10 @@
 """The way to the cluster: which broker leads what, and a connection to it.
 
-Owns: the connections (at most one a node), reconnecting with exponential backoff and jitter, and the
-metadata, refreshed when it is too old and whenever somebody found it wrong.
+Owns: the metadata, refreshed when it is too old and whenever somebody found it wrong, and whom to ask.
 Invariants:
 - one metadata request is under way at a time; whoever asks meanwhile shares the next one;
-- a broker that fails is not dialled again before its backoff has passed, however many ask;
+- refreshes that somebody asked for and that tell nothing new come more and more slowly;
+- `start`, `refresh` and `topic` name the servers, or the broker's refusal, when nothing comes of them;
 - listeners are called on every change that may let a waiting request go: new metadata, a connection made or
   lost. They are called from the event loop and must not block or raise.
 Callers: producer, sender, consumer, fetcher, admin; all on one event loop.
@@ -13,18 +13,20 @@ Callers: producer, sender, consumer, fetcher, admin; all on one event loop.
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 from client.backoff import Backoff
+from client.cluster_config import ClusterConfig, parse_servers
 from client.connection import Connection
 from client.errors import (
     BrokerUnavailableError,
     ClientClosedError,
     ClientError,
+    UnsupportedVersionError,
     broker_error,
 )
 from client.events import logger
+from client.links import Address, Links, result_of
 from client.metadata import EMPTY, ClusterImage, TopicInfo, apply_metadata
 from client.metrics import ClientMetrics
 from client.types import TopicPartition
@@ -33,69 +35,8 @@ from protocol.schema import ApiKey
 
 __all__ = ["Cluster", "ClusterConfig", "parse_servers"]
 
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterConfig:
-    """How to reach the cluster. All times in milliseconds."""
-
-    bootstrap_servers: str | list[str] = "127.0.0.1:9092"
-    client_id: str = "tidelog"
-    request_timeout_ms: int = 40_000
-    connect_timeout_ms: int = 10_000
-    metadata_max_age_ms: int = 300_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
-    reconnect_backoff_ms: int = 50
-    reconnect_backoff_max_ms: int = 1_000
-    allow_auto_create_topics: bool = False
-
-    def __post_init__(self) -> None:
-        parse_servers(self.bootstrap_servers)
-        for name in self.__slots__:
-            if name.endswith("_ms") and getattr(self, name) <= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected milliseconds above 0")
-
-
-def parse_servers(servers: str | list[str]) -> list[tuple[str, int]]:
-    """("host", port) for each of "host:port,host:port" or of a list of such; port 9092 where none is given.
-
-    Raises ValueError for what is not an address. IPv6 addresses stand in brackets: "[::1]:9092".
-    """
-    texts = servers.split(",") if isinstance(servers, str) else servers
-    found: list[tuple[str, int]] = []
-    for text in texts:
-        host, colon, port = text.strip().rpartition(":")
-        if not colon or port.endswith("]"):
-            host, port = text.strip(), "9092"
-        host = host.removeprefix("[").removesuffix("]")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ValueError(f"bootstrap_servers has {text.strip()!r}, expected host:port")
-        found.append((host, int(port)))
-    if not found:
-        raise ValueError("bootstrap_servers is empty, expected host:port")
-    return found
-
-
-class _Address(NamedTuple):
-    """Where to dial; connections of different lanes do not wait for each other's answers."""
-
-    host: str
-    port: int
-    lane: str = ""
-
-
-class _Link:
-    """What is known of the way to one node."""
-
-    __slots__ = ("connection", "dialling", "failures", "retry_at")
-
-    def __init__(self) -> None:
-        self.connection: Connection | None = None
-        self.dialling: asyncio.Task[Connection] | None = None
-        self.failures = 0
-        self.retry_at = 0.0
+_PATIENT_LOOKS = 3
+"""How often a topic that no broker would create is looked for before it is called unknown."""
 
 
 class Cluster:
@@ -106,44 +47,60 @@ class Cluster:
         self.image: ClusterImage = EMPTY
         self.metrics = ClientMetrics()
         self._rng = rng or random.Random()
-        self._reconnect = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, self._rng)
         self._retry = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng)
+        self._links = Links(
+            config,
+            self.metrics,
+            self._rng,
+            spawn=self._spawn,
+            on_change=self._notify,
+            on_trouble=self.request_refresh,
+        )
         self._topics: set[str] = set()
         self._listeners: list[Callable[[], None]] = []
-        self._links: dict[_Address, _Link] = {}
         self._refresh_task: asyncio.Task[None] | None = None
         self._refreshed_at = 0.0
+        # Refreshes in a row, close to each other, that failed or told nothing new.
+        self._useless_refreshes = 0
         self._age_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop
 
     async def start(self) -> None:
-        """Find a broker and learn who else there is. Raises BrokerUnavailableError within
-        request_timeout_ms."""
+        """Find a broker and learn who else there is.
+
+        Raises BrokerUnavailableError, which names the servers, after request_timeout_ms without an answer; at
+        once what no retry can mend (UnsupportedVersionError).
+        """
         self._loop = asyncio.get_running_loop()
-        deadline = self._loop.time() + self.config.request_timeout_ms / 1000
+        trouble: ClientError | None = None
         failures = 0
-        while True:
-            try:
-                await self.refresh()
-                return
-            except ClientError as error:
-                failures += 1
-                delay = self._retry.delay_ms(failures) / 1000
-                if not error.retriable or self._loop.time() + delay >= deadline:
-                    await self.close()
-                    raise
-                await asyncio.sleep(delay)
+        try:
+            async with asyncio.timeout(self.config.request_timeout_ms / 1000):
+                while True:
+                    try:
+                        await self.refresh()
+                        return
+                    except ClientError as error:
+                        if not error.retriable:
+                            raise
+                        trouble = error
+                    failures += 1
+                    await asyncio.sleep(self._retry.delay_ms(failures) / 1000)
+        except TimeoutError:
+            await self.close()
+            raise self._unavailable(trouble) from trouble
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Close every connection. Harmless when closed."""
         self._is_closed = True
         if self._age_timer is not None:
             self._age_timer.cancel()
-        for link in self._links.values():
-            if link.connection is not None:
-                link.connection.close(ClientClosedError("the client was closed"))
+        self._links.close()
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
@@ -160,11 +117,14 @@ class Cluster:
         self._topics.update(topics)
 
     def request_refresh(self) -> None:
-        """Somebody found the metadata wrong: refresh it soon, at most once every retry_backoff_ms."""
+        """Somebody found the metadata wrong: refresh it soon, at most once every retry_backoff_ms, and less
+        often as long as it tells nothing new."""
         if self._refresh_task is None and not self._is_closed:
             since = self._loop.time() - self._refreshed_at
-            delay = max(0.0, self.config.retry_backoff_ms / 1000 - since)
-            self._refresh_task = self._spawn(self._refresh_after(delay))
+            if since > self.config.retry_backoff_max_ms / 1000:
+                self._useless_refreshes = 0
+            pause = self._retry.delay_ms(self._useless_refreshes) / 1000
+            self._refresh_task = self._spawn(self._refresh_after(max(0.0, pause - since)))
 
     async def refresh(self) -> ClusterImage:
         """The metadata as of now or later. Raises BrokerUnavailableError or what the broker refused with."""
@@ -174,15 +134,17 @@ class Cluster:
         if self._refresh_task is None:
             self._require_open()
             self._refresh_task = self._spawn(self._refresh_after(0.0))
-        await _result(self._refresh_task)
+        await result_of(self._refresh_task)
         return self.image
 
     async def topic(self, name: str) -> TopicInfo:
         """The topic with at least one partition, waiting up to request_timeout_ms for it to appear.
 
-        Raises UnknownTopicError, AuthorizationError or another BrokerError, or BrokerUnavailableError.
+        Raises UnknownTopicError, AuthorizationError or another BrokerError; BrokerUnavailableError when it
+        could not be asked for.
         """
         deadline = self._loop.time() + self.config.request_timeout_ms / 1000
+        trouble: ClientError | None = None
         failures = 0
         while True:
             info = self.image.topics.get(name)
@@ -193,28 +155,36 @@ class Cluster:
                 raise broker_error(info.error, f"topic {name!r}")
             is_hopeless = info is not None and not self.config.allow_auto_create_topics
             delay = self._retry.delay_ms(failures) / 1000 if failures else 0.0
-            if self._loop.time() + delay >= deadline or (is_hopeless and failures > 3):
+            if self._loop.time() + delay >= deadline or (is_hopeless and failures > _PATIENT_LOOKS):
                 self._topics.discard(name)
-                code = info.error if info is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if code is ErrorCode.NONE:
-                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                raise broker_error(code, f"topic {name!r}")
+                raise trouble or _absent(name, info)
             failures += 1
             if delay:
                 await asyncio.sleep(delay)
             self._topics.add(name)
-            try:
+            trouble = await self._try_refresh(deadline)
+
+    async def _try_refresh(self, deadline: float) -> ClientError | None:
+        """Refresh, or say what is in the way and may pass."""
+        try:
+            async with asyncio.timeout_at(deadline):
                 await self.refresh()
-            except ClientError as error:
-                if not error.retriable:
-                    raise
+        except TimeoutError:
+            return self._unavailable(None)
+        except ClientError as error:
+            if not error.retriable:
+                raise
+            return error
+        return None
 
     async def _refresh_after(self, delay: float) -> None:
+        before = self.image
         try:
             if delay:
                 await asyncio.sleep(delay)
             await self._fetch_metadata()
         finally:
+            self._useless_refreshes = self._useless_refreshes + 1 if self.image == before else 0
             self._refresh_task = None
             self._refreshed_at = self._loop.time()
             self._arm_age_timer()
@@ -230,7 +200,8 @@ class Cluster:
             },
         )
         self.image = apply_metadata(self.image, answer)
-        self._drop_strangers()
+        if self.image.nodes:
+            self._links.keep_only({(node.host, node.port) for node in self.image.nodes.values()})
 
     def _arm_age_timer(self) -> None:
         if self._age_timer is not None:
@@ -239,37 +210,27 @@ class Cluster:
             age = self.config.metadata_max_age_ms / 1000
             self._age_timer = self._loop.call_later(age, self.request_refresh)
 
-    def _drop_strangers(self) -> None:
-        """Close connections to addresses that are neither a node's nor to be tried at the next bootstrap."""
-        wanted = {(node.host, node.port) for node in self.image.nodes.values()}
-        for address, link in list(self._links.items()):
-            if wanted and (address.host, address.port) not in wanted and link.dialling is None:
-                del self._links[address]
-                if link.connection is not None:
-                    link.connection.close()
-
     # Connections
 
     def connection(self, node_id: int) -> Connection | None:
         """A connection to the node that is ready; None while there is none, and then one is being made."""
-        node = self.image.nodes.get(node_id)
-        if node is None or self._is_closed:
+        if self._is_closed:
             return None
-        address = _Address(node.host, node.port)
-        link = self._link(address)
-        if link.connection is not None:
-            return link.connection
-        if link.dialling is None:
-            self._dial(address, link)
-        return None
+        node = self.image.nodes.get(node_id)
+        if node is None:
+            self.request_refresh()
+            return None
+        return self._links.ready(Address(node.host, node.port))
 
     async def connected(self, node_id: int, lane: str = "") -> Connection:
         """A connection to the node, one for each lane: brokers answer in order, so that what waits long (a
         fetch) needs its own. Raises BrokerUnavailableError."""
+        self._require_open()
         node = self.image.nodes.get(node_id)
         if node is None:
+            self.request_refresh()
             raise BrokerUnavailableError(f"no broker has the id {node_id}")
-        return await self._connected(_Address(node.host, node.port, lane))
+        return await self._links.connected(Address(node.host, node.port, lane))
 
     async def leader_connection(self, key: TopicPartition) -> Connection:
         """A connection to the partition's leader. Raises BrokerUnavailableError when it has none now."""
@@ -280,90 +241,39 @@ class Cluster:
         return await self.connected(leader)
 
     async def call_any(self, api_key: ApiKey, values: dict[str, object]) -> Any:
-        """Ask any broker, one after the other. Raises the last error when none answers."""
+        """Ask any broker, one after the other.
+
+        Raises the last error when none answers; but where one lacks the API, that, for it says more than that
+        another cannot be reached.
+        """
         error: ClientError = BrokerUnavailableError("no broker is known")
         for address in self._candidates():
             try:
-                connection = await self._connected(address)
+                self._require_open()
+                connection = await self._links.connected(address)
                 return await connection.call(api_key, values)
             except ClientError as caught:
-                error = caught
+                if not isinstance(error, UnsupportedVersionError):
+                    error = caught
         raise error
 
-    def _candidates(self) -> list[_Address]:
-        """Addresses to try: connected nodes first, then the other nodes, then the bootstrap servers."""
-        nodes = [_Address(node.host, node.port) for node in self.image.nodes.values()]
-        bootstrap = [_Address(host, port) for host, port in parse_servers(self.config.bootstrap_servers)]
+    def _candidates(self) -> list[Address]:
+        """Addresses to try: connected nodes first, then the other nodes, then the bootstrap servers; those
+        that failed just now last."""
+        nodes = [Address(node.host, node.port) for node in self.image.nodes.values()]
+        bootstrap = [Address(host, port) for host, port in parse_servers(self.config.bootstrap_servers)]
         self._rng.shuffle(nodes)
         self._rng.shuffle(bootstrap)
-        known = list(dict.fromkeys(nodes + bootstrap))
-        return sorted(known, key=lambda address: self._link(address).connection is None)
+        return self._links.by_readiness(dict.fromkeys(nodes + bootstrap))
 
-    def _link(self, address: _Address) -> _Link:
-        link = self._links.get(address)
-        if link is None:
-            link = self._links[address] = _Link()
-        return link
-
-    async def _connected(self, address: _Address) -> Connection:
-        self._require_open()
-        link = self._link(address)
-        if link.connection is not None:
-            return link.connection
-        return await _result(link.dialling or self._dial(address, link))
+    def _unavailable(self, trouble: ClientError | None) -> BrokerUnavailableError:
+        last = f" ({trouble.message})" if trouble is not None else ""
+        waited = f"within {self.config.request_timeout_ms} ms"
+        return BrokerUnavailableError(f"no broker of {self.config.servers} answered {waited}{last}")
 
     def _require_open(self) -> None:
         if self._is_closed:
             raise ClientClosedError("the client was closed")
-
-    def _dial(self, address: _Address, link: _Link) -> asyncio.Task[Connection]:
-        task = link.dialling = self._spawn(self._open(address, link))
-        return task
-
-    async def _open(self, address: _Address, link: _Link) -> Connection:
-        host, port, _ = address
-        try:
-            wait = link.retry_at - self._loop.time()
-            if wait > 0:
-                await asyncio.sleep(wait)
-            connection = await Connection.open(
-                host,
-                port,
-                client_id=self.config.client_id,
-                request_timeout_ms=self.config.request_timeout_ms,
-                connect_timeout_ms=self.config.connect_timeout_ms,
-                on_close=lambda closed, error: self._on_closed(link, closed, error),
-            )
-        except ClientError as error:
-            link.failures += 1
-            link.retry_at = self._loop.time() + self._reconnect.delay_ms(link.failures) / 1000
-            where = f"{host}:{port}"
-            logger.info("connection_failed", address=where, error=str(error), failures=link.failures)
-            self._loop.call_at(link.retry_at, self._after_failure)
-            raise
-        else:
-            link.failures = 0
-            link.connection = connection
-            connection.on_writable = self._notify
-            connection.metrics = self.metrics
-            return connection
-        finally:
-            link.dialling = None
-            self._loop.call_soon(self._notify)
-
-    def _after_failure(self) -> None:
-        if not self._is_closed:
-            self.request_refresh()
-            self._notify()
-
-    def _on_closed(self, link: _Link, connection: Connection, error: ClientError) -> None:
-        if link.connection is not connection:
-            return
-        link.connection = None
-        if not self._is_closed:
-            logger.info("connection_lost", address=connection.address, error=str(error))
-            self.request_refresh()
-            self._notify()
 
     def _notify(self) -> None:
         for listener in self._listeners:
@@ -383,9 +293,8 @@ class Cluster:
                 logger.error("background_task_failed", exc_info=error)
 
 
-async def _result(task: "asyncio.Task[_T]") -> _T:
-    """What a task that others share gives; its end by `close` is no cancellation of the caller."""
-    await asyncio.wait([task])
-    if task.cancelled():
-        raise ClientClosedError("the client was closed meanwhile")
-    return task.result()
+def _absent(name: str, info: TopicInfo | None) -> ClientError:
+    code = info.error if info is not None else ErrorCode.NONE
+    if code is ErrorCode.NONE:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return broker_error(code, f"topic {name!r}")
