@@ -21,6 +21,7 @@ from protocol.hot import ProduceRequest, encode_produce_request
 from protocol.schema import ApiKey
 from protocol.types import MAX_SEQUENCE
 from tests.conformance.raw import PRODUCE_VERSION, SECONDS, Batch, RawClient, batch, batches, connected
+from tests.waiting import until
 
 Start = Callable[..., Awaitable[Broker]]
 
@@ -79,13 +80,6 @@ async def test_lost_acks_are_acknowledged_again_with_the_first_offsets(start: St
     async with connected(broker.port) as client:
         assert await pipelined(client, sent[3:]) == [(0, 3), (0, 4)]
         assert await client.log() == [b"A", b"B", b"C", b"D", b"E"]
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Return when the condition holds; TimeoutError when it never does."""
-    async with asyncio.timeout(SECONDS):
-        while not condition():  # noqa: ASYNC110  (a broker has no event for what is asked here)
-            await asyncio.sleep(0.001)
 
 
 async def test_a_lost_request_makes_the_later_ones_out_of_order(client: RawClient) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from broker.storage.disk import Disk
 from protocol.errors import ErrorCode
-from tests.unit.broker.net.peers import until
 from tests.unit.broker.test_services import opened, stored
+from tests.waiting import until
 
 
 class Gate(Disk):

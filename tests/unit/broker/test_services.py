@@ -18,7 +18,7 @@ from broker.storage.manager import DataFolderError
 from broker.topics import NewTopic
 from protocol.errors import ApiError, ErrorCode
 from protocol.records import RecordBatchBuilder
-from tests.unit.broker.net.peers import until
+from tests.waiting import until
 
 NOW_MS = 1_700_000_000_000
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from client import Consumer, CorruptRecordError, TopicPartition
 from protocol.records import RecordBatchBuilder, set_offset_and_leader_epoch
 from protocol.schema import ApiKey
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
+from tests.waiting import until
 
 FIRST = TopicPartition(TOPIC, 0)
 SESSION = 77
@@ -65,12 +65,6 @@ class Log:
 def consumer(broker: ScriptedBroker, **settings: Any) -> Consumer:
     quick = {"retry_backoff_ms": 10, "fetch_max_wait_ms": 20, "auto_offset_reset": "none"}
     return Consumer(bootstrap_servers=broker.address, **{**quick, **settings})
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 async def values(it: Consumer, count: int) -> list[object]:

@@ -1,7 +1,6 @@
 """The producer over real sockets against a broker that follows a script."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -20,6 +19,7 @@ from protocol.errors import ErrorCode
 from protocol.records import decode_batch, read_batch_header
 from protocol.schema import ApiKey
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
+from tests.waiting import until
 
 
 def producer(broker: ScriptedBroker, **settings: object) -> Producer:
@@ -37,12 +37,6 @@ def batches(broker: ScriptedBroker) -> list[tuple[int, int, list[bytes | None]]]
                 values = [record.value for record in decode_batch(records)]
                 found.append((partition.index, read_batch_header(records).base_sequence, values))
     return found
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 async def test_records_sent_without_a_pause_share_a_batch() -> None:

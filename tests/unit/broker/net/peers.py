@@ -1,7 +1,7 @@
 """A server over handlers that a test writes, and a client that speaks frames over a real socket."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
@@ -114,10 +114,3 @@ def produce_frame(
     request = ProduceRequest(None, acks, 30_000, topics)
     body = encode_produce_request(version, request)
     return b"".join(encode_request_frame(ApiKey.PRODUCE, version, correlation_id, "test", body))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Return once the condition holds; fails after a deadline."""
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        while not condition():  # noqa: ASYNC110 (what is waited for is not ours to signal)
-            await asyncio.sleep(0.001)

@@ -12,8 +12,9 @@ from broker.net.routes import Handler
 from protocol.framing import encode_request_frame
 from protocol.hot import ProducePartitionResult
 from protocol.schema import ApiKey
-from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_frame, serving, until
+from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_frame, serving
 from tests.unit.broker.test_metrics import value
+from tests.waiting import until
 
 Future = asyncio.Future[Any]
 PRODUCED = [("t", [ProducePartitionResult(0, 0, 0)])]

@@ -5,8 +5,9 @@ from typing import Any
 from broker.net.connection import Connection
 from protocol.hot import FetchResponse
 from protocol.schema import ApiKey
-from tests.unit.broker.net.peers import Peer, produce_frame, request_frame, serving, until
+from tests.unit.broker.net.peers import Peer, produce_frame, request_frame, serving
 from tests.unit.broker.net.test_connection import PRODUCED, Held, handlers_with
+from tests.waiting import until
 
 
 async def test_long_polls_count_as_the_most_that_they_may_bring() -> None:

@@ -1,0 +1,343 @@
+"""The way to the cluster: when metadata is asked for again, who is dialled and when, what is raised."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import pytest
+
+from client import BrokerUnavailableError, Producer, UnknownTopicError, UnsupportedVersionError
+from client.cluster import Cluster, ClusterConfig
+from client.types import TopicPartition
+from protocol.errors import ErrorCode
+from protocol.schema import ApiKey
+from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
+from tests.waiting import until
+
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@asynccontextmanager
+async def opened(
+    *servers: str, rng: random.Random | None = None, start: bool = True, **settings: object
+) -> AsyncIterator[Cluster]:
+    quick = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 20, "request_timeout_ms": 5_000}
+    config = ClusterConfig(list(servers), **{**quick, **settings})  # type: ignore[arg-type]
+    cluster = Cluster(config, rng)
+    try:
+        if start:
+            await cluster.start()
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+async def free_address() -> str:
+    """Where nobody listens."""
+    async with ScriptedBroker() as broker:
+        return broker.address
+
+
+class Chance(random.Random):
+    """Draws the largest jitter, and remembers between which bounds it was drawn."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.drawn: list[tuple[float, float]] = []
+
+    def uniform(self, a: float, b: float) -> float:
+        self.drawn.append((a, b))
+        return b
+
+
+class Doorstep:
+    """Accepts connections and closes them at once; remembers when each came."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    async def __aenter__(self) -> "Doorstep":
+        self._server = await asyncio.start_server(self._refuse, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        self.address = f"{host}:{port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _refuse(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.times.append(asyncio.get_running_loop().time())
+        writer.transport.abort()
+
+
+# Metadata
+
+
+async def test_metadata_that_is_too_old_is_asked_for_again_by_itself() -> None:
+    async with ScriptedBroker() as broker, opened(broker.address, metadata_max_age_ms=30) as cluster:
+        cluster.watch_topics([TOPIC])
+        broker.partitions = 4
+        await until(lambda: TOPIC in cluster.image.topics)
+        assert len(cluster.image.topics[TOPIC].partitions) == 4
+        count = len(broker.seen(ApiKey.METADATA))
+        await until(lambda: len(broker.seen(ApiKey.METADATA)) >= count + 3)
+
+
+async def test_metadata_that_could_not_be_had_is_asked_for_again_when_it_is_too_old() -> None:
+    async with ScriptedBroker() as broker, opened(broker.address, metadata_max_age_ms=30) as cluster:
+        failed = asyncio.Event()
+
+        def cut(request: Request) -> None:
+            failed.set()
+            raise ConnectionError
+
+        broker.scripts[ApiKey.METADATA] = cut
+        cluster.request_refresh()
+        await failed.wait()
+        del broker.scripts[ApiKey.METADATA]
+        cluster.watch_topics([TOPIC])
+        await until(lambda: TOPIC in cluster.image.topics)
+
+
+async def test_whoever_asks_while_metadata_is_under_way_shares_the_next_request() -> None:
+    async with ScriptedBroker() as broker, opened(broker.address) as cluster:
+        release = asyncio.Event()
+        count = len(broker.seen(ApiKey.METADATA))
+
+        async def slow(request: Request) -> dict[str, object]:
+            await release.wait()
+            return broker.metadata([each.name for each in request.values.topics])
+
+        broker.scripts[ApiKey.METADATA] = slow
+        first = asyncio.create_task(cluster.refresh())
+        await until(lambda: len(broker.seen(ApiKey.METADATA)) == count + 1)
+        others = [asyncio.create_task(cluster.refresh()) for _ in range(20)]
+        cluster.request_refresh()
+        release.set()
+        await asyncio.gather(first, *others)
+        assert len(broker.seen(ApiKey.METADATA)) == count + 2
+
+
+async def test_refreshes_that_tell_nothing_new_come_more_and_more_slowly() -> None:
+    loop = asyncio.get_running_loop()
+    async with (
+        ScriptedBroker() as broker,
+        opened(broker.address, retry_backoff_ms=20, retry_backoff_max_ms=80) as cluster,
+    ):
+        await cluster.refresh()
+        cluster.add_listener(cluster.request_refresh)
+        times: list[float] = []
+
+        def note(request: Request) -> dict[str, object]:
+            times.append(loop.time())
+            return broker.metadata([each.name for each in request.values.topics])
+
+        broker.scripts[ApiKey.METADATA] = note
+        cluster.request_refresh()
+        await until(lambda: len(times) == 5)
+        gaps = [later - sooner for sooner, later in pairwise(times)]
+        assert gaps[1] >= 0.8 * 0.040
+        assert min(gaps[2:]) >= 0.8 * 0.080
+
+
+async def test_a_leader_that_is_no_broker_is_a_reason_to_ask_again() -> None:
+    key = TopicPartition(TOPIC, 0)
+    async with ScriptedBroker() as broker, opened(broker.address) as cluster:
+        broker.scripts[ApiKey.METADATA] = lambda _: broker.metadata([TOPIC], leader=2)
+        cluster.watch_topics([TOPIC])
+        await cluster.refresh()
+        assert cluster.image.leader(key) == 2
+        del broker.scripts[ApiKey.METADATA]
+        assert cluster.connection(2) is None
+        await until(lambda: cluster.image.leader(key) == 1)
+        with pytest.raises(BrokerUnavailableError, match="no broker has the id 7"):
+            await cluster.connected(7)
+
+
+async def test_a_topic_that_appears_is_found() -> None:
+    async with ScriptedBroker() as broker, opened(broker.address, allow_auto_create_topics=True) as cluster:
+        asked = 0
+
+        def later(_: Request) -> dict[str, object]:
+            nonlocal asked
+            asked += 1
+            return broker.metadata([TOPIC], error_code=0 if asked > 6 else UNKNOWN)
+
+        broker.scripts[ApiKey.METADATA] = later
+        assert len((await cluster.topic(TOPIC)).partitions) == 1
+
+
+async def test_a_topic_that_nobody_creates_is_unknown_soon_and_not_asked_for_any_more() -> None:
+    async with ScriptedBroker() as broker, opened(broker.address) as cluster:
+        broker.scripts[ApiKey.METADATA] = lambda request: broker.metadata(
+            [each.name for each in request.values.topics], error_code=UNKNOWN
+        )
+        async with asyncio.timeout(3):
+            with pytest.raises(UnknownTopicError, match="nowhere"):
+                await cluster.topic("nowhere")
+        await cluster.refresh()
+        assert broker.seen(ApiKey.METADATA)[-1].values.topics == []
+
+
+async def test_a_topic_that_could_not_be_asked_for_is_not_called_unknown() -> None:
+    async with ScriptedBroker() as broker, opened(broker.address, request_timeout_ms=200) as cluster:
+        broker.scripts[ApiKey.METADATA] = lambda _: None
+        async with asyncio.timeout(3):
+            with pytest.raises(BrokerUnavailableError, match=broker.address):
+                await cluster.topic(TOPIC)
+
+
+# Reconnecting
+
+
+async def test_an_address_that_fails_is_dialled_after_waits_that_double_with_jitter() -> None:
+    chance = Chance()
+    async with (
+        Doorstep() as door,
+        opened(
+            door.address, rng=chance, start=False, reconnect_backoff_ms=20, reconnect_backoff_max_ms=80
+        ) as cluster,
+    ):
+        starting = asyncio.create_task(cluster.start())
+        await until(lambda: len(door.times) == 6)
+        starting.cancel()
+        await asyncio.wait([starting])
+    gaps = [later - sooner for sooner, later in pairwise(door.times)]
+    for gap, wait_ms in zip(gaps, [20, 40, 80, 80, 80], strict=True):
+        assert gap >= 1.2 * wait_ms / 1000
+    assert set(chance.drawn) == {(0.8, 1.2)}
+
+
+async def test_an_address_is_not_dialled_more_often_because_many_ask() -> None:
+    async with (
+        Doorstep() as door,
+        ScriptedBroker() as broker,
+        opened(broker.address, reconnect_backoff_ms=100, reconnect_backoff_max_ms=100) as cluster,
+    ):
+        host, _, port = door.address.rpartition(":")
+        answer = broker.metadata([])
+        answer["brokers"] = [{"node_id": 1, "host": host, "port": int(port), "rack": None}]
+        broker.scripts[ApiKey.METADATA] = lambda _: answer
+        await cluster.refresh()
+        began = asyncio.get_running_loop().time()
+        while len(door.times) < 4:
+            found = await asyncio.gather(*(cluster.connected(1) for _ in range(20)), return_exceptions=True)
+            assert all(isinstance(each, BrokerUnavailableError) for each in found)
+            assert cluster.connection(1) is None
+    assert door.times[3] - began >= 3 * 0.08
+
+
+async def test_a_connection_that_breaks_is_made_again_when_it_is_needed_and_all_are_told() -> None:
+    async with ScriptedBroker() as broker, opened(broker.address) as cluster:
+        before = await cluster.connected(1)
+        told = asyncio.Event()
+        cluster.add_listener(told.set)
+        broker.cut()
+        await told.wait()
+        await until(lambda: not before.is_open)
+        after = await cluster.connected(1)
+        assert after is not before
+        assert after.is_open
+
+
+async def test_connections_to_addresses_that_no_broker_has_any_more_are_closed() -> None:
+    async with ScriptedBroker() as old, ScriptedBroker() as new, opened(old.address) as cluster:
+        before = await cluster.connected(1)
+        old.scripts[ApiKey.METADATA] = lambda _: new.metadata([])
+        await cluster.refresh()
+        assert not before.is_open
+        assert (await cluster.connected(1)).address == new.address
+
+
+# Servers to begin with
+
+
+async def test_a_server_that_is_dead_does_not_keep_from_the_next() -> None:
+    dead = [await free_address() for _ in range(3)]
+    async with ScriptedBroker() as broker:
+        for seed in range(5):
+            async with opened(*dead, broker.address, rng=random.Random(seed)) as cluster:
+                assert set(cluster.image.nodes) == {1}
+
+
+async def test_when_all_servers_are_dead_the_error_names_them_after_the_time_given() -> None:
+    dead = [await free_address(), await free_address()]
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with pytest.raises(BrokerUnavailableError) as raised:
+        async with opened(*dead, request_timeout_ms=200):
+            pass
+    assert 0.15 <= loop.time() - began < 3
+    assert all(address in str(raised.value) for address in dead)
+    assert "200 ms" in str(raised.value)
+    assert raised.value.retriable
+
+
+async def test_servers_that_accept_and_say_nothing_hold_nobody_longer_than_the_time_given() -> None:
+    loop = asyncio.get_running_loop()
+    async with ScriptedBroker() as first, ScriptedBroker() as second:
+        for broker in (first, second):
+            broker.scripts[ApiKey.API_VERSIONS] = lambda _: None
+        began = loop.time()
+        with pytest.raises(BrokerUnavailableError, match=first.address):
+            async with opened(first.address, second.address, request_timeout_ms=200):
+                pass
+        assert loop.time() - began < 3
+
+
+async def test_a_silent_server_is_named_with_the_time_it_was_given() -> None:
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.API_VERSIONS] = lambda _: None
+        with pytest.raises(BrokerUnavailableError, match="no answer within 50 ms"):
+            async with opened(broker.address, connect_timeout_ms=50, request_timeout_ms=300):
+                pass
+
+
+async def test_a_server_that_comes_up_while_a_client_starts_is_found() -> None:
+    broker = ScriptedBroker()
+    broker.port = int((await free_address()).rpartition(":")[2])
+    async with opened(broker.address, start=False, reconnect_backoff_max_ms=50) as cluster:
+        starting = asyncio.create_task(cluster.start())
+        await until(lambda: bool(cluster._links._links) and cluster._useless_refreshes > 1)
+        async with broker:
+            await starting
+            assert set(cluster.image.nodes) == {1}
+
+
+async def test_when_every_node_is_gone_the_servers_of_the_beginning_are_asked_again() -> None:
+    new = ScriptedBroker()
+    new.port = int((await free_address()).rpartition(":")[2])
+    async with ScriptedBroker() as old, opened(old.address, new.address) as cluster:
+        assert cluster.image.nodes[1].port == old.port
+        old.scripts[ApiKey.API_VERSIONS] = lambda _: None
+        old._server.close()  # type: ignore[union-attr]
+        old.cut()
+        async with new:
+            await until(lambda: cluster.image.nodes[1].port == new.port)
+            assert (await cluster.connected(1)).address == new.address
+
+
+# What brokers lack
+
+
+async def test_an_api_that_a_broker_lacks_says_more_than_that_another_is_dead() -> None:
+    async with ScriptedBroker(InitProducerId=(90, 99)) as broker:
+        for seed in range(4):
+            rng = random.Random(seed)
+            async with opened(await free_address(), broker.address, rng=rng) as cluster:
+                with pytest.raises(UnsupportedVersionError, match="InitProducerId"):
+                    await cluster.call_any(ApiKey.INIT_PRODUCER_ID, {})
+
+
+async def test_an_idempotent_producer_at_a_broker_without_producer_ids_says_what_is_missing() -> None:
+    dead = await free_address()
+    async with ScriptedBroker(InitProducerId=(90, 99)) as broker:
+        async with asyncio.timeout(5), Producer(bootstrap_servers=[dead, broker.address]) as producer:
+            delivery = await producer.send(TOPIC, b"x")
+            with pytest.raises(UnsupportedVersionError, match=f"{broker.address} does not serve InitProd"):
+                await delivery
+        assert broker.seen(ApiKey.PRODUCE) == []
+        async with Producer(bootstrap_servers=broker.address, enable_idempotence=False) as producer:
+            assert (await producer.send_and_wait(TOPIC, b"x")).offset == 0
