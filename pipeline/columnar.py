@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.isolation import BatchFilter
 from pipeline.vectors import Flags, Integers, RecordFields, Slices, read_fields, walk
 from protocol.compression import Compression, decompress
 from protocol.errors import ProtocolError
@@ -71,13 +72,15 @@ def decode_record_batches(
     end_offset: int = NO_END,
     columns: Sequence[str] = COLUMNS,
     target_rows: int = 65_536,
+    batch_filter: BatchFilter | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of `data` with start_offset <= offset < end_offset, in log order, as Arrow record batches.
 
     `data` holds whole batches as Fetch or a segment gives them; a truncated tail is ignored. Each yielded
     batch has `columns` in that order and at least `target_rows` rows, except the last; a log batch is not
-    split. Timestamps beyond what microseconds hold are clipped. Raises ProtocolError for a wrong CRC or a
-    malformed batch, KeyError for an unknown column.
+    split. Timestamps beyond what microseconds hold are clipped. What `batch_filter` hides is left out.
+    Raises ProtocolError for a wrong CRC or a malformed batch, KeyError for an unknown column, and what
+    `batch_filter` raises.
     """
     schema = pa.schema([ARROW_SCHEMA.field(name) for name in columns])
     rows = _Rows(topic, partition, schema)
@@ -89,6 +92,8 @@ def decode_record_batches(
             raise ProtocolError(
                 f"{topic}-{partition}: the batch at offset {header.base_offset} does not match its CRC"
             )
+        if batch_filter is not None and batch_filter.hides(data, position, header):
+            continue
         if header.last_offset < start_offset or header.is_control:
             continue
         payload = _payload(data, position, header, f"{topic}-{partition}")

@@ -10,8 +10,8 @@ decodes one answer, the broker already prepares the next.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from client.backoff import Backoff
 from client.cluster import Cluster, ClusterConfig
@@ -28,6 +28,8 @@ CLIENT_ID = "tidelog-pipeline"
 FETCH_BYTES = 8 * 1024 * 1024
 _MAX_WAIT_MS = 500
 _NEWEST_FETCH_BY_NAME = 12
+_FETCH_WITH_ISOLATION = 4
+_LIST_OFFSETS_WITH_ISOLATION = 2
 # Half a minute of waiting for records that the planner has seen.
 _MOST_EMPTY_ANSWERS = 60
 _CONSUMER = -1
@@ -39,10 +41,10 @@ _Result = TypeVar("_Result")
 class RecordsMissingError(RuntimeError):
     """A log ends before records that were there when the read was planned: truncated, or another one."""
 
-    def __init__(self, offsets: OffsetRange, position: int, high_watermark: int) -> None:
+    def __init__(self, offsets: OffsetRange, position: int, end: int) -> None:
         super().__init__(
             f"{offsets.topic}-{offsets.partition}: nothing to read at offset {position}, the log ends at"
-            f" {high_watermark}, and records up to {offsets.end} were there when the read was planned"
+            f" {end}, and records up to {offsets.end} were there when the read was planned"
         )
 
 
@@ -51,52 +53,78 @@ def find_bounds(
     topics: Iterable[str] | None,
     assigned: Iterable[Place] | None,
     pattern: str | None = None,
+    *,
+    read_committed: bool = False,
 ) -> dict[Place, tuple[int, int]]:
     """Where the log of each partition starts and ends now: of all partitions of `topics`, of those assigned,
-    or of all topics whose whole name fits the regular expression `pattern` (none may).
+    or of all topics whose whole name fits the regular expression `pattern` (none may). It ends at the high
+    watermark, with `read_committed` at the last stable offset: before the first open transaction.
 
     Raises ClientError when the broker cannot be reached, or does not know a topic or partition.
     """
-    return asyncio.run(_find_bounds(bootstrap_servers, topics, assigned, pattern))
+    return asyncio.run(_find_bounds(bootstrap_servers, topics, assigned, pattern, read_committed))
 
 
-def find_offsets_at(bootstrap_servers: str, times: Mapping[Place, int]) -> dict[Place, int]:
+def find_offsets_at(
+    bootstrap_servers: str, times: Mapping[Place, int], *, read_committed: bool = False
+) -> dict[Place, int]:
     """For each partition the first offset whose timestamp is not before the given one (milliseconds), -1
-    where there is none. Raises ClientError.
+    where there is none before the log's end as `find_bounds` has it. Raises ClientError.
     """
-    return asyncio.run(_find_offsets_at(bootstrap_servers, times))
+    return asyncio.run(_find_offsets_at(bootstrap_servers, times, read_committed))
+
+
+class Answer(NamedTuple):
+    """What one Fetch brought: the records from the batch that holds the offset on, empty when none came in
+    time, where the log ends for this reader, and the aborted transactions as (producer id, first offset)."""
+
+    data: bytes
+    end: int
+    aborted: Sequence[tuple[int, int]]
 
 
 def read_record_sets(
     bootstrap_servers: str, offsets: OffsetRange, fetch_bytes: int = FETCH_BYTES
 ) -> Iterator[bytes]:
+    """The bytes of `read_answers`, of aborted transactions too."""
+    return (answer.data for answer in read_answers(bootstrap_servers, offsets, fetch_bytes=fetch_bytes))
+
+
+def read_answers(
+    bootstrap_servers: str,
+    offsets: OffsetRange,
+    *,
+    read_committed: bool = False,
+    fetch_bytes: int = FETCH_BYTES,
+) -> Iterator[Answer]:
     """Whole record batches that hold the range, in pieces of about `fetch_bytes`; the first may begin
     before it and the last end behind it. A truncated batch may follow in a piece, and comes again in the
-    next.
+    next. No piece is empty.
 
     Raises OffsetOutOfRangeError for records that are gone, other ClientErrors when the broker cannot be
     reached or refuses, ProtocolError for a batch with a malformed header.
     """
     loop = asyncio.new_event_loop()
-    reader = _RangeReader(bootstrap_servers, offsets, fetch_bytes)
+    reader = _RangeReader(bootstrap_servers, offsets, fetch_bytes, read_committed)
     try:
         loop.run_until_complete(reader.start())
         position = offsets.start
         fetching = loop.create_task(reader.fetch(position))
         empty_answers = 0
         while True:
-            data, high_watermark = loop.run_until_complete(fetching)
+            answer = loop.run_until_complete(fetching)
+            data = answer.data
             empty_answers = 0 if data else empty_answers + 1
             if empty_answers > _MOST_EMPTY_ANSWERS:
-                raise RecordsMissingError(offsets, position, high_watermark)
+                raise RecordsMissingError(offsets, position, answer.end)
             position = next_offset(data, position)
-            is_last = position >= offsets.end or (not data and high_watermark >= offsets.end)
+            is_last = position >= offsets.end or (not data and answer.end >= offsets.end)
             if not is_last:
                 fetching = loop.create_task(reader.fetch(position))
                 # One turn of the loop puts the request on the wire.
                 loop.run_until_complete(asyncio.sleep(0))
             if data:
-                yield data
+                yield answer
             if is_last:
                 return
     finally:
@@ -109,6 +137,7 @@ async def _find_bounds(
     topics: Iterable[str] | None,
     assigned: Iterable[Place] | None,
     pattern: str | None,
+    read_committed: bool,
 ) -> dict[Place, tuple[int, int]]:
     cluster = Cluster(ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=CLIENT_ID))
     await cluster.start()
@@ -116,25 +145,28 @@ async def _find_bounds(
         if pattern is not None:
             topics = await _matching_topics(cluster, pattern)
         places = await _places(cluster, topics, assigned)
-        bounds = await asyncio.gather(*(_bounds(cluster, place) for place in places))
+        bounds = await asyncio.gather(*(_bounds(cluster, place, read_committed) for place in places))
         return dict(zip(places, bounds, strict=True))
     finally:
         await cluster.close()
 
 
-async def _find_offsets_at(bootstrap_servers: str, times: Mapping[Place, int]) -> dict[Place, int]:
+async def _find_offsets_at(
+    bootstrap_servers: str, times: Mapping[Place, int], read_committed: bool
+) -> dict[Place, int]:
     cluster = Cluster(ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=CLIENT_ID))
     await cluster.start()
     try:
         await _places(cluster, None, times)
-        offsets = await asyncio.gather(*(_offset_at(cluster, place, time) for place, time in times.items()))
+        asked = (_offset_at(cluster, place, time, read_committed) for place, time in times.items())
+        offsets = await asyncio.gather(*asked)
         return dict(zip(times, offsets, strict=True))
     finally:
         await cluster.close()
 
 
-async def _offset_at(cluster: Cluster, place: Place, timestamp: int) -> int:
-    return await _at_leader(cluster, place, lambda each: _list_offset(each, place, timestamp))
+async def _offset_at(cluster: Cluster, place: Place, timestamp: int, read_committed: bool) -> int:
+    return await _at_leader(cluster, place, lambda each: _list_offset(each, place, timestamp, read_committed))
 
 
 async def _matching_topics(cluster: Cluster, pattern: str) -> list[str]:
@@ -161,20 +193,27 @@ async def _places(
     return places
 
 
-async def _bounds(cluster: Cluster, place: Place) -> tuple[int, int]:
+async def _bounds(cluster: Cluster, place: Place, read_committed: bool) -> tuple[int, int]:
     async def ask(connection: Connection) -> tuple[int, int]:
         start, end = await asyncio.gather(
-            _list_offset(connection, place, EARLIEST), _list_offset(connection, place, LATEST)
+            _list_offset(connection, place, EARLIEST, read_committed),
+            _list_offset(connection, place, LATEST, read_committed),
         )
         return start, end
 
     return await _at_leader(cluster, place, ask)
 
 
-async def _list_offset(connection: Connection, place: Place, timestamp: int) -> int:
+async def _list_offset(connection: Connection, place: Place, timestamp: int, read_committed: bool) -> int:
     partition = {"partition_index": place.partition, "timestamp": timestamp}
-    topic = {"name": place.topic, "partitions": [partition]}
-    answer = await connection.call(ApiKey.LIST_OFFSETS, {"replica_id": _CONSUMER, "topics": [topic]})
+    values: dict[str, object] = {
+        "replica_id": _CONSUMER,
+        "isolation_level": int(read_committed),
+        "topics": [{"name": place.topic, "partitions": [partition]}],
+    }
+    at_least = _LIST_OFFSETS_WITH_ISOLATION if read_committed else 0
+    version = connection.version(ApiKey.LIST_OFFSETS, at_least)
+    answer = await connection.call(ApiKey.LIST_OFFSETS, values, version=version)
     result = answer.topics[0].partitions[0]
     _raise_if_refused(result.error_code, f"offsets of {place}")
     return int(result.offset)
@@ -183,9 +222,12 @@ async def _list_offset(connection: Connection, place: Place, timestamp: int) -> 
 class _RangeReader:
     """The connection behind one range, and how to ask for the records at an offset."""
 
-    def __init__(self, bootstrap_servers: str, offsets: OffsetRange, fetch_bytes: int) -> None:
+    def __init__(
+        self, bootstrap_servers: str, offsets: OffsetRange, fetch_bytes: int, read_committed: bool
+    ) -> None:
         self._place = Place(offsets.topic, offsets.partition)
         self._fetch_bytes = fetch_bytes
+        self._read_committed = read_committed
         config = ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=CLIENT_ID)
         self._cluster = Cluster(config)
 
@@ -200,21 +242,24 @@ class _RangeReader:
             task.cancel()
         await asyncio.gather(*stray, return_exceptions=True)
 
-    async def fetch(self, offset: int) -> tuple[bytes, int]:
-        """The records from the batch that holds `offset` on (empty when none came in time) and the high
-        watermark."""
+    async def fetch(self, offset: int) -> Answer:
+        """The records from the batch that holds `offset` on. Raises OffsetOutOfRangeError."""
         try:
             return await _at_leader(self._cluster, self._place, lambda each: self._ask(each, offset))
         except OffsetOutOfRangeError as error:
             text = f"{self._place}: offset {offset} is gone, or was never written, while the range was read"
             raise OffsetOutOfRangeError(error.code, text) from None
 
-    async def _ask(self, connection: Connection, offset: int) -> tuple[bytes, int]:
-        version = connection.version(ApiKey.FETCH, at_most=_NEWEST_FETCH_BY_NAME)
+    async def _ask(self, connection: Connection, offset: int) -> Answer:
+        at_least = _FETCH_WITH_ISOLATION if self._read_committed else 0
+        version = connection.version(ApiKey.FETCH, at_least, _NEWEST_FETCH_BY_NAME)
         partition = FetchPartition(self._place.partition, _NONE, offset, _NONE, _NONE, self._fetch_bytes)
         topics = [(self._place.topic, [partition])]
-        request = FetchRequest(_CONSUMER, _MAX_WAIT_MS, 1, self._fetch_bytes, 0, 0, _NONE, topics)
-        answer: asyncio.Future[tuple[bytes, int]] = asyncio.get_running_loop().create_future()
+        isolation_level = int(self._read_committed)
+        request = FetchRequest(
+            _CONSUMER, _MAX_WAIT_MS, 1, self._fetch_bytes, isolation_level, 0, _NONE, topics
+        )
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def receive(body: memoryview | None, error: ClientError | None) -> None:
             if answer.done():
@@ -229,7 +274,7 @@ class _RangeReader:
         connection.send(ApiKey.FETCH, version, encode_fetch_request(version, request), receive)
         return await answer
 
-    def _unpack(self, version: int, body: memoryview) -> tuple[bytes, int]:
+    def _unpack(self, version: int, body: memoryview) -> Answer:
         response = decode_fetch_response(version, body)
         what = f"records of {self._place}"
         _raise_if_refused(response.error_code, what)
@@ -240,7 +285,8 @@ class _RangeReader:
         result = response.topics[0][1][0]
         _raise_if_refused(result.error_code, what)
         records: Any = result.records
-        return bytes(records or b""), result.high_watermark
+        end = result.last_stable_offset if self._read_committed else result.high_watermark
+        return Answer(bytes(records or b""), end, result.aborted_transactions or ())
 
 
 async def _at_leader(

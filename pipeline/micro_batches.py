@@ -1,7 +1,7 @@
 """What one micro-batch of a stream covers: the offsets so far and the log's bounds in, the next offsets out.
 
-Owns the arithmetic of streaming reads, all of it pure, and the form in which Spark keeps offsets in its
-checkpoint: Kafka's own, `{"topic": {"0": 23}}`, where each number is the next offset to read.
+Owns the arithmetic of streaming reads, all of it pure. Spark keeps offsets in its checkpoint as Kafka writes
+them, `{"topic": {"0": 23}}` (see `pipeline.offsets.to_json`): each number is the next offset to read.
 
 Invariants: offsets never move past the log's end; a partition that appears while the stream runs is read
 from offset 0, so that nothing written before it was noticed is left out; offsets that have gone are a loss,
@@ -13,25 +13,13 @@ from collections.abc import Mapping
 from math import ceil, floor
 from typing import Any
 
-from pipeline.offsets import OffsetRange, Place
+from pipeline.offsets import OffsetRange, Place, lose
 
 Bounds = Mapping[Place, tuple[int, int]]
 
 
-class OffsetsLostError(RuntimeError):
-    """Records that the stream still had to read are gone from the log."""
-
-
-def to_json(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
-    """Offsets as Spark's checkpoint holds them, in a fixed order."""
-    topics: dict[str, dict[str, int]] = {}
-    for place, offset in sorted(offsets.items()):
-        topics.setdefault(place.topic, {})[str(place.partition)] = offset
-    return topics
-
-
 def from_json(topics: Mapping[str, Mapping[str, Any]]) -> dict[Place, int]:
-    """The inverse of `to_json`."""
+    """The inverse of `pipeline.offsets.to_json`."""
     return {
         Place(topic, int(number)): int(offset)
         for topic, partitions in topics.items()
@@ -48,12 +36,12 @@ def next_offsets(
     Kafka source. Losses are appended to `losses`, or raise OffsetsLostError where it is None.
     """
     for place in sorted(start.keys() - bounds.keys()):
-        _lose(f"{place} is gone, the stream had read it up to offset {start[place]}", losses)
+        lose(f"{place} is gone, the stream had read it up to offset {start[place]}", losses)
     begins = {}
     for place, (log_start, log_end) in bounds.items():
         begin = start.get(place, 0)
         if begin > log_end:
-            _lose(f"{place} ends at offset {log_end}, the stream had read it up to {begin}", losses)
+            lose(f"{place} ends at offset {log_end}, the stream had read it up to {begin}", losses)
         begins[place] = min(max(begin, log_start), log_end)
     waiting = {place: bounds[place][1] - begin for place, begin in begins.items()}
     total = sum(waiting.values())
@@ -75,15 +63,15 @@ def batch_ranges(
         if begin >= stop:
             continue
         if place not in bounds:
-            _lose(f"{place} is gone, offsets {begin} to {stop - 1} were still to be read", losses)
+            lose(f"{place} is gone, offsets {begin} to {stop - 1} were still to be read", losses)
             continue
         log_start, log_end = bounds[place]
         if begin < log_start:
             gone = min(log_start, stop) - 1
-            _lose(f"{place} starts at offset {log_start}, offsets {begin} to {gone} are gone", losses)
+            lose(f"{place} starts at offset {log_start}, offsets {begin} to {gone} are gone", losses)
             begin = log_start
         if stop > log_end:
-            _lose(f"{place} ends at offset {log_end}, offsets up to {stop - 1} were there before", losses)
+            lose(f"{place} ends at offset {log_end}, offsets up to {stop - 1} were there before", losses)
             stop = log_end
         if begin < stop:
             ranges.append(OffsetRange(place.topic, place.partition, begin, stop))
@@ -93,11 +81,3 @@ def batch_ranges(
 def _share(count: int, total: int, max_rows: int) -> int:
     share = max_rows * count / total
     return min(ceil(share) if share < 1 else floor(share), count)
-
-
-def _lose(what: str, losses: list[str] | None) -> None:
-    if losses is None:
-        raise OffsetsLostError(
-            f"{what}; start a new checkpoint, or set failOnDataLoss=false to go on with what is left"
-        )
-    losses.append(what)

@@ -1,49 +1,26 @@
-"""What a read covers: options in Spark's words in, offset ranges out.
+"""What a read covers: positions and the bounds of logs in, offset ranges out.
 
-Owns the parsing of the source's options and the arithmetic of offset ranges; both are pure. Names and
-meaning are those of Spark's own Kafka source, so that a job moves by changing its format; where that source
-would read less than was asked without a word, this one refuses.
+Owns the arithmetic of offset ranges, all of it pure, and the words for places in logs.
 
 Invariants: ranges are half open [start, end), never empty, and those of a partition lie in order without gap.
-Called by `pipeline.source` and `pipeline.stream_source`.
+What would read less than was asked is refused, or named in a list of losses.
+Called by `pipeline.source`, `pipeline.stream_source` and all that they call.
 """
 
-import json
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
-
-from pipeline.columnar import COLUMNS
+from typing import NamedTuple, TypeAlias
 
 EARLIEST = -2
 LATEST = -1
-_WORDS = {"earliest": EARLIEST, "latest": LATEST}
-
-_KNOWN_OPTIONS = frozenset(
-    {
-        "bootstrap.servers",
-        "subscribe",
-        "assign",
-        "subscribepattern",
-        "startingoffsets",
-        "endingoffsets",
-        "startingtimestamp",
-        "endingtimestamp",
-        "startingoffsetsbytimestamp",
-        "endingoffsetsbytimestamp",
-        "isolation.level",
-        "maxoffsetspertrigger",
-        "failondataloss",
-        "minpartitions",
-        "columns",
-    }
-)
 
 
 class OptionError(ValueError):
     """An option of the source cannot be followed; the message says which, why, and what would do."""
+
+
+class OffsetsLostError(RuntimeError):
+    """Records that were still to be read are gone from the log."""
 
 
 class Place(NamedTuple):
@@ -70,100 +47,6 @@ class OffsetRange(NamedTuple):
 
 
 Positions: TypeAlias = int | Mapping[Place, int]
-
-
-@dataclass(frozen=True, slots=True)
-class SourceOptions:
-    """The options of one read. Exactly one of `topics`, `assigned` and `pattern` is set.
-
-    A position is EARLIEST or LATEST for all partitions, or an offset (or one of the two) for each. Times, in
-    milliseconds, for all partitions or for each, go before positions where they are given.
-    """
-
-    bootstrap_servers: str
-    topics: tuple[str, ...] | None
-    assigned: tuple[Place, ...] | None
-    starting: Positions
-    ending: Positions
-    min_partitions: int | None
-    columns: tuple[str, ...]
-    pattern: str | None = None
-    starting_times: Positions | None = None
-    ending_times: Positions | None = None
-    max_offsets_per_trigger: int | None = None
-    fail_on_data_loss: bool = True
-
-
-def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Read the options of a batch read; names in any case, with or without Spark's `kafka.` prefix.
-
-    Raises OptionError for an unknown name, a missing or a contradictory value.
-    """
-    given = _known(options)
-    if "maxoffsetspertrigger" in given:
-        raise OptionError("maxOffsetsPerTrigger bounds a stream's micro-batches, a batch has none")
-    starting = _parse_positions("startingOffsets", given.get("startingoffsets", "earliest"))
-    ending = _parse_positions("endingOffsets", given.get("endingoffsets", "latest"))
-    _refuse(starting, LATEST, "startingOffsets", "latest would read nothing in a batch")
-    _refuse(ending, EARLIEST, "endingOffsets", "earliest would read nothing")
-    return _options(given, starting, ending)
-
-
-def parse_stream_options(options: Mapping[str, str]) -> SourceOptions:
-    """Read the options of a stream, which starts at the latest offsets unless told otherwise.
-
-    Raises OptionError as `parse_options`, and for options that would end the stream.
-    """
-    given = _known(options)
-    for name in ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"):
-        if name in given:
-            raise OptionError(
-                f"{name}: a stream has no end; trigger(availableNow=True) stops at what is there"
-            )
-    starting = _parse_positions("startingOffsets", given.get("startingoffsets", "latest"))
-    return _options(given, starting, LATEST)
-
-
-def parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns that the options ask for, all if none. Raises OptionError for an unknown one."""
-    return _parse_columns({name.lower(): text for name, text in options.items()}.get("columns"))
-
-
-def _known(options: Mapping[str, str]) -> dict[str, str]:
-    """The options by their name in small letters, without Spark's prefix and those that Spark adds."""
-    given = {name.lower().removeprefix("kafka."): text.strip() for name, text in options.items()}
-    unknown = sorted(given.keys() - _KNOWN_OPTIONS)
-    if unknown:
-        raise OptionError(f"unknown option {unknown[0]!r}; known are {', '.join(sorted(_KNOWN_OPTIONS))}")
-    if not given.get("bootstrap.servers"):
-        raise OptionError("option bootstrap.servers is missing, for example localhost:9092")
-    if sum(name in given for name in ("subscribe", "assign", "subscribepattern")) != 1:
-        raise OptionError(
-            "give either subscribe (topics, separated by commas), assign (JSON) or subscribePattern"
-            " (a regular expression)"
-        )
-    return given
-
-
-def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -> SourceOptions:
-    if given.get("isolation.level", "read_uncommitted") != "read_uncommitted":
-        raise OptionError(
-            "isolation.level: only read_uncommitted can be kept, aborted records are not filtered"
-        )
-    return SourceOptions(
-        bootstrap_servers=given["bootstrap.servers"],
-        topics=_parse_topics(given["subscribe"]) if "subscribe" in given else None,
-        assigned=_parse_assignment(given["assign"]) if "assign" in given else None,
-        starting=starting,
-        ending=ending,
-        min_partitions=_parse_count("minPartitions", given.get("minpartitions")),
-        columns=_parse_columns(given.get("columns")),
-        pattern=_parse_pattern(given.get("subscribepattern")),
-        starting_times=_parse_times("starting", given),
-        ending_times=_parse_times("ending", given),
-        max_offsets_per_trigger=_parse_count("maxOffsetsPerTrigger", given.get("maxoffsetspertrigger")),
-        fail_on_data_loss=_parse_flag("failOnDataLoss", given.get("failondataloss", "true")),
-    )
 
 
 def plan_ranges(
@@ -237,106 +120,18 @@ def resolve(option: str, positions: Positions, bounds: Mapping[Place, tuple[int,
     }
 
 
-def _refuse(positions: Positions, word: int, option: str, reason: str) -> None:
-    if positions == word or (not isinstance(positions, int) and word in positions.values()):
-        raise OptionError(f"{option}: {reason}")
-
-
-def _parse_positions(option: str, text: str) -> Positions:
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    example = '{"topic":{"0":23,"1":-2}}'
-    try:
-        return {
-            Place(topic, int(partition)): _offset(offset)
-            for topic, partitions in _json_object(text).items()
-            for partition, offset in partitions.items()
-        }
-    except (ValueError, AttributeError, TypeError) as error:
-        raise OptionError(
-            f"{option}: {text!r} is neither earliest nor latest nor JSON like {example} ({error})"
-        ) from None
-
-
-def _offset(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < EARLIEST:
-        raise ValueError(f"{value!r} is not an offset")
-    return value
-
-
-def _parse_topics(text: str) -> tuple[str, ...]:
-    topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",")))
-    if not all(topics):
-        raise OptionError(f"subscribe: {text!r} holds an empty topic name")
+def to_json(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
+    """Offsets as Spark's checkpoint holds them, in a fixed order."""
+    topics: dict[str, dict[str, int]] = {}
+    for place, offset in sorted(offsets.items()):
+        topics.setdefault(place.topic, {})[str(place.partition)] = offset
     return topics
 
 
-def _parse_assignment(text: str) -> tuple[Place, ...]:
-    try:
-        places = [
-            Place(topic, _offset(partition))
-            for topic, partitions in _json_object(text).items()
-            for partition in partitions
-        ]
-    except (ValueError, TypeError) as error:
-        raise OptionError(f'assign: {text!r} is not JSON like {{"topic":[0,1]}} ({error})') from None
-    if not places or min(place.partition for place in places) < 0:
-        raise OptionError(f"assign: {text!r} names no partition, or one below 0")
-    return tuple(dict.fromkeys(places))
-
-
-def _json_object(text: str) -> dict[str, Any]:
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise ValueError("not a JSON object")
-    return value
-
-
-def _parse_count(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise OptionError(f"{option}: {text!r} is not a number of at least 1")
-    return int(text)
-
-
-def _parse_flag(option: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise OptionError(f"{option}: {text!r} is neither true nor false")
-    return text.lower() == "true"
-
-
-def _parse_pattern(text: str | None) -> str | None:
-    if text is None:
-        return None
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise OptionError(f"subscribePattern: {text!r} is not a regular expression ({error})") from None
-    return text
-
-
-def _parse_times(edge: str, given: Mapping[str, str]) -> Positions | None:
-    """One timestamp for all partitions goes before one for each, as in Spark."""
-    if (text := given.get(f"{edge}timestamp")) is not None:
-        if not text.isdecimal():
-            raise OptionError(f"{edge}Timestamp: {text!r} is not a number of milliseconds")
-        return int(text)
-    if (text := given.get(f"{edge}offsetsbytimestamp")) is None:
-        return None
-    option = f"{edge}OffsetsByTimestamp"
-    times = _parse_positions(option, text)
-    if isinstance(times, int) or min(times.values(), default=0) < 0:
-        raise OptionError(f'{option}: {text!r} is not JSON like {{"topic":{{"0":1700000000000}}}}')
-    return times
-
-
-def _parse_columns(text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return COLUMNS
-    by_name = {name.lower(): name for name in COLUMNS}
-    names = [name.strip().lower() for name in text.split(",")]
-    for name in names:
-        if name not in by_name or names.count(name) > 1:
-            raise OptionError(f"columns: {name!r} is twice there or none of {', '.join(COLUMNS)}")
-    return tuple(by_name[name] for name in names)
+def lose(what: str, losses: list[str] | None) -> None:
+    """Append the loss to `losses`, or raise OffsetsLostError where it is None."""
+    if losses is None:
+        raise OffsetsLostError(
+            f"{what}; set failOnDataLoss=false to go on with what is left, which is then named in the log"
+        )
+    losses.append(what)

@@ -1,37 +1,69 @@
-"""What batch and stream have in common: the bounds of what is read, and a task's records.
+"""What batch and stream have in common: the bounds of what is read, the tasks, and a task's records.
 
-Owns the calls from the planner and the tasks to the broker, and the report of records that were gone before
-they could be read (option failOnDataLoss=false): a warning for each loss through `logging`.
+Owns the choice between the two ways to the records, the wire and the segment files (option read.path), and
+the report of records that were gone before they could be read (option failOnDataLoss=false): a warning for
+each loss through `logging`. With both bootstrap.servers and read.path, the broker says where logs start and
+end, and the records come from the files.
 
 Invariants: a task yields every record of its range, in order, or fails, or names what it skipped.
 Called by `pipeline.source` and `pipeline.stream_source`.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from client.errors import OffsetOutOfRangeError
 from pipeline.columnar import decode_record_batches
-from pipeline.fetch import find_bounds, find_offsets_at, next_offset, read_record_sets
-from pipeline.offsets import LATEST, OffsetRange, OptionError, Place, Positions, SourceOptions
+from pipeline.fetch import find_bounds, find_offsets_at, next_offset, read_answers
+from pipeline.folders import bounds_without_broker, by_place, find_segments, offset_at
+from pipeline.isolation import AbortedTransactions, NoTransactions
+from pipeline.offsets import (
+    LATEST,
+    OffsetRange,
+    OptionError,
+    Place,
+    Positions,
+    lose,
+    split_ranges,
+)
+from pipeline.segment_files import SegmentFile
+from pipeline.segments import Piece, plan_pieces
+from pipeline.source_options import SourceOptions
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass
 class OffsetRangePartition(InputPartition):  # type: ignore[misc]
-    """One Spark task's share of a topic's partition."""
+    """One Spark task's share of a topic's partition, to be fetched."""
 
     offsets: OffsetRange
 
 
+@dataclass
+class PiecePartition(InputPartition):  # type: ignore[misc]
+    """One Spark task's share of a segment file."""
+
+    piece: Piece
+
+
 def bounds_of(options: SourceOptions) -> dict[Place, tuple[int, int]]:
-    """Where the log of each partition that `options` select starts and ends now. Raises ClientError."""
-    return find_bounds(options.bootstrap_servers, options.topics, options.assigned, options.pattern)
+    """Where the log of each partition that `options` select starts and ends now. Raises ClientError, or as
+    `bounds_without_broker`."""
+    if options.bootstrap_servers is None:
+        return bounds_without_broker(options, _folder(options))
+    return find_bounds(
+        options.bootstrap_servers,
+        options.topics,
+        options.assigned,
+        options.pattern,
+        read_committed=options.read_committed,
+    )
 
 
 def starting_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, int]]) -> Positions:
@@ -53,34 +85,80 @@ def ending_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, i
     return {place: offset if offset >= 0 else LATEST for place, offset in found.items()}
 
 
+def tasks_of(
+    options: SourceOptions, ranges: Iterable[OffsetRange], losses: list[str] | None
+) -> list[InputPartition]:
+    """The tasks that read `ranges`: about `minPartitions`, by default one for each range, or for each piece
+    of a segment file. Raises as `plan_pieces`."""
+    ranges = list(ranges)
+    if options.read_path is None:
+        return [OffsetRangePartition(each) for each in split_ranges(ranges, options.min_partitions)]
+    if not ranges:
+        return []
+    segments = by_place(find_segments(_folder(options), {each.topic for each in ranges}))
+    return [PiecePartition(each) for each in plan_pieces(segments, ranges, options.min_partitions, losses)]
+
+
 def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The records of one task's range.
 
-    Raises OffsetOutOfRangeError where records have gone since the query was planned, unless failOnDataLoss is
-    false; other errors as `read_record_sets` and `decode_record_batches`.
+    Where records have gone since the query was planned, raises OffsetOutOfRangeError or, for segment files,
+    OffsetsLostError, unless failOnDataLoss is false; other errors as `read_answers`, `SegmentFile.read` and
+    `decode_record_batches`.
     """
-    if not isinstance(partition, OffsetRangePartition):
-        # Where there is nothing to read, Spark plans one task all the same, with a partition of its own.
+    if isinstance(partition, PiecePartition):
+        return _read_piece(options, partition.piece)
+    if isinstance(partition, OffsetRangePartition):
+        return _fetch_range(options, partition.offsets)
+    # Where there is nothing to read, Spark plans one task all the same, with a partition of its own.
+    return iter(())
+
+
+def _read_piece(options: SourceOptions, piece: Piece) -> Iterator[pa.RecordBatch]:
+    offsets = piece.offsets
+    try:
+        file = SegmentFile(Path(piece.path))
+    except FileNotFoundError:
+        what = f"{offsets.topic}-{offsets.partition}: {piece.path} was deleted after the read was planned"
+        losses: list[str] | None = None if options.fail_on_data_loss else []
+        lose(f"{what}, with it the offsets {offsets.start} to {offsets.end - 1}", losses)
+        report_losses(losses)
         return
-    offsets = partition.offsets
+    batch_filter = NoTransactions() if options.read_committed else None
+    with file:
+        for data in file.read(piece.position, offsets.end):
+            yield from decode_record_batches(
+                data,
+                topic=offsets.topic,
+                partition=offsets.partition,
+                start_offset=offsets.start,
+                end_offset=offsets.end,
+                columns=options.columns,
+                batch_filter=batch_filter,
+            )
+
+
+def _fetch_range(options: SourceOptions, offsets: OffsetRange) -> Iterator[pa.RecordBatch]:
+    servers = options.bootstrap_servers or ""
     while offsets.size > 0:
         try:
-            for data in read_record_sets(options.bootstrap_servers, offsets):
+            for answer in read_answers(servers, offsets, read_committed=options.read_committed):
                 yield from decode_record_batches(
-                    data,
+                    answer.data,
                     topic=offsets.topic,
                     partition=offsets.partition,
                     start_offset=offsets.start,
                     end_offset=offsets.end,
                     columns=options.columns,
+                    batch_filter=AbortedTransactions(answer.aborted) if answer.aborted else None,
                 )
-                offsets = offsets._replace(start=next_offset(data, offsets.start))
+                offsets = offsets._replace(start=next_offset(answer.data, offsets.start))
             return
         except OffsetOutOfRangeError:
             if options.fail_on_data_loss:
                 raise
             place = Place(offsets.topic, offsets.partition)
-            log_start, _ = find_bounds(options.bootstrap_servers, None, [place])[place]
+            log_start, _ = find_bounds(servers, None, [place])[place]
             if log_start <= offsets.start:
                 raise
             report_losses(
@@ -102,4 +180,11 @@ def _offsets_at(
     if wanted.keys() != bounds.keys():
         strange = ", ".join(map(str, sorted(wanted.keys() ^ bounds.keys())))
         raise OptionError(f"{option} must name exactly the partitions that are read: see {strange}")
-    return find_offsets_at(options.bootstrap_servers, wanted)
+    if options.bootstrap_servers is not None:
+        return find_offsets_at(options.bootstrap_servers, wanted, read_committed=options.read_committed)
+    segments = by_place(find_segments(_folder(options)))
+    return {place: offset_at(segments[place], bounds[place], time) for place, time in wanted.items()}
+
+
+def _folder(options: SourceOptions) -> Path:
+    return Path(options.read_path or ".")

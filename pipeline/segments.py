@@ -1,50 +1,120 @@
-"""The records of segment files as a DataFrame, without going through the broker.
+"""A data folder's segment files as a source, without the way through the broker.
 
-Owns finding the segments under a data directory, and their reading: one Spark task each. Read-only, and fit
-for the folder of a running broker when the ends of its logs are given: then nothing is read that the broker
-does not yet show to consumers. Without them a file is read to its last whole batch.
+Owns which files hold a partition's log, and the cutting of offset ranges into pieces: each lies in one
+segment file, begins where a batch does, and is one Spark task's work.
+Read-only, and fit for the folder of a running broker when the ends come from it: nothing behind them is
+looked at. The files must be visible, under the same path, to the driver and the executors.
 
-Invariants: control batches are skipped; a batch whose CRC is wrong ends the read with ProtocolError. The
-files must be visible, under the same path, to the driver and the executors.
+Invariants: the pieces of a range cover it once, in order; a file that is missing, or ends before what was
+planned, is an error or a named loss, never a shorter answer. Logs without gaps between files are expected, as
+the broker writes them; a compacted one is to be read over the wire.
+Called by `pipeline.reading` and the jobs.
 """
 
-import mmap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-
-from pipeline.columnar import NO_END, decode_record_batches
-from pipeline.offsets import Place
+from pipeline.folders import Segment, by_place, folder_bounds
+from pipeline.offsets import OffsetRange, Place, lose, to_json
+from pipeline.segment_files import SegmentFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+PIECE_BYTES = 32 * 1024 * 1024
 
-class Segment(NamedTuple):
-    """One `.log` file of a partition."""
+
+class Piece(NamedTuple):
+    """What one task reads: `offsets`, in batches from byte `position` of the file on."""
 
     path: str
-    topic: str
-    partition: int
+    position: int
+    offsets: OffsetRange
 
 
-def find_segments(folder: Path, topics: Iterable[str] = ()) -> list[Segment]:
-    """All segments below `folder`, a data directory or a partition's folder; of `topics` only, if any.
+def plan_pieces(
+    segments: Mapping[Place, Sequence[Segment]],
+    ranges: Iterable[OffsetRange],
+    min_partitions: int | None = None,
+    losses: list[str] | None = None,
+) -> list[Piece]:
+    """The pieces that cover `ranges`: none larger than about PIECE_BYTES, and about `min_partitions` where
+    that is more.
 
-    Raises FileNotFoundError when there is none.
+    What lies before the first file, or in none, is appended to `losses`, or raises OffsetsLostError where it
+    is None.
     """
-    wanted = set(topics)
-    found = []
-    for path in sorted(folder.resolve().rglob("*.log")):
-        topic, dash, number = path.parent.name.rpartition("-")
-        if path.stem.isdecimal() and dash and number.isdecimal() and (not wanted or topic in wanted):
-            found.append(Segment(str(path), topic, int(number)))
-    if not found:
-        what = f" of {', '.join(sorted(wanted))}" if wanted else ""
-        raise FileNotFoundError(f"no segments{what} below {folder}: expected TOPIC-PARTITION/OFFSET.log")
-    return found
+    spans = [span for each in ranges for span in _spans(segments, each, losses)]
+    total = sum(span.size_bytes for span in spans)
+    pieces: list[Piece] = []
+    for span in spans:
+        count = -(-span.size_bytes // PIECE_BYTES)
+        if min_partitions is not None and total:
+            count = max(count, round(span.size_bytes / total * min_partitions))
+        pieces += _cut(span, count)
+    return pieces
+
+
+class _Span(NamedTuple):
+    """The part of a range that lies in one file, from the first byte of its batches to the last."""
+
+    segment: Segment
+    offsets: OffsetRange
+    start: int
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
+
+def _spans(
+    segments: Mapping[Place, Sequence[Segment]], wanted: OffsetRange, losses: list[str] | None
+) -> Iterator[_Span]:
+    place = Place(wanted.topic, wanted.partition)
+    files = segments.get(place, ())
+    if not files or files[0].base_offset > wanted.start:
+        begin = min(files[0].base_offset, wanted.end) if files else wanted.end
+        lose(f"{place}: no segment file holds the offsets {wanted.start} to {begin - 1}", losses)
+        wanted = wanted._replace(start=begin)
+    bases = [each.base_offset for each in files]
+    for number in range(max(bisect_right(bases, wanted.start) - 1, 0), bisect_right(bases, wanted.end - 1)):
+        is_last = number + 1 == len(bases)
+        end = wanted.end if is_last else min(wanted.end, bases[number + 1])
+        offsets = wanted._replace(start=max(wanted.start, bases[number]), end=end)
+        if offsets.size > 0:
+            yield _span(files[number], offsets)
+
+
+def _span(segment: Segment, offsets: OffsetRange) -> _Span:
+    """Files that are gone, or too short, get a span without bytes: the task that reads it says what is
+    missing."""
+    try:
+        with SegmentFile(Path(segment.path)) as file:
+            first, last = file.find(offsets.start), file.find(offsets.end - 1)
+            end = file.size_bytes if last is None else last.end
+            return _Span(segment, offsets, end if first is None else first.position, end)
+    except FileNotFoundError:
+        return _Span(segment, offsets, 0, 0)
+
+
+def _cut(span: _Span, count: int) -> Iterator[Piece]:
+    """About `count` pieces of about the same number of bytes, each beginning at a batch."""
+    position, offsets = span.start, span.offsets
+    if count > 1:
+        with SegmentFile(Path(span.segment.path)) as file:
+            for number in range(1, count):
+                batch = file.first_from(span.start + span.size_bytes * number // count, position)
+                if batch is None or not offsets.start < batch.header.base_offset < offsets.end:
+                    continue
+                if batch.position > position:
+                    cut = batch.header.base_offset
+                    yield Piece(span.segment.path, position, offsets._replace(end=cut))
+                    position, offsets = batch.position, offsets._replace(start=cut)
+    yield Piece(span.segment.path, position, offsets)
 
 
 def read_segments(
@@ -53,34 +123,18 @@ def read_segments(
     columns: Sequence[str],
     ends: Mapping[Place, int] | None = None,
 ) -> "DataFrame":
-    """The records of `segments`, of each partition only those before its end in `ends`."""
-    from pipeline.source import SCHEMA
-
-    rows = [(*each, NO_END if ends is None else ends[Place(*each[1:])]) for each in segments]
-    named = spark.createDataFrame(rows, "path string, topic string, partition int, end long")
-    wanted = type(SCHEMA)([SCHEMA[name] for name in columns])
-    return named.repartition(len(rows), "path").mapInArrow(_reader(tuple(columns)), wanted)
-
-
-def _reader(
-    columns: tuple[str, ...],
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for row in batch.to_pylist():
-                yield from _read_segment(
-                    Path(row["path"]), row["topic"], row["partition"], row["end"], columns
-                )
-
-    return read
-
-
-def _read_segment(
-    path: Path, topic: str, partition: int, end: int, columns: tuple[str, ...]
-) -> Iterator[pa.RecordBatch]:
-    with path.open("rb") as file:
-        if not path.stat().st_size:
-            return
-        # Closed with its last view, which an exception's traceback may hold for a while.
-        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    yield from decode_record_batches(data, topic=topic, partition=partition, end_offset=end, columns=columns)
+    """The records of `segments` as the data source reads them with `read.path`: of each partition those
+    before its end in `ends`, without it all to the last whole batch."""
+    folder = Path(segments[0].path).parent.parent
+    bounds = folder_bounds(folder, by_place(segments), ends)
+    assigned: dict[str, list[int]] = {}
+    for place in bounds:
+        assigned.setdefault(place.topic, []).append(place.partition)
+    stops = {place: end for place, (_, end) in bounds.items()}
+    options = {
+        "read.path": str(folder),
+        "assign": json.dumps(assigned),
+        "endingOffsets": json.dumps(to_json(stops)),
+        "columns": ",".join(columns),
+    }
+    return spark.read.format("tidelog").options(**options).load()

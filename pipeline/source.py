@@ -1,8 +1,8 @@
 """The Spark data source `tidelog`: `spark.read.format("tidelog").option("subscribe", "topic").load()`.
 
 Owns the seam to Spark: options in, a schema, input partitions, Arrow batches out. What to read is decided in
-`pipeline.offsets`, read from the broker in `pipeline.fetch`, decoded in `pipeline.columnar`; streams
-(`spark.readStream`) are planned in `pipeline.stream_source`.
+`pipeline.offsets`, read in `pipeline.reading`, from the broker or from its segment files, and decoded in
+`pipeline.columnar`; streams (`spark.readStream`) are planned in `pipeline.stream_source`.
 
 Invariants: the ranges are fixed when Spark plans the query, so that a retried task reads the same records;
 a task yields every record of its range, in order, or fails. Spark pickles these classes and runs them in
@@ -12,7 +12,13 @@ Python workers: nothing here may hold a connection between calls.
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    InputPartition,
+)
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -24,22 +30,17 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.offsets import (
-    SourceOptions,
-    parse_columns,
-    parse_options,
-    parse_stream_options,
-    plan_ranges,
-    split_ranges,
-)
+from pipeline.offsets import plan_ranges
 from pipeline.reading import (
-    OffsetRangePartition,
     bounds_of,
     ending_positions,
     read_partition,
     report_losses,
     starting_positions,
+    tasks_of,
 )
+from pipeline.sink import make_stream_writer, make_writer
+from pipeline.source_options import SourceOptions, parse_columns, parse_options, parse_stream_options
 from pipeline.stream_source import TidelogStreamReader
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -61,7 +62,7 @@ SCHEMA = StructType(
 
 
 class TidelogDataSource(DataSource):  # type: ignore[misc]
-    """Reads topics of a Kafka-compatible broker. See `pipeline.offsets.parse_options` for the options."""
+    """Reads topics of a Kafka-compatible broker. The options are those of `pipeline.source_options`."""
 
     @classmethod
     def name(cls) -> str:
@@ -77,6 +78,12 @@ class TidelogDataSource(DataSource):  # type: ignore[misc]
     def streamReader(self, schema: StructType) -> TidelogStreamReader:  # noqa: N802
         return TidelogStreamReader(parse_stream_options(self.options))
 
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return make_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        return make_stream_writer(self.options, schema, overwrite=overwrite)
+
 
 class TidelogReader(DataSourceReader):  # type: ignore[misc]
     """Plans on the driver, reads in the tasks."""
@@ -84,15 +91,17 @@ class TidelogReader(DataSourceReader):  # type: ignore[misc]
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
-    def partitions(self) -> Sequence[OffsetRangePartition]:
-        """One for each partition with records to read, more if `minPartitions` asks for them."""
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for each partition with records to read, or for each piece of a segment file, more if
+        `minPartitions` asks for them."""
         options = self._options
         bounds = bounds_of(options)
         starting, ending = starting_positions(options, bounds), ending_positions(options, bounds)
         losses: list[str] | None = None if options.fail_on_data_loss else []
         ranges = plan_ranges(starting, ending, bounds, losses)
+        tasks = tasks_of(options, ranges, losses)
         report_losses(losses)
-        return [OffsetRangePartition(each) for each in split_ranges(ranges, options.min_partitions)]
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task's range, as Arrow batches."""

@@ -20,15 +20,16 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pipeline.micro_batches import batch_ranges, from_json, next_offsets, to_json
-from pipeline.offsets import Place, SourceOptions, resolve, split_ranges
+from pipeline.micro_batches import batch_ranges, from_json, next_offsets
+from pipeline.offsets import Place, resolve, to_json
 from pipeline.reading import (
-    OffsetRangePartition,
     bounds_of,
     read_partition,
     report_losses,
     starting_positions,
+    tasks_of,
 )
+from pipeline.source_options import SourceOptions
 
 _Json = dict[str, dict[str, int]]
 
@@ -69,13 +70,14 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def partitions(
         self, start: Mapping[str, Mapping[str, Any]], end: Mapping[str, Mapping[str, Any]]
-    ) -> Sequence[OffsetRangePartition]:
+    ) -> Sequence[InputPartition]:
         """One for each partition with records to read, more if `minPartitions` asks. Raises
         OffsetsLostError."""
         losses = self._losses()
         ranges = batch_ranges(from_json(start), from_json(end), bounds_of(self._options), losses)
+        tasks = tasks_of(self._options, ranges, losses)
         report_losses(losses)
-        return [OffsetRangePartition(each) for each in split_ranges(ranges, self._options.min_partitions)]
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task's range, as Arrow batches."""

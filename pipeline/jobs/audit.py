@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.fetch import find_bounds
+from pipeline.folders import find_segments
 from pipeline.offsets import OptionError, Place
-from pipeline.segments import find_segments, read_segments
+from pipeline.segments import read_segments
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
