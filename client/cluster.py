@@ -57,6 +57,8 @@ class Cluster:
             on_trouble=self.request_refresh,
         )
         self._topics: set[str] = set()
+        # Topics are watched that no request named yet: nothing is known to be wrong with them.
+        self._is_unasked = False
         self._listeners: list[Callable[[], None]] = []
         self._refresh_task: asyncio.Task[None] | None = None
         self._refreshed_at = 0.0
@@ -113,17 +115,20 @@ class Cluster:
     # Metadata
 
     def watch_topics(self, topics: Iterable[str]) -> None:
-        """Keep the metadata of these topics from the next refresh on."""
-        self._topics.update(topics)
+        """Keep the metadata of these topics from the next refresh on, which a new one need not wait for."""
+        new = set(topics) - self._topics
+        if new:
+            self._topics |= new
+            self._is_unasked = True
 
     def request_refresh(self) -> None:
         """Somebody found the metadata wrong: refresh it soon, at most once every retry_backoff_ms, and less
-        often as long as it tells nothing new."""
+        often as long as it tells nothing new; but at once for topics that no request named yet."""
         if self._refresh_task is None and not self._is_closed:
             since = self._loop.time() - self._refreshed_at
             if since > self.config.retry_backoff_max_ms / 1000:
                 self._useless_refreshes = 0
-            pause = self._retry.delay_ms(self._useless_refreshes) / 1000
+            pause = 0.0 if self._is_unasked else self._retry.delay_ms(self._useless_refreshes) / 1000
             self._refresh_task = self._spawn(self._refresh_after(max(0.0, pause - since)))
 
     async def refresh(self) -> ClusterImage:
@@ -192,6 +197,7 @@ class Cluster:
 
     async def _fetch_metadata(self) -> None:
         topics = sorted(self._topics)
+        self._is_unasked = False
         answer = await self.call_any(
             ApiKey.METADATA,
             {

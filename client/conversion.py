@@ -11,19 +11,21 @@ from itertools import repeat
 from typing import Any, TypeAlias
 
 from client.types import ConsumerRecord, TimestampType, TopicPartition
-from protocol.records import decode_batch_columns
-from protocol.types import NO_LEADER_EPOCH, Buffer
+from protocol.records import BatchHeader, decode_batch_columns
+from protocol.types import NO_LEADER_EPOCH
 
 __all__ = ["Deserializer", "converted", "opened"]
 
 Deserializer: TypeAlias = Callable[[bytes | None], Any]
 
-_TYPES = {kind.value: kind for kind in TimestampType}
+_TYPES = [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME]
 
 
-def opened(key: TopicPartition, data: Buffer, position: int, *, check_crc: bool) -> list[ConsumerRecord]:
-    """The records of the batch at `position` in `data`, keys and values as bytes. Raises ProtocolError."""
-    columns = decode_batch_columns(data, position, check_crc=check_crc)
+def opened(
+    key: TopicPartition, batch: bytes, header: BatchHeader, *, check_crc: bool
+) -> list[ConsumerRecord]:
+    """The records of `batch`, whose header is `header`, keys and values as bytes. Raises ProtocolError."""
+    columns = decode_batch_columns(batch, header=header, check_crc=check_crc)
     rows = zip(
         repeat(key.topic),
         repeat(key.partition),
@@ -33,8 +35,8 @@ def opened(key: TopicPartition, data: Buffer, position: int, *, check_crc: bool)
         columns.keys,
         columns.values,
         columns.headers,
-        _sizes(columns.keys),
-        _sizes(columns.values),
+        _sizes(columns.keys) if columns.key_size is None else repeat(columns.key_size),
+        _sizes(columns.values) if columns.value_size is None else repeat(columns.value_size),
         repeat(NO_LEADER_EPOCH),
         strict=False,
     )

@@ -15,17 +15,17 @@ from client.conversion import opened
 from client.errors import ClientError, CorruptRecordError
 from client.types import ConsumerRecord, TopicPartition
 from protocol.errors import ProtocolError
-from protocol.records import iter_batches, read_batch_header
+from protocol.records import BatchHeader, iter_batches
+from protocol.types import Buffer
 
 __all__ = ["PartitionReader"]
 
 
 class _Fetched(NamedTuple):
-    """A whole batch in `data` at `at`."""
+    """A whole batch, in bytes of its own."""
 
-    data: bytes
-    at: int
-    size_bytes: int
+    batch: bytes
+    header: BatchHeader
 
 
 class PartitionReader:
@@ -96,18 +96,22 @@ class PartitionReader:
         """As `has_data`, paused or not."""
         return self._next < len(self._records) or bool(self._batches)
 
-    def add(self, data: bytes) -> None:
+    def add(self, data: Buffer) -> None:
         """What a fetch from `fetch_offset` gave: whole batches, perhaps with a truncated one behind them.
+        They are copied out of `data`.
 
         Raises CorruptRecordError when these are no batches; nothing is added then.
         """
         batches: list[_Fetched] = []
         fetch_offset = self.fetch_offset
+        size_bytes = 0
         try:
             for at, header in iter_batches(data):
                 if header.last_offset >= fetch_offset:
-                    batches.append(_Fetched(data, at, header.size_bytes))
+                    batch = bytes(data[at : at + header.size_bytes])
+                    batches.append(_Fetched(batch, header))
                     fetch_offset = header.last_offset + 1
+                    size_bytes += len(batch)
         except ProtocolError as error:
             raise self._corrupt(fetch_offset, error) from error
         if data and not batches:
@@ -116,7 +120,7 @@ class PartitionReader:
             )
         self._batches += batches
         self.fetch_offset = fetch_offset
-        self.buffered_bytes += sum(batch.size_bytes for batch in batches)
+        self.buffered_bytes += size_bytes
 
     def next_record(self) -> ConsumerRecord | None:
         """As `take(1)`, quickly; None where the batch read last has not two more to give."""
@@ -156,15 +160,14 @@ class PartitionReader:
         return records
 
     def _open_next(self) -> None:
-        data, at, size_bytes = self._batches[0]
-        header = read_batch_header(data, at)
+        batch, header = self._batches[0]
         position = self.position or 0
         try:
-            records = [] if header.is_control else opened(self.key, data, at, check_crc=self._check_crc)
+            records = [] if header.is_control else opened(self.key, batch, header, check_crc=self._check_crc)
         except ProtocolError as error:
             raise self._corrupt(position, error) from error
         self._batches.popleft()
-        self.buffered_bytes -= size_bytes
+        self.buffered_bytes -= len(batch)
         if records and records[0].offset < position:
             records = [record for record in records if record.offset >= position]
         self._records, self._next, self._end = records, 0, header.last_offset + 1

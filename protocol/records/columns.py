@@ -29,7 +29,11 @@ _MOST_PASSED_BY = 64
 
 
 class Columns(NamedTuple):
-    """The records of one batch. Timestamps are milliseconds, whose clock `timestamp_type` tells."""
+    """The records of one batch. Timestamps are milliseconds, whose clock `timestamp_type` tells.
+
+    `key_size` and `value_size` are the size that all keys or values have, -1 where all are None; None where
+    that is not known.
+    """
 
     timestamp_type: TimestampType
     offsets: Sequence[int]
@@ -37,6 +41,8 @@ class Columns(NamedTuple):
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     headers: Sequence[Headers]
+    key_size: int | None = None
+    value_size: int | None = None
 
 
 class _Lists:

@@ -22,6 +22,7 @@ from protocol.records.header import (
     batch_crc_is_valid,
     read_batch_header,
 )
+from protocol.records.layouts import find_layout, learn_layout
 from protocol.types import Buffer
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 104_857_600
@@ -70,27 +71,62 @@ def decode_batch_columns(
     buffer: Buffer,
     position: int = 0,
     *,
+    header: BatchHeader | None = None,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     check_crc: bool = True,
 ) -> Columns:
-    """As `decode_batch`, field by field: for those who make rows of their own, or need only some fields."""
-    header = read_batch_header(buffer, position)
-    data = _record_bytes(buffer, position, header, max_decompressed_bytes, check_crc)
+    """As `decode_batch`, field by field: for those who make rows of their own, or need only some fields.
+
+    `header` is the batch's, where it has been read already. A buffer of bytes that holds nothing but an
+    uncompressed batch is decoded in place.
+    """
+    if header is None:
+        header = read_batch_header(buffer, position)
+    data, start = _record_bytes(buffer, position, header, max_decompressed_bytes, check_crc)
     count = header.record_count
-    if not 0 <= count <= len(data) // SMALLEST_RECORD_BYTES:
+    if not 0 <= count <= (len(data) - start) // SMALLEST_RECORD_BYTES:
         raise ProtocolError(
-            f"batch at offset {header.base_offset}: {count} records cannot lie in {len(data)} bytes"
+            f"batch at offset {header.base_offset}: {count} records cannot lie in {len(data) - start} bytes"
         )
-    try:
-        columns, end = decode_columns(data, count, header)
-    except ProtocolError as error:
-        raise ProtocolError(f"batch at offset {header.base_offset}: {error}") from None
-    if end != len(data):
-        raise ProtocolError(
-            f"batch at offset {header.base_offset}: {len(data) - end} bytes follow its {count} records"
-        )
+    columns = _known(data, start, header) or _decoded(data, start, header)
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return columns._replace(timestamps=[header.max_timestamp] * count)
+    return columns
+
+
+def _known(data: bytes, start: int, header: BatchHeader) -> Columns | None:
+    """The records by the layout of an earlier batch; None where they are laid out otherwise."""
+    count = header.record_count
+    layout = find_layout(start, len(data) - start, count)
+    if layout is None or header.last_offset_delta < count - 1:
+        return None
+    timestamps = layout.timestamps(data, header.base_timestamp)
+    if timestamps is None:
+        return None
+    return Columns(
+        header.timestamp_type,
+        range(header.base_offset, header.base_offset + count),
+        timestamps,
+        *layout.contents(data),
+        ((),) * count,
+        layout.key_size,
+        layout.value_size,
+    )
+
+
+def _decoded(data: bytes, start: int, header: BatchHeader) -> Columns:
+    """The records by what their own bytes say; a batch that is laid out so is known from then on."""
+    records = data[start:] if start else data
+    try:
+        columns, end = decode_columns(records, header.record_count, header)
+    except ProtocolError as error:
+        raise ProtocolError(f"batch at offset {header.base_offset}: {error}") from None
+    if end != len(records):
+        raise ProtocolError(
+            f"batch at offset {header.base_offset}: {len(records) - end} bytes follow its"
+            f" {header.record_count} records"
+        )
+    learn_layout(data, start, header.record_count)
     return columns
 
 
@@ -134,9 +170,11 @@ def _timestamp_of(record: Record) -> int:
 
 def _record_bytes(
     buffer: Buffer, position: int, header: BatchHeader, max_decompressed_bytes: int, check_crc: bool
-) -> bytes:
-    """The batch's records, decompressed, as bytes: slices of bytes are bytes, which keys and values must
-    be."""
+) -> tuple[bytes, int]:
+    """The batch's records, decompressed, as the end of some bytes, and where they start in those.
+
+    Bytes, because slices of bytes are bytes, which keys and values must be.
+    """
     if header.magic != CURRENT_MAGIC:
         raise ProtocolError(
             f"batch at offset {header.base_offset}: magic {header.magic}, expected {CURRENT_MAGIC}"
@@ -152,10 +190,12 @@ def _record_bytes(
             f"batch at offset {header.base_offset}: its bytes do not give the CRC {header.crc:#010x}"
         )
     codec = header.compression
+    if codec is Compression.NONE and type(buffer) is bytes and end == len(buffer):
+        return buffer, position + BATCH_HEADER_SIZE
     packed = memoryview(buffer)[position + BATCH_HEADER_SIZE : end]
     if codec is Compression.NONE:
-        return bytes(packed)
+        return bytes(packed), 0
     try:
-        return decompress(codec, packed, max_decompressed_bytes)
+        return decompress(codec, packed, max_decompressed_bytes), 0
     except ProtocolError as error:
         raise ProtocolError(f"batch at offset {header.base_offset}: {error}") from None

@@ -12,14 +12,16 @@ from typing import NamedTuple
 
 from protocol.records.varints import TABLE_SIZE, VARINTS
 
+# Offset deltas below it take one byte, the others of the table two.
+SHORT_OFFSETS = 64
 _ASCII = bytes(range(128))
 _NOT_ASCII = bytes(range(128, 256))
 # Timestamp deltas by their one byte.
 _DELTAS = [(each >> 1) ^ -(each & 1) for each in range(128)]
 # Offset deltas of one byte, and the first and second bytes of those of two.
-_SHORT = b"".join(VARINTS[:64])
-_FIRST = bytes(64) + bytes(each[0] for each in VARINTS[64:])
-_SECOND = bytes(64) + bytes(each[1] for each in VARINTS[64:])
+_SHORT = b"".join(VARINTS[:SHORT_OFFSETS])
+_FIRST = bytes(SHORT_OFFSETS) + bytes(each[0] for each in VARINTS[SHORT_OFFSETS:])
+_SECOND = bytes(SHORT_OFFSETS) + bytes(each[1] for each in VARINTS[SHORT_OFFSETS:])
 
 
 class Run(NamedTuple):
@@ -47,6 +49,58 @@ def _size_of(data: bytes, at: int) -> tuple[int, int]:
     return zigzag >> 1, 0 if second > 127 or zigzag & 1 else 2
 
 
+class Shape(NamedTuple):
+    """Where the fields of one record lie, as distances from its start; sizes of -1 stand for None.
+
+    `constant` are the bytes that are the same in each record of a run.
+    """
+
+    constant: list[int]
+    stamp_at: int
+    stamp_width: int
+    offset_at: int
+    offset_width: int
+    key_at: int
+    key_size: int
+    value_at: int
+    value_size: int
+
+
+def shape_of(data: bytes, start: int, end: int, index: int) -> Shape | None:
+    """The shape of the record data[start:end], which is valid and has the offset delta `index`.
+
+    None where it has headers, or numbers that take more than two bytes.
+    """
+    if data[end - 1] or index >= TABLE_SIZE:
+        return None
+    stamp_at = 2 if data[start] < 128 else 3
+    stamp_width = 1 if data[start + stamp_at] < 128 else 2
+    if data[start + stamp_at - 2] > 127 or data[start + stamp_at + stamp_width - 1] > 127:
+        return None
+    offset_at = stamp_at + stamp_width
+    offset_width = 1 if index < SHORT_OFFSETS else 2
+    key_size_at = offset_at + offset_width
+    key_size, key_width = _size_of(data, start + key_size_at)
+    key_at = key_size_at + key_width
+    value_size_at = key_at + max(key_size, 0)
+    value_size, value_width = _size_of(data, start + value_size_at)
+    value_at = value_size_at + value_width
+    last = end - start - 1
+    if not (key_width and value_width) or value_at + max(value_size, 0) != last:
+        return None
+    constant = [*range(stamp_at), *range(key_size_at, key_at), *range(value_size_at, value_at), last]
+    return Shape(
+        constant, stamp_at, stamp_width, offset_at, offset_width, key_at, key_size, value_at, value_size
+    )
+
+
+def offset_column(index: int, count: int, byte: int) -> bytes:
+    """The first or second (`byte` 0 or 1) byte of the offset deltas from `index` on, all of one width."""
+    if byte:
+        return _SECOND[index : index + count]
+    return (_SHORT if index < SHORT_OFFSETS else _FIRST)[index : index + count]
+
+
 def find_run(data: bytes, start: int, end: int, index: int, reach: int) -> Run | None:
     """The run of records without headers that follow each other at the size of the one in data[start:end].
 
@@ -54,46 +108,39 @@ def find_run(data: bytes, start: int, end: int, index: int, reach: int) -> Run |
     bounds the run. None where there is no run of two.
     """
     size = end - start
-    offset_width = 1 if index < 64 else 2
-    count = min(reach, (64 if offset_width == 1 else TABLE_SIZE) - index, (len(data) - start) // size)
-    if count < 2 or data[end - 1]:
+    longest = SHORT_OFFSETS if index < SHORT_OFFSETS else TABLE_SIZE
+    count = min(reach, longest - index, (len(data) - start) // size)
+    if count < 2 or (shape := shape_of(data, start, end, index)) is None:
         return None
-    at = start + (1 if data[start] < 128 else 2) + 1
-    stamp_at, stamp_width = at, 1 if data[at] < 128 else 2
-    offset_at = at + stamp_width
-    key_size, key_width = _size_of(data, offset_at + offset_width)
-    key_at = offset_at + offset_width + key_width
-    value_size, value_width = _size_of(data, value_head := key_at + max(key_size, 0))
-    value_at = value_head + value_width
-    if not (key_width and value_width) or value_at + max(value_size, 0) != end - 1:
-        return None
-    constant = [*range(start, at - 1), *range(offset_at + offset_width, key_at), *range(value_head, value_at)]
     stop = start + count * size
-    for column in (*constant, end - 1):
-        content = data[column:stop:size]
+    for column in shape.constant:
+        content = data[start + column : stop : size]
         count = min(count, len(content) - len(content.lstrip(content[:1])))
-    stamps = data[stamp_at:stop:size]
-    count = min(count, len(stamps) - len(stamps.lstrip(_ASCII if stamp_width == 1 else _NOT_ASCII)))
-    if stamp_width == 2:
-        more = data[stamp_at + 1 : stop : size]
+    stamps = data[start + shape.stamp_at : stop : size]
+    count = min(count, len(stamps) - len(stamps.lstrip(_ASCII if shape.stamp_width == 1 else _NOT_ASCII)))
+    if shape.stamp_width == 2:
+        more = data[start + shape.stamp_at + 1 : stop : size]
         count = min(count, len(more) - len(more.lstrip(_ASCII)))
     stop = start + count * size
-    if offset_width == 1:
-        is_dense = data[offset_at:stop:size] == _SHORT[index : index + count]
-    else:
-        is_dense = (
-            data[offset_at:stop:size] == _FIRST[index : index + count]
-            and data[offset_at + 1 : stop : size] == _SECOND[index : index + count]
-        )
+    is_dense = all(
+        data[start + shape.offset_at + byte : stop : size] == offset_column(index, count, byte)
+        for byte in range(shape.offset_width)
+    )
     if count < 2 or not is_dense:
         return None
-    if stamp_width == 1:
-        stamps = stamps[:count]
-        # Most runs are sent within one or a few milliseconds.
-        deltas = (
-            [_DELTAS[stamps[0]]] if stamps.count(stamps[0]) == count else [_DELTAS[each] for each in stamps]
-        )
+    if shape.stamp_width == 1:
+        deltas = deltas_of(stamps[:count])
     else:
         pairs = zip(stamps[:count], more, strict=False)
         deltas = [(z >> 1) ^ -(z & 1) for z in [low & 127 | high << 7 for low, high in pairs]]
-    return Run(count, stop, deltas, key_at, key_size, value_at, value_size)
+    return Run(
+        count, stop, deltas, start + shape.key_at, shape.key_size, start + shape.value_at, shape.value_size
+    )
+
+
+def deltas_of(stamps: bytes) -> list[int]:
+    """What timestamp deltas of one byte each, all below 128, stand for; one number where all are the same."""
+    # Most runs are sent within one or a few milliseconds.
+    if stamps.count(stamps[:1]) == len(stamps):
+        return [_DELTAS[stamps[0]]]
+    return [_DELTAS[each] for each in stamps]
