@@ -25,6 +25,14 @@ class BatchBuilder:
         self._is_closed = False
         self._is_sent = False
 
+    @classmethod
+    def of(cls, builder: RecordBatchBuilder) -> "BatchBuilder":
+        """A closed batch of the records in `builder`, which is not to be used elsewhere."""
+        batch = cls(0)
+        batch._builder = builder
+        batch._is_closed = True
+        return batch
+
     @property
     def first_timestamp_ms(self) -> int:
         return self._builder.base_timestamp

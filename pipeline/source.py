@@ -14,7 +14,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     InputPartition,
 )
 from pyspark.sql.types import (
@@ -37,6 +39,7 @@ from pipeline.reading import (
     starting_positions,
     tasks_of,
 )
+from pipeline.sink import make_stream_writer, make_writer
 from pipeline.source_options import SourceOptions, parse_columns, parse_options, parse_stream_options
 from pipeline.stream_source import TidelogStreamReader
 
@@ -74,6 +77,12 @@ class TidelogDataSource(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: StructType) -> TidelogStreamReader:  # noqa: N802
         return TidelogStreamReader(parse_stream_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return make_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        return make_stream_writer(self.options, schema, overwrite=overwrite)
 
 
 class TidelogReader(DataSourceReader):  # type: ignore[misc]

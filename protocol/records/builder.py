@@ -20,7 +20,14 @@ from protocol.records.header import (
     write_header,
 )
 from protocol.records.varints import VARINTS, encode_varint
-from protocol.types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
+from protocol.types import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Buffer,
+)
 
 # Length, attributes, timestamp delta, offset delta, key length, value length and header count at their
 # longest.
@@ -51,6 +58,20 @@ class RecordBatchBuilder:
         self._max_timestamp: int = NO_TIMESTAMP
         self._max_size = max_size_bytes
         self._is_built = False
+
+    @classmethod
+    def from_encoded(
+        cls, records: Buffer, record_count: int, base_timestamp: int, max_timestamp: int
+    ) -> "RecordBatchBuilder":
+        """A full batch of records that were encoded elsewhere, which are copied and not looked at.
+
+        Their deltas must start at 0 with the first record, whose timestamp is `base_timestamp`.
+        """
+        builder = cls(-1)
+        builder._buffer += records
+        builder.record_count = record_count
+        builder._base_timestamp, builder._max_timestamp = base_timestamp, max_timestamp
+        return builder
 
     @property
     def size_bytes(self) -> int:

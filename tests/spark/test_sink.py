@@ -1,0 +1,130 @@
+"""`format("tidelog")` stores the rows of batches and streams as records; what it cannot store it refuses."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from client.partitioner import murmur2_partition
+from pipeline.jobs.audit import AuditSettings
+from pipeline.jobs.audit import run as audit
+from tests.spark.brokers import RunningBroker, running_broker
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+def write(frame: DataFrame, broker: RunningBroker, **options: str) -> None:
+    given = {"bootstrap.servers": broker.bootstrap_servers} | options
+    frame.write.format("tidelog").mode("append").options(**given).save()
+
+
+def read(spark: SparkSession, broker: RunningBroker, topic: str) -> list[Any]:
+    options = {"bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
+    return spark.read.format("tidelog").options(**options).load().orderBy("partition", "offset").collect()
+
+
+def test_every_column_of_a_row_arrives(spark: SparkSession, broker: RunningBroker) -> None:
+    broker.create_topic("columns", partitions=2)
+    frame = spark.sql(
+        """SELECT 'k' AS key, CAST('v' AS BINARY) AS value, 'columns' AS topic, 1 AS partition,
+                  TIMESTAMP '2024-01-02 03:04:05.678Z' AS timestamp,
+                  ARRAY(NAMED_STRUCT('key', 'h', 'value', CAST('x' AS BINARY)),
+                        NAMED_STRUCT('key', 'empty', 'value', CAST(NULL AS BINARY))) AS headers
+           UNION ALL SELECT NULL, NULL, 'columns', 1, NULL, NULL"""
+    ).coalesce(1)
+    write(frame, broker)
+    first, second = read(spark, broker, "columns")
+    assert (first.key, first.value, first.partition) == (b"k", b"v", 1)
+    assert first.timestamp.isoformat().startswith("2024-01-02T03:04:05.678")
+    assert [tuple(each) for each in first.headers] == [("h", b"x"), ("empty", None)]
+    assert (second.key, second.value, second.headers) == (None, None, None)
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_rows_go_by_key_where_the_client_sends_them(
+    spark: SparkSession, broker: RunningBroker, codec: str
+) -> None:
+    topic = f"keys-{codec}"
+    broker.create_topic(topic, partitions=3)
+    frame = spark.range(5000).selectExpr("CAST(id AS STRING) AS key", "REPEAT('x', 50) AS value")
+    write(frame, broker, **{"topic": topic, "compression.type": codec, "batch.size": "20000"})
+    rows = read(spark, broker, topic)
+    assert sorted(int(row.key) for row in rows) == list(range(5000))
+    assert all(row.partition == murmur2_partition(bytes(row.key), 3) for row in rows)
+    settings = AuditSettings(topics=(topic,), bootstrap_servers=broker.bootstrap_servers)
+    assert audit(spark, settings).is_clean
+
+
+def test_rows_without_a_key_are_spread_and_large_ones_fit(spark: SparkSession, broker: RunningBroker) -> None:
+    broker.create_topic("spread", partitions=3)
+    frame = spark.range(3000).selectExpr("IF(id = 7, REPEAT('y', 900000), REPEAT('x', 100)) AS value")
+    write(frame, broker, **{"topic": "spread", "batch.size": "20000"})
+    rows = read(spark, broker, "spread")
+    assert len(rows) == 3000
+    assert {row.partition for row in rows} == {0, 1, 2}
+    assert max(len(row.value) for row in rows) == 900_000
+
+
+def test_a_stream_stores_its_rows(spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:
+    broker.create_topic("from", partitions=2)
+    broker.create_topic("to")
+    write(spark.range(1000).selectExpr("CAST(id AS STRING) AS value"), broker, topic="from")
+    source = {"bootstrap.servers": broker.bootstrap_servers, "subscribe": "from"}
+    source |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "300"}
+    frame = spark.readStream.format("tidelog").options(**source).load().select("key", "value")
+    query = (
+        frame.writeStream.format("tidelog")
+        .option("bootstrap.servers", broker.bootstrap_servers)
+        .option("topic", "to")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(60)
+    assert sorted(int(row.value) for row in read(spark, broker, "to")) == list(range(1000))
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        (["id AS offset", "'v' AS value"], {"topic": "t"}, "column 'offset' has no place in a record"),
+        (["id AS value"], {"topic": "t"}, "column value is bigint, expected binary or string; cast it"),
+        (["'v' AS value"], {}, "name the topic"),
+        (["'v' AS value"], {"topic": "t", "acks": "1"}, "unknown option 'acks'"),
+        (["'v' AS value"], {"topic": "t", "delivery": "exactly_once"}, "needs transactions"),
+        (
+            ["'v' AS value"],
+            {"topic": "t", "delivery": "mirror", "session.path": "/x"},
+            "source_topic is missing",
+        ),
+    ],
+)
+def test_what_cannot_be_written_is_refused_when_it_is_planned(
+    spark: SparkSession, broker: RunningBroker, columns: list[str], options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(PySparkException, match=message):
+        write(spark.range(1).selectExpr(*columns), broker, **options)
+
+
+def test_a_partition_that_the_topic_does_not_have_fails_the_write(
+    spark: SparkSession, broker: RunningBroker
+) -> None:
+    broker.create_topic("narrow")
+    with pytest.raises(PySparkException, match="has partitions 0 to 0, not 3"):
+        write(spark.range(1).selectExpr("'v' AS value", "3 AS partition"), broker, topic="narrow")
+
+
+def test_a_mirror_without_a_place_for_its_session_is_refused(
+    spark: SparkSession, broker: RunningBroker
+) -> None:
+    position = ["'t' AS source_topic", "0 AS source_partition", "id AS source_offset"]
+    frame = spark.range(1).selectExpr("'v' AS value", *position)
+    with pytest.raises(PySparkException, match=r"set option session\.path"):
+        write(frame, broker, topic="t", delivery="mirror")
