@@ -1,0 +1,86 @@
+"""A partition's leader moves from node to node: clients follow, and every record is stored once, in order."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from client import Consumer, Producer, TopicPartition
+from tests.unit.client.scripted import TOPIC
+from tests.unit.client.two_nodes import TwoNodes
+from tests.unit.storage.support import NOW_MS, batch
+from tests.waiting import until
+
+QUICK = {"retry_backoff_ms": 5, "request_timeout_ms": 5_000}
+
+
+async def sent_through(nodes: TwoNodes, count: int) -> None:
+    """Send `count` records, some to a batch, and check where each was stored."""
+    async with Producer(
+        bootstrap_servers=nodes.addresses,
+        max_batch_size=400,
+        retry_backoff_max_ms=20,
+        **QUICK,  # type: ignore[arg-type]
+    ) as producer:
+        deliveries = [
+            await producer.send(TOPIC, b"%05d" % number * 10, timestamp_ms=NOW_MS) for number in range(count)
+        ]
+        metadata = [await delivery for delivery in deliveries]
+    assert [each.offset for each in metadata] == list(range(count))
+    assert [each.sequence for each in metadata] == list(range(count))
+    stored = nodes.sequences()
+    assert {epoch for epoch, _, _ in stored} == {0}
+    expected = 0
+    for _, sequence, records in stored:
+        assert sequence == expected
+        expected += records
+    assert expected == count
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("loses_answer", [False, True])
+async def test_with_five_in_flight_every_record_is_stored_once_and_in_order_wherever_the_leader_moves(
+    tmp_path: Path, seed: int, loses_answer: bool
+) -> None:
+    async with TwoNodes(tmp_path / "t-0") as nodes:
+        rng = random.Random(seed)
+        nodes.loses_answer = loses_answer
+        nodes.moves_after = [rng.randint(1, 4) for _ in range(6)]
+        await sent_through(nodes, 200)
+        assert nodes.leader_epoch == 6
+        assert nodes.refused or loses_answer
+
+
+async def test_a_partition_that_is_without_a_leader_for_a_while_is_waited_for(tmp_path: Path) -> None:
+    async with (
+        TwoNodes(tmp_path / "t-0") as nodes,
+        Producer(
+            bootstrap_servers=nodes.addresses,
+            **QUICK,  # type: ignore[arg-type]
+        ) as producer,
+    ):
+        await producer.send_and_wait(TOPIC, b"first", timestamp_ms=NOW_MS)
+        nodes.leader = -1
+        delivery = await producer.send(TOPIC, b"second", timestamp_ms=NOW_MS)
+        await until(lambda: producer._cluster.image.leader(TopicPartition(TOPIC, 0)) < 0)
+        nodes.leader, nodes.leader_epoch = 2, 1
+        assert (await delivery).offset == 1
+
+
+async def test_a_consumer_follows_the_leader_and_gets_every_record_once(tmp_path: Path) -> None:
+    async with (
+        TwoNodes(tmp_path / "t-0") as nodes,
+        Consumer(
+            TOPIC,
+            bootstrap_servers=nodes.addresses,
+            auto_offset_reset="none",
+            fetch_max_wait_ms=20,
+            **QUICK,  # type: ignore[arg-type]
+        ) as consumer,
+    ):
+        consumer.seek(TopicPartition(TOPIC, 0), 0)
+        for number in range(8):
+            nodes.append(batch(value=b"%d" % number))
+            assert (await consumer.getone()).offset == number
+            nodes.move()
+        assert nodes.refused

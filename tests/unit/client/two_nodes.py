@@ -1,0 +1,109 @@
+"""Two scripted brokers that lead one partition in turn, over one real log that both would have replicated."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from broker.storage.partition_log import PartitionLog
+from protocol.errors import ApiError, ErrorCode
+from protocol.records import iter_batches
+from protocol.schema import ApiKey
+from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
+from tests.unit.storage.support import NOW_MS, open_log
+
+
+class TwoNodes:
+    """Nodes 1 and 2. Who does not lead answers NOT_LEADER_OR_FOLLOWER and stores nothing.
+
+    `moves_after` counts produce requests down to the next change of leaders; `loses_answer` says whether the
+    request that is last before it is stored without an answer, as by a leader that dies.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.nodes = {1: ScriptedBroker(), 2: ScriptedBroker()}
+        self.leader = 1
+        self.leader_epoch = 0
+        self.moves_after: list[int] = []
+        self.loses_answer = False
+        self.refused = 0
+        self._log: PartitionLog = open_log(folder)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        for number, node in self.nodes.items():
+            await self._stack.enter_async_context(node)
+            node.scripts[ApiKey.METADATA] = self._metadata
+            node.scripts[ApiKey.PRODUCE] = partial(self._produce, number)
+            node.scripts[ApiKey.FETCH] = partial(self._fetch, number)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+        self._log.close(clean=False)
+
+    @property
+    def addresses(self) -> list[str]:
+        return [node.address for node in self.nodes.values()]
+
+    def move(self) -> None:
+        """The other node leads from now on."""
+        self.leader = 3 - self.leader
+        self.leader_epoch += 1
+
+    def append(self, batch: bytes) -> None:
+        self._log.append(batch, leader_epoch=self.leader_epoch, now_ms=NOW_MS)
+
+    def sequences(self) -> list[tuple[int, int, int]]:
+        """(epoch, first sequence, records) of every batch that is stored, in order."""
+        data = self._read(0)
+        found = [header for _, header in iter_batches(data)]
+        return [(each.producer_epoch, each.base_sequence, each.record_count) for each in found]
+
+    def _read(self, offset: int) -> bytes:
+        read = self._log.read(offset, 1 << 20, upper_offset=self._log.end_offset)
+        return b"".join(bytes(piece) for piece in read.records)
+
+    def _metadata(self, request: Request) -> dict[str, Any]:
+        answer: dict[str, Any] = self.nodes[1].metadata([TOPIC], leader=self.leader)
+        answer["brokers"] = [
+            {"node_id": number, "host": "127.0.0.1", "port": node.port, "rack": None}
+            for number, node in self.nodes.items()
+        ]
+        answer["topics"][0]["partitions"][0]["leader_epoch"] = self.leader_epoch
+        return answer
+
+    def _produce(self, number: int, request: Request) -> dict[str, object]:
+        if number != self.leader:
+            self.refused += 1
+            return ScriptedBroker.produced(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        data = request.values.topic_data[0].partition_data[0].records
+        try:
+            result = self._log.append(data, leader_epoch=self.leader_epoch, now_ms=NOW_MS)
+        except ApiError as error:
+            return ScriptedBroker.produced(request, error.code)
+        if self.moves_after:
+            self.moves_after[0] -= 1
+            if not self.moves_after[0]:
+                del self.moves_after[0]
+                self.move()
+                if self.loses_answer:
+                    raise ConnectionError
+        return ScriptedBroker.produced(request, base_offset=result.base_offset)
+
+    def _fetch(self, number: int, request: Request) -> dict[str, Any]:
+        found: dict[str, object] = {"partition_index": 0, "high_watermark": self._log.end_offset}
+        (wanted,) = request.values.topics[0].partitions
+        if number != self.leader:
+            self.refused += 1
+            found |= {"error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER, "records": b""}
+        elif wanted.fetch_offset < self._log.end_offset:
+            found |= {"error_code": 0, "records": self._read(wanted.fetch_offset)}
+        else:
+            found |= {"error_code": 0, "records": b""}
+        return {"session_id": 0, "responses": [{"topic": TOPIC, "partitions": [found]}]}
