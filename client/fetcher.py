@@ -1,7 +1,7 @@
 """Fetching ahead: one long poll to each broker, filling the assigned partitions within a bound on memory.
 
-Owns: the loops (one task a broker), the reset of positions, and what an answer to Fetch means. What a request
-names and what it leaves to the broker's memory is decided by `fetch_session`.
+Owns: the loops (one task a broker) and the reset of positions. What a request names and what it leaves to the
+broker's memory is decided by `fetch_session`, what an answer means by `fetch_answers`.
 Invariants:
 - a partition is fetched from where its reader's bytes end, and an answer that comes after a seek is dropped;
 - nothing is fetched for a paused partition, nor for one that has `max_partition_fetch_bytes` unread, nor for
@@ -19,18 +19,16 @@ from typing import Any, Final
 from client.backoff import Backoff
 from client.cluster import Cluster
 from client.connection import Connection
-from client.errors import ClientError, CorruptRecordError, OffsetOutOfRangeError, broker_error
+from client.errors import ClientError
 from client.events import logger
+from client.fetch_answers import FetchAnswers, Verdict
 from client.fetch_session import FINAL_EPOCH, FetchSession
 from client.offset_lookup import EARLIEST, LATEST, look_up_offsets
 from client.partition_reader import PartitionReader
 from client.types import TopicPartition
-from protocol.errors import ErrorCode, error_code
 from protocol.hot import (
     FetchPartition,
-    FetchPartitionResult,
     FetchRequest,
-    FetchResponse,
     decode_fetch_response,
     encode_fetch_request,
 )
@@ -91,6 +89,8 @@ class Fetcher:
         self._changes: dict[int, asyncio.Event] = {}
         self._is_scheduled = False
         self._is_waiting_for_reads = False
+        policy = RESET_TIMESTAMPS[config.auto_offset_reset]
+        self._answers = FetchAnswers(policy, cluster.request_refresh, self.wake)
         cluster.add_listener(self.wake)
 
     def wake(self) -> None:
@@ -184,12 +184,11 @@ class Fetcher:
                 continue
             try:
                 connection = await self._cluster.connected(leader, _LANE)
-                was_incremental = session.is_incremental
-                response = await self._fetch(connection, session, wanted, is_impatient)
-                if not session.answered(response) and was_incremental:
-                    logger.debug("fetch_session_lost", node_id=leader, code=response.error_code)
+                verdict = await self._fetch(connection, session, wanted, is_impatient)
+                if verdict is Verdict.ASK_ANEW:
+                    logger.debug("fetch_session_lost", node_id=leader)
                     continue
-                failures = failures + 1 if self._take(response, wanted) else 0
+                failures = failures + 1 if verdict is Verdict.PAUSE else 0
             except ClientError as error:
                 session.failed()
                 failures += 1
@@ -224,7 +223,9 @@ class Fetcher:
         session: FetchSession,
         wanted: Iterable[tuple[PartitionReader, int]],
         is_impatient: bool,
-    ) -> FetchResponse:
+    ) -> Verdict:
+        """Ask once. The readers have what came when this returns: it is given to them while the answer lies
+        in the connection's buffer."""
         config = self._config
         max_bytes = config.max_partition_fetch_bytes
         partitions = {
@@ -252,14 +253,18 @@ class Fetcher:
             ask.topics,
             ask.forgotten,
         )
-        answer: asyncio.Future[FetchResponse] = self._loop.create_future()
+        answer: asyncio.Future[Verdict] = self._loop.create_future()
 
         def handle(body: memoryview | None, error: ClientError | None) -> None:
+            if answer.done():
+                return
             if body is not None:
-                response = _owned(decode_fetch_response(version, body))
-                if not answer.done():
-                    answer.set_result(response)
-            elif error is not None and not answer.done():
+                response = decode_fetch_response(version, body)
+                try:
+                    answer.set_result(self._answers.take(session, response, wanted))
+                except ClientError as refused:
+                    error = refused
+            if error is not None:
                 answer.set_exception(error)
 
         timeout_ms = wait_ms + self._cluster.config.request_timeout_ms
@@ -283,63 +288,3 @@ class Fetcher:
             async with asyncio.timeout(_GOODBYE_S):
                 version = connection.version(ApiKey.FETCH, at_most=_NEWEST_VERSION)
                 await connection.call(ApiKey.FETCH, values, version=version)
-
-    def _take(self, response: FetchResponse, wanted: Iterable[tuple[PartitionReader, int]]) -> bool:
-        """Hand the answer to the readers; whether any of it calls for a pause before the next poll."""
-        if response.error_code:
-            raise broker_error(error_code(response.error_code), "fetch")
-        generations = {reader.key: (reader, generation) for reader, generation in wanted}
-        is_troubled = False
-        for topic, results in response.topics:
-            for result in results:
-                key = TopicPartition(topic, result.partition_index)
-                reader, generation = generations.get(key, (None, 0))
-                if reader is not None and reader.generation == generation:
-                    is_troubled |= self._take_one(reader, result)
-        return is_troubled
-
-    def _take_one(self, reader: PartitionReader, result: FetchPartitionResult) -> bool:
-        code = error_code(result.error_code)
-        what = f"{reader.key.topic}-{reader.key.partition}"
-        if code is ErrorCode.NONE:
-            reader.high_watermark = result.high_watermark
-            try:
-                records = result.records
-                if records:
-                    reader.add(records if isinstance(records, bytes) else b"".join(records))  # type: ignore[arg-type]
-            except CorruptRecordError as error:
-                reader.fail(error)
-            return False
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            policy = RESET_TIMESTAMPS[self._config.auto_offset_reset]
-            if policy is None:
-                text = f"{what}: the log does not hold offset {reader.fetch_offset}"
-                reader.fail(OffsetOutOfRangeError(code, text))
-            elif reader.has_unread:
-                # What was fetched before is still to be read; then the offset is asked for again.
-                return True
-            else:
-                logger.warning("offset_out_of_range", partition=what, offset=reader.fetch_offset)
-                reader.reset(policy)
-                self.wake()
-            return False
-        if code.retriable:
-            self._cluster.request_refresh()
-            return True
-        reader.fail(broker_error(code, f"fetch from {what}"))
-        return False
-
-
-def _owned(response: FetchResponse) -> FetchResponse:
-    """The answer with its records copied out of the connection's buffer, which the next bytes overwrite."""
-    topics = [
-        (
-            topic,
-            [
-                result._replace(records=bytes(result.records) if result.records else b"")  # type: ignore[arg-type]
-                for result in results
-            ],
-        )
-        for topic, results in response.topics
-    ]
-    return response._replace(topics=topics)
