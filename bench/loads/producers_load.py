@@ -2,8 +2,11 @@
 
 A process of its own, so that its resident memory is the state's. Drives `ProducerStates` and its snapshots as
 a partition does: every producer appends its five cached batches. Prints one JSON line: bytes_a_producer,
-snapshot_bytes, write_s, load_s, and for each population check_us_<population>, a list with a value a round.
-Exit code 1 when a check or a loaded snapshot is wrong.
+snapshot_bytes, write_s, load_s, and for each load and population <load>_us_<population>, a list with a value
+a round. Loads: `uniform`, checks of producers that are all as likely, the worst for caches; `skewed`, the
+k-th busiest is as likely as 1/k; `dictionary`, no check but one look-up, uniform, in a plain dict of as many
+ids: what a random place in that much memory costs whatever is done there. CPU time of the thread, so that
+other programs count little. Exit code 1 when a check or a loaded snapshot is wrong.
 """
 
 import argparse
@@ -12,7 +15,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,10 @@ _RECORDS_A_BATCH = 10
 _BATCH_BYTES = 1000
 _NOW_MS = 1_700_000_000_000
 _CHECKS = 20_000
-_ROUNDS = 7
+_CHECKS_AT_ONCE = 500
+"""So few that their headers stay in the cache, where a broker has the one it just read."""
+_ROUNDS = 9
+_SCATTER = 7_919
 
 
 class StateError(RuntimeError):
@@ -55,27 +61,53 @@ def filled(producers: int) -> tuple[ProducerStates, int]:
 
 
 def check_seconds(states: ProducerStates, headers: Sequence[BatchHeader]) -> float:
-    """The time that all checks take. Raises StateError when one would not let the next batch in."""
+    """The CPU time that all checks take. Raises StateError when one would not let the next batch in."""
     check = states.check
-    begin = time.perf_counter()
+    begin = time.thread_time()
     verdicts = [check(batch) for batch in headers]
-    taken = time.perf_counter() - begin
+    taken = time.thread_time() - begin
     wrong = next((verdict for verdict in verdicts if not isinstance(verdict, Append)), None)
     if wrong is not None:
         raise StateError(f"the next batch of a producer was not to be appended: {wrong}")
     return taken
 
 
+def look_up_seconds(places: Mapping[int, int], ids: Sequence[int]) -> float:
+    """The CPU time to look up `ids` and use what is found."""
+    begin = time.thread_time()
+    _ = [places[producer_id] + 1 for producer_id in ids]
+    return time.thread_time() - begin
+
+
+def uniform(chooser: random.Random, count: int) -> list[int]:
+    """Producers, all as likely."""
+    return chooser.choices(range(count), k=_CHECKS_AT_ONCE)
+
+
+def skewed(chooser: random.Random, count: int) -> list[int]:
+    """Producers, the k-th busiest as likely as 1/k, the busy ones scattered among the others."""
+    ranks = [int((count + 1) ** chooser.random()) - 1 for _ in range(_CHECKS_AT_ONCE)]
+    return [rank * _SCATTER % count for rank in ranks]
+
+
 def check_times(populations: Sequence[ProducerStates]) -> dict[str, list[float]]:
-    """Microseconds a check at random producers, by population, a value a round; populations take turns."""
+    """Microseconds a check or look-up, by load and population, a value a round; all take turns."""
     chooser = random.Random(1)
-    times: dict[str, list[float]] = {f"check_us_{len(states)}": [] for states in populations}
+    # Ids of their own, for a small int or one that the states hold could be found without a wait.
+    plain = [{1 << 30 | n: n + 1000 for n in range(len(states))} for states in populations]
+    times: dict[str, list[float]] = {}
     gc.disable()
     for _ in range(_ROUNDS):
-        for states in populations:
-            ids = chooser.choices(range(len(states)), k=_CHECKS)
-            headers = [header(producer_id, CACHED_BATCHES) for producer_id in ids]
-            times[f"check_us_{len(states)}"].append(check_seconds(states, headers) / _CHECKS * 1e6)
+        for states, places in zip(populations, plain, strict=True):
+            taken = dict.fromkeys(("uniform", "skewed", "dictionary"), 0.0)
+            for _ in range(_CHECKS // _CHECKS_AT_ONCE):
+                for name, choose in (("uniform", uniform), ("skewed", skewed)):
+                    headers = [header(chosen, CACHED_BATCHES) for chosen in choose(chooser, len(states))]
+                    taken[name] += check_seconds(states, headers)
+                ids = [1 << 30 | chosen for chosen in uniform(chooser, len(states))]
+                taken["dictionary"] += look_up_seconds(places, ids)
+            for name, seconds in taken.items():
+                times.setdefault(f"{name}_us_{len(states)}", []).append(seconds / _CHECKS * 1e6)
     return times
 
 

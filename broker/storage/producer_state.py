@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _HALF_RING: Final = (MAX_SEQUENCE + 1) // 2
-_EXPIRED_AT_ONCE: Final = 5_000
+_EXPIRED_AT_ONCE: Final = 2_500
 _EVICTED_AT_ONCE: Final = 100
 
 
@@ -105,10 +105,11 @@ class ProducerStates:
 
     def check(self, header: BatchHeader) -> Verdict:
         """What to do with a batch that carries a producer id and passed every check that needs no state."""
-        slot = self._table.find(header.producer_id)
-        if slot is None:
+        table = self._table
+        slot = table.find(header.producer_id)
+        if not slot:
             return self._check_unknown(header)
-        epoch, count, last_sequence = self._table.state(slot)
+        txn_start_offset, epoch, count, last_sequence = table.state(slot)
         if header.producer_epoch == epoch and count:
             expected = increment_sequence(last_sequence, 1)
             if header.base_sequence != expected and (cached := self._cached(slot, count, header)) is not None:
@@ -124,7 +125,7 @@ class ProducerStates:
             )
         if header.base_sequence != expected:
             return self._check_gap(header, epoch, last_sequence if count else NO_SEQUENCE, expected)
-        if self._table.current_txn_start_offset(slot) >= 0:
+        if txn_start_offset >= 0:
             return Refusal(
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {header.producer_id} has a transaction open; end it before sending outside of one",
@@ -181,7 +182,7 @@ class ProducerStates:
             return
         table = self._table
         slot = table.find(producer_id)
-        if slot is None:
+        if not slot:
             self._make_room()
             slot = table.add(producer_id, header.producer_epoch)
         delta = header.last_offset_delta
@@ -225,7 +226,7 @@ class ProducerStates:
 
     def forget(self, producer_id: int) -> bool:
         """Drop one producer, as if it had expired; False when it is not known."""
-        if self._table.find(producer_id) is None:
+        if not self._table.find(producer_id):
             return False
         self._table.remove(producer_id)
         return True
@@ -248,7 +249,7 @@ class ProducerStates:
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
         slot = self._table.find(producer_id)
-        return None if slot is None else self._table.entry(slot)
+        return self._table.entry(slot) if slot else None
 
     def entries(self) -> Iterator[ProducerEntry]:
         """Every producer, the longest idle first. Do not change the states while reading it."""

@@ -142,7 +142,7 @@ class SnapshotCheck:
         missing = sum(
             1
             for entry in states.entries()
-            if table.find(entry.producer_id) is None
+            if not table.find(entry.producer_id)
             and self._replay.newest_timestamp - entry.last_timestamp < _DAY_MS
         )
         if missing:

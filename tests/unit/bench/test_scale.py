@@ -1,11 +1,13 @@
 """What the scale scenarios put in, take turns with, and read back is what they say."""
 
+import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from bench.loads.process import LoadError
-from bench.loads.producers_load import StateError, check_seconds, filled, header, run
+from bench.loads.producers_load import StateError, check_seconds, filled, header, run, skewed
 from bench.results import REFERENCE, SUBJECT
 from bench.scenarios.idempotence import turns
 from bench.scenarios.recovery import read_seconds, recovery_report, tail_pieces
@@ -27,8 +29,17 @@ def test_a_check_that_does_not_let_the_next_batch_in_is_not_timed() -> None:
 
 def test_populations_have_as_many_rounds_each(tmp_path: Path) -> None:
     numbers = run(tmp_path, (2, 5))
-    assert len(numbers["check_us_2"]) == len(numbers["check_us_5"]) > 1
+    for load in ("uniform", "skewed", "dictionary"):
+        assert len(numbers[f"{load}_us_2"]) == len(numbers[f"{load}_us_5"]) > 1
     assert numbers["snapshot_bytes"] > 0
+
+
+def test_a_skewed_load_has_few_busy_producers_and_leaves_none_out() -> None:
+    chooser = random.Random(3)
+    counts = Counter(chosen for _ in range(40) for chosen in skewed(chooser, 100))
+    assert set(counts) == set(range(100))
+    busiest = sum(count for _, count in counts.most_common(10))
+    assert 0.4 < busiest / counts.total() < 0.6
 
 
 def test_each_goes_first_as_often_as_second() -> None:
