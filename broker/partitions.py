@@ -7,7 +7,7 @@ Invariants:
 - a replica is in the table exactly while its log is open and serves; a log that cannot be opened leaves its
   partition offline (no leader in metadata) and the others untouched;
 - a folder whose topic id the catalog does not know is renamed, never deleted: it may be all that is left
-  if somebody lost the catalog.
+  if somebody lost the catalog. One that never held a record goes: a topic was being made when it ended.
 
 Built by `broker.services`; changed by `broker.topics` and `broker.maintenance`, read by handlers.
 """
@@ -52,7 +52,7 @@ class Partitions:
     ) -> None:
         self.replicas: dict[tuple[str, int], Replica] = {}
         self.unopened: set[tuple[str, int]] = set()
-        """Partitions whose log could not be opened or made; without a replica, others are on their way."""
+        """Partitions whose log could not be opened at the start."""
         self.logs = logs
         self.disk_work = asyncio.Lock()
         """Held by whoever opens, removes or checkpoints logs in a thread: one at a time."""
@@ -82,20 +82,24 @@ class Partitions:
                     else:
                         self.unopened.add((topic.name, index))
 
-    async def open_partitions(self, topic: Topic, first: int) -> None:
-        """Make folders, logs and replicas of a topic's partitions from `first` on. Raises OSError."""
+    async def prepare(self, topic: Topic, first: int) -> list[PartitionLog]:
+        """Make folders and logs of a topic's partitions from `first` on, all or none. Raises OSError."""
+        wanted = self._assigned(topic, first)
         config = self._config_of(topic)
         async with self.disk_work:
-            wanted = self._assigned(topic, first)
-            for done, index in enumerate(wanted):
-                try:
-                    log = await asyncio.to_thread(
-                        self.logs.create, topic.name, topic.topic_id, index, config, self._clock_ms()
-                    )
-                except OSError:
-                    self.unopened.update((topic.name, failed) for failed in wanted[done:])
-                    raise
-                self._serve(topic, log)
+            return await asyncio.to_thread(
+                self.logs.create_many, topic.name, topic.topic_id, wanted, config, self._clock_ms()
+            )
+
+    def serve(self, topic: Topic, logs: Iterable[PartitionLog]) -> None:
+        """Let replicas of prepared logs begin."""
+        for log in logs:
+            self._serve(topic, log)
+
+    async def discard(self, topic: Topic, logs: Iterable[PartitionLog]) -> None:
+        """Remove what `prepare` made. Raises OSError."""
+        async with self.disk_work:
+            await asyncio.to_thread(self._delete_logs, topic, [log.partition for log in logs])
 
     def _assigned(self, topic: Topic, first: int) -> list[int]:
         return [
@@ -125,6 +129,8 @@ class Partitions:
             known = topic is not None and found.partition < len(topic.partitions)
             if topic is not None and known and found.topic_id in (None, topic.topic_id):
                 continue
+            if not known and self.logs.remove_if_nothing_is_in_it(found):
+                continue
             folder = self.logs.data_dir / f"{found.topic}-{found.partition}"
             aside = folder.with_name(f"{folder.name}.{uuid4().hex}{STRAY_SUFFIX}")
             self._disk.rename(folder, aside)
@@ -153,8 +159,7 @@ class Partitions:
 
     def _delete_logs(self, topic: Topic, indexes: Iterable[int]) -> None:
         """In a thread."""
-        for index in indexes:
-            self.logs.delete(topic.name, index)
+        self.logs.delete(topic.name, indexes)
         self.logs.purge()
 
     def reconfigure(self, topic: Topic) -> None:

@@ -102,8 +102,8 @@ class Services:
             return
         self._closed = True
         await self.maintenance.stop()
-        await self.topics.close()
         await self.producer_ids.close()
+        await self.topics.close()
         await self.partitions.close(clean=clean)
         await self._cluster.close()
 

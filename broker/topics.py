@@ -1,12 +1,14 @@
 """Topics come, grow, change and go: the catalog, the logs on disk and the replicas kept in step.
 
-Owns the order in which the three change. Creating: the store first, then the folders, then the replica; a
-crash in between is healed at the next start, which makes the folders of every topic that the store holds.
-Deleting: the store first, then the replicas stop, then the folders go; folders left over belong to an id
-that the store does not know, and are removed at the next start.
+Owns the order in which the three change. Creating: the folders and logs first, then the store, then the
+replicas; whatever fails on the way is taken back, and what a crash leaves belongs to an id that the store
+does not know and is removed at the next start. Deleting: the store first, then the replicas stop, then the
+folders go; what is left over is set aside at the next start.
 
 Invariants: a replica exists only for a partition that the catalog holds; what a client is told happened
-is durable.
+is durable; a topic is made whole or not at all. One change at a time; a change of which the store cannot say
+whether it holds it keeps all others waiting until it can (see `broker.cluster.cluster`), and what follows
+from it is done then.
 
 Called by handlers on the event loop, built by `broker.services`.
 """
@@ -15,8 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -35,12 +38,14 @@ from broker.cluster.catalog import (
 )
 from broker.cluster.cluster import Cluster
 from broker.cluster.store import StoreConflict, StoreError
+from broker.storage.partition_log import PartitionLog
 from broker.topic_configs import TopicConfigs
 from protocol.errors import ApiError, ErrorCode
 
 logger = structlog.get_logger(__name__)
 _D = TypeVar("_D", bound=Delta)
 _T = TypeVar("_T")
+_STORE_ERRORS = (StoreError, StoreConflict, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +61,14 @@ class NewTopic:
 class Partitions(Protocol):
     """The logs and replicas that follow the catalog; `broker.services` keeps them."""
 
-    async def open_partitions(self, topic: Topic, first: int) -> None:
-        """Make folders, logs and replicas of a topic's partitions from `first` on. Raises OSError."""
+    async def prepare(self, topic: Topic, first: int) -> list[PartitionLog]:
+        """Make folders and logs of a topic's partitions from `first` on, all or none. Raises OSError."""
+
+    def serve(self, topic: Topic, logs: Iterable[PartitionLog]) -> None:
+        """Let replicas of prepared logs begin."""
+
+    async def discard(self, topic: Topic, logs: Iterable[PartitionLog]) -> None:
+        """Remove what `prepare` made. Raises OSError."""
 
     async def delete_partitions(self, topic: Topic) -> None:
         """Stop a topic's replicas and remove their folders. Raises OSError."""
@@ -89,6 +100,7 @@ class Topics:
         self._delete_enabled = delete_enabled
         self._lock = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
+        self._followers: deque[Coroutine[Any, Any, None]] = deque()
 
     async def create(
         self, name: str, wanted: NewTopic | None = None, *, validate_only: bool = False
@@ -103,8 +115,9 @@ class Topics:
             return plan(self._cluster.catalog).topic
 
         async def run() -> Topic:
-            topic = (await self._change(plan)).topic
-            await self._open(topic, 0)
+            delta = await self._planned(plan)
+            topic = delta.topic
+            await self._add(topic, 0, delta)
             logger.info(
                 "topic_created", topic=name, topic_id=str(topic.topic_id), partitions=len(topic.partitions)
             )
@@ -143,10 +156,10 @@ class Topics:
             return
 
         async def run() -> None:
-            added = await self._change(plan)
-            topic = self._cluster.catalog.topic_by_id(added.topic_id)
-            if topic is not None:
-                await self._open(topic, total - len(added.partitions))
+            delta = await self._planned(plan)
+            topic = _existing(self._cluster.catalog, name)
+            grown = replace(topic, partitions=topic.partitions + delta.partitions)
+            await self._add(grown, len(topic.partitions), delta)
 
         await self._to_the_end(run())
 
@@ -159,6 +172,9 @@ class Topics:
     async def _delete(self, topic_id: UUID) -> None:
         found: list[Topic] = []
 
+        def applied(_: TopicDeleted) -> None:
+            self._follow_up(self._remove(found[-1]))
+
         def plan(catalog: Catalog) -> TopicDeleted:
             topic = catalog.topic_by_id(topic_id)
             if topic is None:
@@ -166,19 +182,21 @@ class Topics:
             found.append(topic)
             return TopicDeleted(topic_id)
 
-        await self._change(plan)
-        topic = found[-1]
+        await self._change(plan, applied)
+        await self._follow()
+
+    async def _remove(self, topic: Topic) -> None:
         try:
             await self._partitions.delete_partitions(topic)
         except OSError as error:
             logger.warning(
                 "topic_folders_left",
                 topic=topic.name,
-                topic_id=str(topic_id),
+                topic_id=str(topic.topic_id),
                 error=str(error),
-                advice="the topic is deleted; its folders will be removed at the next start",
+                advice="the topic is deleted; its folders will be set aside at the next start",
             )
-        logger.info("topic_deleted", topic=topic.name, topic_id=str(topic_id))
+        logger.info("topic_deleted", topic=topic.name, topic_id=str(topic.topic_id))
 
     async def change_configs(
         self,
@@ -206,35 +224,73 @@ class Topics:
         if topic is not None:
             self._partitions.reconfigure(topic)
 
-    async def _change(self, plan: Callable[[Catalog], _D], applied: Callable[[_D], None] | None = None) -> _D:
+    async def _planned(self, plan: Callable[[Catalog], _D]) -> _D:
+        """What `plan` says of the newest catalog. Raises ApiError."""
         try:
-            return await self._cluster.change(plan, applied)
-        except (StoreError, StoreConflict, OSError) as error:
-            logger.error(
-                "cluster_store_failed",
-                error=str(error),
-                advice="nothing was changed; check the disk that holds the data folder",
-            )
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}") from error
+            await self._cluster.settle()
+        except _STORE_ERRORS as error:
+            raise _store_failed(error) from error
+        await self._follow()
+        return plan(self._cluster.catalog)
 
-    async def _open(self, topic: Topic, first: int) -> None:
+    async def _add(self, topic: Topic, first: int, delta: _D) -> None:
+        """Make the partitions of `topic` from `first` on, and then `delta` durable. Raises ApiError."""
         try:
-            await self._partitions.open_partitions(topic, first)
+            logs = await self._partitions.prepare(topic, first)
         except OSError as error:
             logger.error(
-                "topic_not_opened",
+                "topic_not_made",
+                topic=topic.name,
+                error=str(error),
+                advice="nothing was changed; make room, or raise the limit of open files, and ask again",
+            )
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the partitions could not be made: {error}"
+            ) from error
+        await self._change(
+            lambda _: delta,
+            lambda _: self._partitions.serve(topic, logs),
+            lambda: self._follow_up(self._discard(topic, logs)),
+        )
+
+    async def _discard(self, topic: Topic, logs: Sequence[PartitionLog]) -> None:
+        try:
+            await self._partitions.discard(topic, logs)
+        except OSError as error:
+            logger.warning(
+                "topic_folders_left",
                 topic=topic.name,
                 topic_id=str(topic.topic_id),
                 error=str(error),
-                advice="the topic exists without its folders; free the disk and restart the broker",
+                advice="the topic was not made; its empty folders will be removed at the next start",
             )
-            raise ApiError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"the topic's folders could not be made: {error}"
-            ) from error
+
+    async def _change(
+        self,
+        plan: Callable[[Catalog], _D],
+        applied: Callable[[_D], None] | None = None,
+        dropped: Callable[[], None] | None = None,
+    ) -> _D:
+        try:
+            return await self._cluster.change(plan, applied, dropped)
+        except _STORE_ERRORS as error:
+            raise _store_failed(error) from error
+
+    def _follow_up(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do `work` before any other change is planned."""
+        self._followers.append(work)
+        self._start(self._follow())
+
+    async def _follow(self) -> None:
+        while self._followers:
+            await self._followers.popleft()
 
     async def _to_the_end(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a change to its end even if who asked for it goes away, one change after the other."""
 
+        return await asyncio.shield(self._start(work))
+
+    def _start(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         async def run() -> _T:
             async with self._lock:
                 return await work
@@ -242,11 +298,11 @@ class Topics:
         task = asyncio.get_running_loop().create_task(run())
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
-        return await asyncio.shield(task)
+        return task
 
     async def close(self) -> None:
         """Let changes that are under way finish."""
-        if self._changes:
+        while self._changes:
             await asyncio.wait(self._changes)
 
 
@@ -257,3 +313,12 @@ def _existing(catalog: Catalog, name: str) -> Topic:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
         )
     return topic
+
+
+def _store_failed(error: Exception) -> ApiError:
+    logger.error(
+        "cluster_store_failed",
+        error=str(error),
+        advice="check the disk that holds the data folder; then ask again",
+    )
+    return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}")

@@ -4,7 +4,8 @@ Owns `cluster.db` in the data folder. Whoever changes the catalog calls `commit`
 deltas only after it has returned.
 
 Invariants:
-- `commit` is atomic and durable when it returns (WAL with synchronous=FULL), or raises and changed nothing;
+- `commit` is atomic and durable when it returns (WAL with synchronous=FULL); when it raises, `load` says
+  whether it is stored, and what that shows is durable;
 - it names the revision it builds on, and fails with StoreConflict when another writer came first, so the
   interface carries over to a store that several brokers share (etcd: a transaction on a key's revision);
 - SQLite runs in one thread of its own, never on the event loop.
@@ -73,7 +74,8 @@ class ClusterStore(Protocol):
     async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
         """Make the deltas durable, all or none.
 
-        Raises StoreConflict when `expected_revision` is not the newest.
+        Raises StoreConflict when `expected_revision` is not the newest; nothing is stored then. After any
+        other error they may be stored: the next `load` tells.
         """
 
     async def close(self) -> None:
@@ -95,6 +97,7 @@ class SqliteStore:
         self._wanted_cluster_id = cluster_id
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cluster-store")
         self._connection: sqlite3.Connection | None = None
+        self._is_in_doubt = False
 
     async def load(self) -> Catalog:
         return await self._run(self._load)
@@ -140,6 +143,10 @@ class SqliteStore:
                     "start the Tidelog release that wrote it"
                 )
             self._check_identity(connection)
+            if self._is_in_doubt:
+                # Pages that a failed sync left may never reach the disk: write what they say again.
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                self._is_in_doubt = False
         except BaseException:
             connection.close()
             raise
@@ -187,15 +194,19 @@ class SqliteStore:
                 _write(connection, delta)
             _set_meta(connection, "revision", expected_revision + len(deltas))
             connection.execute("COMMIT")
+        except StoreConflict:
+            connection.execute("ROLLBACK")
+            raise
         except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            # What a commit that failed left in the files shows when they are opened as after a crash.
+            self._is_in_doubt = True
+            self._close()
             raise
 
     def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
 
 def _read_image(connection: sqlite3.Connection) -> Catalog:

@@ -12,6 +12,7 @@ Used by `partition_log` and `manager`.
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -79,11 +80,14 @@ def write_leader_epochs(disk: Disk, path: Path, epochs: Sequence[tuple[int, int]
 
 
 def read_topic_id(disk: Disk, folder: Path) -> UUID | None:
-    """The topic id in partition.metadata, None when there is no file. Raises CheckpointError."""
+    """The topic id in partition.metadata, None when there is no file or an empty one. Raises
+    CheckpointError."""
     path = folder / PARTITION_METADATA
     if not disk.exists(path):
         return None
     lines = disk.read_file(path).decode("utf-8", "replace").splitlines()
+    if not lines:
+        return None  # Made just before the power went: no record lies beside it.
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)
     try:
         if fields["version"] != "0":
@@ -94,5 +98,18 @@ def read_topic_id(disk: Disk, folder: Path) -> UUID | None:
 
 
 def write_topic_id(disk: Disk, folder: Path, topic_id: UUID) -> None:
+    """Write partition.metadata, not durably yet: see `sync_topic_id`."""
     encoded = base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=")
-    disk.replace_file(folder / PARTITION_METADATA, [b"version: 0\ntopic_id: " + encoded])
+    disk.replace_file(folder / PARTITION_METADATA, [b"version: 0\ntopic_id: " + encoded], durably=False)
+
+
+def sync_topic_id(disk: Disk, folder: Path) -> None:
+    """Make partition.metadata durable if there is one, its name apart. Raises OSError."""
+    try:
+        fd = disk.open(folder / PARTITION_METADATA, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        disk.fdatasync(fd)
+    finally:
+        disk.close(fd)

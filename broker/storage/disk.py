@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import resource
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from protocol.types import Buffer
 
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _BUFFERS_A_WRITE = 256
+_MANY = 1 << 30
 _NOT_CACHED = (errno.EAGAIN, errno.EWOULDBLOCK)
 _NO_NOWAIT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
@@ -86,6 +88,16 @@ class Disk:
         finally:
             os.close(fd)
 
+    def free_handles(self) -> int:
+        """How many more files this process may open."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft == resource.RLIM_INFINITY:
+            return _MANY
+        try:
+            return soft - len(os.listdir("/dev/fd"))
+        except OSError as error:
+            return 0 if error.errno in (errno.EMFILE, errno.ENFILE) else _MANY
+
     def lock(self, fd: int, *, shared: bool = False) -> bool:
         """Take the flock, for us alone or with others who share it; False when another process holds it."""
         try:
@@ -134,8 +146,11 @@ class Disk:
         finally:
             self.close(fd)
 
-    def replace_file(self, path: Path, buffers: Sequence[Buffer]) -> None:
-        """Write a whole file so that after a crash either the old or the new content is there, durably."""
+    def replace_file(self, path: Path, buffers: Sequence[Buffer], *, durably: bool = True) -> None:
+        """Write a whole file so that after a crash either the old or the new content is there, durably.
+
+        Not `durably`, a power cut may leave an empty file or none; a process that dies leaves old or new.
+        """
         temporary = path.with_name(path.name + ".tmp")
         fd = self.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
@@ -144,11 +159,13 @@ class Disk:
                 some = buffers[first : first + _BUFFERS_A_WRITE]
                 self.write_all(fd, some, position)
                 position += sum(map(len, some))
-            self.fdatasync(fd)
+            if durably:
+                self.fdatasync(fd)
         finally:
             self.close(fd)
         self.rename(temporary, path)
-        self.fsync_directory(path.parent)
+        if durably:
+            self.fsync_directory(path.parent)
 
 
 class OpenFile:

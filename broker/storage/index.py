@@ -27,7 +27,7 @@ _OPENING = threading.Lock()
 class SparseIndex:
     """One index file. `entry` is OFFSET_ENTRY or TIME_ENTRY."""
 
-    __slots__ = ("_disk", "_entries", "_file", "_path", "count", "entry", "written")
+    __slots__ = ("_disk", "_entries", "_file", "_is_as_loaded", "_path", "count", "entry", "written")
 
     def __init__(self, disk: Disk, path: Path, entry: Struct) -> None:
         self.entry = entry
@@ -38,6 +38,8 @@ class SparseIndex:
         self._path = path
         self._entries: bytearray | None = bytearray()
         self._file: OpenFile | None = None
+        # Whether the file holds just these entries, or there is neither a file nor an entry.
+        self._is_as_loaded = False
 
     def load_sealed(self) -> bool:
         """Use the file of a closed segment as it is; False when it is missing or of an odd size."""
@@ -58,6 +60,7 @@ class SparseIndex:
     def load_active(self, first_limit: int, second_limit: int) -> bool:
         """Read the leading entries that ascend and stay below the limits; False when any was left out."""
         if not self.exists:
+            self._is_as_loaded = True
             return False
         data = self._disk.read_file(self._path)
         whole = len(data) // self.entry.size
@@ -71,11 +74,13 @@ class SparseIndex:
         self._entries = bytearray(data[: count * self.entry.size])
         self.count = count
         self.written = len(self._entries)
-        return count * self.entry.size == len(data)
+        self._is_as_loaded = count * self.entry.size == len(data)
+        return self._is_as_loaded
 
     def append(self, first: int, second: int) -> None:
         if self._entries is None:
             self._entries = bytearray(self._read(0, self.count))
+        self._is_as_loaded = False
         self._entries += self.entry.pack(first, second)
         self.count += 1
 
@@ -83,6 +88,7 @@ class SparseIndex:
         """Keep the first `count` entries. The file follows at the next `write_out`."""
         if self._entries is None:
             self._entries = bytearray(self._read(0, self.count))
+        self._is_as_loaded &= count >= self.count
         del self._entries[count * self.entry.size :]
         self.count = count
         self.written = min(self.written, len(self._entries))
@@ -138,8 +144,8 @@ class SparseIndex:
         return (self.count + 2) * self.entry.size > max_bytes
 
     def write_out(self) -> None:
-        """Make the file equal to the entries in memory."""
-        if self._entries is None:
+        """Make the file equal to the entries in memory; without any there need be none."""
+        if self._entries is None or self._is_as_loaded:
             return
         data, position = self.pending()
         file = self._open()
@@ -150,6 +156,7 @@ class SparseIndex:
 
     def seal(self) -> None:
         """The segment is closed: write everything out and forget the copy in memory."""
+        self._is_as_loaded &= self.exists
         self.write_out()
         self._entries = None
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.storage.checkpoints import sync_topic_id
 from broker.storage.disk import Disk, OpenFile
 from broker.storage.index import SparseIndex
 from broker.storage.producer_table import FrozenTable
@@ -67,6 +68,8 @@ class FlushWork:
             for file in self.files:
                 self.disk.fdatasync(file.fd)
             if self.folder is not None:
+                # What the folder was made with, its names and its topic id, lasts as long as its records.
+                sync_topic_id(self.disk, self.folder)
                 self.disk.fsync_directory(self.folder)
         finally:
             for file in self.files:

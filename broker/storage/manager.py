@@ -9,21 +9,20 @@ Invariants:
   log was flushed, with its indexes and snapshot;
 - a recovery point in the checkpoint is never ahead of what is durable.
 
-`open_all`, `create`, `delete`, `purge`, `write_checkpoints` and `close` block on the disk: call them in a
-thread when the loop is serving (`create` and `delete` only one at a time). The periodic rest belongs to the
-loop. Used by `broker.services`.
+`open_all`, `create`, `create_many`, `delete`, `purge`, `write_checkpoints` and `close` block on the disk:
+call them in a thread when the loop is serving (those that make and remove only one at a time). The periodic
+rest belongs to the loop. Used by `broker.services`.
 """
 
 from __future__ import annotations
 
+import errno
 import json
-import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import structlog
 
@@ -34,11 +33,10 @@ from broker.storage.checkpoints import (
     CheckpointError,
     TopicPartition,
     read_offsets,
-    read_topic_id,
     write_offsets,
-    write_topic_id,
 )
 from broker.storage.disk import Disk
+from broker.storage.folders import Folders, FoundPartition, MadeFolder
 from broker.storage.log_config import LogConfig
 from broker.storage.log_types import CheckpointWork
 from broker.storage.partition_log import PartitionLog
@@ -46,21 +44,14 @@ from protocol.errors import ApiError
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]*)")
-_DELETE_SUFFIX = "-delete"
+_HANDLES_A_PARTITION = 3
+_SPARE_HANDLES = 64
+"""What must be left for connections, flushes and the store when partitions have been made."""
 logger = structlog.get_logger(__name__)
 
 
 class DataFolderError(Exception):
     """The data folder cannot be used. The message says why and what to do."""
-
-
-class FoundPartition(NamedTuple):
-    """A partition's folder as it lies on the disk; the id is None when its metadata is missing or damaged."""
-
-    topic: str
-    partition: int
-    topic_id: UUID | None
 
 
 class LogManager:
@@ -79,6 +70,7 @@ class LogManager:
         self.was_clean = False
         """Whether the last process shut down cleanly."""
         self._disk = disk or Disk()
+        self._folders = Folders(data_dir, self._disk)
         self._next_producer_id = next_producer_id
         self._steady_ms = steady_ms
         self._lock_fd = -1
@@ -124,19 +116,16 @@ class LogManager:
 
     def found_partitions(self) -> list[FoundPartition]:
         """The partitions that have a folder here, whether open or not."""
-        found = []
-        for name in self._disk.list_directory(self.data_dir):
-            match = _FOLDER.fullmatch(name)
-            folder = self.data_dir / name
-            if match is None or not self._disk.is_directory(folder):
-                continue
-            try:
-                topic_id = read_topic_id(self._disk, folder)
-            except CheckpointError as error:
-                logger.error("partition_metadata_damaged", folder=name, error=str(error))
-                topic_id = None
-            found.append(FoundPartition(match["topic"], int(match["partition"]), topic_id))
-        return found
+        return self._folders.found()
+
+    def remove_if_nothing_is_in_it(self, found: FoundPartition) -> bool:
+        """Take away the folder of a partition that is not open, unless a record was ever in it."""
+        key = (found.topic, found.partition)
+        if not self._folders.holds_nothing(key):
+            return False
+        self._forget(key)
+        self._folders.set_aside(self._folders.path(key))
+        return True
 
     def open_all(
         self, partitions: Iterable[tuple[str, UUID, int, LogConfig]], now_ms: int
@@ -169,7 +158,10 @@ class LogManager:
         if key in self.logs:
             return self.logs[key]
         try:
-            log = self._open(key, topic_id, config, now_ms)
+            folder = self._folders.make(key, topic_id)
+            if folder.is_new:
+                self._folders.sync()
+            log = self._open(key, folder, config, now_ms)
         except OSError:
             # Its files were not looked at to the end, so the next start must not believe them.
             self._unopened = True
@@ -178,40 +170,67 @@ class LogManager:
         self._report(log)
         return log
 
-    def _open(self, key: TopicPartition, topic_id: UUID, config: LogConfig, now_ms: int) -> PartitionLog:
+    def create_many(
+        self, topic: str, topic_id: UUID, partitions: Sequence[int], config: LogConfig, now_ms: int
+    ) -> list[PartitionLog]:
+        """Make new partitions of a topic, all or none, with one sync for all of their names. Raises OSError.
+
+        Their folders, ids and logs are durable with what is first written to each.
+        """
+        keys = [(topic, partition) for partition in partitions]
+        made: list[PartitionLog] = []
+        try:
+            self._require_handles(len(keys))
+            folders = [self._folders.make(key, topic_id) for key in keys]
+            self._folders.sync()
+            for key, folder in zip(keys, folders, strict=True):
+                made.append(self._open(key, folder, config, now_ms))
+        except OSError:
+            for log in made:
+                log.close(clean=False)
+            self._take_back(keys)
+            raise
+        self.logs.update(zip(keys, made, strict=True))
+        return made
+
+    def _take_back(self, keys: Iterable[TopicPartition]) -> None:
+        try:
+            self._remove(keys)
+            self.purge()
+        except OSError as error:
+            logger.warning(
+                "partition_folders_left",
+                error=str(error),
+                advice="partitions that could not be made left folders; the next start removes them",
+            )
+
+    def _require_handles(self, partitions: int) -> None:
+        """Raise OSError where the process may not open so many more files."""
+        needed, free = partitions * _HANDLES_A_PARTITION + _SPARE_HANDLES, self._disk.free_handles()
+        if needed > free:
+            raise OSError(
+                errno.EMFILE,
+                f"{partitions} partitions need {needed} file handles, this process may open {free} more; "
+                "raise its limit (ulimit -n)",
+            )
+
+    def _open(self, key: TopicPartition, folder: MadeFolder, config: LogConfig, now_ms: int) -> PartitionLog:
         topic, partition = key
-        folder = self._folder(topic, partition)
-        known_id = self._topic_id(folder)
-        if known_id is not None and known_id != topic_id:
-            self._set_aside(folder)
+        if folder.is_new:
             self._forget(key)
-        is_new = not self._disk.exists(folder)
-        if is_new:
-            self._forget(key)
-            self._disk.make_directory(folder)
-            self._disk.fsync_directory(self.data_dir)
-        if known_id != topic_id:
-            write_topic_id(self._disk, folder, topic_id)
         return PartitionLog.open(
-            folder,
+            folder.path,
             topic=topic,
             partition=partition,
             config=config,
             disk=self._disk,
             next_producer_id=self._next_producer_id,
             now_ms=now_ms,
-            clean_shutdown=is_new or self.was_clean,
+            clean_shutdown=folder.is_new or self.was_clean,
             recovery_point=self._recovery_points.get(key, 0),
             start_offset=self._start_offsets.get(key, 0),
             steady_ms=self._steady_ms,
         )
-
-    def _topic_id(self, folder: Path) -> UUID | None:
-        try:
-            return read_topic_id(self._disk, folder) if self._disk.exists(folder) else None
-        except CheckpointError as error:
-            logger.error("partition_metadata_damaged", folder=folder.name, error=str(error))
-            return None
 
     def _forget(self, key: TopicPartition) -> None:
         self._recovery_points.pop(key, None)
@@ -231,31 +250,29 @@ class LogManager:
         elif not report.clean_shutdown or report.rebuilt_indexes:
             logger.info("log_recovered", topic=log.topic, partition=log.partition, **asdict(report))
 
-    def delete(self, topic: str, partition: int) -> None:
-        """Close a partition's log and take its folder away. No work on it may be under way."""
-        key = (topic, partition)
-        log = self.logs.pop(key, None)
-        if log is not None:
-            log.close(clean=False)
-        self._forget(key)
-        folder = self._folder(topic, partition)
-        if self._disk.exists(folder):
-            self._set_aside(folder)
+    def delete(self, topic: str, partitions: Iterable[int]) -> None:
+        """Close partitions' logs and take their folders away. No work on them may be under way."""
+        keys = [(topic, partition) for partition in partitions]
+        for key in keys:
+            log = self.logs.pop(key, None)
+            if log is not None:
+                log.close(clean=False)
+        self._remove(keys)
 
-    def _set_aside(self, folder: Path) -> None:
-        self._disk.rename(folder, folder.with_name(f"{folder.name}.{uuid4().hex}{_DELETE_SUFFIX}"))
-        self._disk.fsync_directory(self.data_dir)
+    def _remove(self, keys: Iterable[TopicPartition]) -> None:
+        for key in keys:
+            self._forget(key)
+            folder = self._folders.path(key)
+            if self._disk.exists(folder):
+                self._folders.set_aside(folder)
+        self._folders.sync()
 
     def purge(self) -> int:
         """Unlink the files of deleted segments and partitions; returns how many. In any thread."""
         files: list[Path] = []
         while self._doomed:
             files.append(self._doomed.popleft())
-        folders = [
-            self.data_dir / name
-            for name in self._disk.list_directory(self.data_dir)
-            if name.endswith(_DELETE_SUFFIX)
-        ]
+        folders = self._folders.doomed()
         for folder in folders:
             files += [folder / name for name in self._disk.list_directory(folder)]
         for path in files:
@@ -362,9 +379,6 @@ class LogManager:
             self._lock_fd = -1
         self.logs.clear()
         return is_clean
-
-    def _folder(self, topic: str, partition: int) -> Path:
-        return self.data_dir / f"{topic}-{partition}"
 
 
 __all__ = ["PARTITION_METADATA", "DataFolderError", "FoundPartition", "LogManager"]

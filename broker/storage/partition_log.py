@@ -110,7 +110,6 @@ class PartitionLog:
         clock by which producers grow old, without it `now_ms` of each call. What was read back after an
         unclean shutdown is made durable before this returns.
         """
-        disk.make_directory(folder)
         recovery = Recovery(
             folder,
             disk,
@@ -123,15 +122,15 @@ class PartitionLog:
             recovery_point=recovery_point,
         )
         recovered = recovery.run(start_offset)
-        log = cls(folder, topic, partition, config, disk, recovered, steady_ms)
-        log.start_offset = min(max(log.start_offset, start_offset), log.end_offset)
-        if not clean_shutdown:
-            log._upkeep.make_durable(log._epochs, log.recovery.recovery_point, log.end_offset)
-        else:
-            log._segments.write_indexes()
-            log._upkeep.recovery_point = log.end_offset
-        log._upkeep.restore_snapshots(log.end_offset)
-        return log
+        try:
+            log = cls(folder, topic, partition, config, disk, recovered, steady_ms)
+            log.start_offset = min(max(log.start_offset, start_offset), log.end_offset)
+            log._upkeep.start(log._epochs, None if clean_shutdown else recovery_point, log.end_offset)
+            return log
+        except BaseException:
+            for segment in recovered.segments:
+                segment.close()
+            raise
 
     @property
     def flushed_end_offset(self) -> int:
@@ -389,6 +388,8 @@ class PartitionLog:
         try:
             if not clean or self.failure is not None:
                 return False
+            if not (self.end_offset or len(self.producers) or self.recovery.is_damaged):
+                return True  # It never held anything that a start could miss.
             self._segments.active.index_time()
             self._upkeep.make_durable(self._epochs, self.recovery_point, self.end_offset)
             return True

@@ -154,7 +154,8 @@ class Recovery:
         self.report = RecoveryReport(clean_shutdown, recovery_point)
 
     def run(self, start_offset: int) -> Recovered:
-        """Open everything; an empty folder gets its first segment at `start_offset`. Raises OSError."""
+        """Open everything; a folder without a segment gets one at `start_offset`. Raises OSError."""
+        self._disk.make_directory(self._folder)
         bases = self._log_files()
         if not bases:
             bases = [start_offset]

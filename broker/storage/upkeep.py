@@ -125,8 +125,17 @@ class Upkeep:
             self.take_snapshot(end_offset)
         self.recovery_point = end_offset
 
-    def restore_snapshots(self, end_offset: int) -> None:
-        """At the start: where one of the two snapshots was lost, write another before the last one is."""
+    def start(self, epochs: LeaderEpochs, recovery_point: int | None, end_offset: int) -> None:
+        """Make the files say what recovery found, durably if the end was not clean: `recovery_point` is None
+        where it was. Raises OSError.
+
+        Where one of the two snapshots was lost, another is written before the last one is.
+        """
+        if recovery_point is None:
+            self._segments.write_indexes()
+            self.recovery_point = end_offset
+        else:
+            self.make_durable(epochs, recovery_point, end_offset)
         if len(self._producers) and len(snapshots(self._disk, self._folder)) < 2:
             self.snapshot_due = True
             with suppress(OSError):

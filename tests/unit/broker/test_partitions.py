@@ -25,14 +25,13 @@ class Gate(Disk):
         super().make_directory(path)
 
 
-async def test_a_partition_that_is_being_made_is_no_failed_disk(tmp_path: Path) -> None:
+async def test_a_topic_is_there_only_once_all_its_partitions_are(tmp_path: Path) -> None:
     gate = Gate()
     services = await opened(tmp_path, disk=gate)
     creating = asyncio.create_task(services.topics.create("t"))
     await until(gate.reached.is_set)
-    assert services.catalog.topic("t") is not None
-    assert services.missing("t", 0).code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert services.missing("t", 1).code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert services.catalog.topic("t") is None
+    assert services.missing("t", 0).code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     gate.open_gate.set()
     await creating
     await stored(services, b"v")

@@ -38,9 +38,9 @@ def batch(value: bytes = b"v", *, producer_id: int = -1, sequence: int = -1) -> 
 
 
 async def opened(folder: Path, clock: Callable[[], int] | None = None, **more: Any) -> Services:
-    disk, steady_ms = more.pop("disk", None), more.pop("steady_ms", None)
+    parts = {name: more.pop(name, None) for name in ("disk", "steady_ms", "store")}
     config = BrokerConfig(data_dir=folder, **more)
-    return await open_services(config, Metrics(), clock or Clock(), disk=disk, steady_ms=steady_ms)
+    return await open_services(config, Metrics(), clock or Clock(), **parts)
 
 
 async def stored(services: Services, *values: bytes, topic: str = "t") -> None:
@@ -125,23 +125,6 @@ async def test_a_log_that_cannot_be_opened_leaves_the_others_served(tmp_path: Pa
 
 def is_marked_clean(folder: Path) -> bool:
     return (folder / ".kafka_cleanshutdown").exists()
-
-
-async def test_a_topic_whose_folders_cannot_be_made_is_told_so_and_healed_later(tmp_path: Path) -> None:
-    class Full(Disk):
-        def make_directory(self, path: Path) -> None:
-            if path.name.startswith("t-"):
-                raise OSError(28, "No space left on device")
-            super().make_directory(path)
-
-    services = await opened(tmp_path, disk=Full())
-    with pytest.raises(ApiError) as caught:
-        await services.topics.create("t")
-    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    await services.close()
-    services = await opened(tmp_path)
-    await stored(services, b"v")
-    await services.close()
 
 
 async def test_two_brokers_never_share_a_folder(tmp_path: Path) -> None:

@@ -66,9 +66,14 @@ def test_epochs_that_do_not_ascend_are_an_error(tmp_path: Path, text: str) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["", "version: 1\ntopic_id: AAAA", "version: 0\n", "version: 0\ntopic_id: AAAA"]
+    "text", ["\n", "version: 1\ntopic_id: AAAA", "version: 0\n", "version: 0\ntopic_id: AAAA"]
 )
 def test_metadata_that_names_no_topic_is_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "partition.metadata").write_text(text)
     with pytest.raises(CheckpointError):
         read_topic_id(Disk(), tmp_path)
+
+
+def test_empty_metadata_is_what_a_power_cut_leaves_of_a_new_folder(tmp_path: Path) -> None:
+    (tmp_path / "partition.metadata").write_bytes(b"")
+    assert read_topic_id(Disk(), tmp_path) is None

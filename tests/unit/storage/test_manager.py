@@ -139,7 +139,7 @@ def test_a_partitions_folder_names_its_topic_as_kafka_does(tmp_path: Path) -> No
 def test_a_deleted_partition_is_gone_for_good_and_its_name_free(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     fill(create(logs))
-    logs.delete("topic", 0)
+    logs.delete("topic", [0])
     assert logs.found_partitions() == []
     assert create(logs, topic_id=uuid4()).end_offset == 0
     assert logs.purge() > 0

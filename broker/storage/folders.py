@@ -1,0 +1,114 @@
+"""The partitions' folders within a data folder: which there are, whose they are, how they come and go.
+
+Owns their names (`topic-partition`, as Kafka's) and the topic id that each carries in partition.metadata.
+
+Invariants:
+- a folder of another topic's id is never used, it is renamed out of the way;
+- `make` leaves the new name and id to be made durable: `sync` once for all that were made, before the first
+  of them is used, and the id's file with the first flush of its log (see `FlushWork`).
+
+Blocking; used by `manager` alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+import structlog
+
+from broker.storage.checkpoints import CheckpointError, TopicPartition, read_topic_id, write_topic_id
+from broker.storage.disk import Disk
+from broker.storage.segment import LOG_SUFFIX
+
+_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]*)")
+DELETE_SUFFIX = "-delete"
+logger = structlog.get_logger(__name__)
+
+
+class FoundPartition(NamedTuple):
+    """A partition's folder as it lies on the disk; the id is None when its metadata is missing or damaged."""
+
+    topic: str
+    partition: int
+    topic_id: UUID | None
+
+
+class MadeFolder(NamedTuple):
+    """A partition's folder that can be used; `is_new` when there was none of this topic before."""
+
+    path: Path
+    is_new: bool
+
+
+class Folders:
+    """Of one data folder."""
+
+    def __init__(self, data_dir: Path, disk: Disk) -> None:
+        self._data_dir = data_dir
+        self._disk = disk
+
+    def path(self, key: TopicPartition) -> Path:
+        return self._data_dir / f"{key[0]}-{key[1]}"
+
+    def found(self) -> list[FoundPartition]:
+        """The partitions that have a folder here. Raises OSError."""
+        found = []
+        for name in self._disk.list_directory(self._data_dir):
+            match = _FOLDER.fullmatch(name)
+            folder = self._data_dir / name
+            if match is not None and self._disk.is_directory(folder):
+                topic_id = self._topic_id(folder)
+                found.append(FoundPartition(match["topic"], int(match["partition"]), topic_id))
+        return found
+
+    def holds_nothing(self, key: TopicPartition) -> bool:
+        """Whether no record was ever in a partition's folder: at most one segment, the first, and empty."""
+        folder = self.path(key)
+        logs = [name for name in self._disk.list_directory(folder) if name.endswith(LOG_SUFFIX)]
+        if logs not in ([], [f"{0:020d}{LOG_SUFFIX}"]):
+            return False
+        for name in logs:
+            fd = self._disk.open(folder / name, os.O_RDONLY)
+            try:
+                return self._disk.size(fd) == 0
+            finally:
+                self._disk.close(fd)
+        return True
+
+    def make(self, key: TopicPartition, topic_id: UUID) -> MadeFolder:
+        """A partition's folder with the topic's id, made if there is none. Raises OSError."""
+        folder = self.path(key)
+        exists = self._disk.exists(folder)
+        known_id = self._topic_id(folder) if exists else None
+        if known_id is not None and known_id != topic_id:
+            self.set_aside(folder)
+            exists = False
+        if not exists:
+            self._disk.make_directory(folder)
+        if known_id != topic_id:
+            write_topic_id(self._disk, folder, topic_id)
+        return MadeFolder(folder, not exists)
+
+    def sync(self) -> None:
+        """Make the names durable. Raises OSError."""
+        self._disk.fsync_directory(self._data_dir)
+
+    def set_aside(self, folder: Path) -> None:
+        """Rename a folder so that `doomed` finds it. Raises OSError."""
+        self._disk.rename(folder, folder.with_name(f"{folder.name}.{uuid4().hex}{DELETE_SUFFIX}"))
+
+    def doomed(self) -> list[Path]:
+        """Folders that were set aside."""
+        names = self._disk.list_directory(self._data_dir)
+        return [self._data_dir / name for name in names if name.endswith(DELETE_SUFFIX)]
+
+    def _topic_id(self, folder: Path) -> UUID | None:
+        try:
+            return read_topic_id(self._disk, folder)
+        except CheckpointError as error:
+            logger.error("partition_metadata_damaged", folder=folder.name, error=str(error))
+            return None

@@ -1,0 +1,182 @@
+"""Making topics on a disk that does not let them: whole or not at all, at once, and after a crash."""
+
+import errno
+import os
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from broker.partitions import STRAY_SUFFIX
+from broker.services import Services
+from broker.storage.disk import Disk
+from broker.topics import NewTopic
+from protocol.errors import ApiError, ErrorCode
+from tests.unit.broker.test_services import opened, stored
+
+
+class BadDisk(Disk):
+    """Counts the syncs; `refuses` fails whatever opens or makes a path that contains it."""
+
+    def __init__(self, number: int = errno.EMFILE) -> None:
+        self.number = number
+        self.refuses = ""
+        self.handles = 1 << 30
+        self.synced_files = 0
+        self.synced_directories: list[Path] = []
+
+    def _look(self, path: Path) -> None:
+        if self.refuses and self.refuses in str(path):
+            raise OSError(self.number, os.strerror(self.number))
+
+    def open(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+        self._look(path)
+        return super().open(path, flags)
+
+    def make_directory(self, path: Path) -> None:
+        self._look(path)
+        super().make_directory(path)
+
+    def fdatasync(self, fd: int) -> None:
+        self.synced_files += 1
+        super().fdatasync(fd)
+
+    def fsync_directory(self, path: Path) -> None:
+        self.synced_directories.append(path)
+        super().fsync_directory(path)
+
+    def free_handles(self) -> int:
+        return self.handles
+
+
+def folders(data_dir: Path) -> list[str]:
+    return sorted(path.name for path in data_dir.iterdir() if path.is_dir())
+
+
+def open_files() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
+async def refused(services: Services, partitions: int) -> str:
+    with pytest.raises(ApiError) as caught:
+        await services.topics.create("t", NewTopic(num_partitions=partitions))
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    return caught.value.message
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("refuses", ["t-0", "t-3", "t-3/partition.metadata", "t-4/00000000000000000000.log"])
+async def test_a_topic_that_cannot_be_made_whole_is_not_made_at_all(
+    tmp_path: Path, number: int, refuses: str
+) -> None:
+    disk = BadDisk(number)
+    services = await opened(tmp_path, disk=disk)
+    await services.topics.create("other")
+    before = open_files()
+    disk.refuses = refuses
+    message = await refused(services, 5)
+    assert os.strerror(number) in message
+    assert services.catalog.topic("t") is None
+    assert folders(tmp_path) == ["other-0"]
+    assert open_files() == before
+    await stored(services, b"goes on", topic="other")
+    disk.refuses = ""
+    await services.topics.create("t", NewTopic(num_partitions=5))
+    await stored(services, b"v")
+    await services.close()
+    services = await opened(tmp_path)
+    assert len(services.replicas) == 6
+    assert services.partitions.logs.was_clean
+    await services.close()
+
+
+async def test_a_topic_that_cannot_grow_stays_as_it_was(tmp_path: Path) -> None:
+    disk = BadDisk()
+    services = await opened(tmp_path, disk=disk)
+    await services.topics.create("t", NewTopic(num_partitions=2))
+    disk.refuses = "t-3"
+    with pytest.raises(ApiError) as caught:
+        await services.topics.add_partitions("t", 5)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert sorted(services.replicas) == [("t", 0), ("t", 1)]
+    disk.refuses = ""
+    await services.topics.add_partitions("t", 5)
+    assert len(services.replicas) == 5
+    await stored(services, b"v")
+    await services.close()
+
+
+async def test_too_few_file_handles_are_told_before_anything_is_made(tmp_path: Path) -> None:
+    disk = BadDisk()
+    services = await opened(tmp_path, disk=disk)
+    disk.handles = 3 * 100
+    message = await refused(services, 100)
+    assert "100 partitions need 364 file handles" in message
+    assert "300 more" in message
+    assert "ulimit -n" in message
+    assert folders(tmp_path) == []
+    await services.topics.create("t", NewTopic(num_partitions=10))
+    await services.close()
+
+
+async def test_the_process_knows_how_many_files_it_may_open() -> None:
+    disk = Disk()
+    before = disk.free_handles()
+    fds = [os.open("/dev/null", os.O_RDONLY) for _ in range(5)]
+    try:
+        assert disk.free_handles() == before - 5
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+async def test_many_partitions_cost_one_sync_of_names_and_none_of_files(tmp_path: Path) -> None:
+    disk = BadDisk()
+    services = await opened(tmp_path, disk=disk)
+    disk.synced_files = 0
+    disk.synced_directories.clear()
+    await services.topics.create("t", NewTopic(num_partitions=200))
+    assert disk.synced_directories == [tmp_path]
+    assert disk.synced_files == 0
+    before = open_files()
+    await stored(services, b"v")
+    # With its first records a partition's id and names become durable.
+    assert tmp_path / "t-0" in disk.synced_directories
+    assert open_files() <= before + 1
+    disk.synced_directories.clear()
+    await services.close()
+    assert tmp_path / "t-1" not in disk.synced_directories
+    services = await opened(tmp_path)
+    assert len(services.replicas) == 200
+    assert services.replicas["t", 0].log.end_offset == 1
+    await services.close()
+
+
+async def test_what_a_crash_leaves_of_a_topic_in_the_making_is_removed(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    await services.topics.create("t", NewTopic(num_partitions=1))
+    logs = services.partitions.logs
+    config = services.replicas["t", 0].log.config
+    topic_id = services.replicas["t", 0].topic_id
+    logs.create_many("unborn", uuid4(), [0, 1], config, 0)
+    logs.create_many("t", topic_id, [1, 2], config, 0)
+    await services.close(clean=False)
+    services = await opened(tmp_path)
+    assert sorted(services.replicas) == [("t", 0)]
+    assert not [name for name in folders(tmp_path) if name.endswith(STRAY_SUFFIX)]
+    await services.topics.create("unborn")
+    await services.topics.add_partitions("t", 2)
+    services.partitions.logs.purge()
+    assert folders(tmp_path) == ["t-0", "t-1", "unborn-0"]
+    await services.close()
+
+
+async def test_a_folder_whose_id_a_power_cut_took_is_its_topics_again(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    topic = await services.topics.create("t")
+    await services.close(clean=False)
+    (tmp_path / "t-0" / "partition.metadata").write_bytes(b"")
+    services = await opened(tmp_path)
+    await stored(services, b"v")
+    assert [found.topic_id for found in services.partitions.logs.found_partitions()] == [topic.topic_id]
+    await services.close()
