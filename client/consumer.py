@@ -1,10 +1,11 @@
 """The consumer: records of assigned partitions, in offset order each.
 
-Owns: the public interface, the assignment, and the order in which partitions take turns.
+Owns: the public interface. `assignment` knows whose turn it is, `fetcher` what is fetched ahead.
 Invariants:
 - a position moves only in the step that hands the record out: a read that is cancelled, or times out, has
   moved nothing, and no record is skipped or handed out twice;
-- within a partition records come in offset order; partitions take turns, a batch or `max_records` each;
+- within a partition records come in offset order; partitions take turns: a batch each where records are read
+  one by one, else `max_records` or all that was fetched;
 - an error of one partition is raised once what was fetched before it has been read, and then whenever no
   other partition has records to give, until a seek; the other partitions stay readable.
 Callers: applications. All calls from one event loop.
@@ -17,9 +18,10 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
+from client.assignment import Assignment
 from client.cluster import Cluster, ClusterConfig
 from client.conversion import Deserializer, converted
-from client.errors import ClientClosedError, ClientError, NoOffsetError
+from client.errors import ClientClosedError, NoOffsetError
 from client.fetcher import RESET_TIMESTAMPS, FetchConfig, Fetcher
 from client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up_offsets
 from client.partition_reader import PartitionReader
@@ -28,7 +30,6 @@ from client.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 __all__ = ["Consumer"]
 
 _ALL = 1 << 30
-_MOST_TOLD = 100
 _NONE = (None, None)
 
 
@@ -81,11 +82,10 @@ class Consumer:
         self._check_crcs = check_crcs
         self._max_poll_records = max_poll_records
         self._deserializers = key_deserializer, value_deserializer
-        self._readers: dict[TopicPartition, PartitionReader] = {}  # In the order of their turns.
-        self._current: PartitionReader | None = None
+        self._assignment = Assignment()
+        self._readers = self._assignment.readers
         self._waiters: list[asyncio.Future[None]] = []
         self._has_news = False
-        self._told: list[ClientError] = []
         self._fetcher: Fetcher | None = None
         self._is_closed = False
 
@@ -136,19 +136,17 @@ class Consumer:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these. Those that were assigned before keep their position and what was fetched."""
         wanted = [TopicPartition(*key) for key in partitions]
-        kept = {key: reader for key, reader in self._readers.items() if key in set(wanted)}
-        policy = RESET_TIMESTAMPS[self._config.auto_offset_reset]
-        self._readers.clear()
-        for key in wanted:
-            reader = kept.get(key)
-            if reader is None:
-                reader = PartitionReader(key, check_crc=self._check_crcs)
-                if policy is None:
-                    reader.fail(NoOffsetError(f"{key.topic}-{key.partition} has no position"))
-                else:
-                    reader.reset(policy)
-            self._readers[key] = reader
+        self._assignment.replace(self._readers.get(key) or self._new_reader(key) for key in wanted)
         self._watch()
+
+    def _new_reader(self, key: TopicPartition) -> PartitionReader:
+        reader = PartitionReader(key, check_crc=self._check_crcs)
+        policy = RESET_TIMESTAMPS[self._config.auto_offset_reset]
+        if policy is None:
+            reader.fail(NoOffsetError(f"{key.topic}-{key.partition} has no position"))
+        else:
+            reader.reset(policy)
+        return reader
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read."""
@@ -158,7 +156,7 @@ class Consumer:
         """Read on from `offset`. Raises ValueError for a negative one or a partition that is not assigned."""
         if offset < 0:
             raise ValueError(f"offset is {offset}, expected 0 or more")
-        self._reader(partition).seek(offset)
+        self._assignment.reader(partition).seek(offset)
         self._changed()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -172,7 +170,7 @@ class Consumer:
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that a read will give. Raises NoOffsetError with auto_offset_reset
         "none" and no seek, UnknownTopicError and others."""
-        reader = self._reader(partition)
+        reader = self._assignment.reader(partition)
         while reader.position is None:
             self._require_open()
             if reader.error is not None:
@@ -183,12 +181,12 @@ class Consumer:
     def pause(self, *partitions: TopicPartition) -> None:
         """Let reads pass these by, and fetch no more for them; what was fetched is kept."""
         for key in partitions:
-            self._reader(key).is_paused = True
+            self._assignment.reader(key).is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Undo `pause`."""
         for key in partitions:
-            self._reader(key).is_paused = False
+            self._assignment.reader(key).is_paused = False
         self._on_data()
         self._changed()
 
@@ -197,7 +195,7 @@ class Consumer:
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """The partition's end as of the last fetch, None before the first."""
-        mark = self._reader(partition).high_watermark
+        mark = self._assignment.reader(partition).high_watermark
         return None if mark < 0 else mark
 
     # Offsets of any partition, assigned or not
@@ -239,7 +237,7 @@ class Consumer:
         Raises what went wrong with a partition (OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError,
         ...), or ClientClosedError.
         """
-        current = self._current
+        current = self._assignment.current
         # Nearly every record takes this way: a batch is open and holds another one.
         if current is not None and not (self._has_news or partitions) and self._deserializers == _NONE:
             record = current.next_record()
@@ -249,11 +247,11 @@ class Consumer:
             self._require_open()
             if self._has_news:
                 self._has_news = False
-                self._raise_trouble(partitions, only_new=True)
-            taken = self._take_next(1, partitions)
+                self._assignment.raise_trouble(partitions, only_new=True)
+            taken = self._take(1, partitions)
             if taken is not None:
                 return self._converted(*taken)[0]
-            self._raise_trouble(partitions, only_new=False)
+            self._assignment.raise_trouble(partitions, only_new=False)
             await self._wait(None)
 
     async def getmany(
@@ -271,18 +269,19 @@ class Consumer:
             self._require_open()
             found: dict[TopicPartition, list[ConsumerRecord]] = {}
             try:
-                while left > 0 and (taken := self._take_next(left, partitions)) is not None:
+                while left > 0 and (taken := self._take(left, partitions)) is not None:
                     records = self._converted(*taken)
-                    found.setdefault(taken[0].key, []).extend(records)
                     left -= len(records)
+                    if (earlier := found.setdefault(taken[0].key, records)) is not records:
+                        earlier += records
             except BaseException:
                 # A deserializer raised: nothing was handed out, so nothing has moved.
                 for key, kept in found.items():
-                    self._reader(key).seek(kept[0].offset)
+                    self._assignment.reader(key).seek(kept[0].offset)
                 raise
             if found:
                 return found
-            self._raise_trouble(partitions, only_new=False)
+            self._assignment.raise_trouble(partitions, only_new=False)
             remaining = deadline - loop.time()
             if remaining <= 0:
                 return {}
@@ -297,48 +296,13 @@ class Consumer:
         except ClientClosedError:
             raise StopAsyncIteration from None
 
-    def _take_next(
+    def _take(
         self, limit: int, partitions: tuple[TopicPartition, ...]
     ) -> tuple[PartitionReader, list[ConsumerRecord]] | None:
-        """Up to `limit` records of the batch whose turn it is, moving past them; None when there are none."""
-        while (reader := self._next_reader(partitions)) is not None:
-            records = reader.take(limit)
-            if reader.is_between_batches:
-                self._end_turn(reader)
-            else:
-                self._current = reader
-            if records:
-                if self._fetcher is not None:
-                    self._fetcher.on_read()
-                return reader, records
-        return None
-
-    def _next_reader(self, partitions: tuple[TopicPartition, ...]) -> PartitionReader | None:
-        current = self._current
-        if current is not None and current.has_data and (not partitions or current.key in partitions):
-            return current
-        for key in partitions:
-            self._reader(key)
-        for key, reader in self._readers.items():
-            if reader.has_data and (not partitions or key in partitions):
-                return reader
-        return None
-
-    def _end_turn(self, reader: PartitionReader) -> None:
-        """The others come first from now on."""
-        self._current = None
-        if self._readers.pop(reader.key, None) is not None:
-            self._readers[reader.key] = reader
-
-    def _raise_trouble(self, partitions: tuple[TopicPartition, ...], *, only_new: bool) -> None:
-        """Raise the error of a partition that has nothing left to read before it."""
-        for key, reader in self._readers.items():
-            error = reader.error
-            if error is None or reader.is_paused or reader.has_unread or (only_new and error in self._told):
-                continue
-            if not partitions or key in partitions:
-                self._told = [*(known for known in self._told if known is not error), error][-_MOST_TOLD:]
-                raise error.with_traceback(None)
+        taken = self._assignment.take(limit, partitions)
+        if taken is not None and self._fetcher is not None:
+            self._fetcher.on_read()
+        return taken
 
     def _converted(self, reader: PartitionReader, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         try:
@@ -349,18 +313,11 @@ class Consumer:
             raise
 
     def _reset(self, partitions: tuple[TopicPartition, ...], timestamp: int) -> None:
-        for reader in [self._reader(key) for key in partitions] or list(self._readers.values()):
+        for reader in [self._assignment.reader(key) for key in partitions] or list(self._readers.values()):
             reader.reset(timestamp)
         self._changed()
 
-    def _reader(self, partition: TopicPartition) -> PartitionReader:
-        reader = self._readers.get(partition)
-        if reader is None:
-            raise ValueError(f"{partition} is not assigned; call assign() first")
-        return reader
-
     def _watch(self) -> None:
-        self._current = None
         self._cluster.watch_topics({key.topic for key in self._readers})
         if self._fetcher is not None:
             if any(self._cluster.image.leader(key) < 0 for key in self._readers):

@@ -9,7 +9,6 @@ Callers: the consumer reads, the fetcher fills.
 """
 
 from collections import deque
-from typing import NamedTuple
 
 from client.conversion import opened
 from client.errors import ClientError, CorruptRecordError
@@ -19,13 +18,6 @@ from protocol.records import BatchHeader, iter_batches
 from protocol.types import Buffer
 
 __all__ = ["PartitionReader"]
-
-
-class _Fetched(NamedTuple):
-    """A whole batch, in bytes of its own."""
-
-    batch: bytes
-    header: BatchHeader
 
 
 class PartitionReader:
@@ -60,7 +52,7 @@ class PartitionReader:
         # With no position: the ListOffsets timestamp (-2 earliest, -1 latest) that is to give it.
         self.reset_timestamp: int | None = None
         self._check_crc = check_crc
-        self._batches: deque[_Fetched] = deque()
+        self._batches: deque[tuple[bytes, BatchHeader]] = deque()
         self._records: list[ConsumerRecord] = []
         self._next = 0
         self._end = 0
@@ -102,15 +94,16 @@ class PartitionReader:
 
         Raises CorruptRecordError when these are no batches; nothing is added then.
         """
-        batches: list[_Fetched] = []
+        batches: list[tuple[bytes, BatchHeader]] = []
         fetch_offset = self.fetch_offset
         size_bytes = 0
         try:
             for at, header in iter_batches(data):
-                if header.last_offset >= fetch_offset:
+                last_offset = header.last_offset
+                if last_offset >= fetch_offset:
                     batch = bytes(data[at : at + header.size_bytes])
-                    batches.append(_Fetched(batch, header))
-                    fetch_offset = header.last_offset + 1
+                    batches.append((batch, header))
+                    fetch_offset = last_offset + 1
                     size_bytes += len(batch)
         except ProtocolError as error:
             raise self._corrupt(fetch_offset, error) from error
@@ -133,31 +126,40 @@ class PartitionReader:
         return record
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Up to `limit` (>= 1) records from the position on, which moves past them; from one batch at most.
+        """Up to `limit` (>= 1) records from the position on, which moves past them.
 
         Empty when nothing is there. A corrupt batch becomes `error`; the position stays before it.
         """
-        while self._next >= len(self._records):
-            if self.is_paused or not self._batches:
-                return []
+        taken: list[ConsumerRecord] = []
+        while not self.is_paused:
+            records = self._records
+            if self._next < len(records):
+                room = limit - len(taken)
+                if self._next or room < len(records):
+                    records = records[self._next : self._next + room]
+                self._next += len(records)
+                if taken:
+                    taken += records
+                else:
+                    taken = records
+                if self._next < len(self._records):
+                    self.position = records[-1].offset + 1
+                    break
+                # Past the batch, not only past its last record: compaction may have taken some behind it.
+                self.position = self._end
+                self._records = []
+                self._next = 0
+                if len(taken) == limit:
+                    break
+            if not self._batches:
+                break
             try:
                 self._open_next()
             except CorruptRecordError as error:
                 # What lies behind it cannot be reached without a seek, which fetches anew.
                 self._drop_fetched()
                 self.error = error
-        records = self._records
-        if self._next or limit < len(records):
-            records = records[self._next : self._next + limit]
-        self._next += len(records)
-        if self._next >= len(self._records):
-            # Past the batch, not only past its last record: compaction may have taken some behind it.
-            self.position = self._end
-            self._records = []
-            self._next = 0
-        else:
-            self.position = records[-1].offset + 1
-        return records
+        return taken
 
     def _open_next(self) -> None:
         batch, header = self._batches[0]
@@ -168,7 +170,7 @@ class PartitionReader:
             raise self._corrupt(position, error) from error
         self._batches.popleft()
         self.buffered_bytes -= len(batch)
-        if records and records[0].offset < position:
+        if header.base_offset < position:
             records = [record for record in records if record.offset >= position]
         self._records, self._next, self._end = records, 0, header.last_offset + 1
         if not records:

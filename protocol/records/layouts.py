@@ -11,7 +11,9 @@ Callers: `reader`, before and after it decodes a batch by `columns`. Safe in any
 from collections.abc import Sequence
 from struct import Struct
 
-from protocol.records.runs import Shape, deltas_of, find_run, offset_column, shape_of
+from protocol.records.columns import Columns
+from protocol.records.header import BatchHeader
+from protocol.records.runs import DELTAS, Shape, find_run, offset_column, shape_of
 from protocol.records.varints import decode_varint
 
 # Of one layout. Stretches: offset deltas of one byte, then of two, and in between lengths that grow.
@@ -29,56 +31,83 @@ class Layout:
     All keys are of `key_size` bytes, all values of `value_size`; -1 where all are None.
     """
 
-    __slots__ = ("_columns", "_contents", "_stamps", "key_size", "value_size")
+    __slots__ = (
+        "_columns",
+        "_contents",
+        "_count",
+        "_headers",
+        "_key_size",
+        "_nones",
+        "_stamps",
+        "_value_size",
+    )
 
     def __init__(
         self,
+        count: int,
         columns: list[tuple[slice, bytes]],
         stamps: list[slice],
         contents: Struct,
         key_size: int,
         value_size: int,
     ) -> None:
+        self._count = count
         self._columns = columns
         self._stamps = stamps
         self._contents = contents
-        self.key_size = key_size
-        self.value_size = value_size
+        self._key_size = key_size
+        self._value_size = value_size
+        self._nones = (None,) * count
+        self._headers = ((),) * count
 
-    def timestamps(self, data: bytes, base_timestamp: int) -> list[int] | None:
-        """The records' timestamps; None where `data` is laid out otherwise."""
+    def decode(self, data: bytes, header: BatchHeader) -> Columns | None:
+        """The records in `data`, which has the size that was learned; None where it is laid out otherwise."""
+        count = self._count
+        if header.last_offset_delta < count - 1:
+            return None
         for column, expected in self._columns:
             if data[column] != expected:
                 return None
+        base_timestamp = header.base_timestamp
         timestamps: list[int] = []
         for column in self._stamps:
             stamps = data[column]
             if not stamps.isascii():
                 return None
-            deltas = deltas_of(stamps)
-            if len(deltas) == 1:
-                timestamps += [base_timestamp + deltas[0]] * len(stamps)
+            if stamps.count(stamps[0]) == len(stamps):
+                timestamps += [base_timestamp + DELTAS[stamps[0]]] * len(stamps)
             else:
-                timestamps += [base_timestamp + delta for delta in deltas]
-        return timestamps
-
-    def contents(self, data: bytes) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
-        """Keys and values, where `timestamps` gave some."""
+                timestamps += [base_timestamp + DELTAS[each] for each in stamps]
+        keys: Sequence[bytes | None] = self._nones
+        values: Sequence[bytes | None] = self._nones
         contents = self._contents.unpack_from(data)
-        if self.key_size < 0:
-            return (None,) * len(contents), contents
-        if self.value_size < 0:
-            return contents, (None,) * len(contents)
-        return contents[::2], contents[1::2]
+        if self._key_size < 0:
+            values = contents
+        elif self._value_size < 0:
+            keys = contents
+        else:
+            keys, values = contents[::2], contents[1::2]
+        offsets = range(header.base_offset, header.base_offset + count)
+        return Columns(
+            header.timestamp_type,
+            offsets,
+            timestamps,
+            keys,
+            values,
+            self._headers,
+            self._key_size,
+            self._value_size,
+        )
 
 
 _layouts: dict[_Key, Layout] = {}
 _seen: dict[_Key, None] = {}
 
 
-def find_layout(position: int, size: int, count: int) -> Layout | None:
-    """The layout of `count` records that take `size` bytes from `position` of their buffer on, if known."""
-    return _layouts.get((position, size, count))
+def decode_known(data: bytes, position: int, header: BatchHeader) -> Columns | None:
+    """The records from `position` to the end of `data`; None where no earlier batch was laid out so."""
+    layout = _layouts.get((position, len(data) - position, header.record_count))
+    return None if layout is None else layout.decode(data, header)
 
 
 def learn_layout(data: bytes, position: int, count: int) -> None:
@@ -126,7 +155,7 @@ def _layout_of(data: bytes, position: int, count: int) -> Layout | None:
     if len(sizes) > 1 or sizes == {(-1, -1)} or any(data[column] != content for column, content in columns):
         return None
     ((key_size, value_size),) = sizes
-    return Layout(columns, stamps, Struct("".join(contents)), key_size, value_size)
+    return Layout(count, columns, stamps, Struct("".join(contents)), key_size, value_size)
 
 
 def _format(shape: Shape) -> str:

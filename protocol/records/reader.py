@@ -16,13 +16,15 @@ from protocol.errors import ProtocolError
 from protocol.records.columns import SMALLEST_RECORD_BYTES, Columns, Headers, decode_columns
 from protocol.records.header import (
     BATCH_HEADER_SIZE,
+    COMPRESSION_MASK,
     CURRENT_MAGIC,
+    LOG_OVERHEAD,
     BatchHeader,
     TimestampType,
     batch_crc_is_valid,
     read_batch_header,
 )
-from protocol.records.layouts import find_layout, learn_layout
+from protocol.records.layouts import decode_known, learn_layout
 from protocol.types import Buffer
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 104_857_600
@@ -88,30 +90,10 @@ def decode_batch_columns(
         raise ProtocolError(
             f"batch at offset {header.base_offset}: {count} records cannot lie in {len(data) - start} bytes"
         )
-    columns = _known(data, start, header) or _decoded(data, start, header)
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    columns = decode_known(data, start, header) or _decoded(data, start, header)
+    if columns.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return columns._replace(timestamps=[header.max_timestamp] * count)
     return columns
-
-
-def _known(data: bytes, start: int, header: BatchHeader) -> Columns | None:
-    """The records by the layout of an earlier batch; None where they are laid out otherwise."""
-    count = header.record_count
-    layout = find_layout(start, len(data) - start, count)
-    if layout is None or header.last_offset_delta < count - 1:
-        return None
-    timestamps = layout.timestamps(data, header.base_timestamp)
-    if timestamps is None:
-        return None
-    return Columns(
-        header.timestamp_type,
-        range(header.base_offset, header.base_offset + count),
-        timestamps,
-        *layout.contents(data),
-        ((),) * count,
-        layout.key_size,
-        layout.value_size,
-    )
 
 
 def _decoded(data: bytes, start: int, header: BatchHeader) -> Columns:
@@ -179,7 +161,7 @@ def _record_bytes(
         raise ProtocolError(
             f"batch at offset {header.base_offset}: magic {header.magic}, expected {CURRENT_MAGIC}"
         )
-    end = position + header.size_bytes
+    end = position + LOG_OVERHEAD + header.batch_length
     if end > len(buffer):
         raise ProtocolError(
             f"batch at offset {header.base_offset}: cut short, {header.size_bytes} bytes were announced and"
@@ -189,9 +171,9 @@ def _record_bytes(
         raise ProtocolError(
             f"batch at offset {header.base_offset}: its bytes do not give the CRC {header.crc:#010x}"
         )
-    codec = header.compression
-    if codec is Compression.NONE and type(buffer) is bytes and end == len(buffer):
+    if not header.attributes & COMPRESSION_MASK and type(buffer) is bytes and end == len(buffer):
         return buffer, position + BATCH_HEADER_SIZE
+    codec = header.compression
     packed = memoryview(buffer)[position + BATCH_HEADER_SIZE : end]
     if codec is Compression.NONE:
         return bytes(packed), 0

@@ -17,7 +17,7 @@ SHORT_OFFSETS = 64
 _ASCII = bytes(range(128))
 _NOT_ASCII = bytes(range(128, 256))
 # Timestamp deltas by their one byte.
-_DELTAS = [(each >> 1) ^ -(each & 1) for each in range(128)]
+DELTAS = [(each >> 1) ^ -(each & 1) for each in range(128)]
 # Offset deltas of one byte, and the first and second bytes of those of two.
 _SHORT = b"".join(VARINTS[:SHORT_OFFSETS])
 _FIRST = bytes(SHORT_OFFSETS) + bytes(each[0] for each in VARINTS[SHORT_OFFSETS:])
@@ -129,18 +129,14 @@ def find_run(data: bytes, start: int, end: int, index: int, reach: int) -> Run |
     if count < 2 or not is_dense:
         return None
     if shape.stamp_width == 1:
-        deltas = deltas_of(stamps[:count])
+        stamps = stamps[:count]
+        # Most runs are sent within one or a few milliseconds.
+        deltas = (
+            [DELTAS[stamps[0]]] if stamps.count(stamps[0]) == count else [DELTAS[each] for each in stamps]
+        )
     else:
         pairs = zip(stamps[:count], more, strict=False)
         deltas = [(z >> 1) ^ -(z & 1) for z in [low & 127 | high << 7 for low, high in pairs]]
     return Run(
         count, stop, deltas, start + shape.key_at, shape.key_size, start + shape.value_at, shape.value_size
     )
-
-
-def deltas_of(stamps: bytes) -> list[int]:
-    """What timestamp deltas of one byte each, all below 128, stand for; one number where all are the same."""
-    # Most runs are sent within one or a few milliseconds.
-    if stamps.count(stamps[:1]) == len(stamps):
-        return [_DELTAS[stamps[0]]]
-    return [_DELTAS[each] for each in stamps]

@@ -49,7 +49,7 @@ def outcome(batch: bytes | bytearray) -> object:
 
 def layout_of(batch: bytearray) -> known.Layout | None:
     size = len(batch) - BATCH_HEADER_SIZE
-    return known.find_layout(BATCH_HEADER_SIZE, size, read_batch_header(batch).record_count)
+    return known._layouts.get((BATCH_HEADER_SIZE, size, read_batch_header(batch).record_count))
 
 
 @given(counts, st.none() | sizes, st.none() | sizes, deltas, st.data())

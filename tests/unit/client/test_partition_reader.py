@@ -42,6 +42,22 @@ def test_the_position_follows_what_was_handed_out_not_what_was_fetched() -> None
     assert it.position == 3
 
 
+def test_records_are_taken_from_as_many_batches_as_it_takes() -> None:
+    it = reader()
+    it.add(stored(0, b"a", b"b") + stored(2, b"marker", is_control=True) + stored(3, b"c", b"d", b"e"))
+    assert ([record.offset for record in it.take(3)], it.position) == ([0, 1, 3], 4)
+    assert ([record.offset for record in it.take(3)], it.position) == ([4, 5], 6)
+    assert (it.take(3), it.position, it.buffered_bytes) == ([], 6, 0)
+
+
+def test_what_was_fetched_does_not_hang_on_the_buffer_it_came_in() -> None:
+    it = reader()
+    buffer = bytearray(stored(0, b"a"))
+    it.add(memoryview(buffer))
+    buffer[:] = bytes(len(buffer))
+    assert drain(it) == [b"a"]
+
+
 def test_a_batch_that_begins_before_the_position_gives_only_what_lies_behind_it() -> None:
     it = reader(11)
     it.add(stored(10, b"a", b"b", b"c"))

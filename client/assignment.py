@@ -1,0 +1,83 @@
+"""The assigned partitions, and whose turn it is to be read.
+
+Owns: one reader a partition, in the order of their turns, and which of their errors were told. Pure.
+Invariants: partitions take turns; a turn is a batch where records are taken singly, and all that is wanted or
+there where many are. An error of one partition is raised once what was fetched before it has been read, and
+then whenever no other partition has records to give; the others stay readable.
+Callers: the consumer; the fetcher fills the readers.
+"""
+
+from collections.abc import Iterable
+
+from client.errors import ClientError
+from client.partition_reader import PartitionReader
+from client.types import ConsumerRecord, TopicPartition
+
+__all__ = ["Assignment"]
+
+_MOST_TOLD = 100
+
+
+class Assignment:
+    """`readers` is one dictionary for good, in the order of the partitions' turns; `current` is the one that
+    records are taken from singly, within a batch."""
+
+    def __init__(self) -> None:
+        self.readers: dict[TopicPartition, PartitionReader] = {}
+        self.current: PartitionReader | None = None
+        self._told: list[ClientError] = []
+
+    def replace(self, readers: Iterable[PartitionReader]) -> None:
+        """Read these from now on."""
+        kept = list(readers)
+        self.readers.clear()
+        self.readers.update((reader.key, reader) for reader in kept)
+        self.current = None
+
+    def reader(self, partition: TopicPartition) -> PartitionReader:
+        """Raises ValueError for a partition that is not assigned."""
+        reader = self.readers.get(partition)
+        if reader is None:
+            raise ValueError(f"{partition} is not assigned; call assign() first")
+        return reader
+
+    def take(
+        self, limit: int, partitions: tuple[TopicPartition, ...]
+    ) -> tuple[PartitionReader, list[ConsumerRecord]] | None:
+        """Up to `limit` records of the partition whose turn it is, moving past them; None for none."""
+        while (reader := self._next_reader(partitions)) is not None:
+            records = reader.take(limit)
+            if limit > 1 or reader.is_between_batches:
+                self._end_turn(reader)
+            else:
+                self.current = reader
+            if records:
+                return reader, records
+        return None
+
+    def _next_reader(self, partitions: tuple[TopicPartition, ...]) -> PartitionReader | None:
+        current = self.current
+        if current is not None and current.has_data and (not partitions or current.key in partitions):
+            return current
+        for key in partitions:
+            self.reader(key)
+        for key, reader in self.readers.items():
+            if reader.has_data and (not partitions or key in partitions):
+                return reader
+        return None
+
+    def _end_turn(self, reader: PartitionReader) -> None:
+        """The others come first from now on."""
+        self.current = None
+        if self.readers.pop(reader.key, None) is not None:
+            self.readers[reader.key] = reader
+
+    def raise_trouble(self, partitions: tuple[TopicPartition, ...], *, only_new: bool) -> None:
+        """Raise the error of a partition that has nothing left to read before it."""
+        for key, reader in self.readers.items():
+            error = reader.error
+            if error is None or reader.is_paused or reader.has_unread or (only_new and error in self._told):
+                continue
+            if not partitions or key in partitions:
+                self._told = [*(known for known in self._told if known is not error), error][-_MOST_TOLD:]
+                raise error.with_traceback(None)
