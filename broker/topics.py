@@ -16,6 +16,7 @@ Called by handlers on the event loop, built by `broker.services`.
 from __future__ import annotations
 
 import asyncio
+import errno
 import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -244,9 +245,10 @@ class Topics:
                 error=str(error),
                 advice="nothing was changed; make room, or raise the limit of open files, and ask again",
             )
-            raise ApiError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"the partitions could not be made: {error}"
-            ) from error
+            # A disk may recover while the client tries again; file handles do not grow.
+            is_lasting = error.errno in (errno.EMFILE, errno.ENFILE)
+            code = ErrorCode.POLICY_VIOLATION if is_lasting else ErrorCode.KAFKA_STORAGE_ERROR
+            raise ApiError(code, f"the partitions could not be made: {error.strerror or error}") from error
         await self._change(
             lambda _: delta,
             lambda _: self._partitions.serve(topic, logs),

@@ -57,24 +57,35 @@ def open_files() -> int:
     return len(os.listdir("/dev/fd"))
 
 
-async def refused(services: Services, partitions: int) -> str:
+async def refused(services: Services, partitions: int, code: ErrorCode) -> str:
     with pytest.raises(ApiError) as caught:
         await services.topics.create("t", NewTopic(num_partitions=partitions))
-    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert caught.value.code == code
     return caught.value.message
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO])
+LASTING, PASSING = ErrorCode.POLICY_VIOLATION, ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (errno.EMFILE, LASTING),
+        (errno.ENFILE, LASTING),
+        (errno.ENOSPC, PASSING),
+        (errno.EIO, PASSING),
+    ],
+)
 @pytest.mark.parametrize("refuses", ["t-0", "t-3", "t-3/partition.metadata", "t-4/00000000000000000000.log"])
 async def test_a_topic_that_cannot_be_made_whole_is_not_made_at_all(
-    tmp_path: Path, number: int, refuses: str
+    tmp_path: Path, number: int, code: ErrorCode, refuses: str
 ) -> None:
     disk = BadDisk(number)
     services = await opened(tmp_path, disk=disk)
     await services.topics.create("other")
     before = open_files()
     disk.refuses = refuses
-    message = await refused(services, 5)
+    message = await refused(services, 5, code)
     assert os.strerror(number) in message
     assert services.catalog.topic("t") is None
     assert folders(tmp_path) == ["other-0"]
@@ -91,7 +102,7 @@ async def test_a_topic_that_cannot_be_made_whole_is_not_made_at_all(
 
 
 async def test_a_topic_that_cannot_grow_stays_as_it_was(tmp_path: Path) -> None:
-    disk = BadDisk()
+    disk = BadDisk(errno.ENOSPC)
     services = await opened(tmp_path, disk=disk)
     await services.topics.create("t", NewTopic(num_partitions=2))
     disk.refuses = "t-3"
@@ -110,7 +121,7 @@ async def test_too_few_file_handles_are_told_before_anything_is_made(tmp_path: P
     disk = BadDisk()
     services = await opened(tmp_path, disk=disk)
     disk.handles = 3 * 100
-    message = await refused(services, 100)
+    message = await refused(services, 100, LASTING)
     assert "100 partitions need 364 file handles" in message
     assert "300 more" in message
     assert "ulimit -n" in message
