@@ -1,0 +1,171 @@
+"""What all jobs have in common: settings from a file and from flags, progress, and numbers for Prometheus.
+
+A job is a module `pipeline.jobs.NAME` with a frozen dataclass of settings (`NameSettings`, whose `check()`
+raises OptionError), `build(spark, settings)`, which gives a DataFrame and starts nothing, and
+`run(spark, settings, on_progress)`, which does the work and gives a report. A job that may run for long also
+takes `stop`, an event after which it ends at the next place where nothing is half done.
+
+Owns the meaning of a settings file: TOML, names as in the dataclass; a table named after a job goes before
+what stands above all tables, and tables of other jobs are left alone, so that one file serves several jobs.
+Flags go before both. Owns the names in the metrics file: tidelog_pipeline_JOB_FIELD, gauges, replaced as a
+whole by a rename. Nothing here starts Spark. Called by `cli.pipeline` and the jobs.
+"""
+
+import os
+import time
+import types
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pipeline.offsets import OptionError
+
+JOBS = ("archive", "audit", "mirror", "replay", "stats")
+# Settings of every command, beside the job's own.
+COMMON = {"master": str, "metrics_file": str}
+
+_Settings = TypeVar("_Settings")
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """How far a job is: rows and batches that are done, of how many rows (None: nobody knows), and what it
+    does now, in words."""
+
+    rows: int
+    total_rows: int | None
+    batches: int
+    text: str
+
+
+OnProgress = Callable[[JobProgress], None]
+
+
+class Report(Protocol):
+    """What a job gives back."""
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 1 where there is something that a person should look at."""
+
+    def summary(self) -> dict[str, object]:
+        """Flat; the first key is "event". Its numbers become gauges."""
+
+
+def choose(
+    job: str, file: Mapping[str, Any], flags: Mapping[str, Any], known: Collection[str]
+) -> dict[str, Any]:
+    """What holds for a job: `file` as it was parsed, then `flags`, of which None and () are not given.
+
+    Raises OptionError for a name that is not in `known`.
+    """
+    chosen: dict[str, Any] = {}
+    tables = {name: value for name, value in file.items() if isinstance(value, dict)}
+    if strange := sorted(tables.keys() - set(JOBS)):
+        raise OptionError(f"[{strange[0]}] is no job; tables are {', '.join(f'[{name}]' for name in JOBS)}")
+    above = {name: value for name, value in file.items() if name not in tables}
+    for values in (above, tables.get(job, {})):
+        if unknown := sorted(values.keys() - set(known)):
+            raise OptionError(f"unknown setting {unknown[0]!r}; {job} knows {', '.join(sorted(known))}")
+        chosen |= values
+    return chosen | {name: value for name, value in flags.items() if value is not None and value != []}
+
+
+def make_settings(kind: type[_Settings], values: Mapping[str, Any]) -> _Settings:
+    """The dataclass `kind` with these values, each of the type that its field has.
+
+    Lists become tuples. Raises OptionError for another type, or where a field without default is missing.
+    """
+    hints = get_type_hints(kind)
+    made = {name: _typed(name, value, hints[name]) for name, value in values.items()}
+    try:
+        return kind(**made)
+    except TypeError:
+        missing = [each.name for each in fields(kind) if each.name not in made]  # type: ignore[arg-type]
+        raise OptionError(f"missing setting: one of {', '.join(missing)}") from None
+
+
+def names_of(kind: type[Any]) -> set[str]:
+    """The settings that a job's command knows."""
+    return {each.name for each in fields(kind)} | COMMON.keys()
+
+
+def _typed(name: str, value: Any, hint: Any) -> Any:
+    options = get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,)
+    for option in options:
+        if get_origin(option) is tuple:
+            item = get_args(option)[0]
+            many = [value] if isinstance(value, item) else value
+            if isinstance(many, list | tuple) and all(_is(each, item) for each in many):
+                return tuple(many)
+        elif _is(value, option):
+            return float(value) if option is float else value
+    wanted = " or ".join(_name(option) for option in options if option is not type(None))
+    raise OptionError(f"{name} = {value!r}: expected {wanted}")
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if isinstance(value, bool) or kind is bool:
+        return isinstance(value, bool) and kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def _name(kind: Any) -> str:
+    if get_origin(kind) is tuple:
+        return f"a list of {_name(get_args(kind)[0])}"
+    return {str: "text", int: "a whole number", float: "a number", bool: "true or false"}.get(kind, str(kind))
+
+
+class MetricsFile:
+    """A text file that Prometheus's node exporter reads: the job's numbers so far, at its end all of them.
+
+    Only `check` raises where the file cannot be written; no job is lost for its gauges.
+    """
+
+    def __init__(self, path: Path, job: str) -> None:
+        self._path = path
+        self._job = job
+        self._began = time.time()
+
+    def check(self) -> None:
+        """Raises OptionError where the file could not be written."""
+        folder = self._path.parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise OptionError(f"metrics_file: {folder} is not a folder that can be written")
+
+    def progress(self, progress: JobProgress) -> None:
+        """Show how far the job is."""
+        self._write({"rows": progress.rows, "batches": progress.batches})
+
+    def finish(self, report: Report) -> None:
+        """Show the numbers of its summary, when it ended, how long it took, and its exit code."""
+        ended = time.time()
+        numbers = {
+            name: float(value)
+            for name, value in report.summary().items()
+            if isinstance(value, int | float) and value == value  # NaN is no number to show
+        }
+        self._write(
+            numbers
+            | {
+                "exit_code": report.exit_code,
+                "duration_seconds": ended - self._began,
+                "finished_timestamp_seconds": ended,
+            }
+        )
+
+    def _write(self, numbers: Mapping[str, float]) -> None:
+        from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+
+        registry = CollectorRegistry()
+        for name, value in numbers.items():
+            words = name.replace("_", " ")
+            gauge = Gauge(f"tidelog_pipeline_{self._job}_{name}", f"{self._job}: {words}", registry=registry)
+            gauge.set(value)
+        try:
+            write_to_textfile(str(self._path), registry)
+        except OSError as error:
+            import logging
+
+            logging.getLogger(__name__).warning("metrics file %s: %s", self._path, error)
