@@ -25,8 +25,8 @@ _FAR = (Requirement(4, "aiokafka"),)
 _LOWER = (Requirement(1, "aiokafka", at_least=False),)
 _CONSUMING = (Requirement(2, "aiokafka"),)
 _SIZES = (("100-byte records", 100), ("1 KB records", 1000))
-# So many that the slower client reads for about half a second.
-_CONSUMED_BYTES = 20_000_000
+# So many that the slower client reads for about a second or more, beside which connecting is nothing.
+_CONSUMED_RECORDS = {100: 500_000, 1000: 150_000}
 _LATENCY_SECONDS = 2.0
 
 
@@ -96,15 +96,17 @@ def _latency(results: Results, target: Target) -> None:
 
 
 def _consume(results: Results, target: Target, title: str, value_bytes: int) -> None:
-    records = _CONSUMED_BYTES // value_bytes
+    records = _CONSUMED_RECORDS[value_bytes]
     topic = _fresh_topic(target, "consumed", value_bytes)
     options = ("--topic", topic, "--value-bytes", value_bytes, "--records", records)
     run_load(target, "client_load", "produce", SUBJECT, *options, "--seconds", 30)
     for way in ("getmany", "async for"):
-        row = results.row(f"consume, {title}", way, "records/s", _CONSUMING)
+        rate = results.row(f"consume, {title}", way, "records/s", _CONSUMING)
+        effort = results.row(f"consume, {title}", f"{way}, processor time of the client", "us/record")
         for client in consumers.CLIENTS:
             outcome: Outcome = run_load(target, "client_load", "consume", client, *options, "--way", way)
-            row.add(client, outcome.numbers["records"] / outcome.numbers["seconds"])
+            rate.add(client, outcome.numbers["records"] / outcome.numbers["seconds"])
+            effort.add(client, outcome.numbers["cpu_seconds"] / outcome.numbers["records"] * 1e6)
 
 
 def _memory(results: Results, target: Target) -> None:
