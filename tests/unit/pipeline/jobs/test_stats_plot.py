@@ -1,0 +1,45 @@
+"""The stats' picture: gaps are shown as gaps, and a picture is drawn of whatever there is."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.jobs.stats_plot import MOST_TOPICS, draw, largest, with_gaps
+from pipeline.jobs.stats_sketches import METRICS
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def rows(topic: str, *minutes: int, records: int = 1) -> list[dict[str, Any]]:
+    numbers = dict.fromkeys(METRICS, 5) | {"records": records}
+    return [numbers | {"topic": topic, "partition": 0, "window_ms": minute * 60_000} for minute in minutes]
+
+
+def test_a_gap_between_windows_is_filled_at_both_ends() -> None:
+    times, values = with_gaps(rows("t", 1, 2, 6, 8), "size_max", 60, 0.0)
+    assert times.astype("datetime64[m]").astype(int).tolist() == [1, 2, 3, 5, 6, 7, 7, 8]
+    assert values.tolist() == [5, 5, 0, 0, 5, 0, 0, 5]
+
+
+def test_a_number_that_is_none_is_a_gap_too() -> None:
+    _, values = with_gaps([{"window_ms": 0, "lag_max_ms": None}], "lag_max_ms", 60, 0.0)
+    assert np.isnan(values).tolist() == [True]
+    assert len(with_gaps([], "lag_max_ms", 60, 0.0)[0]) == 0
+
+
+def test_the_topics_with_the_most_records_are_shown_first() -> None:
+    topics = [
+        row for number in range(MOST_TOPICS + 2) for row in rows(f"t{number}", 1, 3, records=number + 1)
+    ]
+    assert largest(topics) == [f"t{number}" for number in range(MOST_TOPICS + 1, 1, -1)]
+
+
+def test_lags_that_nobody_knows_leave_their_panel_empty(tmp_path: Path) -> None:
+    unknown = [row | dict.fromkeys(("lag_p50_ms", "lag_p95_ms", "lag_max_ms")) for row in rows("t", 1, 2)]
+    assert draw(tmp_path / "plot.png", unknown, unknown, 60, lag_is_seen=True) == ["t"]
+
+
+def test_without_records_there_is_a_picture_all_the_same(tmp_path: Path) -> None:
+    assert draw(tmp_path / "new" / "plot.png", [], [], 60, lag_is_seen=False) == []
+    assert (tmp_path / "new" / "plot.png").read_bytes().startswith(PNG)
