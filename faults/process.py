@@ -95,6 +95,10 @@ class BrokerProcess:
             await asyncio.wait(
                 (self._ready, ended), timeout=timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED
             )
+        except asyncio.CancelledError:
+            # Nobody else knows of it yet, so nobody else would end it.
+            await self.kill_9()
+            raise
         finally:
             ended.cancel()
         if not self._ready.done():

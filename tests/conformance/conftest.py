@@ -1,9 +1,10 @@
-"""A real broker for clients written by others: on its own thread and loop, on a port of its own."""
+"""What these tests share: brokers for clients written by others, the command, our clients behind a proxy; and
+no process outlives its test."""
 
 import asyncio
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ import uvloop
 
 from broker.app import Broker
 from broker.config import BrokerConfig
+from faults.proxy import FaultProxy
+from tests.conformance.client_site import Site
+from tests.conformance.commands import Type, typist
+from tests.processes import none_left
 
 
 class RunningBroker:
@@ -46,3 +51,30 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     yield running
     running.stop()
     structlog.reset_defaults()
+
+
+@pytest.fixture
+def tidelog(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Type:
+    """Types a command against the module's broker."""
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", broker.address)
+    return typist(capfd)
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    """A broker behind a proxy, and our clients in front of it."""
+    async with FaultProxy("127.0.0.1", 0) as proxy:
+        made = Site(proxy, tmp_path / "data")
+        await made.start()
+        try:
+            yield made
+        finally:
+            await made.broker.stop()
+
+
+@pytest.fixture(autouse=True)
+def _no_process_is_left() -> Iterator[None]:
+    with none_left():
+        yield

@@ -3,9 +3,9 @@
 import json
 import os
 import re
+import select
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -14,30 +14,10 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
+from tests.conformance.commands import PATIENCE_S, TIDELOG, Type, next_line, typed
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers import Message
 from tests.conformance.peers.confluent import ConfluentKafka
-
-Type = Callable[..., tuple[int, str, str]]
-_PATIENCE_S = 20.0
-_TIDELOG = (sys.executable, "-m", "cli")
-
-
-@pytest.fixture
-def tidelog(
-    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Type:
-    """Types a command, in this process; (exit code, standard output, standard error)."""
-    monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", broker.address)
-
-    def type_command(*arguments: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        code = main(arguments)
-        shown = capfd.readouterr()
-        return code, shown.out, shown.err
-
-    return type_command
 
 
 @pytest.fixture
@@ -166,41 +146,39 @@ def test_lines_typed_one_by_one_are_stored_one_by_one(broker: RunningBroker, tid
     """Both ends stay open: each line is read back before the next one is written."""
     tidelog("topic", "create", "typed")
     where = {"env": os.environ | {"TIDELOG_BOOTSTRAP_SERVERS": broker.address}}
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **where}
-    reader = subprocess.Popen([*_TIDELOG, "consume", "typed", "--from-beginning"], **pipes)
-    writer = subprocess.Popen([*_TIDELOG, "produce", "typed"], stdin=subprocess.PIPE, **pipes)
-    for line in ("one\n", "two\n"):
-        writer.stdin.write(line)
-        writer.stdin.flush()
-        assert reader.stdout.readline() == line
-    reported = writer.communicate()[1]
-    assert writer.returncode == 0
-    assert reported.startswith("stored 2 records in typed (")
-    reader.send_signal(signal.SIGINT)
-    assert reader.communicate() == ("", "")
-    assert reader.returncode == 0
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **where}
+    with (
+        typed("consume", "typed", "--from-beginning", **pipes) as reader,
+        typed("produce", "typed", stdin=subprocess.PIPE, **pipes) as writer,
+    ):
+        assert writer.stdin is not None
+        for line in ("one\n", "two\n"):
+            writer.stdin.write(line)
+            writer.stdin.flush()
+            assert next_line(reader) == line
+        reported = writer.communicate(timeout=PATIENCE_S)[1]
+        assert writer.returncode == 0
+        assert reported.startswith("stored 2 records in typed (")
+        reader.send_signal(signal.SIGINT)
+        assert reader.communicate(timeout=PATIENCE_S) == ("", "")
+        assert reader.returncode == 0
 
 
 def test_a_writer_that_is_interrupted_has_stored_its_whole_lines(
     broker: RunningBroker, tidelog: Type
 ) -> None:
     tidelog("topic", "create", "interrupted")
-    writer = subprocess.Popen(
-        [*_TIDELOG, "produce", "interrupted", "-b", broker.address],
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert writer.stdin is not None
-    writer.stdin.write("one\ntwo\nhalf a li")
-    writer.stdin.flush()
-    read = tidelog("consume", "interrupted", "--from-beginning", "--max-messages", "2")
-    assert read[1] == "one\ntwo\n"
-    writer.send_signal(signal.SIGINT)
-    assert writer.wait(_PATIENCE_S) == 130
-    assert writer.stderr is not None
-    assert writer.stderr.read() == ""
-    writer.stdin.detach().close()
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with typed("produce", "interrupted", "-b", broker.address, **pipes) as writer:
+        assert writer.stdin is not None
+        writer.stdin.write("one\ntwo\nhalf a li")
+        writer.stdin.flush()
+        read = tidelog("consume", "interrupted", "--from-beginning", "--max-messages", "2")
+        assert read[1] == "one\ntwo\n"
+        writer.send_signal(signal.SIGINT)
+        assert writer.wait(PATIENCE_S) == 130
+        assert writer.stderr is not None
+        assert writer.stderr.read() == ""
     assert tidelog("topic", "describe", "interrupted")[1].split()[-1] == "2"
 
 
@@ -209,9 +187,12 @@ def test_a_reader_that_has_enough_is_no_failure(
 ) -> None:
     tidelog("produce", "long", "-f", lines("x" * 1000 + "\n"), "-b", broker.address)
     tidelog("produce", "long", "-f", lines("\n".join("y" * 100 for _ in range(20_000))))
-    command = " ".join((*_TIDELOG, "consume", "long", "--from-beginning", "-b", broker.address))
+    command = " ".join((*TIDELOG, "consume", "long", "--from-beginning", "-b", broker.address))
     shown = subprocess.run(
-        ["bash", "-c", f"{command} | head -c 1000; exit ${{PIPESTATUS[0]}}"], capture_output=True, check=False
+        ["bash", "-c", f"{command} | head -c 1000; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
     assert (shown.returncode, shown.stdout, shown.stderr) == (0, b"x" * 1000, b"")
 
@@ -221,18 +202,14 @@ def served(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", float]]:
     """`tidelog serve` as a person starts it, and the seconds until its first line."""
     settings = ["--host", "127.0.0.1", "--port", "0", "--http-port", "0", "--set", "num.partitions=4"]
     began = time.perf_counter()
-    process = subprocess.Popen(
-        [*_TIDELOG, "serve", "--data-dir", str(tmp_path / "data"), *settings],
+    with typed(
+        *("serve", "--data-dir", str(tmp_path / "data"), *settings),
         stdout=subprocess.PIPE,
-        text=True,
         env=os.environ | {"TIDELOG_BOOTSTRAP_SERVERS": "elsewhere:1"},
-    )
-    assert process.stdout is not None
-    process.stdout.read(1)
-    took = time.perf_counter() - began
-    yield process, took
-    process.kill()
-    process.communicate()
+    ) as process:
+        assert process.stdout is not None
+        assert select.select([process.stdout], [], [], PATIENCE_S)[0]
+        yield process, time.perf_counter() - began
 
 
 def test_serve_says_where_it_listens_and_ends_with_0(
@@ -240,14 +217,14 @@ def test_serve_says_where_it_listens_and_ends_with_0(
 ) -> None:
     process, took = served
     assert process.stdout is not None
-    started = json.loads("{" + process.stdout.readline())
+    started = json.loads(next_line(process))
     assert started["event"] == "broker_started"
     address = f"127.0.0.1:{started['port']}"
     assert tidelog("topic", "create", "served", "-b", address)[1] == "created served (4 partitions)\n"
     ready = urllib.request.urlopen(f"http://127.0.0.1:{started['http_port']}/readyz", timeout=5)
     assert ready.status == 200
     process.send_signal(signal.SIGTERM)
-    rest, _ = process.communicate(timeout=10)
+    rest, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert json.loads(rest.splitlines()[-1])["event"] == "broker_stopped"
     # The promise is 0.5 s on a machine that does nothing else; the bench measures it.

@@ -3,15 +3,13 @@
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cli.main import main
+from tests.conformance.commands import Type, typist
 from tests.conformance.conftest import RunningBroker
-
-Type = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +24,7 @@ def tidelog(
     faulty: RunningBroker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Type:
     monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", faulty.address)
-
-    def type_command(*arguments: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        code = main(arguments)
-        shown = capfd.readouterr()
-        return code, shown.out, shown.err
-
-    return type_command
+    return typist(capfd)
 
 
 @pytest.fixture

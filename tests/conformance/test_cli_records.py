@@ -2,31 +2,11 @@
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cli.main import main
-from tests.conformance.conftest import RunningBroker
-
-Type = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def tidelog(
-    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Type:
-    """Types a command, in this process; (exit code, standard output, standard error)."""
-    monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", broker.address)
-
-    def type_command(*arguments: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        code = main(arguments)
-        shown = capfd.readouterr()
-        return code, shown.out, shown.err
-
-    return type_command
+from tests.conformance.commands import Type
 
 
 def test_json_lines_carry_whole_records_from_topic_to_topic(tidelog: Type, tmp_path: Path) -> None:

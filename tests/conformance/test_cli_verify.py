@@ -2,27 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cli.main import main
 from faults.process import BrokerProcess
+from tests.conformance.commands import Type, typist
 from tests.conformance.raw import batch, connected
-
-Type = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
 def tidelog(capfd: pytest.CaptureFixture[str]) -> Type:
-    def type_command(*arguments: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        code = main(arguments)
-        shown = capfd.readouterr()
-        return code, shown.out, shown.err
-
-    return type_command
+    return typist(capfd)
 
 
 async def write(port: int, first: int, count: int) -> None:

@@ -1,7 +1,6 @@
 """Our client against our broker over real sockets, through a proxy that breaks the network where told."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -18,20 +17,8 @@ from client import (
     TopicPartition,
     UnknownTopicError,
 )
-from faults.proxy import FaultProxy
 from protocol.schema import ApiKey
 from tests.conformance.client_site import FIRST, TOPIC, Site
-
-
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    async with FaultProxy("127.0.0.1", 0) as proxy:
-        made = Site(proxy, tmp_path / "data")
-        await made.start()
-        try:
-            yield made
-        finally:
-            await made.broker.stop()
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])

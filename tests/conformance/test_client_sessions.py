@@ -5,7 +5,6 @@ import json
 import random
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -22,17 +21,6 @@ from tests.conformance.client_site import FIRST, TOPIC, Site
 from tests.conformance.session_worker import record
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    async with FaultProxy("127.0.0.1", 0) as proxy:
-        made = Site(proxy, tmp_path / "data")
-        await made.start()
-        try:
-            yield made
-        finally:
-            await made.broker.stop()
 
 
 def values(first: int, end: int) -> list[bytes]:
@@ -59,15 +47,21 @@ async def test_a_process_killed_at_any_point_that_replays_its_input_stores_every
         )
         ended = asyncio.create_task(process.wait())
         ended.add_done_callback(lambda _: site.proxy.on_change())
-        if kills < 12:
-            enough = requests[ApiKey.PRODUCE] + rng.randint(1, 25)
-            await site.proxy.wait_until(
-                lambda ended=ended, enough=enough: ended.done() or requests[ApiKey.PRODUCE] >= enough  # type: ignore[misc]
-            )
-            if not ended.done():
+        try:
+            if kills < 12:
+                enough = requests[ApiKey.PRODUCE] + rng.randint(1, 25)
+                await site.proxy.wait_until(
+                    lambda ended=ended, enough=enough: ended.done() or requests[ApiKey.PRODUCE] >= enough  # type: ignore[misc]
+                )
+                if not ended.done():
+                    process.kill()
+                    kills += 1
+            async with asyncio.timeout(60):
+                code = await ended
+        finally:
+            if process.returncode is None:
                 process.kill()
-                kills += 1
-        code = await ended
+                await process.wait()
         assert code in (0, -9)
         if code == 0:
             break

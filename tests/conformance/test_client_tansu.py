@@ -15,10 +15,8 @@ class _Tansu(Tansu):
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    tansu = _Tansu(tmp_path_factory.mktemp("tansu") / "data")
-    tansu.start()
-    yield f"127.0.0.1:{tansu.port}"
-    tansu.stop()
+    with _Tansu(tmp_path_factory.mktemp("tansu") / "data") as tansu:
+        yield f"127.0.0.1:{tansu.port}"
 
 
 async def read(address: str, topic: str, partitions: int = 1) -> list[object]:

@@ -1,25 +1,10 @@
 """Our consumer against our broker: sessions that are kept and ended, and a log whose beginning moves."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from client import OffsetOutOfRangeError, TopicPartition
-from faults.proxy import FaultProxy
 from protocol.schema import ApiKey
 from tests.conformance.client_site import FIRST, TOPIC, Site
-
-
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    async with FaultProxy("127.0.0.1", 0) as proxy:
-        made = Site(proxy, tmp_path / "data")
-        await made.start()
-        try:
-            yield made
-        finally:
-            await made.broker.stop()
 
 
 async def delete_before(site: Site, offset: int) -> None:

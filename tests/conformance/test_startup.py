@@ -44,10 +44,19 @@ class Process:
 
     async def end(self) -> tuple[int, str, str]:
         """(exit code, rest of standard output, standard error)."""
-        async with asyncio.timeout(20):
-            out, errors = await self.process.communicate()
+        try:
+            async with asyncio.timeout(20):
+                out, errors = await self.process.communicate()
+        finally:
+            await self.kill()
         assert self.process.returncode is not None
         return self.process.returncode, out.decode(), errors.decode()
+
+    async def kill(self) -> None:
+        """Nothing happens if it has ended."""
+        if self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
 
 
 @asynccontextmanager
@@ -57,9 +66,7 @@ async def started(data_dir: Path, *arguments: str) -> AsyncIterator[tuple[Proces
     try:
         yield broker, await broker.event()
     finally:
-        if broker.process.returncode is None:
-            broker.process.kill()
-            await broker.process.wait()
+        await broker.kill()
 
 
 def port_of(event: dict[str, object], name: str = "port") -> int:

@@ -23,10 +23,12 @@ def ids_of_a_life(folder: Path, kill_after: int) -> list[int]:
     command = [sys.executable, "-m", "tests.faults.producer_id_life", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as life:
         assert life.stdout is not None
-        if not kill_after:
-            wait_for_change(folder / "cluster.db-wal", life)
-        said = [life.stdout.readline() for _ in range(kill_after)]
-        life.kill()
+        try:
+            if not kill_after:
+                wait_for_change(folder / "cluster.db-wal", life)
+            said = [life.stdout.readline() for _ in range(kill_after)]
+        finally:
+            life.kill()
         said += life.stdout.readlines()
     # A line without its end was cut off by the kill: nobody got that id.
     return [int(line) for line in said if line.endswith(b"\n")]

@@ -1,0 +1,52 @@
+"""The command `tidelog` as tests type it: in this process, or in one that ends with the test."""
+
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from cli.main import main
+
+Type = Callable[..., tuple[int, str, str]]
+TIDELOG = (sys.executable, "-m", "cli")
+PATIENCE_S = 30.0
+
+
+def typist(capfd: pytest.CaptureFixture[str]) -> Type:
+    """Types a command, in this process; (exit code, standard output, standard error)."""
+
+    def type_command(*arguments: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = main(arguments)
+        shown = capfd.readouterr()
+        return code, shown.out, shown.err
+
+    return type_command
+
+
+@contextmanager
+def typed(*arguments: str, **pipes: Any) -> Iterator["subprocess.Popen[str]"]:
+    """A command in a process of its own, killed at the end of the block if it still runs."""
+    process = subprocess.Popen([*TIDELOG, *arguments], text=True, **pipes)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                # What was not written yet has no reader any more.
+                with suppress(BrokenPipeError):
+                    pipe.close()
+
+
+def next_line(process: "subprocess.Popen[str]") -> str:
+    """The next line of its standard output, of which no other is waiting. TimeoutError when none comes."""
+    assert process.stdout is not None
+    if not select.select([process.stdout], [], [], PATIENCE_S)[0]:
+        raise TimeoutError(f"no line of {process.args!r} in {PATIENCE_S} s")
+    return process.stdout.readline()
