@@ -247,30 +247,39 @@ class Producer:
         """Send the records of `batch` in one piece; the delivery is that of its first record.
 
         Waits and raises as `send` does; ValueError for an empty batch or one that was sent before. Keys and
-        values are bytes, serializers are not applied. In a session the records join the others'.
+        values are bytes, serializers are not applied. In a session the records that are stored are skipped.
         """
         sender = self._require_open()
-        if self._session is not None:
-            records = batch.take_records()
-            deliveries = [
-                await self._send_slowly(topic, value, key, partition, timestamp_ms, headers, is_raw=True)
-                for value, key, timestamp_ms, headers in records
-            ]
-            return deliveries[0]
         size_bytes = batch.size()
         self._check_size(size_bytes)
         route = self._routes.get(topic) or await self._open_route(topic)
         if partition >= len(route.queues):
             await self._cluster.refresh()
         queue = route.named(partition)
-        if not self._room.is_free(size_bytes):
+        while True:
+            if self._session is not None and await self._is_replayed(queue, self._session):
+                deliveries = [
+                    await self._send_slowly(topic, value, key, partition, stamp, headers, is_raw=True)
+                    for value, key, stamp, headers in batch.take_records()
+                ]
+                return deliveries[0]
+            if self._room.is_free(size_bytes):
+                break
             await self._room.wait(size_bytes)
-        self._require_open()
+            sender = self._require_open()
+            if self._session is None:
+                break
         taken = batch.take()
         made = self._accumulator.add_batch(queue, taken, sender.now_ms())
         sender.outcomes.expect(made)
         sender.wake()
         return Delivery(made, 0, batch.first_timestamp_ms)
+
+    async def _is_replayed(self, queue: PartitionQueue, session: SessionKeeper) -> bool:
+        """Whether the log holds the partition's next record already; asks it where that is not known."""
+        while session.must_prepare(queue.key, (now_ms := self._require_open().now_ms())):
+            await session.prepare(queue.key, now_ms)
+        return session.is_replaying(queue.key)
 
     async def _send_slowly(
         self,
@@ -304,9 +313,7 @@ class Producer:
             stamp = int(time() * 1000) if timestamp_ms is None else timestamp_ms
             batch = queue.open
             if batch is None and self._session is not None:
-                while self._session.must_prepare(queue.key, sender.now_ms()):
-                    await self._session.prepare(queue.key, sender.now_ms())
-                    self._require_open()
+                await self._is_replayed(queue, self._session)
                 if (skipped := self._session.skip(queue.key, stamp)) is not None:
                     return skipped
                 batch = queue.open

@@ -123,6 +123,10 @@ class SessionKeeper:
                 already_stored=found.record_count,
             )
 
+    def is_replaying(self, key: TopicPartition) -> bool:
+        """Whether the partition's next record is one to skip."""
+        return self._replays.get(key) is not None
+
     def skip(self, key: TopicPartition, timestamp_ms: int) -> Delivery | None:
         """The delivery of a record that the log holds already; None when the record has to be sent."""
         replay = self._replays.get(key)

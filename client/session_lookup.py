@@ -4,7 +4,7 @@ Owns: the questions, and their repetition while leaders change.
 Invariants: what is answered is on the leader's disk, as far as a broker can be made to wait for it: what is
 skipped because of it will not be sent again. The log is read only where the leader's memory cannot tell:
 it has no DescribeProducers, has forgotten the producer, or knows it under a later epoch than the session.
-Callers: session_keeper.
+Callers: session_keeper; the pipeline asks the same questions for its mirror.
 Source: KIP-664 (DescribeProducers), KIP-734 (max timestamp, for which our broker waits for the disk).
 """
 
@@ -29,7 +29,14 @@ from protocol.errors import ErrorCode, error_code
 from protocol.records import BatchHeader, iter_batches
 from protocol.schema import ApiKey
 
-__all__ = ["find_stored"]
+__all__ = [
+    "ProducerEntry",
+    "describe_producer",
+    "fetch_batches",
+    "find_stored",
+    "repeat",
+    "wait_for_disk",
+]
 
 _T = TypeVar("_T")
 _MAX_TIMESTAMP: Final = -3
@@ -38,7 +45,9 @@ _NEWEST_FETCH_VERSION: Final = 12
 _FETCH_BYTES: Final = 4 * 1024 * 1024
 
 
-class _Entry(NamedTuple):
+class ProducerEntry(NamedTuple):
+    """What a leader remembers of a producer."""
+
     producer_epoch: int
     last_sequence: int
 
@@ -52,15 +61,18 @@ async def find_stored(
     told, or when records are gone; RequestTimeoutError when no leader answers within request_timeout_ms.
     """
     try:
-        entry = await _repeat(cluster, lambda: _describe(cluster, key, producer_id))
+        entry = await repeat(cluster, lambda: describe_producer(cluster, key, producer_id))
         is_asked = True
     except UnsupportedVersionError:
         entry, is_asked = None, False
     if entry is not None:
-        await _repeat(cluster, lambda: _wait_for_disk(cluster, key))
+        await repeat(cluster, lambda: wait_for_disk(cluster, key))
         if entry.producer_epoch == saved.producer_epoch and entry.last_sequence >= 0:
             return found_in_entry(key, saved, entry.last_sequence)
         if entry.producer_epoch < saved.producer_epoch:
+            if not saved.next_sequence:
+                # Nothing was stored under the session's epoch so far.
+                return Found((), saved.producer_epoch, 0)
             raise SessionError(
                 f"{key.topic}-{key.partition} knows producer {producer_id} at epoch {entry.producer_epoch},"
                 f" before the session's {saved.producer_epoch}: records are gone that were acknowledged"
@@ -72,7 +84,9 @@ async def find_stored(
     return found_in_batches(producer_id, saved, headers, starts_anew=is_forgotten)
 
 
-async def _describe(cluster: Cluster, key: TopicPartition, producer_id: int) -> _Entry | None:
+async def describe_producer(cluster: Cluster, key: TopicPartition, producer_id: int) -> ProducerEntry | None:
+    """What the leader remembers of the producer, None for nothing. Once; UnsupportedVersionError where it
+    cannot be asked."""
     connection = await cluster.leader_connection(key)
     values = {"topics": [{"name": key.topic, "partition_indexes": [key.partition]}]}
     answer = await connection.call(ApiKey.DESCRIBE_PRODUCERS, values)
@@ -81,11 +95,12 @@ async def _describe(cluster: Cluster, key: TopicPartition, producer_id: int) -> 
             _check(partition.error_code, key)
             for each in partition.active_producers:
                 if each.producer_id == producer_id:
-                    return _Entry(each.producer_epoch, each.last_sequence)
+                    return ProducerEntry(each.producer_epoch, each.last_sequence)
     return None
 
 
-async def _wait_for_disk(cluster: Cluster, key: TopicPartition) -> None:
+async def wait_for_disk(cluster: Cluster, key: TopicPartition) -> None:
+    """Return when what the partition holds now is on the disk, as far as the leader can be made to wait."""
     connection = await cluster.leader_connection(key)
     if connection.version(ApiKey.LIST_OFFSETS) >= _FIRST_VERSION_WITH_MAX_TIMESTAMP:
         await look_up_offsets(cluster, {key: _MAX_TIMESTAMP})
@@ -99,7 +114,7 @@ async def _headers(cluster: Cluster, key: TopicPartition, producer_id: int, offs
     found: list[BatchHeader] = []
     while offset < end:
         try:
-            records = await _repeat(cluster, lambda at=offset: _fetch(cluster, key, at))  # type: ignore[misc]
+            records = await repeat(cluster, lambda at=offset: fetch_batches(cluster, key, at))  # type: ignore[misc]
         except OffsetOutOfRangeError as error:
             raise SessionError(
                 f"{key.topic}-{key.partition} no longer has offset {offset}, where the session was saved:"
@@ -115,7 +130,8 @@ async def _headers(cluster: Cluster, key: TopicPartition, producer_id: int, offs
     return found
 
 
-async def _fetch(cluster: Cluster, key: TopicPartition, offset: int) -> bytes:
+async def fetch_batches(cluster: Cluster, key: TopicPartition, offset: int) -> bytes:
+    """Batches from the one that holds `offset` on, the last of them perhaps cut off. Once."""
     connection = await cluster.leader_connection(key)
     partition = {"partition": key.partition, "fetch_offset": offset, "partition_max_bytes": _FETCH_BYTES}
     values = {
@@ -141,7 +157,7 @@ def _check(number: int, key: TopicPartition) -> None:
         raise broker_error(code, f"{key.topic}-{key.partition} at the resumption of a session")
 
 
-async def _repeat(cluster: Cluster, ask: Callable[[], Awaitable[_T]]) -> _T:
+async def repeat(cluster: Cluster, ask: Callable[[], Awaitable[_T]]) -> _T:
     """`ask` until it answers, for at most request_timeout_ms."""
     config = cluster.config
     backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)

@@ -23,8 +23,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from pipeline.encoding import encode
+from pipeline.mirror_writer import MirrorStreamWriter, MirrorWriter
 from pipeline.sending import BatchSender, LoopThread, make_producer
-from pipeline.sink_options import SinkOptions, check_columns, parse_sink_options
+from pipeline.sink_options import MIRROR, SinkOptions, check_columns, parse_sink_options
 from pipeline.sink_rows import choose_partitions, chunks, groups, read_rows
 
 
@@ -39,7 +40,7 @@ def make_writer(options: dict[str, str], schema: StructType, *, overwrite: bool)
     """The writer of a batch. Raises OptionError for what cannot be written as asked."""
     chosen = parse_sink_options(options, is_stream=False)
     check_columns(schema, chosen, overwrite=overwrite)
-    return AtLeastOnceWriter(chosen)
+    return MirrorWriter(chosen) if chosen.delivery == MIRROR else AtLeastOnceWriter(chosen)
 
 
 def make_stream_writer(
@@ -48,7 +49,7 @@ def make_stream_writer(
     """The writer of a stream's batches. Raises OptionError for what cannot be written as asked."""
     chosen = parse_sink_options(options, is_stream=True)
     check_columns(schema, chosen, overwrite=overwrite)
-    return AtLeastOnceStreamWriter(chosen)
+    return MirrorStreamWriter(chosen) if chosen.delivery == MIRROR else AtLeastOnceStreamWriter(chosen)
 
 
 class AtLeastOnceWriter(DataSourceArrowWriter):  # type: ignore[misc]

@@ -1,0 +1,148 @@
+"""What a destination partition holds of a source partition, read from its log.
+
+Owns the header that names a record's source, and the search for the last such record: asked of the leader
+where the session remembers the place, else found in the log, backwards from its end.
+
+Invariants: what is answered is on the leader's disk. A place is found by the session's producer id, or, for a
+session that is new or was lost, by the header of any record: so rows that an earlier session stored are known
+too. The search ends where the session's memory or the log begins.
+Called by the mirror's tasks. Source: KIP-664 (DescribeProducers).
+"""
+
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from client.cluster import Cluster
+from client.errors import OffsetOutOfRangeError, UnsupportedVersionError
+from client.offset_lookup import EARLIEST, LATEST, edge_offsets
+from client.session_lookup import describe_producer, fetch_batches, repeat, wait_for_disk
+from client.types import TopicPartition
+from pipeline.mirror_session import MirrorError, StoredPlace
+from pipeline.offsets import Place
+from protocol.records import BatchHeader, decode_batch, increment_sequence, iter_batches
+
+SOURCE_HEADER = "tidelog.source"
+_FIRST_REACH = 1
+_LONGEST_REACH = 1_000_000
+
+
+class Tail(NamedTuple):
+    """Where a source partition stands in a destination partition.
+
+    `place` is None where it has no record; one of another producer has epoch -1. `end_offset` lies at or
+    before whatever comes next.
+    """
+
+    place: StoredPlace | None
+    end_offset: int
+
+
+def source_headers(source: Place, offsets: Any) -> Any:
+    """The contents of the header for rows of one source partition: `TOPIC-PARTITION@OFFSET`."""
+    numbers = offsets.cast(pa.string()).cast(pa.binary())
+    return pc.binary_join_element_wise(pa.scalar(f"{source}@".encode(), pa.binary()), numbers, b"")
+
+
+def parse_source(content: bytes | None) -> tuple[Place, int] | None:
+    """The source partition and offset that a header names, None if it is none of ours."""
+    where, at, offset = (content or b"").decode(errors="replace").rpartition("@")
+    topic, dash, partition = where.rpartition("-")
+    if not (at and dash and topic and partition.isdecimal() and offset.isdecimal()):
+        return None
+    return Place(topic, int(partition)), int(offset)
+
+
+async def find_tail(
+    cluster: Cluster, key: TopicPartition, source: Place, producer_id: int, known: StoredPlace | None
+) -> Tail:
+    """Where `source` stands in `key`. `known` is its place as the session remembers it.
+
+    Raises MirrorError when the log lost what the session knows, ClientError when it cannot be asked.
+    """
+    try:
+        entry = await repeat(cluster, lambda: describe_producer(cluster, key, producer_id))
+    except UnsupportedVersionError:
+        entry = None
+    if entry is not None:
+        await repeat(cluster, lambda: wait_for_disk(cluster, key))
+        stands = entry.producer_epoch, increment_sequence(entry.last_sequence, 1)
+        if known is not None and stands == known[:2]:
+            return Tail(known, known.end_offset)
+    end = (await edge_offsets(cluster, [key], LATEST))[key]
+    first = (await edge_offsets(cluster, [key], EARLIEST))[key]
+    if known is not None:
+        if end < known.end_offset:
+            raise MirrorError(
+                f"{key.topic}-{key.partition} ends at offset {end}, and had records of {source} up to"
+                f" {known.end_offset}: it lost them, or is another topic. Mirror it anew with a new"
+                " checkpointLocation"
+            )
+        first = max(first, known.end_offset)
+    is_begun = entry is not None or known is not None
+    found = await _search(cluster, _Sought(key, source, producer_id, not is_begun), first, end)
+    return Tail(found or known, end)
+
+
+class _Sought(NamedTuple):
+    """Records of `source` in `key`, by our producer or, `of_anyone`, also by others."""
+
+    key: TopicPartition
+    source: Place
+    producer_id: int
+    of_anyone: bool
+
+
+async def _search(cluster: Cluster, sought: _Sought, first: int, end: int) -> StoredPlace | None:
+    """The last match between the two offsets, looked for in ever longer stretches from the end."""
+    key = sought.key
+    reach, upper = _FIRST_REACH, end
+    while upper > first:
+        lower = max(first, upper - reach)
+        found = None
+        offset = lower
+        while offset < upper:
+            data = await _fetch(cluster, key, offset)
+            before = offset
+            for position, header in iter_batches(data):
+                offset = header.last_offset + 1
+                found = _match(data, position, header, sought) or found
+            if offset == before:
+                raise MirrorError(f"{key.topic}-{key.partition} gives no records at offset {offset}")
+        if found is not None:
+            return found
+        upper, reach = lower, min(8 * reach, _LONGEST_REACH)
+    return None
+
+
+async def _fetch(cluster: Cluster, key: TopicPartition, offset: int) -> bytes:
+    try:
+        return await repeat(cluster, lambda: fetch_batches(cluster, key, offset))
+    except OffsetOutOfRangeError as error:
+        raise MirrorError(
+            f"{key.topic}-{key.partition} lost offset {offset} while it was searched for what the mirror"
+            " stored last: start again"
+        ) from error
+
+
+def _match(data: bytes, position: int, header: BatchHeader, sought: _Sought) -> StoredPlace | None:
+    """The place behind the batch if its records come from the source; a mirror's batch has one only."""
+    is_ours = header.producer_id == sought.producer_id
+    if header.is_control or not header.record_count or not (is_ours or sought.of_anyone):
+        return None
+    *_, record = decode_batch(data, position)
+    texts = [content for name, content in record.headers if name == SOURCE_HEADER]
+    named = parse_source(texts[-1]) if texts else None
+    if named is None or named[0] != sought.source:
+        if not is_ours:
+            return None
+        raise MirrorError(
+            f"offset {record.offset} of {sought.key.topic}-{sought.key.partition} was written under producer"
+            f" {header.producer_id}, which belongs to {sought.source}, but does not say that it comes from"
+            " there: somebody else used the producer id"
+        )
+    epoch, following = -1, 0
+    if is_ours:
+        epoch, following = header.producer_epoch, increment_sequence(header.last_sequence, 1)
+    return StoredPlace(epoch, following, record.offset + 1, named[1])
