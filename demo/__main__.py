@@ -171,8 +171,7 @@ def _conclude(
     screen.say(
         f"[red]The topic is wrong: {sum_.duplicated:,} duplicated, {sum_.missing:,} missing,"
         f" {sum_.out_of_order:,} out of order, {sum_.altered:,} altered, {sum_.invented:,} invented"
-        f" of {tally.events:,} events; {sum(audited.findings.values()):,} findings of the audit"
-        f" in {audited.records:,} records; {tally.failed:,} deliveries failed.[/red]"
+        f" of {tally.events:,} events; {tally.failed:,} deliveries failed.[/red]"
         f" ({seconds:.0f} s in all)"
     )
     return 1
