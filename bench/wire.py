@@ -56,9 +56,15 @@ class Wire:
         """All topics and brokers."""
         return self.ask(ApiKey.METADATA, _METADATA_VERSION, {"topics": None})
 
-    def create_topic(self, name: str = TOPIC) -> None:
-        """Create `name` with one partition; a topic that exists already is as good."""
-        topic = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    def create_topic(self, name: str = TOPIC, partitions: int = 1) -> None:
+        """Create `name`; a topic that exists already is as good."""
+        topic = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": 1,
+            "assignments": [],
+            "configs": [],
+        }
         values = {"topics": [topic], "timeout_ms": 10_000}
         (result,) = self.ask(ApiKey.CREATE_TOPICS, _CREATE_TOPICS_VERSION, values).topics
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):

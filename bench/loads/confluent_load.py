@@ -1,4 +1,4 @@
-"""`python -m bench.loads.confluent_load PORT …`: confluent-kafka's producer at full speed, idempotent or not.
+"""`python -m bench.loads.confluent_load PORT …`: confluent-kafka's idempotent producer at full speed.
 
 A process of its own. Records go in by `produce_batch`, so that librdkafka and the server are measured rather
 than Python's calls; the clock starts when a first record is acknowledged and stops when all are.
@@ -20,9 +20,7 @@ QUEUE_KILOBYTES = 65_536
 FLUSH_TIMEOUT_S = 60
 
 
-def run(
-    port: int, value_bytes: int, seconds: float, *, idempotent: bool = True
-) -> tuple[dict[str, float], list[str]]:
+def run(port: int, value_bytes: int, seconds: float) -> tuple[dict[str, float], list[str]]:
     """Produce for `seconds`, then wait for the rest; the result, and the errors met."""
     errors: list[str] = []
 
@@ -33,10 +31,7 @@ def run(
     producer = Producer(
         {
             "bootstrap.servers": f"{HOST}:{port}",
-            "enable.idempotence": idempotent,
-            # What idempotence allows; without it the library would take many more.
-            "max.in.flight.requests.per.connection": 5,
-            "acks": "all",
+            "enable.idempotence": True,
             "queue.buffering.max.messages": 10_000_000,
             "queue.buffering.max.kbytes": QUEUE_KILOBYTES,
             "delivery.report.only.error": True,
@@ -70,9 +65,8 @@ def main() -> int:
     parser.add_argument("port", type=int)
     parser.add_argument("--value-bytes", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--not-idempotent", action="store_true")
     given = parser.parse_args()
-    result, errors = run(given.port, given.value_bytes, given.seconds, idempotent=not given.not_idempotent)
+    result, errors = run(given.port, given.value_bytes, given.seconds)
     if errors:
         print(f"the load failed: {errors[0]} (and {len(errors) - 1} more)", file=sys.stderr)
         return 1

@@ -2,7 +2,7 @@
 
 Owns the layout facts of a Produce version 7 frame with one topic and one partition. Invariants: sequences of
 a frame maker go on by the records of a batch; each frame's CRC is right; nothing is encoded while a load
-runs, only patched. Called by `request_load` and `fill_load`.
+runs, only patched. Called by `request_load`, `fill_load` and `sides`.
 """
 
 from struct import Struct
@@ -14,6 +14,7 @@ from protocol.framing import encode_request_frame
 from protocol.hot import ProduceRequest, encode_produce_request
 from protocol.records import RecordBatchBuilder
 from protocol.schema import ApiKey
+from protocol.types import NO_SEQUENCE
 
 PRODUCE_VERSION = 7
 TIMEOUT_MS = 30_000
@@ -27,7 +28,7 @@ _MAX_SEQUENCE = 2**31 - 1
 
 
 class FrameMaker:
-    """Frames of one producer id, to partition 0 of the bench's topic."""
+    """Frames of one producer id, or of none (-1), to partition 0 of the bench's topic."""
 
     def __init__(
         self, producer_id: int, producer_epoch: int, acks: int, value: bytes, records: int = 1
@@ -35,7 +36,9 @@ class FrameMaker:
         builder = RecordBatchBuilder()
         for _ in range(records):
             builder.append(1_700_000_000_000, None, value)
-        batch = builder.build(producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=0)
+        self._has_id = producer_id >= 0
+        first = 0 if self._has_id else NO_SEQUENCE
+        batch = builder.build(producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=first)
         request = ProduceRequest(None, acks, TIMEOUT_MS, [(TOPIC, [(0, batch)])])
         body = encode_produce_request(PRODUCE_VERSION, request)
         self._frame = bytearray(
@@ -57,7 +60,8 @@ class FrameMaker:
         number = self._next
         frame, batch_at = self._frame, self._batch_at
         _INT32.pack_into(frame, _CORRELATION_AT, number)
-        _INT32.pack_into(frame, batch_at + _SEQUENCE_IN_BATCH, number * self._records & _MAX_SEQUENCE)
+        sequence = number * self._records & _MAX_SEQUENCE if self._has_id else NO_SEQUENCE
+        _INT32.pack_into(frame, batch_at + _SEQUENCE_IN_BATCH, sequence)
         _UINT32.pack_into(frame, batch_at + _CRC_IN_BATCH, crc32c(self._covered))
         self._next = 0 if number == _MAX_SEQUENCE else number + 1
         return bytes(frame)

@@ -1,35 +1,59 @@
-"""What idempotence costs: confluent-kafka with it and, as the reference, without it.
+"""What idempotence costs: the same work with it and, as the reference, without it.
 
-Both wait for all acks with five requests in flight. They take turns, and the order changes with each pair,
-so that neither always finds what the other left. The broker's files are in memory where there is room: the
-work is the same, and the disk's moods, larger than the difference that is looked for, are left out.
-The same against the sink, which checks nothing, says how much of the difference is the client's own.
+Both sides wait for all acks with five requests in flight, and take short turns on one broker (`pair_load`).
+Prepared frames show the broker's own price; our client and confluent-kafka what a user sees. The broker's
+files are in memory where there is room: the work is the same, and the disk's moods, larger than the
+difference that is looked for, are left out.
+
+An idempotent librdkafka sends a partition's next request only after the answer to the one before, unless each
+has one record (its pull request 4989, open), and its thread spins meanwhile. With one partition the two sides
+do not pipeline alike whatever the broker is: that row has no requirement, stands beside the same against the
+sink, and says how many requests were in flight. With several partitions both do.
 """
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from bench.loads.process import run_load
 from bench.results import REFERENCE, SUBJECT, Requirement, Results
 from bench.targets.process import Target
 from bench.targets.sink import Sink
 from bench.targets.tidelog import Tidelog
+from bench.wire import TOPIC, Wire
 
 _MEMORY = Path("/dev/shm")
 _ROOM_BYTES = 4 << 30
-_PAIRS = 6
-_SINK_PAIRS = 2
-_SECONDS = 0.8
-_VALUE_BYTES = 1000
+_SPREAD = "spread"
+_PARTITIONS = 8
 _REQUIRED = (Requirement(0.97, REFERENCE),)
 
 
-def turns(pairs: int) -> list[tuple[str, str]]:
-    """Who goes first and second in each pair."""
-    return [(SUBJECT, REFERENCE) if number % 2 else (REFERENCE, SUBJECT) for number in range(pairs)]
+class Case(NamedTuple):
+    """One row: how the records are sent, how many in a turn and (raw) in a batch, and how many turns."""
+
+    measure: str
+    way: str
+    records: int
+    turns: int
+    value_bytes: int = 1000
+    records_a_batch: int = 1
+    partitions: int = 1
+    required: tuple[Requirement, ...] = _REQUIRED
+
+
+_ALONE = Case("confluent-kafka, 1 partition", "confluent", 24_000, 8, required=())
+CASES = (
+    Case("raw, 16 KB batches", "raw", 3_200, 80, records_a_batch=16),
+    Case("raw, 1 MB batches", "raw", 16_000, 24, records_a_batch=1_000),
+    Case("raw, one 100-byte record", "raw", 400, 80, value_bytes=100, required=()),
+    Case("our client, 1 KB records", "client", 8_000, 16),
+    Case(f"confluent-kafka, {_PARTITIONS} partitions", "confluent", 24_000, 24, partitions=_PARTITIONS),
+    _ALONE,
+)
 
 
 @contextmanager
@@ -44,24 +68,45 @@ def _folder_in_memory(folder: Path) -> Iterator[Path]:
 
 def measure(results: Results, folder: Path) -> None:
     """Once, on servers of its own. Raises LoadError, TargetError."""
-    _compare(results, folder, Tidelog, _PAIRS, _REQUIRED)
-    _compare(results, folder, Sink, _SINK_PAIRS, ())
+    for case in CASES:
+        _compare(results, folder, Tidelog, case)
+    _compare(results, folder, Sink, _ALONE)
 
 
-def _compare(
-    results: Results, folder: Path, make: type[Target], pairs: int, required: Sequence[Requirement]
-) -> None:
-    title = f"idempotent beside not, to {make.name}"
-    rate = results.row(title, "confluent-kafka, 1 KB records", "MB/s", required)
-    cpu = results.row(title, "server CPU", "ms/MB")
-    options = ["--value-bytes", _VALUE_BYTES, "--seconds", _SECONDS]
-    for pair in turns(pairs):
-        # A server for each pair: what the pairs write together would not fit.
-        with _folder_in_memory(folder) as room, make(room / make.name) as server:
-            for who in pair:
-                how = [] if who == SUBJECT else ["--not-idempotent"]
-                outcome = run_load(server, "confluent_load", *options, *how)
-                megabytes = outcome.numbers["records"] * _VALUE_BYTES / 1e6
-                rate.add(who, megabytes / outcome.numbers["seconds"])
-                cpu.add(who, outcome.server_cpu_s * 1000 / megabytes)
-        shutil.rmtree(folder / make.name, ignore_errors=True)
+def _compare(results: Results, folder: Path, make: type[Target], case: Case) -> None:
+    topic = TOPIC if case.partitions == 1 else _SPREAD
+    # A server for each case: what all write together would not fit.
+    with _folder_in_memory(folder) as room, make(room / make.name) as server:
+        if case.partitions > 1:
+            with Wire(server.port) as wire:
+                wire.create_topic(topic, case.partitions)
+        options = {
+            "--topic": topic,
+            "--partitions": case.partitions,
+            "--records": case.records,
+            "--value-bytes": case.value_bytes,
+            "--records-a-batch": case.records_a_batch,
+            "--turns": case.turns,
+        }
+        arguments = [part for option in options.items() for part in option]
+        numbers = run_load(server, "pair_load", case.way, server.pid, *arguments).numbers
+    shutil.rmtree(folder / make.name, ignore_errors=True)
+    note(results, make.name, case, numbers)
+
+
+def note(results: Results, server: str, case: Case, numbers: dict[str, Any]) -> None:
+    """Put what `pair_load` printed into rows: a value a turn and side."""
+    title = f"idempotent beside not, to {server}"
+    megabytes = case.records * case.value_bytes / 1e6
+    batches = case.records / case.records_a_batch
+    rate = results.row(title, case.measure, "MB/s", case.required)
+    per_batch = case.way == "raw"
+    unit, units = ("µs/batch", batches / 1e6) if per_batch else ("ms/MB", megabytes / 1e3)
+    cpu = results.row(title, f"{case.measure}: server CPU", unit)
+    for who, side in ((SUBJECT, "idempotent"), (REFERENCE, "plain")):
+        for seconds, cpu_seconds in zip(numbers[f"{side}_s"], numbers[f"{side}_cpu_s"], strict=True):
+            rate.add(who, megabytes / seconds)
+            cpu.add(who, cpu_seconds / units)
+        if not case.required and case.way == "confluent":
+            in_flight = results.row(title, f"{case.measure}: most in flight", "requests")
+            in_flight.add(who, numbers[f"{side}_in_flight"])

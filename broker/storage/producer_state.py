@@ -6,6 +6,8 @@ each producer: epoch, the last five batches, the time of its last append by the 
 Invariants:
 - `check` changes nothing; `apply` is called only for what the log holds, so state never runs ahead of it;
 - replaying the headers of the log through `apply` gives the state that the appends gave;
+- who wrote lately is in `_recent` until anybody looks into the table: its batches are packed then, and of
+  many batches of one producer only the last five;
 - a producer is forgotten only by expiry, by the limit (longest idle first, never with an open
   transaction) or by `forget`; never because its records went.
 
@@ -20,9 +22,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.storage.producer_table import CachedBatch, FrozenTable, ProducerEntry, ProducerTable
+from broker.storage.producer_table import (
+    CACHED_BATCHES,
+    CachedBatch,
+    FrozenTable,
+    ProducerEntry,
+    ProducerTable,
+)
 from protocol.errors import ErrorCode
 from protocol.records import BatchHeader
+from protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
 from protocol.sequences import decrement_sequence, increment_sequence, sequence_distance
 from protocol.types import MAX_SEQUENCE, NO_OFFSET, NO_SEQUENCE, NO_TIMESTAMP
 
@@ -40,6 +49,7 @@ __all__ = [
 _HALF_RING: Final = (MAX_SEQUENCE + 1) // 2
 _EXPIRED_AT_ONCE: Final = 2_500
 _EVICTED_AT_ONCE: Final = 100
+_MOST_RECENT: Final = 256
 
 
 class Append(NamedTuple):
@@ -74,6 +84,18 @@ class ProducerRules(NamedTuple):
     max_producers: int = 1_000_000
 
 
+class _Recent:
+    """A producer that wrote since the table was last looked at, and its batches since then: five at most."""
+
+    __slots__ = ("batches", "epoch", "last_append_ms", "next_sequence")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: list[tuple[int, int, int, int]] = []
+        self.next_sequence = 0
+        self.last_append_ms = 0
+
+
 class ProducerStates:
     """Every producer known to one partition.
 
@@ -97,6 +119,8 @@ class ProducerStates:
         """How many were forgotten because of the limit since the start."""
         self._next_producer_id = next_producer_id
         self._table = ProducerTable() if restored is None else ProducerTable.from_frozen(restored)
+        self._recent: dict[int, _Recent] = {}
+        """By producer id, in the order of the last append; all others appended before all of these."""
         self._clock_ms = max(restored.clock_ms, self._table.latest_append_ms()) if restored else 0
         self._ahead_ms = self._clock_ms - now_ms if self._clock_ms else 0
 
@@ -105,6 +129,19 @@ class ProducerStates:
 
     def check(self, header: BatchHeader) -> Verdict:
         """What to do with a batch that carries a producer id and passed every check that needs no state."""
+        recent = self._recent.get(header.producer_id)
+        if recent is not None:
+            if (
+                recent.next_sequence == header.base_sequence
+                and recent.epoch == header.producer_epoch
+                and not header.attributes & TRANSACTIONAL_BIT
+            ):
+                return _APPEND
+            self._settle()
+        return self._check_stored(header)
+
+    def _check_stored(self, header: BatchHeader) -> Verdict:
+        """As `check`, of what the table says."""
         table = self._table
         slot = table.find(header.producer_id)
         if not slot:
@@ -178,16 +215,38 @@ class ProducerStates:
         `now_ms` is the broker's clock at the append; for replayed batches, the time of the replay.
         """
         producer_id = header.producer_id
-        if producer_id < 0 or header.is_control:
+        if producer_id < 0 or header.attributes & CONTROL_BIT:
             return
-        table = self._table
-        slot = table.find(producer_id)
-        if not slot:
-            self._make_room()
-            slot = table.add(producer_id, header.producer_epoch)
+        epoch = header.producer_epoch
+        recent = self._recent.pop(producer_id, None)
+        if recent is None:
+            if len(self._recent) >= _MOST_RECENT:
+                self._settle()
+            if not self._table.find(producer_id):
+                self._make_room()
+                self._table.add(producer_id, epoch)
+            recent = _Recent(epoch)
+        elif recent.epoch != epoch:
+            recent.epoch = epoch
+            recent.batches.clear()
         delta = header.last_offset_delta
-        batch = (header.last_sequence, delta, base_offset + delta, header.max_timestamp)
-        table.push(slot, header.producer_epoch, batch, self._advance(now_ms))
+        last_sequence = increment_sequence(header.base_sequence, delta)
+        batches = recent.batches
+        batches.append((last_sequence, delta, base_offset + delta, header.max_timestamp))
+        if len(batches) > CACHED_BATCHES:
+            del batches[0]
+        recent.next_sequence = increment_sequence(last_sequence, 1)
+        recent.last_append_ms = self._advance(now_ms)
+        self._recent[producer_id] = recent
+
+    def _settle(self) -> None:
+        """Pack what `_recent` holds into the table, in the order of the appends."""
+        table = self._table
+        for producer_id, recent in self._recent.items():
+            slot = table.find(producer_id)
+            for batch in recent.batches:
+                table.push(slot, recent.epoch, batch, recent.last_append_ms)
+        self._recent.clear()
 
     def _advance(self, now_ms: int) -> int:
         """The producers' own time: it goes on with the caller's clock, and never back."""
@@ -201,6 +260,7 @@ class ProducerStates:
         excess = min(len(self._table) + 1 - self.rules.max_producers, _EVICTED_AT_ONCE)
         if excess <= 0:
             return
+        self._settle()
         for slot in self._table.in_idle_order():
             if self._table.current_txn_start_offset(slot) < 0:
                 self._table.remove(self._table.producer_id(slot))
@@ -214,6 +274,7 @@ class ProducerStates:
 
         When it returns `at_most`, more may wait: call again after a step of the loop.
         """
+        self._settle()
         oldest_to_keep = self._advance(now_ms) - self.rules.expiration_ms
         expired = 0
         for slot in self._table.in_idle_order():
@@ -226,6 +287,7 @@ class ProducerStates:
 
     def forget(self, producer_id: int) -> bool:
         """Drop one producer, as if it had expired; False when it is not known."""
+        self._settle()
         if not self._table.find(producer_id):
             return False
         self._table.remove(producer_id)
@@ -248,23 +310,28 @@ class ProducerStates:
         self._table.push(slot, producer_epoch, batch, self._advance(now_ms))
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
+        self._settle()
         slot = self._table.find(producer_id)
         return self._table.entry(slot) if slot else None
 
     def entries(self) -> Iterator[ProducerEntry]:
         """Every producer, the longest idle first. Do not change the states while reading it."""
+        self._settle()
         return map(self._table.entry, self._table.in_idle_order())
 
     def latest(self) -> Iterator[ProducerEntry]:
         """Every producer, the latest appended first. Do not change the states while reading it."""
+        self._settle()
         return map(self._table.entry, self._table.in_latest_order())
 
     def freeze(self) -> FrozenTable:
         """The state as it is now, safe to read in another thread until `thaw`."""
+        self._settle()
         return replace(self._table.freeze(), clock_ms=self._clock_ms)
 
     def view(self) -> FrozenTable:
         """The state as it is until the next change."""
+        self._settle()
         return replace(self._table.view(), clock_ms=self._clock_ms)
 
     def thaw(self) -> None:

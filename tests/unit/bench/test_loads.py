@@ -13,6 +13,7 @@ from protocol.framing import decode_request_header, encode_response_frame
 from protocol.hot import ProducePartitionResult, decode_produce_request, encode_produce_response
 from protocol.records import batch_crc_is_valid, decode_batch, read_batch_header
 from protocol.schema import ApiKey
+from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 
 def answer(correlation_id: int, error_code: int = 0) -> bytes:
@@ -39,6 +40,16 @@ def test_frames_are_valid_requests_with_consecutive_sequences() -> None:
         assert (batch_header.producer_id, batch_header.producer_epoch) == (42, 3)
         assert (batch_header.base_sequence, batch_header.record_count) == (number, 1)
         assert [record.value for record in decode_batch(batch)] == [b"v" * 100]
+
+
+def test_frames_of_nobody_carry_no_sequence() -> None:
+    maker = FrameMaker(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, -1, b"v", records=3)
+    for _ in range(2):
+        frame = memoryview(maker.next_frame())
+        batch = frame[len(frame) - maker.batch_bytes :]
+        batch_header = read_batch_header(batch)
+        assert batch_crc_is_valid(batch, batch_header)
+        assert (batch_header.producer_id, batch_header.base_sequence) == (NO_PRODUCER_ID, NO_SEQUENCE)
 
 
 def test_an_earlier_frame_is_not_changed_by_a_later_one() -> None:

@@ -1,15 +1,18 @@
 """What the scale scenarios put in, take turns with, and read back is what they say."""
 
+import os
 import random
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from bench.loads.pair_load import alternate
 from bench.loads.process import LoadError
 from bench.loads.producers_load import StateError, check_seconds, filled, header, run, skewed
-from bench.results import REFERENCE, SUBJECT
-from bench.scenarios.idempotence import turns
+from bench.loads.sides import Side
+from bench.results import REFERENCE, SUBJECT, Results
+from bench.scenarios.idempotence import CASES, note
 from bench.scenarios.recovery import read_seconds, recovery_report, tail_pieces
 from broker.storage.producer_table import CACHED_BATCHES
 
@@ -42,10 +45,29 @@ def test_a_skewed_load_has_few_busy_producers_and_leaves_none_out() -> None:
     assert 0.4 < busiest / counts.total() < 0.6
 
 
-def test_each_goes_first_as_often_as_second() -> None:
-    pairs = turns(4)
-    assert [first for first, _ in pairs] == [REFERENCE, SUBJECT] * 2
-    assert all(set(pair) == {SUBJECT, REFERENCE} for pair in pairs)
+def test_each_side_takes_as_many_turns_and_goes_first_as_often() -> None:
+    order: list[str] = []
+    sides = {
+        name: Side(lambda name=name: order.append(name), lambda: None)  # type: ignore[misc]
+        for name in ("idempotent", "plain")
+    }
+    numbers = alternate(sides, os.getpid(), 4)
+    assert [len(numbers[f"{name}_s"]) for name in sides] == [4, 4]
+    assert [len(numbers[f"{name}_cpu_s"]) for name in sides] == [4, 4]
+    # The first two are no turns: they connect and warm up.
+    assert order[2:] == ["plain", "idempotent", "idempotent", "plain"] * 2
+
+
+def test_a_turn_becomes_a_rate_and_a_price_on_each_side() -> None:
+    case = next(case for case in CASES if case.way == "raw" and case.records_a_batch > 1)
+    sides = {"idempotent_s": [0.5], "idempotent_cpu_s": [0.2], "plain_s": [0.25], "plain_cpu_s": [0.1]}
+    results = Results((REFERENCE,))
+    note(results, "tidelog", case, sides | {"idempotent_in_flight": 5, "plain_in_flight": 5})
+    rate, price = results.rows.values()
+    assert rate.ratio(REFERENCE) == 0.5
+    assert rate.verdict is False
+    batches = case.records / case.records_a_batch
+    assert price.middle(SUBJECT) == pytest.approx(0.2e6 / batches)
 
 
 def test_the_tail_is_the_end_of_the_last_files() -> None:

@@ -67,10 +67,11 @@ def test_expiry_over_many_logs_is_a_step_for_each(tmp_path: Path) -> None:
 def test_freezing_shares_the_slots_and_copies_only_what_changes_meanwhile() -> None:
     states = many()
     table = states._table
-    chunks = list(table._chunks)
     frozen = states.freeze()
+    chunks = list(table._chunks)
     assert all(mine is theirs for mine, theirs in zip(table._chunks, frozen.chunks, strict=True))
     states.apply(header(7, 0, 1), PRODUCERS, NOW_MS)
+    assert states.entry(7) != ProducerStates(states.rules, lambda: PRODUCERS, frozen).entry(7)
     assert sum(mine is not theirs for mine, theirs in zip(table._chunks, chunks, strict=True)) == 1
     states.thaw()
 

@@ -268,3 +268,46 @@ def test_a_million_slots_cost_less_than_300_bytes_each() -> None:
 
     dictionary_and_two_ints = 110
     assert SLOT_SIZE + 2 * 4 + dictionary_and_two_ints <= 300
+
+
+def test_many_who_write_in_turn_are_all_remembered_in_the_order_of_their_last_append() -> None:
+    log = Log(states())
+    writers = 600
+    for number in range(7):
+        for producer_id in range(writers):
+            assert log.send(producer_id, 0, number) == Append()
+    entries = list(log.machine.entries())
+    assert [entry.producer_id for entry in entries] == list(range(writers))
+    assert all([batch.last_sequence for batch in entry.batches] == [2, 3, 4, 5, 6] for entry in entries)
+
+
+def test_what_a_producer_wrote_since_anybody_looked_is_bounded() -> None:
+    log = Log(states())
+    for number in range(1_000):
+        log.send(1, 0, number)
+    assert sum(len(recent.batches) for recent in log.machine._recent.values()) == 5
+    for producer_id in range(2, NEVER_ISSUED):
+        log.send(producer_id, 0, 0)
+    assert len(log.machine._recent) <= 256
+
+
+def test_replayed_headers_of_several_epochs_leave_the_window_of_the_last() -> None:
+    machine = states()
+    for offset, (epoch, sequence) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1), (3, 0), (3, 1)]):
+        machine.apply(header(1, epoch, sequence), offset, NOW_MS)
+    entry = machine.entry(1)
+    assert entry is not None
+    assert (entry.producer_epoch, [batch.last_offset for batch in entry.batches]) == (3, [4, 5])
+
+
+def test_an_epoch_that_begins_between_two_looks_at_the_table_forgets_the_older_batches() -> None:
+    log = Log(states())
+    log.send(1, 0, 0)
+    assert log.machine.entry(1)
+    log.send(1, 0, 1)
+    log.send(1, 1, 0)
+    log.send(1, 2, 0, 4)
+    entry = log.machine.entry(1)
+    assert entry is not None
+    assert (entry.producer_epoch, [batch.last_sequence for batch in entry.batches]) == (2, [3])
+    assert log.send(1, 2, 0, 4) == Duplicate(4 - 1, 6, NOW_MS)

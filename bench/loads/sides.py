@@ -1,0 +1,139 @@
+"""The two sides of the comparison with and without idempotence, each over one connection of its own.
+
+Owns how each way of sending is set up; a pair differs in idempotence and in nothing else: both wait for all
+acks, with five requests in flight. Invariant: `send` returns when all that it sent is acknowledged without an
+error, so a side is idle while the other one's turn is measured.
+
+Called by `pair_load`.
+"""
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bench.loads.frames import FrameMaker
+from bench.loads.window import AnswerError, Window
+from bench.wire import HOST, Wire
+from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+IN_FLIGHT = 5
+_RECEIVE_BYTES = 1 << 16
+_TIMEOUT_S = 60.0
+_RECORDS_A_CALL = 1000
+_QUEUE_KILOBYTES = 65_536
+
+
+@dataclass(frozen=True)
+class Work:
+    """What both sides send in a turn: `records` of `value_bytes`, evenly over the partitions.
+
+    Raw frames go to one partition, `records_a_batch` in each; clients choose their batches themselves.
+    """
+
+    port: int
+    topic: str
+    partitions: int
+    records: int
+    value_bytes: int
+    records_a_batch: int
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way to send. `send` does one turn, `close` ends it."""
+
+    send: Callable[[], None]
+    close: Callable[[], None]
+    most_in_flight: Callable[[], int] = lambda: IN_FLIGHT
+    """The most requests that were seen in flight at once."""
+
+
+def open_raw(work: Work, *, idempotent: bool) -> Side:
+    """Prepared frames over a socket, and of a client what counts answers. Raises OSError, WireError."""
+    producer: tuple[int, int] = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+    if idempotent:
+        with Wire(work.port) as wire:
+            producer = wire.new_producer_id()
+    frames = FrameMaker(*producer, -1, bytes(work.value_bytes), work.records_a_batch)
+    connection = socket.create_connection((HOST, work.port), timeout=_TIMEOUT_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    window = Window(float("inf"))
+
+    def send() -> None:
+        unsent = work.records // work.records_a_batch
+        while unsent or window.in_flight:
+            while unsent and window.in_flight < IN_FLIGHT:
+                window.sent(1, 0.0)
+                connection.sendall(frames.next_frame())
+                unsent -= 1
+            data = connection.recv(_RECEIVE_BYTES)
+            if not data:
+                raise AnswerError("the server hung up")
+            window.received(data, 0.0)
+
+    return Side(send, connection.close)
+
+
+def open_client(work: Work, *, idempotent: bool) -> Side:
+    """Our own client. Raises what it raises."""
+    from client import Producer
+
+    loop = asyncio.get_event_loop()
+    value = os.urandom(work.value_bytes)
+    producer = Producer(bootstrap_servers=f"{HOST}:{work.port}", enable_idempotence=idempotent)
+
+    async def turn() -> None:
+        for _ in range(work.records):
+            await producer.send(work.topic, value)
+        await producer.flush()
+
+    loop.run_until_complete(producer.start())
+    return Side(lambda: loop.run_until_complete(turn()), lambda: loop.run_until_complete(producer.stop()))
+
+
+def open_confluent(work: Work, *, idempotent: bool) -> Side:
+    """confluent-kafka, a thousand records a call, partition by partition. Raises AnswerError."""
+    from confluent_kafka import Producer
+
+    errors: list[str] = []
+    in_flight = [0]
+
+    def delivered(error: object, message: object) -> None:
+        if error is not None:
+            errors.append(str(error))
+
+    def measured(statistics: str) -> None:
+        brokers = json.loads(statistics)["brokers"].values()
+        in_flight[0] = max(in_flight[0], *(broker["waitresp_cnt"] for broker in brokers))
+
+    producer: Any = Producer(
+        {
+            "bootstrap.servers": f"{HOST}:{work.port}",
+            "enable.idempotence": idempotent,
+            "max.in.flight.requests.per.connection": IN_FLIGHT,
+            "acks": "all",
+            "queue.buffering.max.messages": 10_000_000,
+            "queue.buffering.max.kbytes": _QUEUE_KILOBYTES,
+            "delivery.report.only.error": True,
+            "statistics.interval.ms": 10,
+            "stats_cb": measured,
+            "log_level": 0,
+        }
+    )
+    messages = [{"value": os.urandom(work.value_bytes)} for _ in range(_RECORDS_A_CALL)]
+
+    def send() -> None:
+        for call in range(work.records // _RECORDS_A_CALL):
+            partition = call % work.partitions
+            queued = producer.produce_batch(work.topic, messages, partition, on_delivery=delivered)
+            if queued < _RECORDS_A_CALL:
+                raise AnswerError(f"the queue took {queued} of {_RECORDS_A_CALL} records")
+        left = producer.flush(_TIMEOUT_S)
+        if errors or left:
+            raise AnswerError(f"{left} records were not acknowledged in time; errors: {errors[:1]}")
+
+    return Side(send, lambda: producer.flush(_TIMEOUT_S), lambda: in_flight[0])
