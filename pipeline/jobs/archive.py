@@ -1,0 +1,233 @@
+"""The archive: topics to date-partitioned Parquet or a Delta table, each record once, for any reader.
+
+Owns what is read when: rounds of about `max_rows` records, each from where the archive is to where the log
+ends (or ended, when the job began). A round reads its offsets through the source in Spark's tasks, which
+write drafts (`pipeline.jobs.archive_files`), and is committed as a whole on the driver
+(`pipeline.jobs.archive_log`, `pipeline.jobs.archive_delta`).
+
+Invariants: the archive alone says how far it is. There is no checkpoint, so none can be lost, or contradict
+it; a killed run costs its last round. However Spark cuts, repeats or speculates its tasks, only drafts that
+a successful task named are taken in. Called by `cli.pipeline` and tests.
+"""
+
+import json
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.jobs.archive_delta import DeltaArchive, delta_table_class
+from pipeline.jobs.archive_files import CODECS, DRAFT_COLUMNS, DraftFile, draft_writer
+from pipeline.jobs.archive_folder import Archive, ArchiveError, folder_of
+from pipeline.jobs.archive_log import ParquetArchive
+from pipeline.jobs.job import JobProgress, OnProgress
+from pipeline.micro_batches import batch_ranges, next_offsets
+from pipeline.offsets import OffsetRange, OptionError, Place, to_json
+from pipeline.reading import bounds_of, report_losses
+from pipeline.source_options import SourceOptions, parse_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FORMATS = {"parquet": ParquetArchive, "delta": DeltaArchive}
+_ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSettings:
+    """What to archive: `topics` from `bootstrap_servers`, or from the segment files in the data folder
+    `read_path` (up to the high watermark that the broker names, if one is named too), into the folder `path`.
+
+    A run ends at what is there when it begins, unless `interval_seconds` makes it look again and again. A
+    round has about `max_rows` records, a file at most `rows_per_file`. `min_partitions` cuts a round into
+    more tasks than there are partitions. Offsets that are gone from the log end the job, or with
+    `fail_on_data_loss` off are counted.
+    """
+
+    topics: tuple[str, ...] = ()
+    bootstrap_servers: str | None = None
+    path: str | None = None
+    format: str = "parquet"
+    read_path: str | None = None
+    max_rows: int = 5_000_000
+    rows_per_file: int = 1_000_000
+    interval_seconds: float | None = None
+    compression: str = "zstd"
+    min_partitions: int | None = None
+    isolation_level: str = "read_uncommitted"
+    fail_on_data_loss: bool = True
+
+    def check(self) -> None:
+        """Raises OptionError for settings that cannot be followed."""
+        if not self.topics or (self.bootstrap_servers is None and self.read_path is None):
+            raise OptionError(
+                "an archive needs topics, and bootstrap servers or a read path with segment files"
+            )
+        if self.path is None:
+            raise OptionError("an archive needs a path: the folder that it lies in")
+        folder_of(self.path)
+        choices = {"format": _FORMATS, "compression": CODECS, "isolation_level": _ISOLATION_LEVELS}
+        for name, known in choices.items():
+            if (value := getattr(self, name)) not in known:
+                raise OptionError(f"{name} = {value!r}: expected {', '.join(known)}")
+        for name in ("max_rows", "rows_per_file", "min_partitions", "interval_seconds"):
+            if (number := getattr(self, name)) is not None and number <= 0:
+                raise OptionError(f"{name} = {number}: expected a number above 0")
+        if self.interval_seconds is not None and self.bootstrap_servers is None:
+            raise OptionError("interval_seconds: only a broker tells what came; name bootstrap servers")
+        if self.format == "delta":
+            delta_table_class()
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveReport:
+    """What a run added. `lost_offsets` were gone from the log before they could be read; `behind` counts what
+    a run that was stopped has left."""
+
+    path: str
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    rounds: int = 0
+    partitions: int = 0
+    lost_offsets: int = 0
+    behind: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """1 where offsets were lost."""
+        return 1 if self.lost_offsets else 0
+
+    def summary(self) -> dict[str, object]:
+        """Flat, for programs."""
+        return {"event": "archive_finished", **asdict(self)}
+
+
+def build(spark: "SparkSession", settings: ArchiveSettings) -> "DataFrame":
+    """The records that the next round of a new archive would take in, as the source gives them.
+
+    Raises OptionError, ClientError, FileNotFoundError.
+    """
+    settings.check()
+    job = _Job(spark, settings)
+    bounds = bounds_of(job.options)
+    starts = {place: start for place, (start, _) in bounds.items()}
+    ends = next_offsets(starts, bounds, settings.max_rows, None)
+    return job.read(batch_ranges(starts, ends, bounds, None))
+
+
+def run(
+    spark: "SparkSession",
+    settings: ArchiveSettings,
+    on_progress: OnProgress | None = None,
+    stop: threading.Event | None = None,
+) -> ArchiveReport:
+    """Archive what is not archived yet; with `stop` set, end behind the round that is under way.
+
+    Raises OptionError, ArchiveError, OffsetsLostError, ClientError, FileNotFoundError.
+    """
+    settings.check()
+    stopping = stop or threading.Event()
+    tell = on_progress or (lambda _: None)
+    job = _Job(spark, settings)
+    with _FORMATS[settings.format](str(settings.path)) as archive:
+        bounds = bounds_of(job.options)
+        report = ArchiveReport(str(archive.root), partitions=len(bounds))
+        while True:
+            starts, lost = _starts(archive, bounds)
+            waiting = sum(end - starts[place] for place, (_, end) in bounds.items())
+            if stopping.is_set():
+                return replace(report, behind=waiting)
+            if waiting:
+                tell(JobProgress(report.rows, report.rows + waiting, report.rounds, "archives"))
+                report = job.round(archive, report, starts, bounds)
+                report = replace(report, lost_offsets=report.lost_offsets + lost)
+            elif settings.interval_seconds is None:
+                tell(JobProgress(report.rows, report.rows, report.rounds, "has archived"))
+                return report
+            else:
+                tell(JobProgress(report.rows, None, report.rounds, "waits for records"))
+                stopping.wait(settings.interval_seconds)
+                bounds = bounds_of(job.options)
+
+
+class _Job:
+    def __init__(self, spark: "SparkSession", settings: ArchiveSettings) -> None:
+        self._spark = spark
+        self._settings = settings
+        given = {
+            "bootstrap.servers": settings.bootstrap_servers,
+            "read.path": settings.read_path,
+            "isolation.level": settings.isolation_level,
+            "failOnDataLoss": str(settings.fail_on_data_loss).lower(),
+            "minPartitions": settings.min_partitions,
+        }
+        self._given = {name: str(value) for name, value in given.items() if value is not None}
+        self.options: SourceOptions = parse_options(self._given | {"subscribe": ",".join(settings.topics)})
+
+    def read(self, ranges: Iterable[OffsetRange]) -> "DataFrame":
+        """The records of some ranges; a partition has one at most."""
+        ranges = list(ranges)
+        assigned: dict[str, list[int]] = {}
+        for each in ranges:
+            assigned.setdefault(each.topic, []).append(each.partition)
+        chosen = {
+            "assign": assigned,
+            "startingOffsets": to_json({Place(*each[:2]): each.start for each in ranges}),
+            "endingOffsets": to_json({Place(*each[:2]): each.end for each in ranges}),
+        }
+        options = self._given | {name: json.dumps(value) for name, value in chosen.items()}
+        return self._spark.read.format("tidelog").options(**options).load()
+
+    def round(
+        self,
+        archive: Archive,
+        before: ArchiveReport,
+        starts: Mapping[Place, int],
+        bounds: Mapping[Place, tuple[int, int]],
+    ) -> ArchiveReport:
+        """Take in some records from `starts` on."""
+        settings = self._settings
+        ends = next_offsets(starts, bounds, settings.max_rows, None)
+        losses: list[str] | None = None if settings.fail_on_data_loss else []
+        ranges = batch_ranges(starts, ends, bounds, losses)
+        report_losses(losses)
+        files = self._write(ranges, archive.drafts) if ranges else []
+        archive.commit({place: end for place, end in ends.items() if end != starts[place]}, files)
+        return replace(
+            before,
+            rows=before.rows + sum(each.rows for each in files),
+            files=before.files + len(files),
+            bytes=before.bytes + sum(each.bytes for each in files),
+            rounds=before.rounds + 1,
+        )
+
+    def _write(self, ranges: list[OffsetRange], drafts: Path) -> list[DraftFile]:
+        write = draft_writer(drafts, self._settings.compression, self._settings.rows_per_file)
+        rows = self.read(ranges).mapInArrow(write, DRAFT_COLUMNS).collect()
+        files = sorted((DraftFile(*row) for row in rows), key=lambda each: each[1:])
+        planned = {Place(each.topic, each.partition): each for each in ranges}
+        for each in files:
+            place = Place(each.topic, each.partition)
+            expected = planned.get(place)
+            if expected is None or each.first_offset < expected.start or each.last_offset >= expected.end:
+                raise ArchiveError(
+                    f"a task wrote offsets {each.first_offset} to {each.last_offset} of {place}"
+                )
+        return files
+
+
+def _starts(archive: Archive, bounds: Mapping[Place, tuple[int, int]]) -> tuple[dict[Place, int], int]:
+    """Where to go on in each partition, and how many offsets are gone from there on. Raises ArchiveError."""
+    ends = archive.ends(bounds)
+    lost = 0
+    for place, end in ends.items():
+        log_start, log_end = bounds[place]
+        if end > log_end:
+            raise ArchiveError(
+                f"{place} ends at offset {log_end}, and the archive in {archive.root} has its records up to"
+                f" {end}: the log lost them, or is another topic by that name; archive it into another folder"
+            )
+        lost += max(0, log_start - end)
+    return {place: ends.get(place, log_start) for place, (log_start, _) in bounds.items()}, lost

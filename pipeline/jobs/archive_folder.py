@@ -1,0 +1,165 @@
+"""An archive's folder: one writer at a time, drafts apart from files, and files that appear as a whole.
+
+Owns `_tidelog/` below the archive, which readers of Parquet and Delta pass over:
+- `archive.json`: what the archive is, made once;
+- `lock`: held by the run that writes; the kernel lets go of it when that process dies, however it does;
+- `drafts/RUN/`: files that tasks write, and those of dead attempts until the next run sweeps them out;
+- what `pipeline.jobs.archive_log` keeps.
+
+Invariants: drafts and files lie in one file system, so that a draft becomes a file by a rename, complete or
+not at all. A draft is swept out only by who holds the lock, when no commit needs it any more.
+Called by the archives, on the driver.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from pipeline.jobs.archive_files import DraftFile
+from pipeline.offsets import OptionError, Place
+
+OWN_FOLDER = "_tidelog"
+_VERSION = 1
+
+
+class ArchiveError(RuntimeError):
+    """The archive cannot go on without losing or doubling records; the message says why and what would do."""
+
+
+class Archive(ABC):
+    """A folder that holds the records of partitions, each once, up to an offset of each.
+
+    To be entered, which takes the lock, recovers, and sweeps.
+    """
+
+    kind = ""
+
+    def __init__(self, path: str) -> None:
+        self.root = folder_of(path)
+        self.own = self.root / OWN_FOLDER
+        self.drafts = self.own / "drafts" / uuid.uuid4().hex
+        self._lock = -1
+
+    def __enter__(self) -> Self:
+        """Raises OptionError where the folder is none of an archive of this kind, ArchiveError where another
+        run writes it, or where what was written is gone."""
+        try:
+            self.own.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.own / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise OptionError(f"path: no archive can be kept in {self.root}: {error}") from None
+        try:
+            self._take_lock()
+            self._check_kind()
+            self.recover()
+            shutil.rmtree(self.own / "drafts", ignore_errors=True)
+            self.drafts.mkdir(parents=True)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.drafts, ignore_errors=True)
+        os.close(self._lock)
+
+    @abstractmethod
+    def recover(self) -> None:
+        """Finish what an earlier run has committed. Raises ArchiveError where that cannot be."""
+
+    @abstractmethod
+    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Of those partitions that the archive got to, the offset that is to come next."""
+
+    @abstractmethod
+    def commit(self, ends: Mapping[Place, int], files: Sequence[DraftFile]) -> None:
+        """Take the files in, and with them move these partitions' ends: both or nothing."""
+
+    def has_foreign_log(self) -> bool:
+        """True where something beside `_tidelog` tells how far the archive is."""
+        return False
+
+    def _take_lock(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ArchiveError(f"another run writes the archive in {self.root}: wait for its end") from None
+
+    def _check_kind(self) -> None:
+        mine = {"format": self.kind, "version": _VERSION}
+        marker = self.own / "archive.json"
+        if (found := read_json(marker)) is None:
+            stray = next(self.root.glob("topic=*/**/*.parquet"), None)
+            if stray is not None and not self.has_foreign_log():
+                raise OptionError(
+                    f"{self.root} holds {stray.relative_to(self.root)}, but not what tells how far an archive"
+                    f" is ({OWN_FOLDER}/): archive into another folder, or bring {OWN_FOLDER}/ back"
+                )
+            replace_json(marker, mine)
+        elif found != mine:
+            raise OptionError(
+                f"{self.root} holds an archive in format {found.get('format')}, version"
+                f" {found.get('version')}; asked for is {self.kind}, version {_VERSION}"
+            )
+
+
+def folder_of(path: str) -> Path:
+    """The folder that a setting names. Raises OptionError for what is none."""
+    scheme, colon, rest = path.partition(":")
+    if colon and scheme == "file":
+        return Path("/" + rest.lstrip("/"))
+    if colon and len(scheme) > 1 and rest.startswith("/"):
+        raise OptionError(
+            f"{path}: an archive lies in a folder that driver and executors see as a path, not behind"
+            f" {scheme}:"
+        )
+    return Path(path).absolute()
+
+
+def publish(moves: Iterable[tuple[Path, Path]]) -> None:
+    """Rename drafts to files; when it returns, the disk knows."""
+    folders: set[Path] = set()
+    for draft, target in moves:
+        for folder in (target.parent.parent, target.parent):
+            if not folder.exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                folders.add(folder.parent)
+        draft.rename(target)
+        folders.add(target.parent)
+    for folder in sorted(folders):
+        sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """What the file holds, None where there is none."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def replace_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Put `content` there, as a whole and durable."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    with draft.open("w") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    sync_folder(path.parent)

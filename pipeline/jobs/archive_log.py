@@ -1,0 +1,112 @@
+"""An archive of plain Parquet files, exact for any reader: what is visible was committed, and once.
+
+Owns the archive's log, `_tidelog/commits/N.json`. A commit names the drafts it takes in and the files they
+become, and tells how far every partition is then. It is made by linking a complete file to a name that must
+be free, and that is the moment at which the records belong to the archive; only then are its drafts renamed,
+and `_tidelog/published.json` says when all of them are.
+
+Why this is exact, wherever a run is killed:
+- before the link, there are drafts that no reader sees; the next run sweeps them out and reads the same
+  offsets again, since the log says how far the archive is, and nothing else does;
+- behind it, the next run renames the drafts that are left, before it does anything else;
+- a rename that is done again finds no draft, and the file.
+Names and ranges depend on nothing that Spark keeps: there is no checkpoint that could be lost, or be older or
+newer than the files. A link that finds its name taken tells of another writer, and nothing has happened yet.
+
+Called by `pipeline.jobs.archive`, on the driver.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from pipeline.jobs.archive_files import DraftFile
+from pipeline.jobs.archive_folder import Archive, ArchiveError, publish, read_json, replace_json, sync_folder
+from pipeline.micro_batches import from_json
+from pipeline.offsets import Place, to_json
+
+_COMMITS_KEPT = 16
+
+
+class ParquetArchive(Archive):
+    """A folder of Parquet files with a log."""
+
+    kind = "parquet"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._commits = self.own / "commits"
+        self._published = self.own / "published.json"
+        self._number = 0
+        self._ends: dict[Place, int] = {}
+
+    def recover(self) -> None:
+        self._commits.mkdir(exist_ok=True)
+        numbers = self._numbers()
+        if not numbers:
+            return
+        self._number = numbers[-1]
+        last = json.loads(self._commit_file(self._number).read_text())
+        self._ends = from_json(last["ends"])
+        published = read_json(self._published) or {"number": 0}
+        if published["number"] >= self._number:
+            return
+        moves = []
+        for draft, name in last["files"]:
+            if (source := self.root / draft).exists():
+                moves.append((source, self.root / name))
+            elif not (self.root / name).exists():
+                raise ArchiveError(
+                    f"{self.root / name} was being made when the last run died, and neither it nor its draft"
+                    f" {draft} is there: restore one of both, or archive into another folder"
+                )
+        publish(moves)
+        self._mark_published()
+
+    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        return {place: self._ends[place] for place in places if place in self._ends}
+
+    def commit(self, ends: Mapping[Place, int], files: Sequence[DraftFile]) -> None:
+        after = self._ends | dict(ends)
+        drafts = [Path(each.draft) for each in files]
+        moves = [
+            (str(draft.relative_to(self.root)), each.name) for draft, each in zip(drafts, files, strict=True)
+        ]
+        for folder in {draft.parent for draft in drafts}:
+            sync_folder(folder)
+        self._link({"number": self._number + 1, "ends": to_json(after), "files": moves})
+        self._number += 1
+        self._ends = after
+        publish((draft, self.root / each.name) for draft, each in zip(drafts, files, strict=True))
+        self._mark_published()
+        for old in self._numbers()[:-_COMMITS_KEPT]:
+            self._commit_file(old).unlink()
+
+    def _link(self, content: Mapping[str, object]) -> None:
+        target = self._commit_file(self._number + 1)
+        draft = self._commits / f".{uuid.uuid4().hex}"
+        with draft.open("w") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            # Unlike a rename, a link fails where there is a file already.
+            os.link(draft, target)
+        except FileExistsError:
+            raise ArchiveError(
+                f"{target} was made by another run while this one wrote the archive: see that only one does"
+            ) from None
+        finally:
+            draft.unlink()
+        sync_folder(self._commits)
+
+    def _mark_published(self) -> None:
+        replace_json(self._published, {"number": self._number})
+
+    def _commit_file(self, number: int) -> Path:
+        return self._commits / f"{number:020}.json"
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(path.stem) for path in self._commits.glob("*.json") if path.stem.isdecimal())

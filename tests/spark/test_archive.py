@@ -1,0 +1,229 @@
+"""An archive holds each record of its topics once, for any reader, whatever happens to its runs."""
+
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from pipeline.columnar import COLUMNS
+from pipeline.jobs import archive_delta, archive_log
+from pipeline.jobs.archive import ArchiveReport, ArchiveSettings, build, run
+from pipeline.jobs.archive_delta import DeltaArchive
+from pipeline.jobs.archive_files import DraftFile
+from pipeline.jobs.archive_folder import ArchiveError, publish
+from pipeline.jobs.archive_log import ParquetArchive
+from pipeline.jobs.job import JobProgress
+from pipeline.offsets import OffsetsLostError, Place
+from tests.spark.brokers import RunningBroker, running_broker
+from tests.unit.pipeline.batches import make_batch
+from tests.unit.pipeline.jobs.kills import Killed, die, release
+
+DAY_MS = 86_400_000
+TIME = 1_700_000_000_000 // DAY_MS * DAY_MS
+DAYS = ("2023-11-14", "2023-11-15", "2023-11-16")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+class Topic:
+    """A topic of two partitions, whose records lie now on one day, now on another, and its archive."""
+
+    def __init__(self, spark: SparkSession, broker: RunningBroker, folder: Path, name: str) -> None:
+        self.broker, self.name, self.folder = broker, name, folder / "archive"
+        self._spark = spark
+        self.settings = ArchiveSettings(
+            topics=(name,), bootstrap_servers=broker.bootstrap_servers, path=str(self.folder)
+        )
+        broker.create_topic(name, 2)
+        self.count = 0
+
+    def append(self, count: int) -> None:
+        """As many records to both partitions, ten to a batch."""
+        for base in range(self.count, self.count + count, 10):
+            rows = [
+                (TIME + n % 3 * DAY_MS, f"k{n}".encode(), b"v" * (n % 7) or None, (("h", b"x"),) * (n % 2))
+                for n in range(base, base + 10)
+            ]
+            for partition in (0, 1):
+                self.broker.append(self.name, partition, [make_batch(rows)])
+        self.count += count
+
+    def run(self, **settings: Any) -> ArchiveReport:
+        return run(self._spark, replace(self.settings, **settings))
+
+    def source(self) -> list[Any]:
+        options = {"bootstrap.servers": self.broker.bootstrap_servers, "subscribe": self.name}
+        frame = self._spark.read.format("tidelog").options(**options).load()
+        return list(frame.orderBy("partition", "offset").collect())
+
+    def check(self) -> None:
+        """Spark and pyarrow find exactly the topic's records in the archive."""
+        expected = self.source()
+        frame = self._spark.read.parquet(str(self.folder))
+        assert frame.select(*COLUMNS).orderBy("partition", "offset").collect() == expected
+        table = ds.dataset(self.folder, format="parquet", partitioning="hive").to_table()
+        found = table.sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist()
+        assert [(row["topic"], row["partition"], row["offset"], row["value"]) for row in found] == [
+            (row.topic, row.partition, row.offset, row.value) for row in expected
+        ]
+        assert all(row["date"] == DAYS[row["offset"] % 3] for row in found)
+
+    def names(self) -> list[str]:
+        return sorted(str(path.relative_to(self.folder)) for path in self.folder.glob("topic=*/**/*.parquet"))
+
+
+@pytest.fixture
+def topic(
+    spark: SparkSession, broker: RunningBroker, tmp_path: Path, request: pytest.FixtureRequest
+) -> Topic:
+    return Topic(spark, broker, tmp_path, f"t{abs(hash(request.node.name)) % 10**9}")
+
+
+def test_each_record_is_there_once_by_date_through_rounds_and_runs(topic: Topic) -> None:
+    topic.append(60)
+    report = topic.run(max_rows=50)
+    assert (report.rows, report.rounds, report.exit_code) == (120, 3, 0)
+    assert report.files == len(topic.names()) == 3 * 2 * 3
+    assert topic.names()[0] == (
+        f"topic={topic.name}/date={DAYS[0]}/00000-00000000000000000000-00000000000000000024.parquet"
+    )
+    topic.check()
+    assert topic.run().rows == 0
+    topic.append(30)
+    report = topic.run(min_partitions=5, rows_per_file=7)
+    assert (report.rows, report.rounds) == (60, 1)
+    topic.check()
+
+
+def test_segment_files_are_archived_without_a_fetch(topic: Topic) -> None:
+    topic.append(40)
+    report = topic.run(read_path=str(topic.broker.process.data_dir), min_partitions=4)
+    assert report.rows == 80
+    topic.check()
+
+
+@pytest.mark.parametrize("renamed", [None, 0, 3])
+def test_a_run_killed_around_its_commit_is_made_good_by_the_next(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch, renamed: int | None
+) -> None:
+    def publish_some(moves: Iterable[tuple[Path, Path]]) -> None:
+        publish(list(moves)[:renamed])
+        die()
+
+    topic.append(60)
+    with monkeypatch.context() as patch:
+        # A kill leaves the drafts.
+        patch.setattr(ParquetArchive, "__exit__", release)
+        if renamed is None:
+            patch.setattr(ParquetArchive, "_link", die)
+        else:
+            patch.setattr(archive_log, "publish", publish_some)
+        with pytest.raises(Killed):
+            topic.run(max_rows=50)
+    assert len(topic.names()) == (renamed or 0)
+    topic.append(30)
+    topic.run(min_partitions=3)
+    topic.check()
+
+
+def test_the_same_offsets_get_the_same_files_however_tasks_are_cut(topic: Topic) -> None:
+    topic.append(30)
+    topic.run()
+    before = topic.names()
+    topic.settings = replace(topic.settings, path=f"{topic.folder}-2")
+    topic.folder = Path(str(topic.settings.path))
+    topic.run()
+    assert topic.names() == before
+
+
+def test_stop_ends_a_run_behind_its_round_and_says_what_is_left(spark: SparkSession, topic: Topic) -> None:
+    topic.append(60)
+    stop = threading.Event()
+    seen: list[JobProgress] = []
+
+    def watch(progress: JobProgress) -> None:
+        seen.append(progress)
+        if progress.batches == 1:
+            stop.set()
+
+    report = run(spark, replace(topic.settings, max_rows=40), watch, stop)
+    assert (report.rows, report.rounds, report.behind) == (80, 2, 40)
+    assert [(each.rows, each.total_rows) for each in seen] == [(0, 120), (40, 120)]
+    topic.run()
+    topic.check()
+
+
+def test_a_run_that_waits_takes_in_what_comes(spark: SparkSession, topic: Topic) -> None:
+    topic.append(10)
+    stop = threading.Event()
+
+    def watch(progress: JobProgress) -> None:
+        if progress.rows == 20 and topic.count == 10:
+            topic.append(20)
+        elif progress.rows == 60 and progress.text == "waits for records":
+            stop.set()
+
+    report = run(spark, replace(topic.settings, interval_seconds=0.05), watch, stop)
+    assert (report.rows, report.behind) == (60, 0)
+    topic.check()
+
+
+def test_offsets_that_are_gone_are_an_error_or_counted(topic: Topic) -> None:
+    topic.append(20)
+    topic.run()
+    topic.append(20)
+    topic.broker.delete_records(topic.name, 0, 25)
+    with pytest.raises(OffsetsLostError, match="offsets 20 to 24 are gone"):
+        topic.run()
+    report = topic.run(fail_on_data_loss=False)
+    assert (report.rows, report.lost_offsets, report.exit_code) == (35, 5, 1)
+    assert topic.run().exit_code == 0
+
+
+def test_a_topic_that_lost_what_is_archived_is_not_mixed_in(topic: Topic) -> None:
+    topic.append(10)
+    with ParquetArchive(str(topic.folder)) as archive:
+        archive.commit({(place := Place(topic.name, 1)): 11}, [])
+    with pytest.raises(ArchiveError, match=rf"{place} ends at offset 10, and the archive .* up to 11"):
+        topic.run()
+
+
+def test_build_reads_what_the_first_round_would_take(spark: SparkSession, topic: Topic) -> None:
+    topic.append(20)
+    assert build(spark, replace(topic.settings, max_rows=10)).count() == 10
+
+
+def test_a_delta_table_holds_the_same_and_a_version_is_not_taken_twice(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic.append(30)
+    with monkeypatch.context() as patch:
+        # Behind the renames, before Delta's commit.
+        patch.setattr(archive_delta, "_stats", die)
+        with pytest.raises(Killed):
+            topic.run(format="delta", min_partitions=4)
+    topic.append(30)
+    assert topic.run(format="delta", max_rows=50).rows == 120
+    assert topic.run(format="delta").rows == 0
+    table = DeltaTable(topic.folder)
+    rows = table.to_pyarrow_table().sort_by([("partition", "ascending"), ("offset", "ascending")])
+    expected = topic.source()
+    assert rows.column("offset").to_pylist() == [row.offset for row in expected]
+    assert rows.column("value").to_pylist() == [row.value for row in expected]
+    assert set(rows.column("topic").to_pylist()) == {topic.name}
+    assert table.transaction_version(f"tidelog:{topic.name}-1") == 60
+    with DeltaArchive(str(topic.folder)) as archive:
+        archive.commit({Place(topic.name, 1): 60}, [])
+        draft = DraftFile("d", topic.name, 1, None, 59, 59, 1, 1)
+        with pytest.raises(ArchiveError, match="up to offset 60 already"):
+            archive.commit({Place(topic.name, 1): 60}, [draft])

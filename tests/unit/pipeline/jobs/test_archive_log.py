@@ -1,0 +1,152 @@
+"""The archive's log: a commit holds as a whole or not at all, wherever the run that makes it dies."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from pipeline.jobs import archive_log
+from pipeline.jobs.archive_files import DraftFile, offsets_in_name
+from pipeline.jobs.archive_folder import ArchiveError, folder_of, publish
+from pipeline.jobs.archive_log import ParquetArchive
+from pipeline.offsets import OptionError, Place
+from tests.unit.pipeline.jobs.kills import Killed, die, release
+
+PLACE = Place("t", 3)
+OTHER = Place("u", 0)
+
+
+def draft(archive: ParquetArchive, first: int, last: int, date: str | None = "2026-11-21") -> DraftFile:
+    path = archive.drafts / f"draft-{first}-{date}"
+    path.write_text(f"{first} to {last}")
+    return DraftFile(str(path), "t", 3, date, first, last, last - first + 1, path.stat().st_size)
+
+
+def visible(folder: Path) -> list[str]:
+    """Files that a reader of Parquet looks into."""
+    paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return sorted(str(path) for path in paths if not any(part[0] in "._" for part in path.parts))
+
+
+def test_a_name_tells_the_offsets(tmp_path: Path) -> None:
+    with ParquetArchive(str(tmp_path)) as archive:
+        file = draft(archive, 100, 199)
+        assert file.name == "topic=t/date=2026-11-21/00003-00000000000000000100-00000000000000000199.parquet"
+        assert offsets_in_name(Path(file.name).name) == (3, 100, 199)
+        assert offsets_in_name("part-0.parquet") is None
+        assert draft(archive, 0, 1, None).name.startswith("topic=t/date=__HIVE_DEFAULT_PARTITION__/")
+
+
+def test_a_commit_shows_its_files_and_moves_the_ends(tmp_path: Path) -> None:
+    with ParquetArchive(str(tmp_path)) as archive:
+        assert archive.ends([PLACE]) == {}
+        archive.commit({PLACE: 10}, [draft(archive, 0, 9)])
+        assert visible(tmp_path) == [draft(archive, 0, 9).name]
+        archive.commit({OTHER: 7}, [])
+    with ParquetArchive(str(tmp_path)) as archive:
+        assert archive.ends([PLACE, OTHER, Place("v", 0)]) == {PLACE: 10, OTHER: 7}
+        assert list(archive.drafts.parent.rglob("draft-*")) == []
+
+
+def test_drafts_of_a_run_that_died_before_its_commit_are_swept_out(tmp_path: Path) -> None:
+    archive = ParquetArchive(str(tmp_path))
+    archive.__enter__()
+    left = draft(archive, 0, 9)
+    release(archive)
+    assert Path(left.draft).exists()
+    with ParquetArchive(str(tmp_path)) as archive:
+        assert not Path(left.draft).exists()
+        assert archive.ends([PLACE]) == {}
+        assert visible(tmp_path) == []
+
+
+@pytest.mark.parametrize("renamed", [0, 1, 2])
+def test_a_commit_is_finished_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renamed: int
+) -> None:
+    def publish_some(moves: Iterable[tuple[Path, Path]]) -> None:
+        publish(list(moves)[:renamed])
+        die()
+
+    archive = ParquetArchive(str(tmp_path))
+    archive.__enter__()
+    files = [draft(archive, 0, 9), draft(archive, 1, 8, "2026-11-22")]
+    with monkeypatch.context() as patch:
+        patch.setattr(archive_log, "publish", publish_some)
+        with pytest.raises(Killed):
+            archive.commit({PLACE: 10}, files)
+    release(archive)
+    assert len(visible(tmp_path)) == renamed
+    with ParquetArchive(str(tmp_path)) as archive:
+        assert archive.ends([PLACE]) == {PLACE: 10}
+        assert visible(tmp_path) == sorted(each.name for each in files)
+        archive.commit({PLACE: 20}, [draft(archive, 10, 19)])
+    assert len(visible(tmp_path)) == 3
+
+
+def test_a_commit_whose_drafts_are_gone_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = ParquetArchive(str(tmp_path))
+    archive.__enter__()
+    file = draft(archive, 0, 9)
+    with monkeypatch.context() as patch:
+        patch.setattr(archive_log, "publish", die)
+        with pytest.raises(Killed):
+            archive.commit({PLACE: 10}, [file])
+    release(archive)
+    Path(file.draft).unlink()
+    with pytest.raises(ArchiveError, match="neither it nor its draft"), ParquetArchive(str(tmp_path)):
+        pass
+
+
+def test_files_that_were_deleted_later_are_not_missed(tmp_path: Path) -> None:
+    with ParquetArchive(str(tmp_path)) as archive:
+        file = draft(archive, 0, 9)
+        archive.commit({PLACE: 10}, [file])
+    (tmp_path / file.name).unlink()
+    with ParquetArchive(str(tmp_path)) as archive:
+        assert archive.ends([PLACE]) == {PLACE: 10}
+
+
+def test_two_runs_at_once_are_refused(tmp_path: Path) -> None:
+    with (
+        ParquetArchive(str(tmp_path)),
+        pytest.raises(ArchiveError, match="another run writes"),
+        ParquetArchive(str(tmp_path)),
+    ):
+        pass
+
+
+def test_a_commit_that_another_writer_made_is_not_overwritten(tmp_path: Path) -> None:
+    with ParquetArchive(str(tmp_path)) as archive:
+        (tmp_path / "_tidelog" / "commits" / f"{1:020}.json").write_text("{}")
+        with pytest.raises(ArchiveError, match="made by another run"):
+            archive.commit({PLACE: 10}, [draft(archive, 0, 9)])
+        assert visible(tmp_path) == []
+
+
+def test_old_commits_are_forgotten_but_not_what_they_say(tmp_path: Path) -> None:
+    with ParquetArchive(str(tmp_path)) as archive:
+        archive.commit({OTHER: 7}, [])
+        for end in range(1, 30):
+            archive.commit({PLACE: end}, [])
+    assert len(list((tmp_path / "_tidelog" / "commits").iterdir())) == 16
+    with ParquetArchive(str(tmp_path)) as archive:
+        assert archive.ends([PLACE, OTHER]) == {PLACE: 29, OTHER: 7}
+
+
+def test_files_without_a_log_are_not_written_to(tmp_path: Path) -> None:
+    with ParquetArchive(str(tmp_path)) as archive:
+        archive.commit({PLACE: 10}, [draft(archive, 0, 9)])
+    (tmp_path / "_tidelog").rename(tmp_path / "elsewhere")
+    with (
+        pytest.raises(OptionError, match=r"not what tells how far an archive is"),
+        ParquetArchive(str(tmp_path)),
+    ):
+        pass
+
+
+def test_an_archive_lies_in_a_folder() -> None:
+    assert folder_of("file:///data/archive") == Path("/data/archive")
+    assert folder_of("/data/archive") == Path("/data/archive")
+    with pytest.raises(OptionError, match="not behind s3:"):
+        folder_of("s3://bucket/archive")
