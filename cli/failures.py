@@ -49,19 +49,34 @@ async def _run_if_reached(work: Coroutine[Any, Any, Result], bootstrap_servers: 
 
 
 async def _reach(bootstrap_servers: str) -> None:
-    """Return when any of the servers accepts a connection. Raises Failure when none does."""
+    """Return when any of the servers answers as a broker does. Raises Failure when none does."""
+    from client.connection import Connection
+    from client.errors import ClientError
+
+    patience_ms = int(_PATIENCE_S * 1000)
     reasons = []
     for address in bootstrap_servers.split(","):
         host, port = _host_and_port(address.strip())
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 _, writer = await asyncio.open_connection(host, port)
+                writer.close()
+            connection = await Connection.open(
+                host,
+                port,
+                client_id="tidelog",
+                request_timeout_ms=patience_ms,
+                connect_timeout_ms=patience_ms,
+                on_close=lambda *_: None,
+            )
         except TimeoutError:
             reasons.append(f"{host}:{port} does not answer")
         except OSError as error:
             reasons.append(f"{host}:{port}: {error.strerror or error}")
+        except ClientError as error:
+            reasons.append(error.message)
         else:
-            writer.close()
+            connection.close()
             return
     raise Failure(
         f"no broker can be reached ({'; '.join(reasons)}): start one with `tidelog serve`,"

@@ -122,7 +122,7 @@ class Connection(asyncio.BufferedProtocol):
                 await loop.create_connection(lambda: connection, host, port)
                 await connection._negotiate()
         except (OSError, ConnectionLostError) as error:
-            reason = str(error) or f"no answer within {connect_timeout_ms} ms"
+            reason = getattr(error, "message", str(error)) or f"no answer within {connect_timeout_ms} ms"
             connection.close(BrokerUnavailableError(f"{address} does not answer ({reason})"))
             raise BrokerUnavailableError(f"{address} cannot be reached ({reason})") from error
         except BaseException:

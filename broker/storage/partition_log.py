@@ -388,10 +388,10 @@ class PartitionLog:
         try:
             if not clean or self.failure is not None:
                 return False
-            if not (self.end_offset or len(self.producers) or self.recovery.is_damaged):
-                return True  # It never held anything that a start could miss.
-            self._segments.active.index_time()
-            self._upkeep.make_durable(self._epochs, self.recovery_point, self.end_offset)
+            # What never held anything has nothing that a start could miss.
+            if self.end_offset or len(self.producers) or self.recovery.is_damaged:
+                self._segments.active.index_time()
+                self._upkeep.make_durable(self._epochs, self.recovery_point, self.end_offset)
             return True
         except OSError as error:
             self.mark_failed(error)

@@ -1,10 +1,8 @@
-"""Records through the command and back: JSON lines, headers, a pace, and the measurements."""
+"""Records through the command and back: JSON lines, headers, a pace."""
 
 import json
 import time
 from pathlib import Path
-
-import pytest
 
 from tests.conformance.commands import Type
 
@@ -57,41 +55,3 @@ def test_no_more_records_a_second_are_sent_and_read_than_asked_for(tidelog: Type
     read = tidelog("consume", "slow", "--from-beginning", "--max-messages", "11", "--rate", "40")
     assert read == (0, "x\n" * 11, "")
     assert time.monotonic() - began >= 0.25
-
-
-@pytest.mark.parametrize("acks", ["all", "1", "0"])
-def test_a_broker_is_measured_from_both_sides(tidelog: Type, acks: str) -> None:
-    topic = f"measured-{acks}"
-    tidelog("topic", "create", topic)
-    options = ("--records", "2000", "--record-size", "50", "--compression", "lz4", "--acks", acks)
-    code, shown, error = tidelog("bench", "produce", topic, *options, "--json")
-    assert (code, error) == (0, "")
-    told = json.loads(shown)
-    assert (told["records"], told["record_size"], told["acks"], told["compression"]) == (
-        2000,
-        50,
-        acks,
-        "lz4",
-    )
-    assert told["records_per_second"] == pytest.approx(told["records"] / told["seconds"], rel=0.01)
-    assert 0 < told["latency_ms"]["p50"] <= told["latency_ms"]["p99"] <= told["latency_ms"]["max"]
-    code, shown, error = tidelog("bench", "consume", topic, "--records", "2000", "--json")
-    assert (code, error) == (0, "")
-    told = json.loads(shown)
-    assert told["records"] == 2000
-    assert told["megabytes_per_second"] == pytest.approx(
-        2000 * 50 / told["seconds"] / 1e6, rel=0.01, abs=0.001
-    )
-
-
-def test_the_rate_of_a_measurement_is_held(tidelog: Type) -> None:
-    tidelog("topic", "create", "paced")
-    shown = tidelog("bench", "produce", "paced", "--records", "21", "--rate", "100", "--json")[1]
-    assert json.loads(shown)["seconds"] >= 0.2
-
-
-def test_a_topic_without_records_cannot_be_measured(tidelog: Type) -> None:
-    tidelog("topic", "create", "bare")
-    code, _, error = tidelog("bench", "consume", "bare", "--timeout-ms", "100")
-    assert code == 1
-    assert "gave no record within 100 ms" in error

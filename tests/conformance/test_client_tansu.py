@@ -5,18 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.targets.tansu import Tansu
 from client import Admin, Consumer, NewTopic, Producer, TopicPartition
-
-
-class _Tansu(Tansu):
-    creates_topics = False
+from tests.conformance.tansu import running_tansu
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with _Tansu(tmp_path_factory.mktemp("tansu") / "data") as tansu:
-        yield f"127.0.0.1:{tansu.port}"
+    with running_tansu(tmp_path_factory.mktemp("tansu")) as address:
+        yield address
 
 
 async def read(address: str, topic: str, partitions: int = 1) -> list[object]:
