@@ -4,28 +4,41 @@ Owns: the queues, linger and batch size, the memory account, and the expiry of b
 Pure: facts and now_ms in, answers out; who waits for room waits elsewhere.
 Invariants: a queue's batches are in the order of `send`; only the last may still take records, and it is
 `queue.open` then. Memory in use is the sum of what all batches that are not released hold: a batch that takes
-records holds its full size, from its draining on only its encoded bytes. It never exceeds `buffer_memory`.
-A batch that was drained never comes back: retries wait in producer_state.
+records holds as much as it may take at present, from its draining on only its encoded bytes. It never exceeds
+`buffer_memory`. A batch that was drained never comes back: retries wait in producer_state.
+
+A batch begins small and is given more room in steps, up to `max_batch_size`, for as long as nobody drains it:
+so batches become as large as the way to the broker is slow, many partitions take little memory each, and a
+producer that never waits lets others work after each step.
 Callers: the producer appends straight into `queue.open`, the sender drains.
 """
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from client.batch import ProducerBatch
 from client.types import TopicPartition
+from client.verdicts import SPLITTABLE
 from protocol.records import RecordBatchBuilder
 
 __all__ = ["Accumulator", "PartitionQueue"]
+
+# A batch's first bound, which is reserved for it. Larger: fewer and cheaper requests from a producer that
+# never waits; smaller: others work sooner, and more partitions find room.
+_FIRST_STEP_BYTES: Final = 32_768
+# It doubles from there, but grows by no more than this between two moments in which others work.
+_MAX_STEP_BYTES: Final = 65_536
 
 
 class PartitionQueue:
     """One partition's unsent batches, oldest first. Public for the producer's fast path."""
 
-    __slots__ = ("batches", "key", "open")
+    __slots__ = ("batches", "key", "max_batch_size", "open")
 
-    def __init__(self, key: TopicPartition) -> None:
+    def __init__(self, key: TopicPartition, max_batch_size: int = 0) -> None:
         self.key = key
+        self.max_batch_size = max_batch_size
         self.batches: deque[ProducerBatch] = deque()
         self.open: ProducerBatch | None = None
 
@@ -37,6 +50,7 @@ class Accumulator:
         self, *, max_batch_size: int, linger_ms: int, buffer_memory: int, delivery_timeout_ms: int
     ) -> None:
         self._max_batch_size = max_batch_size
+        self._first_step = min(_FIRST_STEP_BYTES, max_batch_size)
         self._linger_ms = linger_ms
         self._buffer_memory = buffer_memory
         self._delivery_timeout_ms = delivery_timeout_ms
@@ -59,7 +73,7 @@ class Accumulator:
         """The partition's queue, the same object each time."""
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = PartitionQueue(key)
+            queue = self._queues[key] = PartitionQueue(key, self._max_batch_size)
         return queue
 
     def waiting_queues(self) -> Iterable[PartitionQueue]:
@@ -68,7 +82,7 @@ class Accumulator:
 
     def room_needed(self, record_size_bytes: int) -> int:
         """Bytes that a new batch takes whose first record needs at most `record_size_bytes`."""
-        return max(self._max_batch_size, record_size_bytes)
+        return max(self._first_step, record_size_bytes)
 
     def can_ever_hold(self, record_size_bytes: int) -> bool:
         """Whether a batch for such a record fits when nothing else is held."""
@@ -94,7 +108,8 @@ class Accumulator:
         """
         if not self.has_room(record_size_bytes):
             raise RuntimeError(f"no room for {record_size_bytes} bytes: ask has_room first")
-        batch = ProducerBatch(queue.key, self._max_batch_size, now_ms, now_ms + self._delivery_timeout_ms)
+        size_bytes = min(self._first_step, queue.max_batch_size)
+        batch = ProducerBatch(queue.key, size_bytes, now_ms, now_ms + self._delivery_timeout_ms)
         batch.builder.append(timestamp_ms, key, value, headers)
         batch.reserved_bytes = self.room_needed(record_size_bytes)
         self._used_bytes += batch.reserved_bytes
@@ -114,6 +129,23 @@ class Accumulator:
         queue.open = None
         self._waiting[queue] = None
         return batch
+
+    def grow(self, queue: PartitionQueue, record_size_bytes: int) -> bool:
+        """Let the `open` batch take such a record too, and more besides; False when there is none, or the
+        largest size or the memory forbids it."""
+        batch = queue.open
+        if batch is None:
+            return False
+        size_bytes = batch.size_bytes
+        least = size_bytes + record_size_bytes
+        limit = max(least, min(size_bytes + min(size_bytes, _MAX_STEP_BYTES), queue.max_batch_size))
+        more = max(limit - batch.reserved_bytes, 0)
+        if least > queue.max_batch_size or self._used_bytes + more > self._buffer_memory:
+            return False
+        batch.builder.extend(limit)
+        batch.reserved_bytes += more
+        self._used_bytes += more
+        return True
 
     def ready_at_ms(self, queue: PartitionQueue) -> int | None:
         """When the queue's oldest batch may be sent: at once (its creation) when it takes no more records or
@@ -154,8 +186,12 @@ class Accumulator:
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """`parts` hold the records of `batch` now, which is released.
 
-        They may hold a little more together, as each has a header; for that long the bound is exceeded.
+        They may hold a little more together, as each has a header; for that long the bound is exceeded. What
+        a broker found too large is not tried again: the partition's next batches stay below it.
         """
+        if batch.last_code in SPLITTABLE:
+            queue = self.queue(batch.key)
+            queue.max_batch_size = min(queue.max_batch_size, max(part.reserved_bytes for part in parts))
         self._used_bytes += sum(part.reserved_bytes for part in parts)
         self.release(batch)
 

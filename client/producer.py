@@ -43,7 +43,8 @@ class Producer:
 
     `partitioner` is called as (key, all partitions, partitions with a leader); the default sends keys where
     the Java client does and keyless records in batches to one partition after the other. Raises ValueError
-    for settings that contradict each other. Sizes are bytes, times milliseconds.
+    for settings that contradict each other. Sizes are bytes, times milliseconds. `max_batch_size` is what a
+    batch may grow to before compression while it cannot be sent; what can be sent does not wait for it.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Producer:
         acks: int | str = "all",
         enable_idempotence: bool = True,
         compression_type: str | None = None,
-        max_batch_size: int = 16_384,
+        max_batch_size: int = 262_144,
         linger_ms: int = 0,
         max_request_size: int = 1_048_576,
         buffer_memory: int = 33_554_432,
@@ -91,7 +92,7 @@ class Producer:
         self._session: SessionKeeper | None = None
         self._cluster = Cluster(self._config.cluster(bootstrap_servers, client_id, metadata_max_age_ms))
         self._accumulator = Accumulator(
-            max_batch_size=max_batch_size,
+            max_batch_size=min(max_batch_size, max_request_size),
             linger_ms=linger_ms,
             buffer_memory=buffer_memory,
             delivery_timeout_ms=delivery_timeout_ms,
@@ -311,6 +312,8 @@ class Producer:
             raise ValueError(f"in a session a record of topic {topic!r} needs a key or a partition")
         while True:
             stamp = int(time() * 1000) if timestamp_ms is None else timestamp_ms
+            if may_move:
+                queue = route.sticky
             batch = queue.open
             if batch is None and self._session is not None:
                 await self._is_replayed(queue, self._session)
@@ -320,18 +323,21 @@ class Producer:
             if batch is not None:
                 if batch.builder.append(stamp, *fields):
                     return Delivery(batch, batch.builder.record_count - 1, stamp)
-                queue.open = None
-                sender.wake()
-                if may_move:
-                    route.move_on()
-                    queue = route.sticky
-                # A full batch is where a producer that never waits lets all others work.
+                if not self._room.grow(queue, size_bytes):
+                    queue.open = None
+                    sender.wake()
+                # A batch that needs more is where a producer that never waits lets all others work.
                 await asyncio.sleep(0)
                 self._require_open()
                 continue
             if not self._room.is_free(size_bytes):
                 await self._room.wait(size_bytes)
                 self._require_open()
+                if (route.sticky if may_move else queue).open is not None:
+                    continue
+            if may_move and len(route.queues) > 1:
+                route.move_on()
+                queue = route.sticky
                 if queue.open is not None:
                     continue
             batch = self._accumulator.open_batch(queue, size_bytes, sender.now_ms(), stamp, *fields)

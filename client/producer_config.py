@@ -23,7 +23,7 @@ class ProducerConfig:
     acks: int | str = "all"
     enable_idempotence: bool = True
     compression_type: str | None = None
-    max_batch_size: int = 16_384
+    max_batch_size: int = 262_144
     linger_ms: int = 0
     max_request_size: int = 1_048_576
     buffer_memory: int = 33_554_432

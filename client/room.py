@@ -9,7 +9,7 @@ Callers: the producer waits, the sender notifies; on one event loop.
 from asyncio import Future, get_running_loop
 from collections import deque
 
-from client.accumulator import Accumulator
+from client.accumulator import Accumulator, PartitionQueue
 from client.errors import ClientError
 from client.metrics import ClientMetrics
 
@@ -35,6 +35,10 @@ class Room:
     def is_free(self, record_size_bytes: int) -> bool:
         """Whether a batch for such a record may be opened without waiting."""
         return not self._tickets and self._accumulator.has_room(record_size_bytes)
+
+    def grow(self, queue: PartitionQueue, record_size_bytes: int) -> bool:
+        """Let the open batch take such a record too, if it may and nobody waits; see Accumulator.grow."""
+        return not self._tickets and self._accumulator.grow(queue, record_size_bytes)
 
     async def wait(self, record_size_bytes: int) -> None:
         """Return when there is room, which lasts until the caller awaits again.

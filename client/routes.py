@@ -77,6 +77,6 @@ class Route:
         return self.queues[partition]
 
     def move_on(self) -> None:
-        """A batch is full: keyless records go elsewhere from now on."""
+        """A batch is begun: keyless records go elsewhere from now on."""
         here = self.sticky.key.partition
         self.sticky = self.queues[next_sticky_partition(self._rng, self._led, here)]

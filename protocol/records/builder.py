@@ -139,6 +139,12 @@ class RecordBatchBuilder:
         self.record_count = count + 1
         return size
 
+    def extend(self, max_size_bytes: int) -> None:
+        """Take records up to this size from now on. Raises RuntimeError after `build`."""
+        if self._is_built:
+            self._refuse()
+        self._max_size = max_size_bytes
+
     def _append_slowly(
         self,
         timestamp_ms: int,

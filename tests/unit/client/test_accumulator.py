@@ -1,10 +1,14 @@
 """What waits to be sent, when it is ready, and within which memory."""
 
+from itertools import pairwise
+
 import pytest
 
 from client.accumulator import Accumulator, PartitionQueue
 from client.batch import ProducerBatch
 from client.types import TopicPartition
+from protocol.compression import Compression
+from protocol.errors import ErrorCode
 
 KEY = TopicPartition("t", 0)
 
@@ -145,3 +149,63 @@ def test_parts_take_over_the_memory_of_what_was_split() -> None:
     for part in parts:
         it.release(part)
     assert it.used_bytes == 0
+
+
+def grown(it: Accumulator, queue: PartitionQueue, record_size: int) -> list[int]:
+    """What the open batch holds each time when it has to ask for more, until it gets no more."""
+    sizes = []
+    while queue.open is not None:
+        if not queue.open.builder.append(1_000, None, b"x" * record_size):
+            sizes.append(it.used_bytes)
+            if not it.grow(queue, record_size + 100):
+                break
+    return sizes
+
+
+def test_a_batch_that_is_not_drained_grows_to_its_largest_size_and_holds_memory_only_for_that() -> None:
+    it = accumulator(max_batch_size=262_144, buffer_memory=1_000_000)
+    queue = it.queue(KEY)
+    put(it, queue)
+    assert it.used_bytes < 40_000
+    sizes = grown(it, queue, 1_000)
+    assert sizes == sorted(sizes)
+    assert len(sizes) > 3
+    assert max(later - before for before, later in pairwise(sizes)) <= 66_000
+    batch = it.drain(queue)
+    assert 260_000 < batch.size_bytes <= 262_144 == batch.reserved_bytes
+    it.release(batch)
+    assert it.used_bytes == 0
+
+
+def test_a_batch_grows_no_further_than_the_memory() -> None:
+    it = accumulator(max_batch_size=262_144, buffer_memory=100_000)
+    queue = it.queue(KEY)
+    put(it, queue)
+    grown(it, queue, 1_000)
+    assert it.used_bytes <= 100_000
+    assert it.drain(queue).size_bytes <= it.used_bytes
+
+
+def test_a_batch_grows_for_a_record_that_is_larger_than_a_step() -> None:
+    it = accumulator(max_batch_size=262_144, buffer_memory=1_000_000)
+    queue = it.queue(KEY)
+    put(it, queue)
+    assert it.grow(queue, 200_100)
+    assert queue.open is not None
+    assert queue.open.builder.append(1_000, None, b"x" * 200_000)
+    assert not it.grow(queue, 200_100)
+
+
+def test_a_batch_that_a_broker_found_too_large_is_a_lesson_to_the_partition() -> None:
+    it = accumulator(max_batch_size=262_144, buffer_memory=1_000_000)
+    queue, other = it.queue(KEY), it.queue(TopicPartition("t", 1))
+    put(it, queue)
+    grown(it, queue, 1_000)
+    batch = it.drain(queue)
+    batch.encode(Compression.NONE)
+    batch.last_code = ErrorCode.MESSAGE_TOO_LARGE
+    it.replace(batch, batch.split())
+    for each, largest in ((queue, 131_072), (other, 262_144)):
+        put(it, each)
+        grown(it, each, 1_000)
+        assert largest - 2_000 < it.drain(each).size_bytes <= largest

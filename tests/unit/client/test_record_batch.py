@@ -47,7 +47,10 @@ async def test_a_batch_is_sent_once_and_takes_nothing_after_it() -> None:
 
 
 async def test_a_batch_takes_no_more_than_its_size_and_nothing_after_close() -> None:
-    async with ScriptedBroker() as broker, Producer(bootstrap_servers=broker.address) as producer:
+    async with (
+        ScriptedBroker() as broker,
+        Producer(bootstrap_servers=broker.address, max_batch_size=16_384) as producer,
+    ):
         batch = producer.create_batch()
         while batch.append(value=bytes(1_000)):
             pass
