@@ -7,7 +7,10 @@ had from any language with POST, GET and DELETE on /faults. What the orders mean
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
@@ -43,8 +46,7 @@ ProducerId: TypeAlias = Annotated[
 OnePartition: TypeAlias = Annotated[int, typer.Option("--partition", min=0, help="Where.")]
 
 
-@app.command()
-def drop(
+def _which_requests(
     topic: AnyTopic = None,
     count: Count = 1,
     skip: Skip = 0,
@@ -53,72 +55,79 @@ def drop(
     api: Api = "produce",
     http: HttpAddress = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-) -> None:
+) -> tuple[dict[str, object], str | None, str]:
+    """The options that every order of a fault has: which requests it is for, and where the broker is."""
+    values: dict[str, object] = {
+        "topic": topic,
+        "count": count or None,
+        "skip": skip,
+        "partition": partition,
+        "client_id": client_id,
+        "api": api,
+    }
+    return values, http, bootstrap_servers
+
+
+def _order(own: Callable[..., dict[str, object]]) -> Callable[..., None]:
+    """A command named as `own` that orders what `own` says of its arguments, for `_which_requests`."""
+    mine = inspect.signature(own).parameters
+
+    @functools.wraps(own)
+    def command(**given: Any) -> None:
+        values = own(**{name: given.pop(name) for name in mine})
+        which, http, bootstrap_servers = _which_requests(**given)
+        fault = _ask("POST", "/faults", {**values, **which}, http, bootstrap_servers)
+        times = "until cleared" if fault["remaining"] is None else f"next {fault['remaining']}"
+        where = "" if fault["topic"] is None else f" of {fault['topic']}"
+        parts = (fault["api"] + where, times, *filter(None, [_details(fault)]))
+        print(f"ordered {fault['fault']} {fault['id']}: {', '.join(parts)}")
+
+    # What typer reads to know the command's arguments and options.
+    hints = get_type_hints(own, include_extras=True) | get_type_hints(_which_requests, include_extras=True)
+    shared = inspect.signature(_which_requests).parameters
+    parameters = [each.replace(annotation=hints[each.name]) for each in (*mine.values(), *shared.values())]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    setattr(command, "__signature__", inspect.Signature(parameters))  # noqa: B010 (functions have no such field)
+    return app.command(own.__name__)(command)
+
+
+@_order
+def drop() -> dict[str, object]:
     """Lose acknowledgements: the batch is stored and durable, the answer never comes.
 
     Answers come in order, so none that follows on the same connection comes either, until the client gives
     the connection up (its request timeout) and sends again on a new one.
     """
-    values = _filters(topic, count, skip, partition, client_id, api)
-    _order({"fault": "drop", **values}, http, bootstrap_servers)
+    return {"fault": "drop"}
 
 
-@app.command()
+@_order
 def delay(
     delay_ms: Annotated[int, typer.Argument(metavar="MS", min=1, help="How long, in milliseconds.")],
-    topic: AnyTopic = None,
-    count: Count = 1,
-    skip: Skip = 0,
-    partition: Partition = None,
-    client_id: ClientId = None,
-    api: Api = "produce",
-    http: HttpAddress = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-) -> None:
+) -> dict[str, object]:
     """Hold answers back, and with each one those behind it on its connection."""
-    values = _filters(topic, count, skip, partition, client_id, api)
-    _order({"fault": "delay", "delay_ms": delay_ms, **values}, http, bootstrap_servers)
+    return {"fault": "delay", "delay_ms": delay_ms}
 
 
-@app.command()
+@_order
 def error(
     code: Annotated[str, typer.Argument(metavar="CODE", help="Kafka's name or number of the error.")],
-    topic: AnyTopic = None,
     after: Annotated[
         bool, typer.Option("--after", help="Store the batch all the same; else nothing is stored.")
     ] = False,
-    count: Count = 1,
-    skip: Skip = 0,
-    partition: Partition = None,
-    client_id: ClientId = None,
-    api: Api = "produce",
-    http: HttpAddress = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-) -> None:
+) -> dict[str, object]:
     """Answer an error, for every partition of the request."""
-    values = _filters(topic, count, skip, partition, client_id, api)
-    when = "after" if after else "before"
-    _order({"fault": "error", "error": code, "when": when, **values}, http, bootstrap_servers)
+    return {"fault": "error", "error": code, "when": "after" if after else "before"}
 
 
-@app.command()
+@_order
 def cut(
-    topic: AnyTopic = None,
     before: Annotated[
         bool, typer.Option("--before", help="Before anything is stored; else after it is durable.")
     ] = False,
-    count: Count = 1,
-    skip: Skip = 0,
-    partition: Partition = None,
-    client_id: ClientId = None,
-    api: Api = "produce",
-    http: HttpAddress = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-) -> None:
+) -> dict[str, object]:
     """Close the connection instead of answering."""
-    values = _filters(topic, count, skip, partition, client_id, api)
-    when = "before" if before else "after"
-    _order({"fault": "cut", "when": when, **values}, http, bootstrap_servers)
+    return {"fault": "cut", "when": "before" if before else "after"}
 
 
 @app.command()
@@ -212,27 +221,6 @@ def clear(
     path = "/faults" if fault_id is None else f"/faults/{fault_id}"
     cleared = _ask("DELETE", path, None, http, bootstrap_servers)["cleared"]
     print("cleared 1 fault" if cleared == 1 else f"cleared {cleared} faults")
-
-
-def _filters(
-    topic: str | None, count: int, skip: int, partition: int | None, client_id: str | None, api: str
-) -> dict[str, object]:
-    return {
-        "topic": topic,
-        "count": count or None,
-        "skip": skip,
-        "partition": partition,
-        "client_id": client_id,
-        "api": api,
-    }
-
-
-def _order(values: dict[str, object], http: str | None, bootstrap_servers: str) -> None:
-    fault = _ask("POST", "/faults", values, http, bootstrap_servers)
-    times = "until cleared" if fault["remaining"] is None else f"next {fault['remaining']}"
-    where = "" if fault["topic"] is None else f" of {fault['topic']}"
-    parts = (fault["api"] + where, times, *filter(None, [_details(fault)]))
-    print(f"ordered {fault['fault']} {fault['id']}: {', '.join(parts)}")
 
 
 def _details(fault: dict[str, Any]) -> str:
