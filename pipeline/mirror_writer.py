@@ -1,7 +1,7 @@
 """delivery=mirror: every row of a topic's partition stored once, whatever is killed or runs twice.
 
-Owns the seam to Spark of exact delivery without transactions. Why it is exact: say that S -> D are the rows of
-source partition S that go to destination partition D, in the order of S, under S's one producer id.
+Owns the seam to Spark of exact delivery without transactions. Why it is exact: say that S -> D are the rows
+of source partition S that go to destination partition D, in the order of S, under S's one producer id.
 1. S -> D depends on the source and the plan alone, not on tasks, attempts and runs.
 2. Under an epoch, number k in D names the k-th row of S -> D behind the last one of earlier epochs: whoever
    writes looks up the last record of S in D, by its header, and sends all rows behind it in order under the

@@ -1,0 +1,118 @@
+"""The mirror job copies topics under new names, filtered and projected, and goes on where it stopped."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.jobs.job import JobProgress
+from pipeline.jobs.mirror import MirrorReport, MirrorSettings, run
+from pipeline.mirror_session import MirrorCounts
+from pipeline.offsets import OptionError
+from tests.spark.brokers import RunningBroker, running_broker
+from tests.unit.pipeline.batches import make_batch
+
+TIME = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path_factory.mktemp("other")) as broker:
+        yield broker
+
+
+def append(broker: RunningBroker, topic: str, partition: int, first: int, count: int) -> None:
+    rows = [(TIME + n, f"k{n}".encode(), str(n).encode(), ()) for n in range(first, first + count)]
+    broker.append(topic, partition, [make_batch(rows)])
+
+
+def read(spark: SparkSession, broker: RunningBroker, topic: str) -> list[Any]:
+    options = {"bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
+    frame = spark.read.format("tidelog").options(**options).load()
+    return frame.orderBy("partition", "offset").collect()
+
+
+def test_topics_are_mirrored_between_brokers_and_a_second_run_goes_on(
+    spark: SparkSession, broker: RunningBroker, other: RunningBroker, tmp_path: Path
+) -> None:
+    broker.create_topic("orders", 2)
+    broker.create_topic("users")
+    settings = MirrorSettings(
+        checkpoint=str(tmp_path / "checkpoint"),
+        bootstrap_servers=broker.bootstrap_servers,
+        to_bootstrap_servers=other.bootstrap_servers,
+        topics=("orders", "users"),
+        rename=("users=people",),
+        where="offset % 2 = 0",
+        select="upper(CAST(key AS STRING)) AS key, value",
+    )
+    for first in (0, 50):
+        append(broker, "orders", 0, first, 50)
+        append(broker, "orders", 1, first, 50)
+        append(broker, "users", 0, first, 50)
+        progress: list[JobProgress] = []
+        report = run(spark, settings, progress.append)
+        assert report.summary()["rows_written"] == 75
+        assert (report.topics, report.exit_code, progress[-1].rows) == (2, 0, 75)
+    orders, people = read(spark, other, "orders"), read(spark, other, "people")
+    assert [(row.partition, int(row.value)) for row in orders] == [
+        (partition, n) for partition in (0, 1) for n in range(0, 100, 2)
+    ]
+    assert [int(row.value) for row in people] == list(range(0, 100, 2))
+    assert people[1].key == b"K2"
+    assert round(people[1].timestamp.timestamp() * 1000) == TIME + 2
+    assert [tuple(each) for each in people[1].headers] == [("tidelog.source", b"users-0@2")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "would be mirrored onto itself"),
+        ({"prefix": "narrow-"}, "'narrow-wide' has 1 partitions, its source has 2"),
+        ({"prefix": "x-", "where": "rand() < 0.5"}, "chance decides"),
+        ({"prefix": "x-", "select": "value, topic AS origin"}, "select gives origin, value; expected"),
+        ({"rename": ("wide",)}, "is not like FROM=TO"),
+        ({"rename": ("other=y",)}, "'other' is not among the topics"),
+        ({"topics": ()}, "needs either topics or a topic_pattern"),
+        ({"prefix": "x-", "trigger_seconds": 0.0}, "is not above 0"),
+    ],
+)
+def test_what_cannot_be_mirrored_is_refused(
+    spark: SparkSession, broker: RunningBroker, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    names = broker.run(_names(broker))
+    if "wide" not in names:
+        broker.create_topic("wide", 2)
+        broker.create_topic("narrow-wide")
+    given: dict[str, Any] = {"topics": ("wide",), "checkpoint": str(tmp_path)} | changes
+    with pytest.raises(OptionError, match=message):
+        run(spark, MirrorSettings(bootstrap_servers=broker.bootstrap_servers, **given))
+
+
+async def _names(broker: RunningBroker) -> list[str]:
+    from client import Admin
+
+    async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        return await admin.list_topics()
+
+
+def test_a_report_is_flat() -> None:
+    report = MirrorReport(2, MirrorCounts(100, 60, 40, 3), 0.5)
+    assert report.summary() == {
+        "event": "mirror_finished",
+        "topics": 2,
+        "rows_read": 100,
+        "rows_written": 60,
+        "rows_skipped": 40,
+        "batches": 3,
+        "seconds": 0.5,
+        "rows_per_second": 200,
+    }
