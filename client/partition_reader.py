@@ -14,7 +14,7 @@ from client.conversion import opened
 from client.errors import ClientError, CorruptRecordError
 from client.types import ConsumerRecord, TopicPartition
 from protocol.errors import ProtocolError
-from protocol.records import BatchHeader, iter_batches
+from protocol.records import LOG_OVERHEAD, BatchHeader, iter_batches
 from protocol.types import Buffer
 
 __all__ = ["PartitionReader"]
@@ -52,7 +52,7 @@ class PartitionReader:
         # With no position: the ListOffsets timestamp (-2 earliest, -1 latest) that is to give it.
         self.reset_timestamp: int | None = None
         self._check_crc = check_crc
-        self._batches: deque[tuple[bytes, BatchHeader]] = deque()
+        self._batches: deque[tuple[bytes, int, BatchHeader]] = deque()
         self._records: list[ConsumerRecord] = []
         self._next = 0
         self._end = 0
@@ -90,21 +90,21 @@ class PartitionReader:
 
     def add(self, data: Buffer) -> None:
         """What a fetch from `fetch_offset` gave: whole batches, perhaps with a truncated one behind them.
-        They are copied out of `data`.
+        It is copied out of `data`, whose bytes may change afterwards.
 
         Raises CorruptRecordError when these are no batches; nothing is added then.
         """
-        batches: list[tuple[bytes, BatchHeader]] = []
+        batches: list[tuple[bytes, int, BatchHeader]] = []
         fetch_offset = self.fetch_offset
         size_bytes = 0
+        data = bytes(data)
         try:
             for at, header in iter_batches(data):
-                last_offset = header.last_offset
+                last_offset = header.base_offset + header.last_offset_delta
                 if last_offset >= fetch_offset:
-                    batch = bytes(data[at : at + header.size_bytes])
-                    batches.append((batch, header))
+                    batches.append((data, at, header))
                     fetch_offset = last_offset + 1
-                    size_bytes += len(batch)
+                    size_bytes += LOG_OVERHEAD + header.batch_length
         except ProtocolError as error:
             raise self._corrupt(fetch_offset, error) from error
         if data and not batches:
@@ -162,7 +162,9 @@ class PartitionReader:
         return taken
 
     def _open_next(self) -> None:
-        batch, header = self._batches[0]
+        data, at, header = self._batches[0]
+        # A copy that lives for a moment: its bytes are in the processor's cache for all that is done to them.
+        batch = data[at : at + LOG_OVERHEAD + header.batch_length]
         position = self.position or 0
         try:
             records = [] if header.is_control else opened(self.key, batch, header, check_crc=self._check_crc)

@@ -31,16 +31,7 @@ class Layout:
     All keys are of `key_size` bytes, all values of `value_size`; -1 where all are None.
     """
 
-    __slots__ = (
-        "_columns",
-        "_contents",
-        "_count",
-        "_headers",
-        "_key_size",
-        "_nones",
-        "_stamps",
-        "_value_size",
-    )
+    __slots__ = ("_columns", "_contents", "_count", "_headers", "_nones", "_sizes", "_stamps")
 
     def __init__(
         self,
@@ -55,8 +46,7 @@ class Layout:
         self._columns = columns
         self._stamps = stamps
         self._contents = contents
-        self._key_size = key_size
-        self._value_size = value_size
+        self._sizes = key_size, value_size
         self._nones = (None,) * count
         self._headers = ((),) * count
 
@@ -81,23 +71,17 @@ class Layout:
         keys: Sequence[bytes | None] = self._nones
         values: Sequence[bytes | None] = self._nones
         contents = self._contents.unpack_from(data)
-        if self._key_size < 0:
+        key_size, value_size = self._sizes
+        if key_size < 0:
             values = contents
-        elif self._value_size < 0:
+        elif value_size < 0:
             keys = contents
         else:
             keys, values = contents[::2], contents[1::2]
         offsets = range(header.base_offset, header.base_offset + count)
-        return Columns(
-            header.timestamp_type,
-            offsets,
-            timestamps,
-            keys,
-            values,
-            self._headers,
-            self._key_size,
-            self._value_size,
-        )
+        # The named tuple's own constructor takes longer than all that is left to do here.
+        row = header.timestamp_type, offsets, timestamps, keys, values, self._headers, *self._sizes
+        return tuple.__new__(Columns, row)
 
 
 _layouts: dict[_Key, Layout] = {}
