@@ -190,13 +190,7 @@ class Topics:
         try:
             await self._partitions.delete_partitions(topic)
         except OSError as error:
-            logger.warning(
-                "topic_folders_left",
-                topic=topic.name,
-                topic_id=str(topic.topic_id),
-                error=str(error),
-                advice="the topic is deleted; its folders will be set aside at the next start",
-            )
+            _folders_left(topic, error, "the topic is deleted; the next start sets its folders aside")
         logger.info("topic_deleted", topic=topic.name, topic_id=str(topic.topic_id))
 
     async def change_configs(
@@ -259,13 +253,7 @@ class Topics:
         try:
             await self._partitions.discard(topic, logs)
         except OSError as error:
-            logger.warning(
-                "topic_folders_left",
-                topic=topic.name,
-                topic_id=str(topic.topic_id),
-                error=str(error),
-                advice="the topic was not made; its empty folders will be removed at the next start",
-            )
+            _folders_left(topic, error, "nothing was made; the next start removes the empty folders")
 
     async def _change(
         self,
@@ -315,6 +303,11 @@ def _existing(catalog: Catalog, name: str) -> Topic:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
         )
     return topic
+
+
+def _folders_left(topic: Topic, error: OSError, advice: str) -> None:
+    topic_id = str(topic.topic_id)
+    logger.warning("topic_folders_left", topic=topic.name, topic_id=topic_id, error=str(error), advice=advice)
 
 
 def _store_failed(error: Exception) -> ApiError:

@@ -1,27 +1,12 @@
 """Whole batches in a session: sent in one piece, and trimmed to the record where the log holds a part."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from client import Producer, ProducerSession
 from client.record_batch import BatchBuilder
 from client.session import SessionPartition
-from faults.proxy import FaultProxy
 from protocol.records import RecordBatchBuilder
 from tests.conformance.client_site import FIRST, TOPIC, Site
-
-
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    async with FaultProxy("127.0.0.1", 0) as proxy:
-        made = Site(proxy, tmp_path / "data")
-        await made.start()
-        try:
-            yield made
-        finally:
-            await made.broker.stop()
 
 
 def values(first: int, end: int) -> list[bytes]:

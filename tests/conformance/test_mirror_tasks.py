@@ -7,7 +7,7 @@ import asyncio
 import random
 import threading
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from faults.proxy import FaultProxy
 from pipeline import sink_rows
 from pipeline.mirror_session import BatchFacts, MirrorError, MirrorSession, next_facts
 from pipeline.mirror_task import MirroredRows, TaskPlace, mirror_rows
@@ -30,17 +29,10 @@ PIECE = 10
 THREADS = ThreadPoolExecutor(64)
 
 
-@pytest.fixture
-async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     # Every few rows go out on their own, so that a task can be stopped between them.
     monkeypatch.setattr(sink_rows, "_CHUNK_ROWS", PIECE)
-    async with FaultProxy("127.0.0.1", 0) as proxy:
-        made = Site(proxy, tmp_path / "data")
-        await made.start()
-        try:
-            yield made
-        finally:
-            await made.broker.stop()
 
 
 @pytest.fixture

@@ -1,26 +1,12 @@
 """The proxy keeps its promises: whole frames in order, and exactly the faults that were ordered."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
 from faults.link import Request
 from faults.proxy import FaultProxy
 from tests.faults.peers import METADATA, PRODUCE, AnsweringPeer, FrameClient
-
-
-@pytest.fixture
-async def peer() -> AsyncIterator[AnsweringPeer]:
-    peer = AnsweringPeer()
-    yield peer
-    await peer.close()
-
-
-@pytest.fixture
-async def proxy(peer: AnsweringPeer) -> AsyncIterator[FaultProxy]:
-    async with FaultProxy("127.0.0.1", await peer.start()) as proxy:
-        yield proxy
 
 
 async def test_frames_pass_both_ways_in_order_and_untouched(proxy: FaultProxy, peer: AnsweringPeer) -> None:

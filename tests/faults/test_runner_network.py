@@ -1,24 +1,7 @@
 """What the fault runner alone asks of the proxy: half a request, and everything taken back at the end."""
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from faults.proxy import FaultProxy
 from tests.faults.peers import AnsweringPeer, FrameClient
-
-
-@pytest.fixture
-async def peer() -> AsyncIterator[AnsweringPeer]:
-    peer = AnsweringPeer()
-    yield peer
-    await peer.close()
-
-
-@pytest.fixture
-async def proxy(peer: AnsweringPeer) -> AsyncIterator[FaultProxy]:
-    async with FaultProxy("127.0.0.1", await peer.start()) as proxy:
-        yield proxy
 
 
 async def test_a_cut_within_a_request_leaves_the_broker_with_half_of_it(
