@@ -15,23 +15,21 @@ Called by the Spark source, in Python workers; knows nothing of Spark or sockets
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.batches import NO_END, Batches, batch_positions
 from pipeline.isolation import BatchFilter
-from pipeline.vectors import Flags, Integers, RecordFields, Slices, read_fields, walk
+from pipeline.record_ends import record_places
+from pipeline.vectors import Flags, Integers, RecordFields, Slices, read_fields
 from protocol.compression import Compression, decompress
 from protocol.errors import ProtocolError
-from protocol.records import (
-    BATCH_HEADER_SIZE,
-    DEFAULT_MAX_DECOMPRESSED_BYTES,
-    BatchHeader,
-    batch_crc_is_valid,
-    iter_batches,
-)
+from protocol.records import BATCH_HEADER_SIZE, DEFAULT_MAX_DECOMPRESSED_BYTES, read_batch_header
+from protocol.records.header import COMPRESSION_MASK, CONTROL_BIT
 from protocol.types import MAX_SEQUENCE, NO_SEQUENCE, Buffer
 
 HEADERS_TYPE = pa.list_(
@@ -41,26 +39,24 @@ ARROW_SCHEMA = pa.schema(
     [
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
-        pa.field("timestampType", pa.int32()),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("timestampType", pa.int32(), nullable=False),
         pa.field("headers", HEADERS_TYPE),
-        pa.field("producer_id", pa.int64()),
-        pa.field("producer_epoch", pa.int32()),
-        pa.field("sequence", pa.int32()),
+        pa.field("producer_id", pa.int64(), nullable=False),
+        pa.field("producer_epoch", pa.int32(), nullable=False),
+        pa.field("sequence", pa.int32(), nullable=False),
     ]
 )
 COLUMNS: tuple[str, ...] = tuple(ARROW_SCHEMA.names)
-NO_END = 2**63 - 1
 
 _ArrowArray: TypeAlias = Any
 # Arrow's binary arrays hold 32-bit positions.
 _MOST_PAYLOAD_BYTES = 2**31 - 1
 # What fits into Arrow's microseconds; a record may claim any number of milliseconds.
 _LARGEST_TIMESTAMP_MS = (2**63 - 1) // 1000
-_HEADER_FIELDS = {name: place for place, name in enumerate(BatchHeader._fields)}
 
 
 def decode_record_batches(
@@ -76,126 +72,113 @@ def decode_record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The records of `data` with start_offset <= offset < end_offset, in log order, as Arrow record batches.
 
-    `data` holds whole batches as Fetch or a segment gives them; a truncated tail is ignored. Each yielded
-    batch has `columns` in that order and at least `target_rows` rows, except the last; a log batch is not
-    split. Timestamps beyond what microseconds hold are clipped. What `batch_filter` hides is left out.
-    Raises ProtocolError for a wrong CRC or a malformed batch, KeyError for an unknown column, and what
+    `data` holds whole batches as Fetch or a segment gives them; a truncated tail is ignored. The yielded
+    batches have `columns` in that order and about `target_rows` rows each; a log batch is not split.
+    Timestamps beyond what microseconds hold are clipped. What `batch_filter` hides is left out. Raises
+    ProtocolError for a wrong CRC or a malformed batch, KeyError for an unknown column, and what
     `batch_filter` raises.
     """
     schema = pa.schema([ARROW_SCHEMA.field(name) for name in columns])
-    rows = _Rows(topic, partition, schema)
-    for position, header in iter_batches(data):
-        if header.base_offset >= end_offset:
-            break
-        # First the CRC: a damaged header must not pass for one that is to be skipped.
-        if not batch_crc_is_valid(data, header, position):
-            raise ProtocolError(
-                f"{topic}-{partition}: the batch at offset {header.base_offset} does not match its CRC"
-            )
-        if batch_filter is not None and batch_filter.hides(data, position, header):
-            continue
-        if header.last_offset < start_offset or header.is_control:
-            continue
-        payload = _payload(data, position, header, f"{topic}-{partition}")
-        if rows.size_bytes + len(payload) > _MOST_PAYLOAD_BYTES:
-            yield from rows.take(start_offset, end_offset)
-        rows.add(header, payload)
-        if rows.count >= target_rows:
-            yield from rows.take(start_offset, end_offset)
-    yield from rows.take(start_offset, end_offset)
+    decoder = _Decoder(topic, partition, schema, start_offset, end_offset)
+    batches = Batches.at(data, batch_positions(data, end_offset))
+    # First the CRC: a damaged header must not pass for one that is to be skipped.
+    batches.check_crcs(f"{topic}-{partition}")
+    is_wanted = (batches.field("attributes") & CONTROL_BIT == 0) & (batches.last_offsets >= start_offset)
+    if batch_filter is not None:
+        for number, position in enumerate(batches.positions.tolist()):
+            if batch_filter.hides(data, position, read_batch_header(data, position)):
+                is_wanted[number] = False
+    batches = batches.where(is_wanted)
+    rows = np.cumsum(np.maximum(batches.field("record_count"), 0))
+    total = int(rows[-1]) if len(rows) else 0
+    pieces = max(1, round(total / target_rows))
+    cuts = np.searchsorted(rows, [total * number // pieces for number in range(1, pieces)], side="left") + 1
+    for begin, end in pairwise(sorted({0, *cuts.tolist(), len(rows)})):
+        yield from decoder.decode(batches.where(slice(begin, end)))
 
 
-def _payload(data: Buffer, position: int, header: BatchHeader, where: str) -> bytes:
-    """The uncompressed records of the batch at `position`."""
-    packed = memoryview(data)[position + BATCH_HEADER_SIZE : position + header.size_bytes]
-    codec = header.compression
-    if codec is Compression.NONE:
-        return bytes(packed)
-    try:
-        return decompress(codec, packed, DEFAULT_MAX_DECOMPRESSED_BYTES)
-    except ProtocolError as error:
-        raise ProtocolError(f"{where}: batch at offset {header.base_offset}: {error}") from None
+class _Decoder:
+    """Decodes batches together, so that small ones share numpy's overhead."""
 
-
-class _Rows:
-    """Batches that were walked and wait to be decoded together, so that small ones share numpy's overhead."""
-
-    def __init__(self, topic: str, partition: int, schema: pa.Schema) -> None:
+    def __init__(
+        self, topic: str, partition: int, schema: pa.Schema, start_offset: int, end_offset: int
+    ) -> None:
         self._topic = topic
         self._partition = partition
         self._schema = schema
-        self._clear()
+        self._start_offset = start_offset
+        self._end_offset = end_offset
 
-    def _clear(self) -> None:
-        self._headers: list[BatchHeader] = []
-        self._payloads: list[bytes] = []
-        self._counts: list[int] = []
-        self._ends: list[int] = []
-        self.size_bytes = 0
+    def decode(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """The rows between the two offsets, as one Arrow batch if they fit into one."""
+        if not (batches.field("attributes") & COMPRESSION_MASK).any():
+            starts = batches.positions + BATCH_HEADER_SIZE
+            yield from self._decode(batches, batches.data, starts, batches.ends)
+            return
+        payloads: list[Buffer] = []
+        begin, size = 0, 0
+        for number, position in enumerate(batches.positions.tolist()):
+            payload = self._payload(batches.data, position)
+            if payloads and size + len(payload) > _MOST_PAYLOAD_BYTES:
+                yield from self._decode_payloads(batches.where(slice(begin, number)), payloads)
+                begin, payloads, size = number, [], 0
+            payloads.append(payload)
+            size += len(payload)
+        yield from self._decode_payloads(batches.where(slice(begin, len(batches))), payloads)
 
-    @property
-    def count(self) -> int:
-        return len(self._ends)
-
-    def add(self, header: BatchHeader, payload: bytes) -> None:
-        """Take one batch. ProtocolError if its records do not fill its payload."""
+    def _payload(self, data: Buffer, position: int) -> Buffer:
+        """The uncompressed records of the batch at `position`."""
+        header = read_batch_header(data, position)
+        packed = memoryview(data)[position + BATCH_HEADER_SIZE : position + header.size_bytes]
         try:
-            ends = walk(payload, header.record_count)
+            if header.compression is Compression.NONE:
+                return packed
+            return decompress(header.compression, packed, DEFAULT_MAX_DECOMPRESSED_BYTES)
         except ProtocolError as error:
-            raise ProtocolError(f"{self._where(header)}: {error}") from None
-        self._headers.append(header)
-        self._payloads.append(payload)
-        self._counts.append(len(ends))
-        self._ends += ends
-        self.size_bytes += len(payload)
+            where = f"{self._topic}-{self._partition}: batch at offset {header.base_offset}"
+            raise ProtocolError(f"{where}: {error}") from None
 
-    def take(self, start_offset: int, end_offset: int) -> Iterator[pa.RecordBatch]:
-        """At most one Arrow batch with the rows between the two offsets; afterwards there are none left."""
-        if self._ends:
-            batch, offsets = self._decode()
-            wanted = (offsets >= start_offset) & (offsets < end_offset)
-            if not wanted.all():
-                batch = batch.filter(_flags(wanted))
-            if batch.num_rows:
-                yield batch
-        self._clear()
+    def _decode_payloads(self, batches: Batches, payloads: list[Buffer]) -> Iterator[pa.RecordBatch]:
+        sizes = np.array([len(each) for each in payloads], np.int64)
+        ends = np.cumsum(sizes)
+        yield from self._decode(batches, b"".join(payloads), ends - sizes, ends)
 
-    def _decode(self) -> tuple[pa.RecordBatch, Integers]:
-        payload = self._payloads[0] if len(self._payloads) == 1 else b"".join(self._payloads)
-        counts = np.array(self._counts, np.int64)
-        sizes = np.array([len(each) for each in self._payloads], np.int64)
-        ends = np.array(self._ends, np.int64) + np.repeat(np.cumsum(sizes) - sizes, counts)
-        per_batch = {
-            name: np.array([header[place] for header in self._headers], np.int64)
-            for name, place in _HEADER_FIELDS.items()
-        }
-        last_deltas = np.repeat(per_batch["last_offset_delta"], counts)
+    def _decode(
+        self, batches: Batches, payload: Buffer, starts: Integers, ends: Integers
+    ) -> Iterator[pa.RecordBatch]:
+        """At most one Arrow batch; the records of batch n lie in bytes starts[n] to ends[n] of `payload`."""
+        octets = np.frombuffer(payload, np.uint8)
+        counts = batches.field("record_count")
         try:
-            fields = read_fields(np.frombuffer(payload, np.uint8), ends, last_deltas)
-            columns = _Columns(fields, payload, counts, per_batch)
+            fields = read_fields(
+                octets,
+                *record_places(octets, starts, ends, counts),
+                np.repeat(batches.field("last_offset_delta"), counts),
+            )
+            columns = _Columns(fields, payload, counts, batches)
             arrays = [
                 columns.build(name, self._topic, self._partition).cast(self._schema.field(name).type)
                 for name in self._schema.names
             ]
         except ProtocolError as error:
-            first, last = self._headers[0], self._headers[-1]
-            raise ProtocolError(f"{self._where(first)} to {last.last_offset}: {error}") from None
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema), columns.offsets
-
-    def _where(self, header: BatchHeader) -> str:
-        return f"{self._topic}-{self._partition}: batch at offset {header.base_offset}"
+            offsets = f"{batches.field('base_offset')[0]} to {batches.last_offsets[-1]}"
+            raise ProtocolError(f"{self._topic}-{self._partition}: offsets {offsets}: {error}") from None
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        wanted = (columns.offsets >= self._start_offset) & (columns.offsets < self._end_offset)
+        if not wanted.all():
+            rows = rows.filter(_flags(wanted))
+        if rows.num_rows:
+            yield rows
 
 
 class _Columns:
     """Builds each column that is wanted, and none other."""
 
-    def __init__(
-        self, fields: RecordFields, payload: bytes, counts: Integers, per_batch: dict[str, Integers]
-    ) -> None:
+    def __init__(self, fields: RecordFields, payload: Buffer, counts: Integers, batches: Batches) -> None:
         self._fields = fields
         self._buffer = pa.py_buffer(payload)
         self._counts = counts
-        self._per_batch = per_batch
+        self._batches = batches
         self._rows = len(fields.offset_deltas)
         self.offsets: Integers = self._each("base_offset") + fields.offset_deltas
 
@@ -217,7 +200,7 @@ class _Columns:
 
     def _each(self, name: str) -> Integers:
         """A field of the batch header, repeated for each record of its batch."""
-        return np.repeat(self._per_batch[name], self._counts)
+        return np.repeat(self._batches.field(name), self._counts)
 
     def _timestamps(self) -> _ArrowArray:
         created = self._each("base_timestamp") + self._fields.timestamp_deltas

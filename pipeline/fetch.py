@@ -18,14 +18,16 @@ from client.cluster import Cluster, ClusterConfig
 from client.connection import Connection
 from client.errors import ClientError, OffsetOutOfRangeError, UnknownTopicError, broker_error
 from client.types import TopicPartition
+from pipeline.batches import batch_positions
 from pipeline.offsets import EARLIEST, LATEST, OffsetRange, Place
 from protocol.errors import ErrorCode, ProtocolError, error_code
 from protocol.hot import FetchPartition, FetchRequest, decode_fetch_response, encode_fetch_request
-from protocol.records import iter_batches
+from protocol.records import read_batch_header
 from protocol.schema import ApiKey
 
 CLIENT_ID = "tidelog-pipeline"
-FETCH_BYTES = 8 * 1024 * 1024
+# A little less than what a connection keeps memory for: an answer that is larger takes new memory each time.
+FETCH_BYTES = 2 * 1024 * 1024 - 4096
 _MAX_WAIT_MS = 500
 _NEWEST_FETCH_BY_NAME = 12
 _FETCH_WITH_ISOLATION = 4
@@ -312,14 +314,12 @@ async def _at_leader(
 
 def next_offset(data: bytes, position: int) -> int:
     """The offset behind the last whole batch; ProtocolError if there are bytes and no whole batch."""
-    last = None
-    for _, header in iter_batches(data):
-        last = header
-    if last is None:
-        if data:
-            raise ProtocolError(f"{len(data)} bytes at offset {position} hold no whole record batch")
-        return position
-    return max(position, last.last_offset + 1)
+    places = batch_positions(data)
+    if places:
+        return max(position, read_batch_header(data, places[-1]).last_offset + 1)
+    if data:
+        raise ProtocolError(f"{len(data)} bytes at offset {position} hold no whole record batch")
+    return position
 
 
 def _raise_if_refused(code: int, what: str) -> None:

@@ -18,9 +18,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from pipeline.batches import batch_positions
 from pipeline.vectors import Integers
 from protocol.errors import ProtocolError
-from protocol.records import BATCH_HEADER_SIZE, CURRENT_MAGIC, BatchHeader, iter_batches, read_batch_header
+from protocol.records import BATCH_HEADER_SIZE, CURRENT_MAGIC, BatchHeader, read_batch_header
 
 LOG_SUFFIX = ".log"
 READ_BYTES = 4 * 1024 * 1024
@@ -100,30 +101,36 @@ class SegmentFile:
         return os.pread(self._file, batch.header.size_bytes, batch.position)
 
     def read(self, position: int, end_offset: int) -> Iterator[memoryview]:
-        """Whole batches from `position` on, up to the one that holds `end_offset` - 1.
+        """Whole batches from `position` on, up to the one that holds `end_offset` - 1. Each view is valid
+        until the next is asked for.
 
         Raises SegmentCutError when the file ends before, ProtocolError for a header that cannot be.
         """
-        size = READ_BYTES
+        buffer = memoryview(bytearray(READ_BYTES))
         while True:
-            data = os.pread(self._file, size, position)
-            taken, next_offset = 0, -1
-            for at, header in iter_batches(data):
-                taken, next_offset = at + header.size_bytes, header.last_offset + 1
-                if next_offset >= end_offset:
-                    break
-            if not taken:
+            # Memory that is new each time would cost as much as the reading.
+            data = buffer[: os.preadv(self._file, [buffer], position)]
+            places = batch_positions(data, end_offset)
+            if not places:
                 size = self._size_of_batch(data, position, end_offset)
+                if not size:
+                    return
+                buffer = memoryview(bytearray(size))
                 continue
-            yield memoryview(data)[:taken]
-            if next_offset >= end_offset:
+            last = read_batch_header(data, places[-1])
+            taken = places[-1] + last.size_bytes
+            yield data[:taken]
+            if last.last_offset + 1 >= end_offset:
                 return
             position += taken
-            size = READ_BYTES
 
-    def _size_of_batch(self, data: bytes, position: int, end_offset: int) -> int:
-        """How much is to be read where `data` holds no whole batch, because the first is so large."""
-        size = read_batch_header(data).size_bytes if len(data) >= BATCH_HEADER_SIZE else 0
+    def _size_of_batch(self, data: memoryview, position: int, end_offset: int) -> int:
+        """How much is to be read where `data` holds no whole batch before `end_offset`, because the first is
+        so large; 0 when none comes any more, since the log has a gap there."""
+        header = read_batch_header(data) if len(data) >= BATCH_HEADER_SIZE else None
+        if header is not None and header.magic == CURRENT_MAGIC and header.base_offset >= end_offset:
+            return 0
+        size = 0 if header is None else header.size_bytes
         if size <= len(data):
             raise SegmentCutError(
                 f"{self.path} ends at byte {position + len(data)}, records up to offset {end_offset - 1} were"

@@ -39,7 +39,6 @@ from pipeline.reading import (
     starting_positions,
     tasks_of,
 )
-from pipeline.sink import make_stream_writer, make_writer
 from pipeline.source_options import SourceOptions, parse_columns, parse_options, parse_stream_options
 from pipeline.stream_source import TidelogStreamReader
 
@@ -48,15 +47,15 @@ SCHEMA = StructType(
     [
         StructField("key", BinaryType()),
         StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("timestampType", IntegerType()),
+        StructField("topic", StringType(), nullable=False),
+        StructField("partition", IntegerType(), nullable=False),
+        StructField("offset", LongType(), nullable=False),
+        StructField("timestamp", TimestampType(), nullable=False),
+        StructField("timestampType", IntegerType(), nullable=False),
         StructField("headers", ArrayType(_HEADER)),
-        StructField("producer_id", LongType()),
-        StructField("producer_epoch", IntegerType()),
-        StructField("sequence", IntegerType()),
+        StructField("producer_id", LongType(), nullable=False),
+        StructField("producer_epoch", IntegerType(), nullable=False),
+        StructField("sequence", IntegerType(), nullable=False),
     ]
 )
 
@@ -79,9 +78,14 @@ class TidelogDataSource(DataSource):  # type: ignore[misc]
         return TidelogStreamReader(parse_stream_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        # Imported here, for it brings pandas along, half a second that each process which reads would spend.
+        from pipeline.sink import make_writer
+
         return make_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        from pipeline.sink import make_stream_writer
+
         return make_stream_writer(self.options, schema, overwrite=overwrite)
 
 

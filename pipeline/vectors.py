@@ -1,7 +1,7 @@
 """The fields of many records at once, as numpy arrays of numbers and positions.
 
-Owns the vectorised reading of the record layout of batch version 2. One loop walks the length prefixes, for
-each says where the next one lies; every other field is read for all records together, field after field.
+Owns the vectorised reading of the record layout of batch version 2: each field is read for all records
+together, field after field. Where records end is `pipeline.record_ends`' to say.
 
 Invariants: what `protocol.records.decode_batch` refuses raises ProtocolError here too. No field may end
 behind its record: fields only move forward, and the last must end exactly where the length prefix said.
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.errors import ProtocolError
-from protocol.records.varints import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, decode_varint
+from protocol.records.varints import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -24,6 +24,8 @@ Octets: TypeAlias = npt.NDArray[np.uint8]
 # Length, attributes, timestamp delta, offset delta, key length, value length, header count: a byte each.
 SMALLEST_RECORD_BYTES = 7
 _SMALLEST_HEADER_BYTES = 2
+# By a varint of one byte, the number that it encodes.
+_ZIGZAG: Integers = (np.arange(128) >> 1) ^ -(np.arange(128) & 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,44 +52,11 @@ class RecordFields:
     header_values: Slices
 
 
-def walk(payload: bytes, record_count: int) -> list[int]:
-    """Where each of `record_count` records ends in `payload`, the uncompressed records of one batch.
-
-    Raises ProtocolError unless they fill it exactly. Lengths are not judged otherwise: `read_fields` does.
-    """
-    if not 0 <= record_count <= len(payload) // SMALLEST_RECORD_BYTES:
-        raise ProtocolError(f"{record_count} records cannot lie in {len(payload)} bytes")
-    ends: list[int] = []
-    add = ends.append
-    position = 0
-    try:
-        for _ in range(record_count):
-            first = payload[position]
-            if first < 128:
-                position += 1 + (first >> 1)
-            elif (second := payload[position + 1]) < 128:
-                position += 2 + ((first & 127 | second << 7) >> 1)
-            else:
-                length, after = decode_varint(payload, position)
-                if length < 0:
-                    raise ProtocolError(f"record at byte {position}: length {length}")
-                position = after + length
-            add(position)
-    except IndexError:
-        raise ProtocolError(f"a record starts at byte {position}, behind {len(payload)} bytes") from None
-    if position != len(payload):
-        raise ProtocolError(f"{record_count} records end at byte {position} of {len(payload)}")
-    return ends
-
-
-def read_fields(data: Octets, ends: Integers, last_offset_deltas: Integers) -> RecordFields:
-    """The fields of the records that lie in `data` one behind the other and end at `ends`.
+def read_fields(data: Octets, starts: Integers, ends: Integers, last_offset_deltas: Integers) -> RecordFields:
+    """The fields of the records that lie in `data` from `starts` to `ends`.
 
     `last_offset_deltas` holds, for each record, its batch's. Raises ProtocolError for any malformed record.
     """
-    starts = np.empty_like(ends)
-    starts[:1] = 0
-    starts[1:] = ends[:-1]
     try:
         return _read_fields(data, starts, ends, last_offset_deltas)
     except IndexError:
@@ -124,20 +93,26 @@ def read_varints(
     IndexError when one runs over the end of `data`, ProtocolError when one is too long or does not fit.
     """
     first = data[positions]
-    raw = (first & 127).astype(np.uint64)
     after = positions + 1
-    unfinished = np.flatnonzero(first > 127)
+    unfinished = np.flatnonzero(first & 128)
+    if not unfinished.size:
+        return _ZIGZAG[first], after
+    raw = (first & 127).astype(np.uint64)
+    # Mostly all go on or none: then nothing needs to be picked out.
+    rest: Integers | slice = slice(None) if unfinished.size == first.size else unfinished
     for count in range(1, most_bytes):
-        if not unfinished.size:
-            break
-        following = data[after[unfinished]]
+        following = data[after[rest]]
         # The tenth byte has room for one more bit, and so the shift below would lose the others silently.
         if count == MAX_VARLONG_BYTES - 1 and (following > 1).any():
             raise ProtocolError("a varint does not fit into 64 bits")
-        raw[unfinished] |= (following & 127).astype(np.uint64) << np.uint64(7 * count)
-        after[unfinished] += 1
-        unfinished = unfinished[following > 127]
-    if unfinished.size:
+        raw[rest] |= (following & 127).astype(np.uint64) << np.uint64(7 * count)
+        after[rest] += 1
+        goes_on = following > 127
+        if not goes_on.any():
+            break
+        if not goes_on.all():
+            rest = np.arange(first.size)[rest][goes_on]
+    else:
         raise ProtocolError(f"a varint takes more than {most_bytes} bytes")
     if most_bytes == MAX_VARINT_BYTES and (raw >> np.uint64(32)).any():
         raise ProtocolError("a varint does not fit into 32 bits")

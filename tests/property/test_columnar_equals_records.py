@@ -53,7 +53,7 @@ def test_the_columns_equal_the_plain_decoder(data: bytes, target_rows: int) -> N
     assert plain_rows(batches) == expected_rows(data, "t", 3)
     for batch in batches:
         batch.validate(full=True)
-    assert all(batch.num_rows >= target_rows for batch in batches[:-1])
+    assert len(batches) <= max(1, round(sum(batch.num_rows for batch in batches) / target_rows))
 
 
 @given(logs(), st.data())
