@@ -1,9 +1,12 @@
 """Waiting for what is not the test's to signal: a condition, asked until it holds, and a deadline."""
 
 import asyncio
+import time
 from collections.abc import Callable
+from typing import TypeVar
 
 DEADLINE_SECONDS = 10.0
+_Value = TypeVar("_Value")
 
 
 async def until(condition: Callable[[], object], seconds: float = DEADLINE_SECONDS) -> None:
@@ -11,3 +14,13 @@ async def until(condition: Callable[[], object], seconds: float = DEADLINE_SECON
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 (what is waited for is not ours to signal)
             await asyncio.sleep(0.001)
+
+
+def wait_for(condition: Callable[[], _Value], what: str, seconds: float) -> _Value:
+    """Without a loop: what the condition gave once that is true. TimeoutError past `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds:g} s for {what}")
+        time.sleep(0.05)
+    return value

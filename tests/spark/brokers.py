@@ -1,7 +1,6 @@
 """A running broker for Spark's tests, and batches put into its log exactly as a test built them."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from client.cluster import Cluster, ClusterConfig
 from client.connection import Connection
 from client.types import TopicPartition
 from faults.process import BrokerProcess
+from pipeline.sending import LoopThread
 from protocol.hot import ProduceRequest, decode_produce_response, encode_produce_request
 from protocol.schema import ApiKey
 
@@ -20,7 +20,7 @@ VERSION = 9
 class RunningBroker:
     """A broker process on an event loop of its own thread, since Spark's tests are synchronous."""
 
-    def __init__(self, process: BrokerProcess, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, process: BrokerProcess, loop: LoopThread) -> None:
         self.process = process
         self._loop = loop
 
@@ -30,7 +30,7 @@ class RunningBroker:
 
     def run(self, work: Any) -> Any:
         """Wait for a coroutine on the broker's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+        return self._loop.run(asyncio.wait_for(work, 60))
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
         self.run(self._create_topic(name, partitions))
@@ -98,15 +98,10 @@ def _raise_if_refused(code: int, what: str) -> None:
 @contextmanager
 def running_broker(data_dir: Path) -> Iterator[RunningBroker]:
     """Start a broker, and kill it when the block ends."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    broker = RunningBroker(BrokerProcess(data_dir), loop)
-    try:
-        broker.run(broker.process.start())
-        yield broker
-    finally:
-        broker.run(broker.process.kill_9())
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+    with LoopThread() as loop:
+        broker = RunningBroker(BrokerProcess(data_dir), loop)
+        try:
+            broker.run(broker.process.start())
+            yield broker
+        finally:
+            broker.run(broker.process.kill_9())

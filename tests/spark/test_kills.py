@@ -1,0 +1,184 @@
+"""A mirror is exact though its driver or an executor is killed with kill -9, whatever the tasks' layout then.
+
+The judges are the audit and a count by a foreign client, which knows neither Spark nor our decoder.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+from pyspark.sql import SparkSession
+
+from demo.shipment import Site, open_site
+from pipeline.jobs.audit import AuditSettings
+from pipeline.jobs.audit import run as audit
+from pipeline.sending import LoopThread
+from tests.processes import kill_tree
+from tests.spark.brokers import RunningBroker
+from tests.spark.mirror_driver import COMMITTED
+from tests.spark.standalone import standalone_cluster
+from tests.unit.pipeline.batches import make_batch
+from tests.waiting import wait_for
+
+TIME = 1_700_000_000_000
+PARTITIONS = 2
+RECORDS = 600
+_SECONDS = 180
+
+
+class Place:
+    """A topic with records, its empty copy to be, and a proxy between all clients and the broker."""
+
+    def __init__(self, site: Site, broker: RunningBroker, folder: Path) -> None:
+        self.site, self.broker, self.folder = site, broker, folder
+        self.checkpoint = folder / "checkpoint"
+        for name in ("original", "copy"):
+            broker.create_topic(name, PARTITIONS)
+        for partition in range(PARTITIONS):
+            batches = [
+                make_batch((TIME + n, None, b"%d:%d" % (partition, n), ()) for n in range(base, base + 10))
+                for base in range(0, RECORDS, 10)
+            ]
+            broker.append("original", partition, batches)
+
+    def start_driver(self, **given: Any) -> "Driver":
+        values = {"master": "local[2]", "tasks": None, "limit": 800, "stop_at": None} | given
+        values |= {"source": "original", "target": "copy", "checkpoint": str(self.checkpoint)}
+        return Driver(values | {"bootstrap_servers": self.broker.bootstrap_servers}, self.folder)
+
+    def hold_acknowledgements(self) -> None:
+        """From now on batches are stored, but nobody hears of it."""
+        self._on_loop(self.site.proxy.hold_responses)
+
+    def release_acknowledgements(self) -> None:
+        self._on_loop(self.site.proxy.heal)
+
+    def has_unacknowledged(self) -> bool:
+        """Whether batches of both partitions are stored and nobody heard of it."""
+        return self.site.proxy.answered() >= PARTITIONS
+
+    def stored(self) -> list[list[str]]:
+        """The copy's values by partition, as kafka-python reads them."""
+        consumer = KafkaConsumer(bootstrap_servers=self.broker.bootstrap_servers, api_version=(2, 6))
+        try:
+            places = [TopicPartition("copy", number) for number in range(PARTITIONS)]
+            consumer.assign(places)
+            consumer.seek_to_beginning()
+            ends = consumer.end_offsets(places)
+            values: list[list[str]] = [[] for _ in places]
+            while any(consumer.position(place) < ends[place] for place in places):
+                for place, records in consumer.poll(timeout_ms=1000).items():
+                    values[place.partition] += [record.value.decode() for record in records]
+            return values
+        finally:
+            consumer.close()
+
+    def committed_batches(self) -> set[str]:
+        return {path.name for path in (self.checkpoint / "commits").glob("[0-9]*")}
+
+    def check(self, spark: SparkSession) -> None:
+        """Nothing is missing, nothing twice, all in order."""
+        assert self.stored() == [[f"{each}:{n}" for n in range(RECORDS)] for each in range(PARTITIONS)]
+        report = audit(
+            spark, AuditSettings(topics=("copy",), bootstrap_servers=self.broker.bootstrap_servers)
+        )
+        assert report.is_clean
+        assert (report.records, report.unidentified) == (PARTITIONS * RECORDS, 0)
+
+    def _on_loop(self, action: Any) -> None:
+        async def act() -> None:
+            action()
+
+        self.broker.run(act())
+
+
+class Driver:
+    """A process of `tests.spark.mirror_driver`, with the JVM and the Python workers below it."""
+
+    def __init__(self, given: dict[str, Any], folder: Path) -> None:
+        self._log = folder / "driver.log"
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.mirror_driver", json.dumps(given)],
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+
+    def kill(self) -> None:
+        kill_tree(self.process.pid)
+        self.process.wait(_SECONDS)
+
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        """Poll until the condition is true, as long as the driver lives."""
+        wait_for(lambda: condition() or self.process.poll() is not None, what, _SECONDS)
+        assert self.process.poll() is None, self._log.read_text()[-4000:]
+
+    def finish(self) -> dict[str, Any]:
+        """Wait until it is through; what it printed."""
+        output, _ = self.process.communicate(timeout=_SECONDS)
+        assert self.process.returncode == 0, self._log.read_text()[-4000:]
+        report: dict[str, Any] = json.loads(output.splitlines()[-1])
+        return report
+
+
+@contextmanager
+def started(driver: Driver) -> Iterator[Driver]:
+    """Kill it at the end, whatever happened."""
+    try:
+        yield driver
+    finally:
+        driver.kill()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with LoopThread() as loop:
+        opening = open_site(tmp_path / "data")
+        site = loop.run(opening.__aenter__())
+        try:
+            yield Place(site, RunningBroker(site.broker, loop), tmp_path)
+        finally:
+            loop.run(opening.__aexit__(None, None, None))
+
+
+def test_a_killed_driver_loses_and_doubles_nothing(spark: SparkSession, place: Place) -> None:
+    place.hold_acknowledgements()
+    with started(place.start_driver()) as driver:
+        driver.wait_for(place.has_unacknowledged, "stored batches")
+        driver.kill()
+    place.release_acknowledgements()
+    assert place.committed_batches() == set()
+    stored = sum(map(len, place.stored()))
+    assert 0 < stored < 800
+
+    # The same batch comes again, with one task in place of two, and is committed by the sink alone.
+    with started(place.start_driver(tasks=1, stop_at=0)) as driver:
+        driver.wait_for((place.checkpoint / COMMITTED).exists, "the sink's commit")
+        driver.kill()
+    assert place.committed_batches() == set()
+    assert sum(map(len, place.stored())) == 800
+
+    # And again, as the source splits it; all of its rows are stored already.
+    with started(place.start_driver()) as driver:
+        assert driver.finish() == {"batches": 2}
+    place.check(spark)
+
+
+def test_a_killed_executor_loses_and_doubles_nothing(spark: SparkSession, place: Place) -> None:
+    with standalone_cluster(place.folder, workers=2) as cluster:
+        place.hold_acknowledgements()
+        with started(place.start_driver(master=cluster.master)) as driver:
+            driver.wait_for(place.has_unacknowledged, "stored batches")
+            executors = cluster.executors()
+            assert len(executors) == 2
+            kill_tree(executors[0])
+            place.release_acknowledgements()
+            assert driver.finish() == {"batches": 2}
+            assert sum(map(len, place.stored())) > 0
+        place.check(spark)
