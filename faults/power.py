@@ -2,7 +2,8 @@
 
 Owns the choice of what is lost. Invariant: nothing is touched that `faults.honest_disk` saw synced, so a
 broker that acknowledges only what is durable loses nothing by it. Names of files and the catalog's database
-are left alone. Blocking; the broker must be dead. Called by `faults.saboteur`.
+are left alone, but for the note in which life of the machine the broker ran: the next one is another.
+Blocking; the broker must be dead. Called by `faults.saboteur`.
 """
 
 import os
@@ -13,6 +14,7 @@ from faults.honest_disk import synced_sizes
 
 _SUFFIXES = (".log", ".index", ".timeindex", ".snapshot", ".tmp")
 _KEPT = "checkpoint"
+_BOOT_ID = ".boot_id"
 
 
 def cut_power(data_dir: Path, journal: Path, rng: random.Random) -> int:
@@ -23,6 +25,7 @@ def cut_power(data_dir: Path, journal: Path, rng: random.Random) -> int:
     """
     synced = synced_sizes(journal)
     lost = 0
+    (data_dir / _BOOT_ID).unlink(missing_ok=True)
     for path in sorted(data_dir.rglob("*")):
         if not path.is_file() or not (path.suffix in _SUFFIXES or path.name.endswith(_KEPT)):
             continue

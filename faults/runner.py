@@ -258,18 +258,5 @@ def _listen(broker: BrokerProcess, result: Result) -> None:
         except ValueError:
             result.findings.append(Finding(Kind.ALARM, line))
             continue
-        if event.get("level") not in ("error", "critical"):
-            continue
-        if result.bytes_lost and _is_torn_tail(event):
-            oddity = "a segment kept aside: it outlived the end of the one before it in a power cut"
-            result.oddities[oddity] = result.oddities.get(oddity, 0) + 1
-        else:
+        if event.get("level") in ("error", "critical"):
             result.findings.append(Finding(Kind.ALARM, line))
-
-
-def _is_torn_tail(event: dict[str, Any]) -> bool:
-    """Whether the damage that is reported is what a power cut may leave: files lose their ends in any order,
-    so that a segment may keep batches that follow a hole. That nothing promised was in it, the ledgers say.
-    """
-    others = ("below_recovery_point", "corrupt_snapshots", "unreadable", "epoch_file_problem")
-    return event["event"] == "log_damage_found" and not any(event.get(name) for name in others)

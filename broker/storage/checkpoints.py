@@ -1,7 +1,8 @@
 """Kafka's small text files: offset checkpoints, the leader epoch checkpoint, partition.metadata.
 
 Owns their formats, as Kafka writes them: a version line, a count line, then one entry a line. A file is
-replaced as a whole, so it is never half old and half new.
+replaced as a whole, so it is never half old and half new. Beside them `.boot_id`, which is ours: in which
+life of the machine the folder was last used.
 
 Invariants: a file that cannot be understood raises CheckpointError; what to do then is the caller's
 decision, for each of these files can be rebuilt or does without.
@@ -22,6 +23,7 @@ from broker.storage.disk import Disk
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
+BOOT_ID = ".boot_id"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 
@@ -113,3 +115,16 @@ def sync_topic_id(disk: Disk, folder: Path) -> None:
         disk.fdatasync(fd)
     finally:
         disk.close(fd)
+
+
+def note_boot(disk: Disk, folder: Path) -> bool:
+    """Whether the machine has not started again since this was last called for `folder`. Raises OSError.
+
+    Then what a process wrote is there, durable or not: no power cut took it. False where nobody knows.
+    """
+    path, boot_id = folder / BOOT_ID, disk.boot_id().encode()
+    if boot_id and disk.exists(path) and bytes(disk.read_file(path)) == boot_id:
+        return True
+    # Not durably: where a power cut takes it back, the next start knows as little as without it.
+    disk.replace_file(path, [boot_id], durably=False)
+    return False

@@ -88,6 +88,13 @@ class Disk:
         finally:
             os.close(fd)
 
+    def boot_id(self) -> str:
+        """What names the time since this machine started, and changes with each start; "" where unknown."""
+        try:
+            return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        except OSError:
+            return ""
+
     def free_handles(self) -> int:
         """How many more files this process may open."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

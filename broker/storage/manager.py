@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -32,6 +33,7 @@ from broker.storage.checkpoints import (
     RECOVERY_POINTS,
     CheckpointError,
     TopicPartition,
+    note_boot,
     read_offsets,
     write_offsets,
 )
@@ -47,6 +49,14 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _HANDLES_A_PARTITION = 3
 _SPARE_HANDLES = 64
 """What must be left for connections, flushes and the store when partitions have been made."""
+_DAMAGE_ADVICE = (
+    "check the disk; the log ends before the damage, what was cut off is in the files named in kept_aside, "
+    "damaged snapshots are kept as .corrupt"
+)
+_POWER_CUT_ADVICE = (
+    "nothing to do after a power cut: it takes what was not durable, so nothing that was acknowledged with "
+    "acks=all; the bytes are in the files named in kept_aside. If the power never went, check the disk"
+)
 logger = structlog.get_logger(__name__)
 
 
@@ -79,6 +89,8 @@ class LogManager:
         self._doomed: deque[Path] = deque()
         """Files that left their logs and wait for `purge`."""
         self._unopened = False
+        self._is_same_boot = False
+        """The machine has not started again since the last process: what it wrote cannot have been lost."""
         self._written: tuple[dict[TopicPartition, int], dict[TopicPartition, int]] = ({}, {})
 
     def lock(self) -> None:
@@ -98,6 +110,7 @@ class LogManager:
         if self._disk.exists(marker):
             self._disk.unlink(marker)
             self._disk.fsync_directory(self.data_dir)
+        self._is_same_boot = note_boot(self._disk, self.data_dir)
         self._recovery_points = self._read_checkpoint(RECOVERY_POINTS)
         self._start_offsets = self._read_checkpoint(LOG_START_OFFSETS)
 
@@ -239,13 +252,14 @@ class LogManager:
     def _report(self, log: PartitionLog) -> None:
         report = log.recovery
         if report.is_damaged:
-            logger.error(
-                "log_damage_found",
+            is_power_cut = report.is_torn_tail and not self._is_same_boot
+            logger.log(
+                logging.WARNING if is_power_cut else logging.ERROR,
+                "log_tail_truncated" if is_power_cut else "log_damage_found",
                 topic=log.topic,
                 **asdict(report),
                 partition=log.partition,
-                advice="check the disk; the log ends before the damage, what was cut off is in the files "
-                "named in kept_aside, damaged snapshots are kept as .corrupt",
+                advice=_POWER_CUT_ADVICE if is_power_cut else _DAMAGE_ADVICE,
             )
         elif not report.clean_shutdown or report.rebuilt_indexes:
             logger.info("log_recovered", topic=log.topic, partition=log.partition, **asdict(report))

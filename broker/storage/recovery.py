@@ -73,6 +73,16 @@ class RecoveryReport:
     epoch_file_problem: str | None = None
 
     @property
+    def is_torn_tail(self) -> bool:
+        """Whether nothing was found but an end, beyond the recovery point, that a power cut may leave.
+
+        Files lose what was not synced in any order, so whole batches may follow a hole.
+        """
+        return not self.clean_shutdown and not (
+            self.corrupt_snapshots or self.unreadable or self.below_recovery_point or self.epoch_file_problem
+        )
+
+    @property
     def is_damaged(self) -> bool:
         """Whether something was found that a plain crash does not leave behind."""
         return bool(
@@ -182,6 +192,7 @@ class Recovery:
             bases = [segment.base_offset for segment in segments]
             limit = end_offset
         self.report.end_offset = end_offset
+        self.report.below_recovery_point |= end_offset < self.report.recovery_point
         self.report.segments = len(segments)
         self.report.snapshot_offset = snapshot.offset
         self.report.producers = len(producers)
@@ -333,9 +344,8 @@ class Recovery:
         self.report.truncated_bytes += size - scan.position
         self.report.truncated_at_offset = scan.end_offset
         self.report.truncated_reason = f"{segment.path.name} at byte {scan.position}: {scan.problem}"
-        self.report.below_recovery_point = scan.end_offset < self.report.recovery_point
         tail = segment.read_bytes(scan.position, size - scan.position)
-        if self.report.below_recovery_point or _holds_a_batch(tail):
+        if scan.end_offset < self.report.recovery_point or _holds_a_batch(tail):
             aside = segment.path.with_name(segment.path.name + DAMAGED_SUFFIX)
             self._disk.replace_file(aside, [tail])
             self.report.kept_aside.append(aside.name)

@@ -53,6 +53,8 @@ class Upkeep:
         self._snapshots = (-1, snapshot_offset)
         """Offsets of the two newest snapshots that are durable and good for certain; -1 for none."""
         self._snapshot_bytes = 0
+        self._snapshot_producers = len(producers)
+        """How many the newest snapshot knows, or 0 where it knows none."""
         self._at_snapshot = 0
         self._at_checkpoint = 0
         self._needed_offset = -1
@@ -93,7 +95,7 @@ class Upkeep:
         if work.snapshot is not None:
             self._producers.thaw()
             for _ in range(work.snapshots_written):
-                self._snapshot_written(work.snapshot_offset, work.snapshot_bytes)
+                self._snapshot_written(work.snapshot_offset, work.snapshot_bytes, work.snapshot.count)
             if work.snapshots_written < work.snapshot_copies:
                 self.snapshot_due = True
         if error is None:
@@ -102,15 +104,16 @@ class Upkeep:
         if not self._indexes_failed:
             self.recovery_point = max(self.recovery_point, work.recovery_point)
 
-    def _snapshot_written(self, offset: int, size: int) -> None:
+    def _snapshot_written(self, offset: int, size: int, producers: int) -> None:
         self._snapshots = (self._snapshots[1], offset)
         self._snapshot_bytes = size
+        self._snapshot_producers = producers
 
     def take_snapshot(self, end_offset: int) -> None:
         """Write the producer state as of `end_offset`, now. Raises OSError."""
         durable_end = self._segments.flushed_end_offset
         size = write_snapshot(self._disk, self._folder, end_offset, self._producers.view(), durable_end)
-        self._snapshot_written(end_offset, size)
+        self._snapshot_written(end_offset, size, len(self._producers))
         self.snapshot_due, self._at_snapshot = False, self.appended_bytes
 
     def make_durable(self, epochs: LeaderEpochs, from_offset: int, end_offset: int) -> None:
@@ -121,7 +124,8 @@ class Upkeep:
         if epochs.is_dirty:
             epochs.save(epochs.entries)
             epochs.is_dirty = False
-        if end_offset != self.snapshot_offset or len(self._producers):
+        # Also when all were forgotten since: an older snapshot would bring them back.
+        if end_offset != self.snapshot_offset or len(self._producers) or self._snapshot_producers:
             self.take_snapshot(end_offset)
         self.recovery_point = end_offset
 

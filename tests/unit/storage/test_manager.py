@@ -7,6 +7,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.storage.disk import Disk
 from broker.storage.log_config import LogConfig
@@ -217,3 +218,75 @@ def test_five_batches_in_flight_over_a_kill_are_each_recognised(tmp_path: Path) 
     ]
     assert len(sequences(log)) == 5
     logs.close()
+
+
+class Machine(Disk):
+    """Its `life` is another one after each start of the machine."""
+
+    life = "first"
+
+    def boot_id(self) -> str:
+        return self.life
+
+
+def torn_at_a_roll(folder: Path, machine: Machine) -> Path:
+    """A log whose first segment lost its end while the later ones kept their batches."""
+    logs = manager(folder, machine)
+    log = create(logs)
+    fill(log)
+    kill(logs)
+    first = min(log.folder.glob("*.log"))
+    cut(first, 5)
+    return first
+
+
+def cut(path: Path, count: int) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - count)
+
+
+def told_at_the_start(folder: Path, machine: Machine) -> tuple[str, str]:
+    """The one event that tells what was cut off, and its level."""
+    with capture_logs() as events:
+        logs = manager(folder, machine)
+        create(logs)
+        logs.close()
+    told = ("log_tail_truncated", "log_damage_found", "log_recovered")
+    ((name, level),) = [(event["event"], event["log_level"]) for event in events if event["event"] in told]
+    return name, level
+
+
+def test_what_a_power_cut_leaves_at_a_roll_is_no_damage(tmp_path: Path) -> None:
+    machine = Machine()
+    first = torn_at_a_roll(tmp_path, machine)
+    machine.life = "second"
+    assert told_at_the_start(tmp_path, machine) == ("log_tail_truncated", "warning")
+    assert len(list(first.parent.glob("*.damaged"))) > 0
+
+
+def test_a_hole_in_the_log_of_a_machine_that_never_stopped_is_damage(tmp_path: Path) -> None:
+    machine = Machine()
+    torn_at_a_roll(tmp_path, machine)
+    assert told_at_the_start(tmp_path, machine) == ("log_damage_found", "error")
+
+
+@pytest.mark.parametrize("whole_batches", [True, False])
+def test_a_log_that_ends_before_its_recovery_point_is_damaged_after_a_power_cut_too(
+    tmp_path: Path, whole_batches: bool
+) -> None:
+    machine = Machine()
+    logs = manager(tmp_path, machine)
+    log = create(logs)
+    fill(log)
+    checkpoint(logs)
+    kill(logs)
+    cut(max(log.folder.glob("*.log")), len(batch(1, 0, 0)) if whole_batches else 5)
+    machine.life = "second"
+    assert told_at_the_start(tmp_path, machine) == ("log_damage_found", "error")
+
+
+def test_where_nobody_knows_whether_the_machine_stopped_a_torn_tail_is_no_damage(tmp_path: Path) -> None:
+    machine = Machine()
+    machine.life = ""
+    torn_at_a_roll(tmp_path, machine)
+    assert told_at_the_start(tmp_path, machine) == ("log_tail_truncated", "warning")

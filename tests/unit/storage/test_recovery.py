@@ -373,3 +373,22 @@ def test_a_damaged_epoch_file_is_rebuilt_from_the_batches(tmp_path: Path) -> Non
     again = open_log(tmp_path, config=SMALL)
     assert again.leader_epoch_for(3) == 0
     assert again.recovery.epoch_file_problem
+
+
+@pytest.mark.parametrize("snapshot_first", [True, False])
+def test_who_was_forgotten_stays_so_over_a_clean_restart_when_nobody_is_left(
+    tmp_path: Path, snapshot_first: bool
+) -> None:
+    log = written(tmp_path, 3)
+    if snapshot_first:
+        log.take_snapshot()
+    assert log.producers.forget(1)
+    log.close(clean=True)
+    again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=3)
+    assert not state(again)
+    append(again, batch(1, 0, 0))
+    again.close(clean=True)
+    third = open_log(tmp_path, config=SMALL, clean=True, recovery_point=4)
+    assert third.producers.expire(NOW_MS + 86_400_000) == 1
+    third.close(clean=True)
+    assert not state(open_log(tmp_path, config=SMALL, clean=True, recovery_point=4))
