@@ -1,28 +1,44 @@
-"""`tidelog pipeline`: the jobs on Spark.
+"""`tidelog pipeline`: the jobs on Spark, a command each.
 
-Owns their flags and what they print: a report for people, then one line of JSON for programs. Settings come
-from flags, else from a TOML file with the same names (`bootstrap_servers = "..."`). Spark is imported inside
-the commands: it takes seconds. The master is `local[*]` unless `--master` names a cluster.
+Owns their flags, which are the names of the job's settings; a TOML file (`--settings`) takes the same names,
+above all tables or in a table of the job's name, and flags go before it. A flag that is left out is None, so
+that the file and then the job's own default decide. What is done with them is in `cli.pipeline_run`.
+Spark is imported when a job runs: it takes seconds.
 """
 
 from __future__ import annotations
 
-import json
-import tomllib
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, TypeAlias
 
 import typer
 
-from cli.failures import Failure
-
-if TYPE_CHECKING:
-    from pipeline.jobs.audit import AuditReport, AuditSettings
+from cli.pipeline_run import run_job
 
 app = typer.Typer(no_args_is_help=True, help="Jobs on Spark over topics.")
 
-_SETTINGS = frozenset({"topics", "bootstrap_servers", "path", "output", "master"})
+BootstrapServers: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--bootstrap-servers", "-b", metavar="HOST:PORT", help="Broker to ask.", show_default=False),
+]
+SettingsFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--settings", metavar="FILE", help="Settings as TOML; flags go first.", show_default=False),
+]
+Master: TypeAlias = Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")]
+MetricsFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Keep the job's numbers there for Prometheus.", show_default=False),
+]
+Topics: TypeAlias = Annotated[
+    list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Topics.", show_default=False)
+]
+
+
+def _option(text: str, metavar: str | None = None, default: str | bool = False) -> typer.models.OptionInfo:
+    """A flag that is None where it is left out; `default` is what the job takes then."""
+    found: typer.models.OptionInfo = typer.Option(help=text, metavar=metavar, show_default=default)
+    return found
 
 
 @app.callback()
@@ -33,108 +49,105 @@ def _pipeline() -> None:
 @app.command()
 def audit(
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Topics; all below --path if none.")
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC]...", help="Topics; all below --path if none.", show_default=False),
     ] = None,
-    bootstrap_servers: Annotated[
-        str | None, typer.Option("--bootstrap-servers", "-b", metavar="HOST:PORT", help="Broker to ask.")
-    ] = None,
+    bootstrap_servers: BootstrapServers = None,
     path: Annotated[
         Path | None,
-        typer.Option(help="Read segment files below it; up to the high watermark if a broker is named too."),
+        _option("Read segment files below it; up to the high watermark if a broker is named too.", "DIR"),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Folder for the findings as Parquet; replaced.")] = None,
-    settings: Annotated[Path | None, typer.Option(help="TOML file with settings; flags go first.")] = None,
-    master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
+    output: Annotated[Path | None, _option("Folder for the findings as Parquet; replaced.", "DIR")] = None,
+    settings: SettingsFile = None,
+    master: Master = None,
+    metrics_file: MetricsFile = None,
 ) -> None:
     """Look for duplicates, gaps, reordering and epoch regressions; exits with 1 when there is any."""
-    chosen: dict[str, Any] = _read_settings(settings) if settings is not None else {}
-    flags = {
-        "topics": topics,
-        "bootstrap_servers": bootstrap_servers,
-        "path": path,
-        "output": output,
-        "master": master,
-    }
-    chosen |= {
-        name: str(value) if isinstance(value, Path) else value for name, value in flags.items() if value
-    }
-    where = chosen.pop("master", "local[*]")
-    _require_extra()
-    from pipeline.jobs.audit import AuditSettings
-
-    report = _run_audit(AuditSettings(**chosen | {"topics": tuple(chosen.get("topics", ()))}), where)
-    _show(report)
-    if not report.is_clean:
-        raise typer.Exit(1)
+    run_job("audit", locals())
 
 
-def _require_extra() -> None:
-    """Raises Failure where the package was installed without what the jobs need."""
-    missing = [library for library in ("numpy", "pyarrow", "pyspark") if find_spec(library) is None]
-    if missing:
-        raise Failure(
-            f"the jobs on Spark need {', '.join(missing)}: install Tidelog with its extra,"
-            " pip install 'tidelog[pipeline]'"
-        )
+@app.command()
+def archive(
+    topics: Topics = None,
+    bootstrap_servers: BootstrapServers = None,
+    path: Annotated[Path | None, _option("Folder of the archive, the same for each run.", "DIR")] = None,
+    format: Annotated[str | None, _option("parquet or delta.", default="parquet")] = None,
+    read_path: Annotated[
+        Path | None, _option("Read segment files in this data folder instead of fetching.", "DIR")
+    ] = None,
+    max_rows: Annotated[
+        int | None, _option("About so many records are committed together.", default="5000000")
+    ] = None,
+    rows_per_file: Annotated[int | None, _option("At most so many in a file.", default="1000000")] = None,
+    interval_seconds: Annotated[
+        float | None, _option("Go on, and look for new records so often; else end at what is there.")
+    ] = None,
+    compression: Annotated[str | None, _option("zstd, snappy, gzip, lz4 or none.", default="zstd")] = None,
+    min_partitions: Annotated[int | None, _option("Read with at least so many tasks.")] = None,
+    isolation_level: Annotated[
+        str | None, _option("read_uncommitted or read_committed.", default="read_uncommitted")
+    ] = None,
+    fail_on_data_loss: Annotated[
+        bool | None, _option("End where offsets are gone from the log; else count them.", default="fail")
+    ] = None,
+    settings: SettingsFile = None,
+    master: Master = None,
+    metrics_file: MetricsFile = None,
+) -> None:
+    """Keep topics as Parquet files by date, or as a Delta table, each record once, run after run."""
+    run_job("archive", locals())
 
 
-def _read_settings(file: Path) -> dict[str, Any]:
-    try:
-        values = tomllib.loads(file.read_text())
-    except OSError as error:
-        raise Failure(f"cannot read {file}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Failure(f"{file} is not TOML: {error}") from None
-    if unknown := sorted(values.keys() - _SETTINGS):
-        raise Failure(f"{file}: unknown setting {unknown[0]!r}; known are {', '.join(sorted(_SETTINGS))}")
-    return values
+@app.command()
+def mirror(
+    topics: Topics = None,
+    bootstrap_servers: BootstrapServers = None,
+    topic_pattern: Annotated[
+        str | None, _option("All topics that fit this regular expression, instead of TOPIC.", "REGEX")
+    ] = None,
+    to_bootstrap_servers: Annotated[
+        str | None, _option("Broker to write to; the same if there is none.", "HOST:PORT")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, _option("The mirror's own folder, the same for each run.", "DIR")
+    ] = None,
+    rename: Annotated[list[str] | None, _option("New name of a topic; may be repeated.", "FROM=TO")] = None,
+    prefix: Annotated[str | None, _option("What comes before the names of all other topics.", "TEXT")] = None,
+    select: Annotated[str | None, _option("What becomes of a record.", "SQL")] = None,
+    where: Annotated[str | None, _option("Which records are taken.", "SQL")] = None,
+    max_offsets_per_trigger: Annotated[int | None, _option("At most so many records in a batch.")] = None,
+    trigger_seconds: Annotated[
+        float | None, _option("Go on, a batch every so often; else end at what is there.")
+    ] = None,
+    compression_type: Annotated[
+        str | None, _option("none, gzip, snappy, lz4 or zstd.", default="none")
+    ] = None,
+    settings: SettingsFile = None,
+    master: Master = None,
+    metrics_file: MetricsFile = None,
+) -> None:
+    """Copy topics to others, each record once and in order, though anything is killed on the way."""
+    run_job("mirror", locals())
 
 
-def _run_audit(settings: AuditSettings, master: str) -> AuditReport:
-    from pyspark.errors import PySparkException
-
-    from client.errors import ClientError
-    from pipeline.java import JavaNotFoundError
-    from pipeline.jobs.audit import run
-    from pipeline.offsets import OptionError
-    from pipeline.session import start_session
-
-    try:
-        spark = start_session("tidelog audit", master=master)
-        try:
-            return run(spark, settings)
-        finally:
-            spark.stop()
-    except (OptionError, ClientError, FileNotFoundError, JavaNotFoundError) as error:
-        raise Failure(" ".join(str(error).split())) from None
-    except PySparkException as error:
-        raise Failure(str(error).strip()) from None
-
-
-def _show(report: AuditReport) -> None:
-    for finding in report.shown:
-        print(
-            f"{finding['kind']}: {finding['topic']}-{finding['partition']} offset {finding['offset']},"
-            f" producer {finding['producer_id']} epoch {finding['producer_epoch']}"
-            f" sequence {finding['sequence']}"
-            + (f", {finding['amount']} missing before it" if finding["kind"] == "gap" else "")
-        )
-    found = sum(report.findings.values())
-    if found > len(report.shown):
-        print(f"... and {found - len(report.shown)} more")
-    print(
-        f"{report.records} records of {report.producers} producers,"
-        f" {report.unidentified} without a producer: "
-        + (f"{found} findings" if found else "each once and in order")
-    )
-    print(
-        json.dumps(
-            {
-                "event": "audit_finished",
-                "records": report.records,
-                "unidentified": report.unidentified,
-                "producers": report.producers,
-                **report.findings,
-            }
-        )
-    )
+@app.command()
+def stats(
+    topics: Topics = None,
+    bootstrap_servers: BootstrapServers = None,
+    path: Annotated[
+        Path | None, _option("Read segment files in this data folder instead of fetching.", "DIR")
+    ] = None,
+    window: Annotated[
+        str | None, _option('Length of a window, such as "10 seconds" or "2 hours".', default="1 minute")
+    ] = None,
+    follow_seconds: Annotated[
+        int | None, _option("Watch what arrives in that time instead of reading what is there.")
+    ] = None,
+    output: Annotated[Path | None, _option("Folder for the windows as Parquet; replaced.", "DIR")] = None,
+    plot: Annotated[Path | None, _option("Draw throughput, sizes and lag into this PNG.", "FILE")] = None,
+    settings: SettingsFile = None,
+    master: Master = None,
+    metrics_file: MetricsFile = None,
+) -> None:
+    """Tell how many records and bytes a second, how large, and how late, by partition and window."""
+    run_job("stats", locals())

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.fetch import find_bounds
 from pipeline.folders import find_segments
+from pipeline.jobs.job import JobProgress, OnProgress
 from pipeline.offsets import OptionError, Place
 from pipeline.segments import read_segments
 
@@ -42,6 +43,11 @@ class AuditSettings:
     path: str | None = None
     output: str | None = None
 
+    def check(self) -> None:
+        """Raises OptionError for settings that cannot be followed."""
+        if self.path is None and (self.bootstrap_servers is None or not self.topics):
+            raise OptionError("an audit needs topics and bootstrap servers, or a path with segment files")
+
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
@@ -58,16 +64,28 @@ class AuditReport:
         """True when there is no finding of any kind."""
         return not any(self.findings.values())
 
+    @property
+    def exit_code(self) -> int:
+        """1 where there is a finding."""
+        return 0 if self.is_clean else 1
+
+    def summary(self) -> dict[str, object]:
+        """Flat, for programs."""
+        counts = {name: getattr(self, name) for name in ("records", "unidentified", "producers")}
+        return {"event": "audit_finished", **counts, **self.findings}
+
 
 def build(spark: "SparkSession", settings: AuditSettings) -> "DataFrame":
     """The findings, one row each: see `find`. Raises OptionError, ClientError, FileNotFoundError."""
     return find(records(spark, settings))
 
 
-def run(spark: "SparkSession", settings: AuditSettings) -> AuditReport:
+def run(spark: "SparkSession", settings: AuditSettings, on_progress: OnProgress | None = None) -> AuditReport:
     """Do the audit, write the findings where `output` says (replacing what is there), and report."""
     from pyspark.sql import functions as f
 
+    tell = on_progress or (lambda _: None)
+    tell(JobProgress(0, None, 0, "reads the records"))
     read = records(spark, settings).persist()
     try:
         identified = f.col("producer_id") >= 0
@@ -75,6 +93,7 @@ def run(spark: "SparkSession", settings: AuditSettings) -> AuditReport:
         total, judged, known = read.agg(
             f.count(f.lit(1)), f.count(f.when(identified, 1)), producers
         ).collect()[0]
+        tell(JobProgress(total, total, 1, "judges them"))
         found = find(read).persist()
         counts = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
         if settings.output is not None:
@@ -94,6 +113,7 @@ def run(spark: "SparkSession", settings: AuditSettings) -> AuditReport:
 
 def records(spark: "SparkSession", settings: AuditSettings) -> "DataFrame":
     """COLUMNS of every record that is to be judged."""
+    settings.check()
     if settings.path is not None:
         segments = find_segments(Path(settings.path), settings.topics)
         ends = None
@@ -102,10 +122,8 @@ def records(spark: "SparkSession", settings: AuditSettings) -> "DataFrame":
             bounds = find_bounds(settings.bootstrap_servers, None, places)
             ends = {place: end for place, (_, end) in bounds.items()}
         return read_segments(spark, segments, COLUMNS, ends)
-    if settings.bootstrap_servers is None or not settings.topics:
-        raise OptionError("an audit needs topics and bootstrap servers, or a path with segment files")
     options = {
-        "bootstrap.servers": settings.bootstrap_servers,
+        "bootstrap.servers": str(settings.bootstrap_servers),
         "subscribe": ",".join(settings.topics),
         "columns": ",".join(COLUMNS),
     }

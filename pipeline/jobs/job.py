@@ -15,7 +15,7 @@ import os
 import time
 import types
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -79,11 +79,10 @@ def make_settings(kind: type[_Settings], values: Mapping[str, Any]) -> _Settings
     """
     hints = get_type_hints(kind)
     made = {name: _typed(name, value, hints[name]) for name, value in values.items()}
-    try:
-        return kind(**made)
-    except TypeError:
-        missing = [each.name for each in fields(kind) if each.name not in made]  # type: ignore[arg-type]
-        raise OptionError(f"missing setting: one of {', '.join(missing)}") from None
+    needed = [each.name for each in fields(kind) if each.default is MISSING]  # type: ignore[arg-type]
+    if missing := [name for name in needed if name not in made]:
+        raise OptionError(f"missing: {', '.join(missing)}")
+    return kind(**made)
 
 
 def names_of(kind: type[Any]) -> set[str]:

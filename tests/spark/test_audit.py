@@ -1,13 +1,12 @@
 """The audit finds each kind of fault where it was planted, and nothing in a log that is sound."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from cli.pipeline import _show
+from cli.pipeline_reports import show
 from pipeline.jobs.audit import COLUMNS, KINDS, AuditReport, AuditSettings, build, find, run
 from pipeline.offsets import OptionError
 from protocol.types import MAX_SEQUENCE
@@ -107,7 +106,7 @@ def test_nothing_to_audit_is_an_error_with_the_reason(spark: SparkSession, tmp_p
         build(spark, AuditSettings(topics=("absent",), path=str(tmp_path)))
 
 
-def test_the_report_ends_in_one_line_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_names_each_finding(capsys: pytest.CaptureFixture[str]) -> None:
     finding = {
         "kind": "gap",
         "topic": "t",
@@ -118,8 +117,11 @@ def test_the_report_ends_in_one_line_for_programs(capsys: pytest.CaptureFixture[
         "sequence": 9,
         "amount": 3,
     }
-    _show(AuditReport(10, 0, 1, dict.fromkeys(KINDS, 0) | {"gap": 2}, (finding,)))
+    report = AuditReport(10, 0, 1, dict.fromkeys(KINDS, 0) | {"gap": 2}, (finding,))
+    show("audit", report)
     lines = capsys.readouterr().out.splitlines()
     assert "3 missing before it" in lines[0]
     assert lines[1] == "... and 1 more"
-    assert json.loads(lines[-1])["gap"] == 2
+    assert lines[2] == "10 records of 1 producers, 0 without a producer: 2 findings"
+    summary = report.summary()
+    assert (summary["event"], summary["gap"], report.exit_code) == ("audit_finished", 2, 1)

@@ -1,17 +1,102 @@
-"""`tidelog pipeline` where it cannot run: one line that says what to do."""
+"""`tidelog pipeline` before Spark starts: what is missing or wrong is told at once, in one line."""
+
+import inspect
+import os
+import signal
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
-from cli import pipeline
+from cli import pipeline, pipeline_run
 from cli.failures import Failure
+from cli.main import main
+from pipeline.jobs.job import COMMON, names_of
+
+COMMANDS = {
+    each.callback.__name__: each.callback for each in pipeline.app.registered_commands if each.callback
+}
 
 
 def test_an_installation_without_the_extra_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = pipeline.find_spec
-    monkeypatch.setattr(pipeline, "find_spec", lambda name: None if name == "numpy" else found(name))
+    monkeypatch.setattr(pipeline_run, "find_spec", lambda name: None if name == "numpy" else find_spec(name))
     with pytest.raises(Failure, match=r"need numpy: .*pip install 'tidelog\[pipeline\]'"):
         pipeline.audit(topics=["orders"], bootstrap_servers="127.0.0.1:1")
 
 
 def test_nothing_is_missing_where_the_extra_is_installed() -> None:
-    pipeline._require_extra()
+    pipeline_run._require_extra()
+
+
+@pytest.mark.parametrize("job", sorted(COMMANDS))
+def test_a_command_has_a_flag_for_each_of_its_jobs_settings(job: str) -> None:
+    module = __import__(f"pipeline.jobs.{job}", fromlist=[job])
+    settings = names_of(getattr(module, f"{job.capitalize()}Settings"))
+    assert set(inspect.signature(COMMANDS[job]).parameters) == settings | {"settings"}
+    assert settings > COMMON.keys()
+
+
+@pytest.mark.parametrize("job", sorted(COMMANDS))
+def test_every_command_explains_itself(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", job, "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--settings FILE" in shown
+    assert "--metrics-file FILE" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["audit"], "an audit needs topics and bootstrap servers"),
+        (["archive", "t", "-b", "x:1"], "an archive needs a path"),
+        (["archive", "t", "-b", "x:1", "--path", "p", "--format", "orc"], "format = 'orc': expected parquet"),
+        (["archive", "t", "-b", "x:1", "--path", "p", "--max-rows", "0"], "max_rows = 0: expected a number"),
+        (["archive", "t", "-b", "x:1", "--path", "s3://b/p"], "not behind s3:"),
+        (["audit", "--path", "p", "--metrics-file", "absent/a.prom"], "metrics_file: absent is not a folder"),
+    ],
+)
+def test_wrong_settings_exit_2_before_spark_starts(
+    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pipeline", *arguments]) == 2
+    assert reason in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_settings_file_is_judged_like_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "jobs.toml"
+    file.write_text("[archive]\ntopics = ['t']\nbootstrap_servers = 'x:1'\nmax_rows = 'many'\n")
+    assert main(["pipeline", "archive", "--settings", str(file)]) == 2
+    assert "max_rows = 'many': expected a whole number" in capsys.readouterr().err
+    file.write_text("topic = 't'\n")
+    assert main(["pipeline", "archive", "--settings", str(file)]) == 2
+    assert "unknown setting 'topic'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [None, b"= no", b"\xff"])
+def test_a_settings_file_that_cannot_be_read_exits_1(
+    content: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "jobs.toml"
+    if content is not None:
+        file.write_bytes(content)
+    assert main(["pipeline", "audit", "--settings", str(file)]) == 1
+    assert str(file) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_and_the_second_insists(
+    number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(number)
+    with pipeline_run._signals(rounds=True) as stop:
+        os.kill(os.getpid(), number)
+        assert stop.wait(5)
+        assert "once more breaks it off" in capsys.readouterr().err
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is before
+
+
+def test_a_job_without_rounds_is_broken_off_at_once() -> None:
+    with pipeline_run._signals(rounds=False), pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -73,7 +73,7 @@ def test_values_get_the_type_of_their_field() -> None:
         ({"path": "p", "max_rows": "many"}, "max_rows = 'many': expected a whole number"),
         ({"path": "p", "max_rows": True}, "expected a whole number"),
         ({"path": "p", "follow": 1}, "follow = 1: expected true or false"),
-        ({}, "missing setting: one of path"),
+        ({}, "missing: path"),
     ],
 )
 def test_values_of_another_type_are_refused(values: dict[str, object], reason: str) -> None:

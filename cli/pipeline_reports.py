@@ -1,0 +1,47 @@
+"""What a job's report looks like to a person. Used by `cli.pipeline_run`; the line for programs is its."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cli.tables import print_table
+
+if TYPE_CHECKING:
+    from pipeline.jobs.job import Report
+
+
+def show(job: str, report: Report) -> None:
+    """Print the report of this job."""
+    shown = {"audit": _show_audit, "stats": _show_stats}
+    shown.get(job, _show_summary)(report)
+
+
+def _show_audit(report: Any) -> None:
+    for finding in report.shown:
+        print(
+            f"{finding['kind']}: {finding['topic']}-{finding['partition']} offset {finding['offset']},"
+            f" producer {finding['producer_id']} epoch {finding['producer_epoch']}"
+            f" sequence {finding['sequence']}"
+            + (f", {finding['amount']} missing before it" if finding["kind"] == "gap" else "")
+        )
+    found = sum(report.findings.values())
+    if found > len(report.shown):
+        print(f"... and {found - len(report.shown)} more")
+    print(
+        f"{report.records} records of {report.producers} producers,"
+        f" {report.unidentified} without a producer: "
+        + (f"{found} findings" if found else "each once and in order")
+    )
+
+
+def _show_stats(report: Any) -> None:
+    print_table(*report.table())
+
+
+def _show_summary(report: Report) -> None:
+    numbers = {name: value for name, value in report.summary().items() if name != "event"}
+    shown = [
+        (name.replace("_", " "), f"{value:,}" if isinstance(value, int | float) else value)
+        for name, value in numbers.items()
+    ]
+    print_table(("WHAT", "HOW MUCH"), shown)

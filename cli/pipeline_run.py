@@ -1,0 +1,183 @@
+"""What every command of `tidelog pipeline` does around its job: settings, Spark, progress, signals, the end.
+
+Owns the order: settings are judged before Spark starts (wrong ones exit with 2); the job runs, its progress
+is shown on a terminal and written to the metrics file; its report is printed for people, then as one line of
+JSON for programs; the exit code is the report's. What can be expected to fail ends as one line.
+
+The first Ctrl-C or SIGTERM asks a job that runs in rounds to end where nothing is half done, and its report
+follows. The second one, or the first of another job, breaks it off, which costs nothing but work.
+Called by `cli.pipeline`. Heavy imports are inside: this module comes in with every command.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import signal
+import sys
+import threading
+import time
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cli.failures import Failure
+from cli.pipeline_reports import show
+
+if TYPE_CHECKING:
+    from pipeline.jobs.job import JobProgress, MetricsFile, OnProgress, Report
+
+_METRICS_EVERY_S = 5.0
+# How the error of a Spark task tells which of ours it was.
+_OURS = re.compile(r"^(?:pipeline|client|protocol)\.[\w.]+: (.+)$", re.MULTILINE)
+
+
+def run_job(job: str, given: Mapping[str, Any]) -> None:
+    """Run a job; `given` are its command's arguments by name, None where a flag was left out."""
+    _require_extra()
+    flags = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+    file = flags.pop("settings")
+    values = _read_settings(Path(file)) if file is not None else {}
+
+    from pipeline.jobs.job import MetricsFile, choose, make_settings, names_of
+    from pipeline.offsets import OptionError
+
+    module = import_module(f"pipeline.jobs.{job}")
+    kind = getattr(module, f"{job.capitalize()}Settings")
+    try:
+        chosen = choose(job, values, flags, names_of(kind))
+        master = str(chosen.pop("master", "local[*]"))
+        path = chosen.pop("metrics_file", None)
+        metrics = MetricsFile(Path(str(path)), job) if path is not None else None
+        settings = make_settings(kind, chosen)
+        settings.check()
+        if metrics is not None:
+            metrics.check()
+    except OptionError as error:
+        raise typer.BadParameter(str(error)) from None
+    report = _run(job, module, settings, master, metrics)
+    if metrics is not None:
+        metrics.finish(report)
+    show(job, report)
+    print(json.dumps(report.summary()), flush=True)
+    if report.exit_code:
+        raise typer.Exit(report.exit_code)
+
+
+def _require_extra() -> None:
+    """Raises Failure where the package was installed without what the jobs need."""
+    missing = [library for library in ("numpy", "pyarrow", "pyspark") if find_spec(library) is None]
+    if missing:
+        raise Failure(
+            f"the jobs on Spark need {', '.join(missing)}: install Tidelog with its extra,"
+            " pip install 'tidelog[pipeline]'"
+        )
+
+
+def _read_settings(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except OSError as error:
+        raise Failure(f"cannot read {file}: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Failure(f"{file} is not TOML: {error}") from None
+
+
+def _run(job: str, module: Any, settings: Any, master: str, metrics: MetricsFile | None) -> Report:
+    from pyspark.errors import PySparkException
+
+    from client.errors import ClientError
+    from pipeline.fetch import RecordsMissingError
+    from pipeline.java import JavaNotFoundError
+    from pipeline.jobs.archive_folder import ArchiveError
+    from pipeline.mirror_session import MirrorError
+    from pipeline.offsets import OffsetsLostError, OptionError
+    from pipeline.session import start_session
+
+    ours = (OptionError, OffsetsLostError, RecordsMissingError, ArchiveError, MirrorError)
+    takes_stop = "stop" in inspect.signature(module.run).parameters
+    try:
+        with _progress(metrics) as on_progress:
+            spark = start_session(f"tidelog {job}", master=master)
+            try:
+                with _signals(rounds=takes_stop) as stop:
+                    arguments = {"stop": stop} if takes_stop else {}
+                    report: Report = module.run(spark, settings, on_progress, **arguments)
+            finally:
+                spark.stop()
+    except (*ours, ClientError, FileNotFoundError, JavaNotFoundError) as error:
+        raise Failure(" ".join(str(error).split())) from None
+    except PySparkException as error:
+        found = _OURS.findall(str(error))
+        raise Failure(found[-1] if found else str(error).strip()) from None
+    return report
+
+
+@contextmanager
+def _signals(*, rounds: bool) -> Iterator[threading.Event]:
+    """The event that the first signal sets. Without `rounds` it raises KeyboardInterrupt at once."""
+    stop = threading.Event()
+    main_thread = threading.current_thread() is threading.main_thread()
+
+    def receive(number: int, _: object) -> None:
+        if stop.is_set() or not rounds:
+            raise KeyboardInterrupt
+        stop.set()
+        name = signal.Signals(number).name
+        print(f"{name}: ends behind what is under way; once more breaks it off", file=sys.stderr)
+
+    before = {}
+    if main_thread:
+        before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress(metrics: MetricsFile | None) -> Iterator[OnProgress]:
+    """What a job tells its progress to: a line on standard error where that is a terminal, and the file."""
+    written_at = float("-inf")
+
+    def write(progress: JobProgress) -> None:
+        nonlocal written_at
+        if metrics is not None and time.monotonic() - written_at >= _METRICS_EVERY_S:
+            written_at = time.monotonic()
+            metrics.progress(progress)
+
+    if not sys.stderr.isatty():
+        yield write
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[rows]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starts Spark", total=None, rows="")
+        began = time.monotonic()
+
+        def advance(progress: JobProgress) -> None:
+            seconds = max(time.monotonic() - began, 0.001)
+            total = f" of {progress.total_rows:,}" if progress.total_rows is not None else ""
+            rows = f"{progress.rows:,}{total} rows, {progress.rows / seconds:,.0f}/s"
+            bar.update(
+                task, description=progress.text, completed=progress.rows, total=progress.total_rows, rows=rows
+            )
+            write(progress)
+
+        yield advance
