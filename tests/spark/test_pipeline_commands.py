@@ -1,0 +1,92 @@
+"""`tidelog pipeline NAME`: the report for people, the last line for programs, the exit code, the signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cli.main import main
+from tests.spark.brokers import RunningBroker, running_broker
+from tests.unit.pipeline.batches import make_batch
+from tests.waiting import wait_for
+
+TIME = 1_700_000_000_000
+_SECONDS = 180
+_QUICK_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
+        broker.create_topic("orders", 2)
+        rows = [(TIME + n, b"k%d" % n, b"%d" % n, ()) for n in range(50)]
+        for partition in (0, 1):
+            broker.append("orders", partition, [make_batch(rows)])
+        yield broker
+
+
+@pytest.fixture
+def shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run in the tests' session, and leave it to them."""
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
+
+
+@pytest.mark.usefixtures("shared_spark")
+def test_a_commands_last_line_and_its_metrics_tell_the_same(
+    broker: RunningBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings, metrics = tmp_path / "jobs.toml", tmp_path / "archive.prom"
+    settings.write_text(
+        f"bootstrap_servers = '{broker.bootstrap_servers}'\n"
+        f"[archive]\npath = '{tmp_path / 'archive'}'\nmax_rows = 1\n"
+    )
+    given = ["archive", "orders", "--max-rows", "60", "--settings", str(settings)]
+    assert main(["pipeline", *given, "--metrics-file", str(metrics)]) == 0
+    *table, last = capsys.readouterr().out.splitlines()
+    summary = json.loads(last)
+    assert (summary["event"], summary["rows"], summary["rounds"]) == ("archive_finished", 100, 2)
+    assert ["rows", "100"] in [line.split() for line in table]
+    assert "tidelog_pipeline_archive_rows 100.0" in metrics.read_text().splitlines()
+    assert main(["pipeline", "audit", "orders", "-b", broker.bootstrap_servers]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["records"] == 100
+    assert main(["pipeline", "stats", "orders", "-b", broker.bootstrap_servers]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["event"] == "stats_finished"
+
+
+@pytest.mark.usefixtures("shared_spark")
+def test_what_can_be_expected_to_fail_is_one_line(
+    broker: RunningBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: list[Any] = ["archive", "absent", "-b", broker.bootstrap_servers, "--path", str(tmp_path)]
+    assert main(["pipeline", *given]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert "absent" in line
+
+
+def test_sigterm_ends_a_run_behind_its_round_with_a_summary(broker: RunningBroker, tmp_path: Path) -> None:
+    metrics = tmp_path / "archive.prom"
+    command = [sys.executable, "-m", "cli", "pipeline", "archive", "orders"]
+    command += ["-b", broker.bootstrap_servers, "--path", str(tmp_path / "archive"), "--master", "local[1]"]
+    command += ["--interval-seconds", "0.1", "--metrics-file", str(metrics)]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=os.environ | _QUICK_START, **pipes) as job:
+        try:
+            published = tmp_path / "archive" / "_tidelog" / "published.json"
+            wait_for(published.exists, "a round", _SECONDS)
+            job.send_signal(signal.SIGTERM)
+            out, err = job.communicate(timeout=_SECONDS)
+        finally:
+            job.kill()
+    assert job.returncode == 0, err
+    summary = json.loads(out.splitlines()[-1])
+    assert (summary["rows"], summary["behind"]) == (100, 0)
+    assert "SIGTERM: ends behind what is under way" in err
+    assert "tidelog_pipeline_archive_exit_code 0.0" in metrics.read_text().splitlines()
