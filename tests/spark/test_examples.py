@@ -1,0 +1,159 @@
+"""The flights example, as PySpark and as a Declarative Pipeline, judged by a count of the CSV by hand."""
+
+import asyncio
+import csv
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.examples import delays
+from pipeline.examples.flights import create_topics, fill, find_csv, run
+from pipeline.java import find_java
+from pipeline.jobs import audit
+from tests.spark.brokers import RunningBroker, running_broker
+from tests.tidy.house import ROOT
+
+ROWS = 3000
+# How the CSV writes that a flight was cancelled.
+NONE = ("", "NA")
+PNG = b"\x89PNG\r\n\x1a\n"
+DECLARATIVE = ROOT / "pipeline" / "examples" / "declarative"
+# Enough for small data, and started quickly.
+LEAN = {
+    "spark.driver.memory": "512m",
+    "spark.ui.enabled": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+SECONDS = 300
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+    """The first ROWS of the CSV."""
+    folder = tmp_path_factory.mktemp("csv")
+    with find_csv(None, folder).open() as file:
+        return [row for row, _ in zip(csv.DictReader(file), range(ROWS), strict=False)]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path / "broker") as broker:
+        asyncio.run(create_topics(broker.bootstrap_servers))
+        yield broker
+
+
+Identity = tuple[str, int, str, str, float]
+
+
+def flown(rows: list[dict[str, str]]) -> list[Identity]:
+    """The flights that took place, without their times, sorted."""
+    return sorted(
+        (row["carrier"], int(row["flight"]), row["origin"], row["dest"], float(row["dep_delay"]))
+        for row in rows
+        if row["dep_delay"] not in NONE
+    )
+
+
+def identities(flights: DataFrame) -> list[Identity]:
+    """The same of rows of FLIGHT."""
+    columns = flights.select("carrier", "flight", "origin", "dest", "delay_minutes")
+    return sorted(tuple(row) for row in columns.collect())
+
+
+def hours_by_hand(rows: list[dict[str, str]]) -> dict[tuple[str, str], tuple[Any, ...]]:
+    """Flights, mean delay and share of late ones by hour (as the CSV writes it) and airport."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if row["dep_delay"] not in NONE:
+            found.setdefault((row["time_hour"], row["origin"]), []).append(float(row["dep_delay"]))
+    return {
+        key: (
+            len(each),
+            pytest.approx(sum(each) / len(each)),
+            pytest.approx(sum(delay > delays.LATE_MINUTES for delay in each) / len(each)),
+        )
+        for key, each in found.items()
+    }
+
+
+def hours(table: DataFrame) -> dict[tuple[str, str], tuple[Any, ...]]:
+    """The same of a table of hourly delays."""
+    return {
+        (row["text"], row["origin"]): (row["flights"], row["mean_delay_minutes"], row["late_share"])
+        for row in table.selectExpr("*", "date_format(hour, \"yyyy-MM-dd'T'HH:mm:ss'Z'\") AS text").collect()
+    }
+
+
+def test_the_example_fills_cleans_counts_archives_and_draws_and_a_second_run_adds_nothing(
+    spark: SparkSession, broker: RunningBroker, rows: list[dict[str, str]], tmp_path: Path
+) -> None:
+    folder = tmp_path / "example"
+    file = find_csv(None, tmp_path)
+    for _ in range(2):
+        run(spark, broker.bootstrap_servers, file, folder, ROWS)
+    cleaned = delays.read_topic(spark, broker.bootstrap_servers, delays.CLEANED_TOPIC)
+    assert identities(delays.read_flights(cleaned)) == flown(rows)
+    assert hours(spark.read.parquet(str(folder / "hourly_delays"))) == hours_by_hand(rows)
+    assert identities(delays.read_flights(spark.read.parquet(str(folder / "archive")))) == flown(rows)
+    assert (folder / "delays.png").read_bytes().startswith(PNG)
+    topics = (delays.RAW_TOPIC, delays.CLEANED_TOPIC)
+    report = audit.run(spark, audit.AuditSettings(topics, broker.bootstrap_servers))
+    assert (report.is_clean, report.unidentified) == (True, 0)
+
+
+def test_the_declarative_pipeline_makes_the_same_tables(
+    spark: SparkSession, broker: RunningBroker, rows: list[dict[str, str]], tmp_path: Path
+) -> None:
+    fill(spark, broker.bootstrap_servers, find_csv(None, tmp_path), ROWS)
+    said = run_pipeline(broker.bootstrap_servers, tmp_path)
+    # Spark 4.3 exits with 1 after a good run of any source in Python: the tables decide.
+    warehouse = tmp_path / "spark-warehouse"
+    assert (warehouse / "hourly").exists(), said
+    assert hours(spark.read.parquet(str(warehouse / "hourly"))) == hours_by_hand(rows)
+    assert identities(spark.read.parquet(str(warehouse / "archive"))) == flown(rows)
+    cleaned = delays.read_topic(spark, broker.bootstrap_servers, delays.CLEANED_TOPIC)
+    assert identities(delays.read_flights(cleaned)) == flown(rows)
+
+
+def run_pipeline(bootstrap_servers: str, folder: Path) -> str:
+    """Run a copy of the spec that names this broker and folder; what the command said."""
+    shutil.copytree(DECLARATIVE, folder / "declarative")
+    spec = folder / "declarative" / "spark-pipeline.yml"
+    text = spec.read_text()
+    changed = {
+        "localhost:9092": bootstrap_servers,
+        "file:///tmp/flights-pipeline": f"file://{folder}/storage",
+    }
+    for old, new in changed.items():
+        assert old in text
+        text = text.replace(old, new)
+    spec.write_text(text)
+    environment: dict[str, Any] = {
+        **os.environ,
+        "JAVA_HOME": str(find_java().home),
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    command = [str(Path(sys.executable).parent / "spark-pipelines"), "--remote", "local[2]", "run"]
+    command += ["--spec", str(spec)]
+    for name, value in LEAN.items():
+        command += ["--conf", f"{name}={value}"]
+    ran = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    return ran.stdout
