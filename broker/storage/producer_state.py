@@ -9,7 +9,9 @@ Invariants:
 - who wrote lately is in `_recent` until anybody looks into the table: its batches are packed then, and of
   many batches of one producer only the last five;
 - a producer is forgotten only by expiry, by the limit (longest idle first, never with an open
-  transaction) or by `forget`; never because its records went.
+  transaction) or by `forget`; never because its records went;
+- whom the limit put out may be sending a batch again that is stored: its id and epoch are kept for a while,
+  and its sequence 0 is no first one. A newer epoch is: its client began anew, knowing what that means.
 
 Pure: takes facts and now_ms, returns verdicts. Used by `partition_log`, recovery and simulations.
 Source: KIP-98, KIP-360, Kafka's ProducerAppendInfo and ProducerStateManager; the answers 59 and 46, where
@@ -18,6 +20,7 @@ Kafka appends or answers 45, are the seeds' and can be switched off.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
@@ -50,6 +53,9 @@ _HALF_RING: Final = (MAX_SEQUENCE + 1) // 2
 _EXPIRED_AT_ONCE: Final = 2_500
 _EVICTED_AT_ONCE: Final = 100
 _MOST_RECENT: Final = 256
+_EVICTED_KEPT_SHARE: Final = 8
+"""Of how many places for producers one is for remembering who was evicted."""
+_EVICTED_KEPT_AT_LEAST: Final = 1_000
 
 
 class Append(NamedTuple):
@@ -117,6 +123,8 @@ class ProducerStates:
         self.rules = rules
         self.evicted = 0
         """How many were forgotten because of the limit since the start."""
+        self._evicted_epochs: dict[int, int] = {}
+        self._evicted_order: deque[int] = deque()
         self._next_producer_id = next_producer_id
         self._table = ProducerTable() if restored is None else ProducerTable.from_frozen(restored)
         self._recent: dict[int, _Recent] = {}
@@ -176,6 +184,13 @@ class ProducerStates:
             if header.producer_id >= self._next_producer_id():
                 return Refusal(
                     ErrorCode.UNKNOWN_PRODUCER_ID, f"producer id {header.producer_id} was never issued here"
+                )
+            if header.producer_epoch <= self._evicted_epochs.get(header.producer_id, -1):
+                return Refusal(
+                    ErrorCode.UNKNOWN_PRODUCER_ID,
+                    f"producer {header.producer_id} was forgotten, for more than"
+                    f" max.producer.ids.per.partition={self.rules.max_producers} write here; whether this"
+                    " batch was stored before is not known any more",
                 )
             if header.base_sequence != 0:
                 return Refusal(
@@ -263,11 +278,22 @@ class ProducerStates:
         self._settle()
         for slot in self._table.in_idle_order():
             if self._table.current_txn_start_offset(slot) < 0:
-                self._table.remove(self._table.producer_id(slot))
-                self.evicted += 1
+                self._evict(slot)
                 excess -= 1
                 if excess <= 0:
                     return
+
+    def _evict(self, slot: int) -> None:
+        _, epoch, _, _ = self._table.state(slot)
+        producer_id = self._table.producer_id(slot)
+        self._table.remove(producer_id)
+        self.evicted += 1
+        self._evicted_epochs[producer_id] = epoch
+        self._evicted_order.append(producer_id)
+        if len(self._evicted_order) > max(
+            self.rules.max_producers // _EVICTED_KEPT_SHARE, _EVICTED_KEPT_AT_LEAST
+        ):
+            self._evicted_epochs.pop(self._evicted_order.popleft(), None)
 
     def expire(self, now_ms: int, at_most: int = _EXPIRED_AT_ONCE) -> int:
         """Forget producers idle for `expiration_ms` without an open transaction; returns how many.

@@ -27,9 +27,12 @@ class Model:
     def __init__(self) -> None:
         self.producers: dict[int, tuple[int, list[tuple[int, int, int]], int]] = {}
         self.order: list[int] = []
+        self.evicted: dict[int, int] = {}
 
     def check(self, pid: int, epoch: int, first: int, count: int, rules: ProducerRules) -> object:
         if pid not in self.producers:
+            if rules.reject_unknown_sequence and epoch <= self.evicted.get(pid, -1):
+                return 59
             return 59 if rules.reject_unknown_sequence and (pid >= ISSUED or first != 0) else "append"
         stored_epoch, batches, _ = self.producers[pid]
         if epoch == stored_epoch:
@@ -52,7 +55,8 @@ class Model:
         if pid in self.order:
             self.order.remove(pid)
         elif len(self.order) == LIMIT:
-            del self.producers[self.order.pop(0)]
+            idle = self.order.pop(0)
+            self.evicted[idle] = self.producers.pop(idle)[0]
         self.order.append(pid)
         self.producers[pid] = (epoch, [*kept, (first, count, base_offset)], now_ms)
 
@@ -143,6 +147,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
             loaded = load_newest(Disk(), folder, self.end_offset)
         assert loaded.offset == self.end_offset
         self.machine = ProducerStates(self.producer_rules, lambda: ISSUED, loaded.frozen, self.clock_ms)
+        self.model.evicted.clear()
 
     def teardown(self) -> None:
         self.look()

@@ -225,6 +225,38 @@ def test_past_the_limit_the_longest_idle_goes() -> None:
     assert machine.evicted == 1
 
 
+def test_the_first_batch_of_an_evicted_producer_is_not_stored_again() -> None:
+    log = Log(states(max_producers=2))
+    for producer_id in (1, 2, 3):
+        log.send(producer_id, 0, 0)
+    assert code(log.send(1, 0, 0)) == ErrorCode.UNKNOWN_PRODUCER_ID
+    assert code(log.send(1, 0, 1)) == ErrorCode.UNKNOWN_PRODUCER_ID
+    assert log.end == 3
+
+
+def test_an_evicted_producer_goes_on_under_a_new_epoch() -> None:
+    log = Log(states(max_producers=2))
+    for producer_id in (1, 2, 3):
+        log.send(producer_id, 0, 0)
+    assert log.send(1, 1, 0) == Append()
+    assert log.send(1, 1, 1) == Append()
+
+
+def test_who_was_evicted_is_kept_in_mind_for_the_next_thousand() -> None:
+    log = Log(ProducerStates(ProducerRules(max_producers=1), lambda: 10_000))
+    for producer_id in range(1_002):
+        assert log.send(producer_id, 0, 0) == Append()
+    assert code(log.send(1, 0, 0)) == ErrorCode.UNKNOWN_PRODUCER_ID
+    assert log.send(0, 0, 0) == Append()
+    assert len(log.machine._evicted_epochs) == 1_000
+
+
+def test_kafkas_rule_takes_an_evicted_producer_for_a_new_one() -> None:
+    log = Log(states(max_producers=1, reject_unknown_sequence=False))
+    for producer_id in (1, 2, 1):
+        assert log.send(producer_id, 0, 0) == Append()
+
+
 def test_an_open_transaction_keeps_its_producer() -> None:
     machine = states(max_producers=2, expiration_ms=1)
     machine.apply(header(1, 0, 0), 0, NOW_MS)
