@@ -1,12 +1,11 @@
 """Records as they lie in a batch, decoded into columns: one list for each field.
 
-Owns: the decoding of records. A loop written for speed decodes what it is sure of, and leaves stretches of
-records that are encoded alike to `runs`; whatever else it meets it hands, record by record, to
-`_decode_record`, its plain twin, which decides what is wrong.
+Owns: the decoding of any records. A loop written for speed decodes what it is sure of; whatever else it meets
+it hands, record by record, to `_decode_record`, its plain twin, which decides what is wrong.
 Invariants: malformed records raise ProtocolError that names the byte at fault, and nothing else is raised;
 all columns have the same length.
-Callers: `reader`, which has the batch around the records. Columns, because whoever makes rows of them can do
-so in the interpreter's own loops.
+Callers: `reader`, which has the batch around the records, for those that `layouts` and `stencils` leave.
+Columns, because whoever makes rows of them can do so in the interpreter's own loops.
 """
 
 from collections.abc import Sequence
@@ -14,7 +13,6 @@ from typing import NamedTuple, NoReturn
 
 from protocol.errors import ProtocolError
 from protocol.records.header import BatchHeader, TimestampType
-from protocol.records.runs import find_run
 from protocol.records.varints import MAX_VARLONG_BYTES, decode_varint
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -22,10 +20,6 @@ Headers = tuple[tuple[str, bytes | None], ...]
 # Length, attributes, timestamp delta, offset delta, key length, value length, header count: a byte each.
 SMALLEST_RECORD_BYTES = 7
 _SMALLEST_HEADER_BYTES = 2
-# Records that one search for a run looks at; and how many are passed by after searches that found none.
-_FIRST_REACH = 64
-_LONGEST_REACH = 8192
-_MOST_PASSED_BY = 64
 
 
 class Columns(NamedTuple):
@@ -49,9 +43,6 @@ class _Lists:
     """Columns that grow."""
 
     __slots__ = (
-        "_pass_by",
-        "_reach",
-        "_search_at",
         "base_offset",
         "base_timestamp",
         "headers",
@@ -69,50 +60,9 @@ class _Lists:
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.headers: list[Headers] = []
-        self._reach = _FIRST_REACH
-        self._pass_by = 1
-        self._search_at = 0
 
     def columns(self, timestamp_type: TimestampType) -> Columns:
         return Columns(timestamp_type, self.offsets, self.timestamps, self.keys, self.values, self.headers)
-
-    def add_run(self, data: bytes, start: int, end: int, total: int) -> tuple[int, int]:
-        """Add the run that follows data[start:end], which is the record added last, within `total` records.
-
-        How many were added, and where they end: (0, end) where there is no run, or where searches found so
-        little that this one is left out.
-        """
-        index = len(self.offsets) - 1
-        if index < self._search_at or self.offsets[index] - self.base_offset != index:
-            return 0, end
-        run = find_run(data, start, end, index, min(self._reach, total - index))
-        found = 0 if run is None else run.record_count - 1
-        self._reach = min(_LONGEST_REACH, max(_FIRST_REACH, 8 * found))
-        self._pass_by = 1 if found > 2 else min(2 * self._pass_by, _MOST_PASSED_BY)
-        self._search_at = index + found + self._pass_by
-        if run is None:
-            return 0, end
-        count, stop, deltas, key_at, key_size, value_at, value_size = run
-        step = end - start
-        first = self.offsets[index]
-        base = self.base_timestamp
-        self.offsets += range(first + 1, first + count)
-        if len(deltas) == 1:
-            self.timestamps += [base + deltas[0]] * (count - 1)
-        else:
-            self.timestamps += [base + delta for delta in deltas[1:]]
-        self.keys += (
-            [None] * (count - 1)
-            if key_size < 0
-            else [data[at : at + key_size] for at in range(key_at + step, stop, step)]
-        )
-        self.values += (
-            [None] * (count - 1)
-            if value_size < 0
-            else [data[at : at + value_size] for at in range(value_at + step, stop, step)]
-        )
-        self.headers += [()] * (count - 1)
-        return found, stop
 
 
 def decode_columns(data: bytes, count: int, header: BatchHeader) -> tuple[Columns, int]:
@@ -126,11 +76,9 @@ def decode_columns(data: bytes, count: int, header: BatchHeader) -> tuple[Column
     last_offset = 2 * header.last_offset_delta
     add_offset, add_timestamp = lists.offsets.append, lists.timestamps.append
     add_key, add_value, add_headers = lists.keys.append, lists.values.append, lists.headers.append
-    position = done = 0
-    before = -1  # A run is searched where a record is as long as the one before it.
-    while done < count:
+    position = 0
+    for _ in range(count):
         start, unsure = position, 0
-        done += 1
         try:
             if (length := data[position]) > 127:
                 position += 1
@@ -176,10 +124,6 @@ def decode_columns(data: bytes, count: int, header: BatchHeader) -> tuple[Column
                     add_key(key)
                     add_value(value)
                     add_headers(headers)
-                    if length == before and done < count:
-                        found, position = lists.add_run(data, start, end, count)
-                        done += found
-                    before = length
                     continue
         except (IndexError, ProtocolError):
             pass  # The twin finds out what is wrong, if anything is.

@@ -10,17 +10,17 @@ Callers: `reader`, before and after it decodes a batch by `columns`. Safe in any
 
 from collections.abc import Sequence
 from struct import Struct
+from typing import NamedTuple
 
 from protocol.records.columns import Columns
 from protocol.records.header import BatchHeader
-from protocol.records.runs import DELTAS, Shape, find_run, offset_column, shape_of
-from protocol.records.varints import decode_varint
+from protocol.records.varints import ONE_BYTE_DELTAS, SHORT_NUMBERS, TABLE_SIZE, dense_numbers, encode_varint
 
-# Of one layout. Stretches: offset deltas of one byte, then of two, and in between lengths that grow.
-_MOST_RECORDS = 512
-_MOST_STRETCHES = 4
-_MOST_LAYOUTS = 128
+# Of all layouts together; each takes about 70 bytes a record.
+_MOST_RECORDS = 65_536
 _MOST_SEEN = 1024
+_NO_ATTRIBUTES = b"\0"
+_NO_HEADERS = b"\0"
 
 _Key = tuple[int, int, int]
 
@@ -65,9 +65,9 @@ class Layout:
             if not stamps.isascii():
                 return None
             if stamps.count(stamps[0]) == len(stamps):
-                timestamps += [base_timestamp + DELTAS[stamps[0]]] * len(stamps)
+                timestamps += [base_timestamp + ONE_BYTE_DELTAS[stamps[0]]] * len(stamps)
             else:
-                timestamps += [base_timestamp + DELTAS[each] for each in stamps]
+                timestamps += [base_timestamp + ONE_BYTE_DELTAS[each] for each in stamps]
         keys: Sequence[bytes | None] = self._nones
         values: Sequence[bytes | None] = self._nones
         contents = self._contents.unpack_from(data)
@@ -94,57 +94,91 @@ def decode_known(data: bytes, position: int, header: BatchHeader) -> Columns | N
     return None if layout is None else layout.decode(data, header)
 
 
-def learn_layout(data: bytes, position: int, count: int) -> None:
-    """Take note of the `count` records from `position` to the end of `data`, which were decoded."""
+def learn_layout(data: bytes, position: int, header: BatchHeader, columns: Columns) -> None:
+    """Take note of the records from `position` to the end of `data`, which gave `columns`."""
+    count = header.record_count
     key = (position, len(data) - position, count)
-    if not 1 < count <= _MOST_RECORDS:
+    if not 1 < count <= TABLE_SIZE:
+        return
+    sizes = _size_of(columns.keys[0]), _size_of(columns.values[0])
+    if sizes != (_size_of(columns.keys[-1]), _size_of(columns.values[-1])):
+        return
+    stretches = _stretches(count, *sizes)
+    if sum(each.alike * each.size_bytes for each in stretches) != key[1] or sizes == (-1, -1):
         return
     if key not in _seen:
         if len(_seen) >= _MOST_SEEN:
             _seen.clear()
         _seen[key] = None
         return
-    layout = _layout_of(data, position, count)
-    if layout is not None:
-        if len(_layouts) >= _MOST_LAYOUTS:
+    layout = _layout_of(position, stretches, sizes)
+    if layout.decode(data, header) is not None:
+        if sum(known[2] for known in list(_layouts)) + count > _MOST_RECORDS:
             _layouts.clear()
         _layouts[key] = layout
 
 
-def _layout_of(data: bytes, position: int, count: int) -> Layout | None:
+def _size_of(content: bytes | None) -> int:
+    return -1 if content is None else len(content)
+
+
+class _Stretch(NamedTuple):
+    """`alike` records of one size that follow each other, beginning with the batch's `first`th.
+
+    What surrounds each one's timestamp delta, offset delta, key and value: `head`, `middle`, `before_value`.
+    """
+
+    first: int
+    alike: int
+    offset_width: int
+    head: bytes
+    middle: bytes
+    before_value: bytes
+    size_bytes: int
+
+
+def _stretches(count: int, key_size: int, value_size: int) -> list[_Stretch]:
+    """How `count` records are encoded that have keys and values of one size each, and no headers."""
+    middle, before_value = encode_varint(key_size), encode_varint(value_size)
+    content_size = max(key_size, 0) + max(value_size, 0)
+    found = []
+    for index, end, width in ((0, SHORT_NUMBERS, 1), (SHORT_NUMBERS, TABLE_SIZE, 2)):
+        if count > index:
+            body_size = 3 + width + len(middle) + len(before_value) + content_size
+            head = encode_varint(body_size) + _NO_ATTRIBUTES
+            size_bytes = len(head) - 1 + body_size
+            alike = min(count, end) - index
+            found.append(_Stretch(index, alike, width, head, middle, before_value, size_bytes))
+    return found
+
+
+def _layout_of(position: int, stretches: list[_Stretch], sizes: tuple[int, int]) -> Layout:
+    key_size, value_size = max(sizes[0], 0), max(sizes[1], 0)
     columns: list[tuple[slice, bytes]] = []
     stamps: list[slice] = []
     contents = [f"={position}x"]
-    sizes: set[tuple[int, int]] = set()
-    index = 0
-    while index < count:
-        length, after = decode_varint(data, position)
-        step = after + length - position
-        shape = shape_of(data, position, position + step, index)
-        if shape is None or shape.stamp_width > 1 or len(stamps) == _MOST_STRETCHES:
-            return None
-        run = find_run(data, position, position + step, index, count - index)
-        alike = 1 if run is None else run.record_count
-        stop = position + alike * step
-        places = [position + at for at in shape.constant]
-        columns += [(slice(at, stop, step), data[at : at + 1] * alike) for at in places]
-        for byte in range(shape.offset_width):
-            column = slice(position + shape.offset_at + byte, stop, step)
-            columns.append((column, offset_column(index, alike, byte)))
-        stamps.append(slice(position + shape.stamp_at, stop, step))
-        contents.append(_format(shape) * alike)
-        sizes.add((shape.key_size, shape.value_size))
+    for each in stretches:
+        stop = position + each.alike * each.size_bytes
+        stamps.append(slice(position + len(each.head), stop, each.size_bytes))
+        offset_at = position + len(each.head) + 1
+        for byte in range(each.offset_width):
+            numbers = dense_numbers(each.first, each.alike)[byte :: each.offset_width]
+            columns.append((slice(offset_at + byte, stop, each.size_bytes), numbers))
+        middle_at = offset_at + each.offset_width
+        before_value_at = middle_at + len(each.middle) + key_size
+        pieces = (
+            (position, each.head),
+            (middle_at, each.middle),
+            (before_value_at, each.before_value),
+            (position + each.size_bytes - 1, _NO_HEADERS),
+        )
+        columns += [
+            (slice(at + place, stop, each.size_bytes), bytes([byte]) * each.alike)
+            for at, piece in pieces
+            for place, byte in enumerate(piece)
+        ]
+        key = f"{middle_at + len(each.middle) - position}x" + f"{key_size}s" * (sizes[0] >= 0)
+        value = f"{len(each.before_value)}x" + f"{value_size}s" * (sizes[1] >= 0)
+        contents.append(f"{key}{value}x" * each.alike)
         position = stop
-        index += alike
-    if len(sizes) > 1 or sizes == {(-1, -1)} or any(data[column] != content for column, content in columns):
-        return None
-    ((key_size, value_size),) = sizes
-    return Layout(count, columns, stamps, Struct("".join(contents)), key_size, value_size)
-
-
-def _format(shape: Shape) -> str:
-    """One record for struct, all but its key and value passed over."""
-    key, value = max(shape.key_size, 0), max(shape.value_size, 0)
-    between = shape.value_at - shape.key_at - key
-    parts = [f"{shape.key_at}x", f"{key}s" * (shape.key_size >= 0), f"{between}x"]
-    return "".join([*parts, f"{value}s" * (shape.value_size >= 0), "x"])
+    return Layout(sum(each.alike for each in stretches), columns, stamps, Struct("".join(contents)), *sizes)

@@ -1,6 +1,8 @@
 """Decoding of record batches into records, quickly for ordinary records and exactly for all others.
 
-Owns: the batch around its records: bounds, CRC, decompression. The records themselves are `columns`' work.
+Owns: the batch around its records: bounds, CRC, decompression. The records themselves are decoded by
+`layouts` where an earlier batch was laid out so, else by `stencils` where they are ordinary, else
+by `columns`.
 Invariants: every malformed batch raises ProtocolError that names the batch's offset and the byte at fault,
 and nothing else is ever raised; memory stays within `max_decompressed_bytes` and a small multiple of it for
 the records themselves.
@@ -25,6 +27,7 @@ from protocol.records.header import (
     read_batch_header,
 )
 from protocol.records.layouts import decode_known, learn_layout
+from protocol.records.stencils import decode_by_stencils
 from protocol.types import Buffer
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 104_857_600
@@ -98,7 +101,12 @@ def decode_batch_columns(
 
 def _decoded(data: bytes, start: int, header: BatchHeader) -> Columns:
     """The records by what their own bytes say; a batch that is laid out so is known from then on."""
-    records = data[start:] if start else data
+    columns = decode_by_stencils(data, start, header) or _decoded_with_care(data[start:], header)
+    learn_layout(data, start, header, columns)
+    return columns
+
+
+def _decoded_with_care(records: bytes, header: BatchHeader) -> Columns:
     try:
         columns, end = decode_columns(records, header.record_count, header)
     except ProtocolError as error:
@@ -108,7 +116,6 @@ def _decoded(data: bytes, start: int, header: BatchHeader) -> Columns:
             f"batch at offset {header.base_offset}: {len(records) - end} bytes follow its"
             f" {header.record_count} records"
         )
-    learn_layout(data, start, header.record_count)
     return columns
 
 

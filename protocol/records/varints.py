@@ -30,6 +30,20 @@ def _encode(value: int) -> bytes:
 VARINTS: Final[list[bytes]] = [_encode(value) for value in range(TABLE_SIZE)]
 
 
+# Numbers below it take one byte, the others of the table two.
+SHORT_NUMBERS: Final = 64
+# What each byte stands for that is a whole number.
+ONE_BYTE_DELTAS: Final = [(each >> 1) ^ -(each & 1) for each in range(128)]
+_DENSE: Final = b"".join(VARINTS)
+
+
+def dense_numbers(first: int, count: int) -> bytes:
+    """The varints of `first`, `first` + 1, …, which are in the table and all of one width."""
+    if first < SHORT_NUMBERS:
+        return _DENSE[first : first + count]
+    return _DENSE[2 * first - SHORT_NUMBERS : 2 * (first + count) - SHORT_NUMBERS]
+
+
 def encode_varint(value: int) -> bytes:
     """`value`, in the int64 range, as a zigzag varint of 1 to 10 bytes."""
     return VARINTS[value] if 0 <= value < TABLE_SIZE else _encode(value)
