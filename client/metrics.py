@@ -26,39 +26,41 @@ _WINDOW_S: Final = 30.0
 class _Window:
     """Sum, count and maximum of what was added in the last one to two windows."""
 
-    __slots__ = ("_began", "_counts", "_maxima", "_sums", "total")
+    __slots__ = ("_before", "_began", "_count", "_maximum", "_sum", "total")
 
     def __init__(self) -> None:
         self.total = 0.0
         self._began: float | None = None
-        # The window before and the present one.
-        self._sums = [0.0, 0.0]
-        self._counts = [0.0, 0.0]
-        self._maxima = [0.0, 0.0]
+        self._sum = self._count = self._maximum = 0.0
+        # The same three of the window before the present one.
+        self._before = (0.0, 0.0, 0.0)
 
     def add(self, value: float, now: float) -> None:
-        self._roll(now)
+        if self._began is None or now - self._began >= _WINDOW_S:
+            self._roll(now)
         self.total += value
-        self._sums[1] += value
-        self._counts[1] += 1
-        self._maxima[1] = max(self._maxima[1], value)
+        self._sum += value
+        self._count += 1
+        if value > self._maximum:
+            self._maximum = value
 
     def rate(self, now: float) -> float:
         """A second."""
         self._roll(now)
         if self._began is None:
             return 0.0
-        before = _WINDOW_S if self._counts[0] else 0.0
-        return sum(self._sums) / max(before + now - self._began, 1.0)
+        before_sum, before_count, _ = self._before
+        return (before_sum + self._sum) / max((_WINDOW_S if before_count else 0.0) + now - self._began, 1.0)
 
     def average(self, now: float) -> float:
         self._roll(now)
-        count = sum(self._counts)
-        return sum(self._sums) / count if count else 0.0
+        before_sum, before_count, _ = self._before
+        count = before_count + self._count
+        return (before_sum + self._sum) / count if count else 0.0
 
     def maximum(self, now: float) -> float:
         self._roll(now)
-        return max(self._maxima)
+        return max(self._before[2], self._maximum)
 
     def _roll(self, now: float) -> None:
         if self._began is None:
@@ -68,9 +70,8 @@ class _Window:
             return
         is_next = elapsed < 2 * _WINDOW_S
         self._began += elapsed - elapsed % _WINDOW_S
-        for halves in (self._sums, self._counts, self._maxima):
-            halves[0] = halves[1] if is_next else 0.0
-            halves[1] = 0.0
+        self._before = (self._sum, self._count, self._maximum) if is_next else (0.0, 0.0, 0.0)
+        self._sum = self._count = self._maximum = 0.0
 
 
 class ClientMetrics:
@@ -78,11 +79,11 @@ class ClientMetrics:
 
     def __init__(self) -> None:
         self.requests_in_flight = 0
+        # One value a batch: its records.
         self._sent = _Window()
         self._failed = _Window()
         self._retried = _Window()
         self._batch_sizes = _Window()
-        self._batch_records = _Window()
         self._requests = _Window()
         self._latencies_ms = _Window()
         self._waits_s = _Window()
@@ -104,7 +105,6 @@ class ClientMetrics:
         """A batch went out; `attempt` counts from 1."""
         self._sent.add(records, now)
         self._batch_sizes.add(size_bytes, now)
-        self._batch_records.add(records, now)
         if attempt > 1:
             self._retried.add(records, now)
 
@@ -131,7 +131,7 @@ class ClientMetrics:
             "record-retry-total": self._retried.total,
             "batch-size-avg": self._batch_sizes.average(now),
             "batch-size-max": self._batch_sizes.maximum(now),
-            "records-per-batch-avg": self._batch_records.average(now),
+            "records-per-batch-avg": self._sent.average(now),
             "request-rate": self._requests.rate(now),
             "request-total": self._requests.total,
             "request-latency-avg": self._latencies_ms.average(now),

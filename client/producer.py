@@ -14,7 +14,7 @@ Source: aiokafka's AIOKafkaProducer for names, KIP-679 for defaults.
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from time import monotonic, time
+from time import monotonic, time_ns
 from types import TracebackType
 from typing import Any, Self
 
@@ -181,10 +181,10 @@ class Producer:
                 batch = queue.open
                 if batch is not None and type(value) is bytes:
                     if timestamp_ms is None:
-                        timestamp_ms = int(time() * 1000)
-                    builder = batch.builder
-                    if builder.append(timestamp_ms, key, value, headers or ()):
-                        return Delivery(batch, builder.record_count - 1, timestamp_ms)
+                        timestamp_ms = time_ns() // 1_000_000
+                    count = batch.builder.append(timestamp_ms, key, value, headers or ())
+                    if count:
+                        return Delivery(batch, count - 1, timestamp_ms)
         return await self._send_slowly(topic, value, key, partition, timestamp_ms, headers)
 
     async def send_and_wait(
@@ -233,7 +233,7 @@ class Producer:
                 raise SessionError("a session has to begin before the first record is sent")
             self._session = self._keeper(sender)
             identity = await sender.identity()
-            return ProducerSession(*identity, int(time() * 1000))
+            return ProducerSession(*identity, time_ns() // 1_000_000)
         taken = self._session.snapshot(await sender.identity())
         await sender.flush()
         if sender.outcomes.fatal_error is not None:
@@ -311,7 +311,7 @@ class Producer:
         if self._session is not None and may_move and len(route.queues) > 1:
             raise ValueError(f"in a session a record of topic {topic!r} needs a key or a partition")
         while True:
-            stamp = int(time() * 1000) if timestamp_ms is None else timestamp_ms
+            stamp = time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
             if may_move:
                 queue = route.sticky
             batch = queue.open
@@ -321,8 +321,8 @@ class Producer:
                     return skipped
                 batch = queue.open
             if batch is not None:
-                if batch.builder.append(stamp, *fields):
-                    return Delivery(batch, batch.builder.record_count - 1, stamp)
+                if count := batch.builder.append(stamp, *fields):
+                    return Delivery(batch, count - 1, stamp)
                 if not self._room.grow(queue, size_bytes):
                     queue.open = None
                     sender.wake()

@@ -142,9 +142,12 @@ class Sender:
             self.outcomes.expire(now_ms)
             self._next_expiry_ms = now_ms + self._expiry_interval_ms
         self._start_obtaining()
+        # What is to be retried leaves with the first requests.
         while loads := self._fill(now_ms):
             for connection, load in loads.items():
                 self._transmit(connection, load.batches)
+            if self._accumulator.is_empty:
+                break
         if not self.outcomes.is_settled:
             self._arm(now_ms)
 

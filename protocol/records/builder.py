@@ -36,7 +36,8 @@ _MAX_HEADER_OVERHEAD = 5 + 5
 _NO_LIMIT = 2**31 - 1
 # One less than int64 holds, so that the delta between any two of them is an int64 too.
 _MAX_TIMESTAMP_MS = 2**63 - 2
-# Later than any timestamp, so that the first record's delta is negative, which sends it the slow way.
+# Later than any timestamp, so that the delta of a first record, or of one too many, is negative, which sends
+# it the slow way.
 _NO_BASE_TIMESTAMP = 2**63 - 1
 _HEADER_ROOM = bytes(BATCH_HEADER_SIZE)
 
@@ -49,12 +50,20 @@ class RecordBatchBuilder:
     batch.
     """
 
-    __slots__ = ("_base_timestamp", "_buffer", "_is_built", "_max_size", "_max_timestamp", "record_count")
+    __slots__ = (
+        "_base_timestamp",
+        "_buffer",
+        "_fast_base",
+        "_is_built",
+        "_max_size",
+        "_max_timestamp",
+        "record_count",
+    )
 
     def __init__(self, max_size_bytes: int = _NO_LIMIT) -> None:
         self.record_count = 0
         self._buffer = bytearray(_HEADER_ROOM)
-        self._base_timestamp = _NO_BASE_TIMESTAMP
+        self._base_timestamp = self._fast_base = _NO_BASE_TIMESTAMP
         self._max_timestamp: int = NO_TIMESTAMP
         self._max_size = max_size_bytes
         self._is_built = False
@@ -106,11 +115,11 @@ class RecordBatchBuilder:
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> int:
-        """Add a record; the bytes it took, or 0 when it does not fit and was not added.
+        """Add a record; how many there are now, or 0 when it does not fit and was not added.
 
         `timestamp_ms` is -1 (none) or not negative, else ValueError. Raises RuntimeError after `build`.
         """
-        delta = timestamp_ms - self._base_timestamp
+        delta = timestamp_ms - self._fast_base
         # Anything unusual takes the slow path: what remains is one table look-up a field and one join.
         if value is None or delta < 0 or headers:
             return self._append_slowly(timestamp_ms, key, value, headers)
@@ -124,20 +133,20 @@ class RecordBatchBuilder:
                 value_length = VARINTS[len(value)]
                 parts = (b"\0", VARINTS[delta], VARINTS[count], key_length, key, value_length, value, b"\0")
             body = b"".join(parts)
-            size = len(body)
-            length = VARINTS[size]
+            length = VARINTS[len(body)]
         except IndexError:
             return self._append_slowly(timestamp_ms, key, value, headers)
-        size += len(length)
         buffer = self._buffer
-        if len(buffer) + size > self._max_size:
-            return self._refuse()
         buffer += length
         buffer += body
+        # Nearly every record fits, so that this is cheaper to find out afterwards.
+        if len(buffer) > self._max_size:
+            del buffer[-len(length) - len(body) :]
+            return 0
         if timestamp_ms > self._max_timestamp:
             self._max_timestamp = timestamp_ms
-        self.record_count = count + 1
-        return size
+        self.record_count = count = count + 1
+        return count
 
     def extend(self, max_size_bytes: int) -> None:
         """Take records up to this size from now on. Raises RuntimeError after `build`."""
@@ -171,11 +180,11 @@ class RecordBatchBuilder:
         self._buffer += length
         self._buffer += body
         if count == 0:
-            self._base_timestamp = self._max_timestamp = timestamp_ms
+            self._base_timestamp = self._fast_base = self._max_timestamp = timestamp_ms
         elif timestamp_ms > self._max_timestamp:
             self._max_timestamp = timestamp_ms
         self.record_count = count + 1
-        return size
+        return count + 1
 
     def _refuse(self) -> int:
         if self._is_built:
@@ -204,8 +213,8 @@ class RecordBatchBuilder:
         if not self.record_count:
             raise ValueError("a batch needs at least one record")
         self._is_built = True
-        # Below every size, so that `append` need not ask on its fast path whether the batch is closed.
-        self._max_size = -1
+        # So that `append` need not ask on its fast path whether the batch is closed.
+        self._fast_base = _NO_BASE_TIMESTAMP
         batch = self._buffer
         if compression is not Compression.NONE:
             with memoryview(batch) as view:

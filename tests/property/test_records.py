@@ -34,12 +34,11 @@ entries = st.lists(st.tuples(timestamps, contents, contents, st.just([]) | heade
 
 def built(entries: Any, compression: Compression = Compression.NONE, **fields: Any) -> bytearray:
     builder = RecordBatchBuilder()
-    for entry in entries:
+    for number, entry in enumerate(entries, start=1):
         before = builder.size_bytes
         bound = RecordBatchBuilder.record_size_bound(*entry[1:])
-        size = builder.append(*entry)
-        assert 0 < size <= bound
-        assert builder.size_bytes == before + size
+        assert builder.append(*entry) == number
+        assert before < builder.size_bytes <= before + bound
     return builder.build(compression, **fields)
 
 
