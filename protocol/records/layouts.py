@@ -2,10 +2,10 @@
 
 Owns: the layouts seen lately. A producer of records of one size fills batch after batch in the same way; then
 every byte of the encoding stands where it stood before, and only offsets, timestamps and contents are new.
-Invariants: a batch is taken only when each byte that is neither content nor timestamp is the one that a batch
-had which `columns` decoded, at the same place; so what comes out equals what `columns` makes of it. A layout
-is learned when its size and count come for the second time; memory stays below five megabytes.
-Callers: `reader`, before and after it decodes a batch by `columns`. Safe in any thread.
+Invariants: a batch is taken only when each byte that is neither content nor timestamp is the one that records
+of the sizes learned have at that place; so what comes out equals what `columns` makes of it. A layout is
+learned when its size and count come for the second time; memory stays below five megabytes.
+Callers: `reader`, before and after a batch is decoded otherwise. Safe in any thread.
 """
 
 from collections.abc import Sequence
