@@ -1,75 +1,20 @@
-"""The way to the cluster: when metadata is asked for again, who is dialled and when, what is raised."""
+"""The way to the cluster: when metadata is asked for again, which servers are asked, what is raised."""
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import pytest
 
 from client import BrokerUnavailableError, Producer, UnknownTopicError, UnsupportedVersionError
-from client.cluster import Cluster, ClusterConfig
 from client.types import TopicPartition
 from protocol.errors import ErrorCode
 from protocol.schema import ApiKey
+from tests.unit.client.clusters import Noted, cut, free_address, opened
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
 from tests.waiting import until
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-@asynccontextmanager
-async def opened(
-    *servers: str, rng: random.Random | None = None, start: bool = True, **settings: object
-) -> AsyncIterator[Cluster]:
-    quick = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 20, "request_timeout_ms": 5_000}
-    config = ClusterConfig(list(servers), **{**quick, **settings})  # type: ignore[arg-type]
-    cluster = Cluster(config, rng)
-    try:
-        if start:
-            await cluster.start()
-        yield cluster
-    finally:
-        await cluster.close()
-
-
-async def free_address() -> str:
-    """Where nobody listens."""
-    async with ScriptedBroker() as broker:
-        return broker.address
-
-
-class Chance(random.Random):
-    """Draws the largest jitter, and remembers between which bounds it was drawn."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-        self.drawn: list[tuple[float, float]] = []
-
-    def uniform(self, a: float, b: float) -> float:
-        self.drawn.append((a, b))
-        return b
-
-
-class Doorstep:
-    """Accepts connections and closes them at once; remembers when each came."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-
-    async def __aenter__(self) -> "Doorstep":
-        self._server = await asyncio.start_server(self._refuse, "127.0.0.1", 0)
-        host, port = self._server.sockets[0].getsockname()
-        self.address = f"{host}:{port}"
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-
-    async def _refuse(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.times.append(asyncio.get_running_loop().time())
-        writer.transport.abort()
 
 
 # Metadata
@@ -89,11 +34,11 @@ async def test_metadata_that_could_not_be_had_is_asked_for_again_when_it_is_too_
     async with ScriptedBroker() as broker, opened(broker.address, metadata_max_age_ms=30) as cluster:
         failed = asyncio.Event()
 
-        def cut(request: Request) -> None:
+        def fail(request: Request) -> None:
             failed.set()
-            raise ConnectionError
+            cut(request)
 
-        broker.scripts[ApiKey.METADATA] = cut
+        broker.scripts[ApiKey.METADATA] = fail
         cluster.request_refresh()
         await failed.wait()
         del broker.scripts[ApiKey.METADATA]
@@ -189,66 +134,18 @@ async def test_a_topic_that_could_not_be_asked_for_is_not_called_unknown() -> No
                 await cluster.topic(TOPIC)
 
 
-# Reconnecting
-
-
-async def test_an_address_that_fails_is_dialled_after_waits_that_double_with_jitter() -> None:
-    chance = Chance()
-    async with (
-        Doorstep() as door,
-        opened(
-            door.address, rng=chance, start=False, reconnect_backoff_ms=20, reconnect_backoff_max_ms=80
-        ) as cluster,
-    ):
-        starting = asyncio.create_task(cluster.start())
-        await until(lambda: len(door.times) == 6)
-        starting.cancel()
-        await asyncio.wait([starting])
-    gaps = [later - sooner for sooner, later in pairwise(door.times)]
-    for gap, wait_ms in zip(gaps, [20, 40, 80, 80, 80], strict=True):
-        assert gap >= 1.2 * wait_ms / 1000
-    assert set(chance.drawn) == {(0.8, 1.2)}
-
-
-async def test_an_address_is_not_dialled_more_often_because_many_ask() -> None:
-    async with (
-        Doorstep() as door,
-        ScriptedBroker() as broker,
-        opened(broker.address, reconnect_backoff_ms=100, reconnect_backoff_max_ms=100) as cluster,
-    ):
-        host, _, port = door.address.rpartition(":")
-        answer = broker.metadata([])
-        answer["brokers"] = [{"node_id": 1, "host": host, "port": int(port), "rack": None}]
-        broker.scripts[ApiKey.METADATA] = lambda _: answer
-        await cluster.refresh()
-        began = asyncio.get_running_loop().time()
-        while len(door.times) < 4:
-            found = await asyncio.gather(*(cluster.connected(1) for _ in range(20)), return_exceptions=True)
-            assert all(isinstance(each, BrokerUnavailableError) for each in found)
-            assert cluster.connection(1) is None
-    assert door.times[3] - began >= 3 * 0.08
-
-
-async def test_a_connection_that_breaks_is_made_again_when_it_is_needed_and_all_are_told() -> None:
+async def test_after_a_quiet_time_a_refresh_is_not_slowed_by_what_was_before() -> None:
     async with ScriptedBroker() as broker, opened(broker.address) as cluster:
-        before = await cluster.connected(1)
-        told = asyncio.Event()
-        cluster.add_listener(told.set)
-        broker.cut()
-        await told.wait()
-        await until(lambda: not before.is_open)
-        after = await cluster.connected(1)
-        assert after is not before
-        assert after.is_open
-
-
-async def test_connections_to_addresses_that_no_broker_has_any_more_are_closed() -> None:
-    async with ScriptedBroker() as old, ScriptedBroker() as new, opened(old.address) as cluster:
-        before = await cluster.connected(1)
-        old.scripts[ApiKey.METADATA] = lambda _: new.metadata([])
-        await cluster.refresh()
-        assert not before.is_open
-        assert (await cluster.connected(1)).address == new.address
+        noted = cluster._retry = Noted()  # type: ignore[assignment]
+        for useless in range(1, 5):
+            await cluster.refresh()
+            assert cluster._useless_refreshes == useless
+        cluster.request_refresh()
+        await until(lambda: cluster._refresh_task is None)
+        assert noted.failures == [4]
+        cluster._refreshed_at -= 1
+        cluster.request_refresh()
+        assert noted.failures == [4, 0]
 
 
 # Servers to begin with

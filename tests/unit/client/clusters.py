@@ -1,0 +1,44 @@
+"""Clusters before scripted brokers, with short waits; where nobody listens; waits that are noted."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from client.cluster import Cluster, ClusterConfig
+from tests.unit.client.scripted import Request, ScriptedBroker
+
+
+@asynccontextmanager
+async def opened(
+    *servers: str, rng: random.Random | None = None, start: bool = True, **settings: object
+) -> AsyncIterator[Cluster]:
+    quick = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 20, "request_timeout_ms": 5_000}
+    config = ClusterConfig(list(servers), **{**quick, **settings})  # type: ignore[arg-type]
+    cluster = Cluster(config, rng)
+    try:
+        if start:
+            await cluster.start()
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+async def free_address() -> str:
+    """Where nobody listens."""
+    async with ScriptedBroker() as broker:
+        return broker.address
+
+
+class Noted:
+    """A back-off that hardly waits and remembers after how many failures it was asked."""
+
+    def __init__(self) -> None:
+        self.failures: list[int] = []
+
+    def delay_ms(self, failures: int) -> int:
+        self.failures.append(failures)
+        return 1
+
+
+def cut(_: Request) -> None:
+    raise ConnectionError
