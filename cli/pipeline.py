@@ -131,6 +131,44 @@ def mirror(
 
 
 @app.command()
+def replay(
+    topics: Topics = None,
+    bootstrap_servers: Annotated[
+        str | None, typer.Option("--bootstrap-servers", "-b", metavar="HOST:PORT", help="Broker to write to.")
+    ] = None,
+    archive: Annotated[Path | None, _option("Replay the archive in this folder.", "DIR")] = None,
+    from_bootstrap_servers: Annotated[
+        str | None, _option("Replay topics of this broker; of --bootstrap-servers if none.", "HOST:PORT")
+    ] = None,
+    to_topic: Annotated[
+        str | None, _option("Topic to write to; else each record goes to the one it came from.", "TOPIC")
+    ] = None,
+    partitions: Annotated[list[int] | None, _option("Only this one; may be repeated.")] = None,
+    start_offset: Annotated[int | None, _option("From this offset on, in every partition.")] = None,
+    end_offset: Annotated[int | None, _option("Up to before this offset, in every partition.")] = None,
+    start_time: Annotated[str | None, _option("Records of this time and later, as ISO 8601.", "TIME")] = None,
+    end_time: Annotated[str | None, _option("Records before this time.", "TIME")] = None,
+    where: Annotated[str | None, _option("Which records are taken.", "SQL")] = None,
+    select: Annotated[str | None, _option("What becomes of a record.", "SQL")] = None,
+    session: Annotated[
+        Path | None, _option("The replay's own folder, the same for each run; an archive has one.", "DIR")
+    ] = None,
+    max_rows: Annotated[
+        int | None, _option("About so many records are replayed together.", default="2000000")
+    ] = None,
+    compression_type: Annotated[
+        str | None, _option("none, gzip, snappy, lz4 or zstd.", default="none")
+    ] = None,
+    allow_gaps: Annotated[bool | None, _option("Offsets may be missing in it.", default="no-allow")] = None,
+    settings: SettingsFile = None,
+    master: Master = None,
+    metrics_file: MetricsFile = None,
+) -> None:
+    """Bring an archive, or offsets of topics, back into a topic, each record once, and go on after a kill."""
+    run_job("replay", locals())
+
+
+@app.command()
 def stats(
     topics: Topics = None,
     bootstrap_servers: BootstrapServers = None,

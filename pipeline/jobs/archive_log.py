@@ -23,10 +23,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pipeline.jobs.archive_files import DraftFile
-from pipeline.jobs.archive_folder import Archive, ArchiveError, publish, read_json, replace_json, sync_folder
+from pipeline.jobs.archive_folder import (
+    OWN_FOLDER,
+    Archive,
+    ArchiveError,
+    publish,
+    read_json,
+    replace_json,
+    sync_folder,
+)
 from pipeline.micro_batches import from_json
 from pipeline.offsets import Place, to_json
 
+_COMMITS = "commits"
 _COMMITS_KEPT = 16
 
 
@@ -37,7 +46,7 @@ class ParquetArchive(Archive):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        self._commits = self.own / "commits"
+        self._commits = self.own / _COMMITS
         self._published = self.own / "published.json"
         self._number = 0
         self._ends: dict[Place, int] = {}
@@ -106,7 +115,25 @@ class ParquetArchive(Archive):
         replace_json(self._published, {"number": self._number})
 
     def _commit_file(self, number: int) -> Path:
-        return self._commits / f"{number:020}.json"
+        return self._commits / _name(number)
 
     def _numbers(self) -> list[int]:
         return sorted(int(path.stem) for path in self._commits.glob("*.json") if path.stem.isdecimal())
+
+
+def published_ends(root: Path) -> dict[Place, int] | None:
+    """Up to which offsets the files in an archive are complete; None where no log tells.
+
+    Needs no lock: files behind these offsets may be there, and are not counted yet.
+    """
+    published = read_json(root / OWN_FOLDER / "published.json")
+    if published is None:
+        return {} if (root / OWN_FOLDER / "archive.json").exists() else None
+    commit = read_json(root / OWN_FOLDER / _COMMITS / _name(published["number"]))
+    if commit is None:
+        raise ArchiveError(f"commit {published['number']} is gone from {root / OWN_FOLDER}: bring it back")
+    return from_json(commit["ends"])
+
+
+def _name(number: int) -> str:
+    return f"{number:020}.json"

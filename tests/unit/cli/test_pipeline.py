@@ -52,6 +52,11 @@ def test_every_command_explains_itself(job: str, capsys: pytest.CaptureFixture[s
         (["archive", "t", "-b", "x:1", "--path", "p", "--format", "orc"], "format = 'orc': expected parquet"),
         (["archive", "t", "-b", "x:1", "--path", "p", "--max-rows", "0"], "max_rows = 0: expected a number"),
         (["archive", "t", "-b", "x:1", "--path", "s3://b/p"], "not behind s3:"),
+        (["replay"], "missing: bootstrap_servers"),
+        (["replay", "-b", "x:1"], "a replay needs an archive, or topics"),
+        (["replay", "t", "-b", "x:1"], "a replay of topics needs a session"),
+        (["replay", "t", "-b", "x:1", "--session", "s"], "topics would be replayed onto themselves"),
+        (["replay", "-b", "x:1", "--archive", "a", "--start-time", "now"], "start_time = 'now': expected a"),
         (["audit", "--path", "p", "--metrics-file", "absent/a.prom"], "metrics_file: absent is not a folder"),
     ],
 )

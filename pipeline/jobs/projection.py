@@ -1,0 +1,54 @@
+"""Which records a job passes on, and what becomes of them: `where` and `select` in SQL.
+
+Owns the rule that a record keeps its place: whatever is selected, the rows say in POSITION_COLUMNS where
+they come from, so that delivery=mirror can tell them apart. What chance decides is refused, for read again
+it would give other rows. Called by the jobs that write topics.
+"""
+
+from typing import TYPE_CHECKING
+
+from pipeline.offsets import OptionError
+from pipeline.sink_options import POSITION_COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KEPT = ("key", "value", "headers", "timestamp")
+_PLACED = ("topic", "partition", "offset")
+
+
+def project(
+    spark: "SparkSession", records: "DataFrame", where: str | None, select: str | None
+) -> "DataFrame":
+    """The rows as columns of KEPT and POSITION_COLUMNS. `records` has KEPT, topic, partition and offset.
+
+    A `select` must give key or value; what it does not give of headers and timestamp is kept. Raises
+    OptionError.
+    """
+    from pyspark.sql import functions as f
+
+    kept = records.where(where) if where else records
+    hidden = {name: f"__{name}" for name in (*KEPT, *_PLACED)}
+    if select is None:
+        rows = kept.select(*KEPT, *(f.col(name).alias(hidden[name]) for name in _PLACED))
+    else:
+        carried = ", ".join(f"{name} AS {alias}" for name, alias in hidden.items())
+        # Named arguments of sql() would make a view of a stream, which Spark takes as well.
+        rows = spark.sql(f"SELECT {select}, {carried} FROM {{rows}}", rows=kept)
+    given = set(rows.columns) - set(hidden.values())
+    if not given & {"key", "value"} or given - set(KEPT):
+        raise OptionError(
+            f"select gives {', '.join(sorted(given))}; expected key or value, and of {', '.join(KEPT)} only"
+        )
+    if not rows._jdf.queryExecution().analyzed().deterministic():
+        raise OptionError(
+            "select or where holds something that chance decides, such as rand(): read again, it would give"
+            " other rows, and nobody could tell which of them are stored"
+        )
+    added = [name for name in ("headers", "timestamp") if name not in given]
+    places = zip(_PLACED, POSITION_COLUMNS, strict=True)
+    return rows.select(
+        *sorted(given),
+        *(f.col(hidden[name]).alias(name) for name in added),
+        *(f.col(hidden[name]).alias(column) for name, column in places),
+    )

@@ -1,0 +1,279 @@
+"""The replay: an archive, or offsets of a topic, back into a topic, each record once, resumable.
+
+Owns what is replayed: topics, partitions, offsets and times that the settings name, then `where`, then
+`select`, both SQL over the columns of the source. Partitions, timestamps and headers are kept, and each
+record gets the header that names where it was: `tidelog.source` with topic, partition and offset, which an
+archive keeps. Exactness is `pipeline.mirror_writer`'s: a topic that holds a record of a source partition gets
+those behind it only, so the same replay started again goes on behind what is stored.
+
+Invariants: rows of a source partition come in the order of their offsets in one task. Rounds of `max_rows`
+offsets bound what Spark sorts at once, and what a killed run reads again. What chance decides is refused, and
+another replay in the same session too. Called by `cli.pipeline` and tests.
+"""
+
+import asyncio
+import json
+import threading
+import time
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from client.admin import Admin
+from client.admin_types import NewTopic
+from pipeline.jobs.archive_folder import OWN_FOLDER, folder_of
+from pipeline.jobs.job import JobProgress, OnProgress
+from pipeline.jobs.projection import project
+from pipeline.jobs.replay_sources import ArchivedRecords, Bounds, Records, Times, TopicRecords
+from pipeline.micro_batches import batch_ranges, next_offsets
+from pipeline.mirror_session import MirrorSession
+from pipeline.offsets import OffsetRange, OptionError
+from pipeline.sink_options import POSITION_COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MOST_TASKS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySettings:
+    """What to replay: the archive in the folder `archive`, or `topics` of `from_bootstrap_servers` (None: the
+    broker that is written to), to `bootstrap_servers`, into the topic `to_topic` (None: each into the one it
+    came from).
+
+    Offsets are `start_offset` <= offset < `end_offset`, in every partition; times are ISO 8601, UTC unless
+    they say otherwise, `start_time` <= timestamp < `end_time`. `session` is this replay's own folder; an
+    archive has a place for it. `allow_gaps` says that offsets may be missing in what is replayed, as where
+    transactions ended.
+    """
+
+    bootstrap_servers: str
+    archive: str | None = None
+    from_bootstrap_servers: str | None = None
+    topics: tuple[str, ...] = ()
+    partitions: tuple[int, ...] = ()
+    start_offset: int | None = None
+    end_offset: int | None = None
+    start_time: str | None = None
+    end_time: str | None = None
+    where: str | None = None
+    select: str | None = None
+    to_topic: str | None = None
+    session: str | None = None
+    max_rows: int = 2_000_000
+    compression_type: str = "none"
+    allow_gaps: bool = False
+
+    @property
+    def times(self) -> Times:
+        """Milliseconds since 1970. Raises OptionError for what is no time."""
+        return _milliseconds("start_time", self.start_time), _milliseconds("end_time", self.end_time)
+
+    @property
+    def session_path(self) -> Path:
+        """Where the replay keeps its session."""
+        if self.session is not None:
+            return Path(self.session).absolute()
+        return folder_of(str(self.archive)) / OWN_FOLDER / "replays" / (self.to_topic or "_each")
+
+    @property
+    def leaves_out(self) -> bool:
+        """True where offsets may be missing in what is replayed."""
+        return self.allow_gaps or bool(self.where or self.start_time or self.end_time)
+
+    def check(self) -> None:
+        """Raises OptionError for settings that cannot be followed."""
+        if self.archive is not None:
+            folder_of(self.archive)
+            if self.from_bootstrap_servers is not None:
+                raise OptionError("a replay reads an archive or a broker: leave out one of both")
+        else:
+            if not self.topics:
+                raise OptionError("a replay needs an archive, or topics")
+            if self.session is None:
+                raise OptionError(
+                    "a replay of topics needs a session: a folder in which it notes how far it is"
+                )
+            is_same = self.from_bootstrap_servers in (None, self.bootstrap_servers)
+            if is_same and (self.to_topic is None or self.to_topic in self.topics):
+                raise OptionError("topics would be replayed onto themselves: give to_topic another name")
+        for name in ("start_offset", "end_offset"):
+            if (number := getattr(self, name)) is not None and number < 0:
+                raise OptionError(f"{name} = {number}: expected 0 or more")
+        if self.max_rows < 1:
+            raise OptionError(f"max_rows = {self.max_rows}: expected a number above 0")
+        start, end = self.times
+        if start is not None and end is not None and start >= end:
+            raise OptionError(f"start_time {self.start_time} is not before end_time {self.end_time}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """What a run did. `rows_skipped` were stored before; `offsets_left` were not looked at, by a run that was
+    stopped."""
+
+    partitions: int
+    rounds: int
+    rows_read: int
+    rows_written: int
+    rows_skipped: int
+    offsets_left: int
+    seconds: float
+
+    @property
+    def exit_code(self) -> int:
+        """0: a replay that cannot go on raises."""
+        return 0
+
+    def summary(self) -> dict[str, object]:
+        """Flat, for programs."""
+        return {"event": "replay_finished", **asdict(self)}
+
+
+def build(spark: "SparkSession", settings: ReplaySettings) -> "DataFrame":
+    """All rows for the sink, whatever is stored already. Raises OptionError, ClientError."""
+    settings.check()
+    records = _records(spark, settings)
+    return _rows(spark, settings, records, _ranges(_chosen(records, settings)))
+
+
+def run(
+    spark: "SparkSession",
+    settings: ReplaySettings,
+    on_progress: OnProgress | None = None,
+    stop: threading.Event | None = None,
+) -> ReplayReport:
+    """Replay what is not stored yet; with `stop` set, end behind the round that is under way.
+
+    Raises OptionError, ClientError, or Spark's error for what a task met.
+    """
+    settings.check()
+    began = time.monotonic()
+    tell = on_progress or (lambda _: None)
+    records = _records(spark, settings)
+    bounds = _chosen(records, settings)
+    # Settings that nothing can be made of are told before anything is made.
+    _rows(spark, settings, records, _ranges(bounds))
+    asyncio.run(_prepare_topics(settings, bounds))
+    session = MirrorSession(str(settings.session_path), "")
+    known = session.facts(None).sources
+    starts = {
+        place: min(max(start, known[place].last_offset + 1 if place in known else start), end)
+        for place, (start, end) in bounds.items()
+    }
+    total = sum(end - start for start, end in bounds.values())
+    before = _counts(session)
+    rounds = 0
+    while left := sum(end - starts[place] for place, (_, end) in bounds.items()):
+        tell(JobProgress(total - left, total, rounds, "replays"))
+        if stop is not None and stop.is_set():
+            break
+        ends = next_offsets(starts, bounds, settings.max_rows, None)
+        ranges = batch_ranges(starts, ends, bounds, None)
+        _write(_rows(spark, settings, records, ranges), settings)
+        starts, rounds = ends, rounds + 1
+    tell(JobProgress(total - left, total, rounds, "has replayed"))
+    read, written, skipped = (after - first for after, first in zip(_counts(session), before, strict=True))
+    seconds = round(time.monotonic() - began, 3)
+    return ReplayReport(len(bounds), rounds, read, written, skipped, left, seconds)
+
+
+def _records(spark: "SparkSession", settings: ReplaySettings) -> Records:
+    if settings.archive is not None:
+        return ArchivedRecords(spark, folder_of(settings.archive), settings.topics, settings.times)
+    servers = settings.from_bootstrap_servers or settings.bootstrap_servers
+    return TopicRecords(spark, servers, settings.topics, settings.times)
+
+
+def _chosen(records: Records, settings: ReplaySettings) -> Bounds:
+    """The bounds of what is to be replayed. Raises OptionError where that is nothing."""
+    first, end = settings.start_offset or 0, settings.end_offset
+    found = records.bounds()
+    if strange := sorted(set(settings.partitions) - {place.partition for place in found}):
+        raise OptionError(f"there is no partition {strange[0]} in what is to be replayed")
+    chosen = {}
+    for place, (log_start, log_end) in found.items():
+        cut = max(log_start, first), log_end if end is None else min(log_end, end)
+        if (not settings.partitions or place.partition in settings.partitions) and cut[0] < cut[1]:
+            chosen[place] = cut
+    return chosen
+
+
+def _ranges(bounds: Bounds) -> list[OffsetRange]:
+    return [OffsetRange(*place, start, end) for place, (start, end) in sorted(bounds.items())]
+
+
+def _rows(
+    spark: "SparkSession", settings: ReplaySettings, records: Records, ranges: list[OffsetRange]
+) -> "DataFrame":
+    """What the sink gets of some ranges."""
+    from pyspark.sql import functions as f
+
+    found = records.read(ranges)
+    start_ms, end_ms = settings.times
+    milliseconds = f.unix_millis("timestamp")
+    if start_ms is not None:
+        found = found.where(milliseconds >= start_ms)
+    if end_ms is not None:
+        found = found.where(milliseconds < end_ms)
+    rows = project(spark, found, settings.where, settings.select)
+    if settings.to_topic is None:
+        rows = rows.withColumn("topic", f.col("source_topic"))
+    if records.is_ordered:
+        return rows
+    tasks = max(1, min(len(ranges), _MOST_TASKS))
+    by_place = rows.repartition(tasks, "source_topic", "source_partition")
+    return by_place.sortWithinPartitions(*POSITION_COLUMNS)
+
+
+def _write(rows: "DataFrame", settings: ReplaySettings) -> None:
+    decisive = {
+        name: getattr(settings, name)
+        for name in ("where", "select", "start_time", "end_time", "start_offset")
+    }
+    options = {
+        "bootstrap.servers": settings.bootstrap_servers,
+        "delivery": "mirror",
+        "session.path": str(settings.session_path),
+        "mirror.plan": json.dumps(decisive),
+        "mirror.gaps": "allow" if settings.leaves_out else "refuse",
+        "compression.type": settings.compression_type,
+    }
+    if settings.to_topic is not None:
+        options["topic"] = settings.to_topic
+    rows.write.format("tidelog").mode("append").options(**options).save()
+
+
+async def _prepare_topics(settings: ReplaySettings, bounds: Bounds) -> None:
+    """Where a topic to write to is missing, make it, with all partitions that are replayed."""
+    counts: dict[str, int] = {}
+    for place in bounds:
+        name = settings.to_topic or place.topic
+        counts[name] = max(counts.get(name, 0), place.partition + 1)
+    async with Admin(bootstrap_servers=settings.bootstrap_servers) as admin:
+        existing = set(await admin.list_topics())
+        if missing := [NewTopic(name, count) for name, count in counts.items() if name not in existing]:
+            await admin.create_topics(missing)
+
+
+def _counts(session: MirrorSession) -> tuple[int, int, int]:
+    """Rows that were read, written and skipped in this session so far."""
+    runs = [path.stem for path in (session.folder / "counts").glob("*.json")]
+    totals = [session.counts(run) for run in runs]
+    return (
+        sum(each.read for each in totals),
+        sum(each.written for each in totals),
+        sum(each.skipped for each in totals),
+    )
+
+
+def _milliseconds(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise OptionError(f"{name} = {text!r}: expected a time like 2026-11-21T13:00:00") from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

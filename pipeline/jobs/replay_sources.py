@@ -1,0 +1,190 @@
+"""What a replay reads: the files of an archive, or a topic; both tell their bounds and give ranges.
+
+Owns what of an archive counts: files that its log, or Delta's, says are there, up to the offsets to which
+they are complete, so that a replay beside a running archive reads whole rounds only. Parquet files without a
+log, such as a copy, count as they are. Files are chosen by their names; those that are named otherwise, as
+after a compaction by others, are always looked into.
+
+Invariants: `read` gives every record of the ranges once. Read-only. Called by `pipeline.jobs.replay`.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from pipeline.fetch import find_bounds, find_offsets_at
+from pipeline.jobs.archive_delta import delta_table_class
+from pipeline.jobs.archive_files import offsets_in_name
+from pipeline.jobs.archive_log import published_ends
+from pipeline.offsets import OffsetRange, OptionError, Place, to_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Bounds = dict[Place, tuple[int, int]]
+# Times in milliseconds, [start, end), None for no limit.
+Times = tuple[int | None, int | None]
+_MS_A_DAY = 86_400_000
+_EPOCH = date(1970, 1, 1).toordinal()
+
+
+class Records(Protocol):
+    """Where a replay reads from."""
+
+    # True where each task's rows come in the order of one partition's offsets.
+    is_ordered: bool
+
+    def bounds(self) -> Bounds:
+        """The first offset of each partition, and that behind its last one."""
+
+    def read(self, ranges: Sequence[OffsetRange]) -> "DataFrame":
+        """The records of the ranges, one a partition at most, with the source's columns."""
+
+
+class TopicRecords:
+    """Topics of a broker."""
+
+    is_ordered = True
+
+    def __init__(
+        self, spark: "SparkSession", bootstrap_servers: str, topics: Iterable[str], times: Times
+    ) -> None:
+        self._spark = spark
+        self._servers = bootstrap_servers
+        self._topics = tuple(topics)
+        self._times = times
+
+    def bounds(self) -> Bounds:
+        """Raises ClientError."""
+        bounds = find_bounds(self._servers, self._topics, None)
+        start_ms, _ = self._times
+        if start_ms is None:
+            return bounds
+        # All records before it are older, so nothing is missed.
+        first = find_offsets_at(self._servers, dict.fromkeys(bounds, start_ms))
+        return {
+            place: (max(start, first[place]) if first[place] >= 0 else end, end)
+            for place, (start, end) in bounds.items()
+        }
+
+    def read(self, ranges: Sequence[OffsetRange]) -> "DataFrame":
+        assigned: dict[str, list[int]] = {}
+        for each in ranges:
+            assigned.setdefault(each.topic, []).append(each.partition)
+        options = {
+            "assign": assigned,
+            "startingOffsets": to_json({Place(*each[:2]): each.start for each in ranges}),
+            "endingOffsets": to_json({Place(*each[:2]): each.end for each in ranges}),
+        }
+        reader = self._spark.read.format("tidelog").option("bootstrap.servers", self._servers)
+        return reader.options(**{name: json.dumps(value) for name, value in options.items()}).load()
+
+
+class _File(NamedTuple):
+    path: str
+    topic: str
+    day: int | None
+    offsets: tuple[int, int, int] | None
+
+
+class ArchivedRecords:
+    """An archive in a folder."""
+
+    is_ordered = False
+
+    def __init__(self, spark: "SparkSession", root: Path, topics: Iterable[str], times: Times) -> None:
+        """Raises OptionError where there is no archive."""
+        self._spark = spark
+        self._root = root
+        self._times = times
+        chosen = frozenset(topics)
+        is_delta = (root / "_delta_log").is_dir()
+        self._ends = None if is_delta else published_ends(root)
+        paths = delta_table_class()(str(root)).file_uris() if is_delta else map(str, _parquet_files(root))
+        files = [_file(path) for path in sorted(paths)]
+        self._files = [each for each in files if not chosen or each.topic in chosen]
+        if absent := sorted(chosen - {each.topic for each in files}):
+            raise OptionError(f"the archive in {root} holds no records of {', '.join(absent)}")
+        if not files:
+            raise OptionError(f"there is no archive in {root}")
+
+    def bounds(self) -> Bounds:
+        bounds: Bounds = {}
+        if all(each.offsets for each in self._files):
+            for topic, (partition, first, last) in (
+                (each.topic, each.offsets) for each in self._files if each.offsets
+            ):
+                start, end = bounds.get(place := Place(topic, partition), (first, last + 1))
+                bounds[place] = (min(start, first), max(end, last + 1))
+        else:
+            from pyspark.sql import functions as f
+
+            read = self._load(self._files).groupBy("topic", "partition")
+            for row in read.agg(f.min("offset").alias("first"), f.max("offset").alias("last")).collect():
+                bounds[Place(row["topic"], row["partition"])] = (row["first"], row["last"] + 1)
+        if self._ends is None:
+            return bounds
+        known = {place: (start, min(end, self._ends.get(place, 0))) for place, (start, end) in bounds.items()}
+        return {place: (start, end) for place, (start, end) in known.items() if start < end}
+
+    def read(self, ranges: Sequence[OffsetRange]) -> "DataFrame":
+        from functools import reduce
+
+        from pyspark.sql import functions as f
+
+        wanted = [
+            (f.col("topic") == each.topic)
+            & (f.col("partition") == each.partition)
+            & f.col("offset").between(each.start, each.end - 1)
+            for each in ranges
+        ]
+        rows = self._load(self._files_of(ranges))
+        return rows.where(reduce(lambda one, other: one | other, wanted))
+
+    def _files_of(self, ranges: Sequence[OffsetRange]) -> list[_File]:
+        """Those that may hold records of the ranges and the times."""
+        by_place = {Place(*each[:2]): each for each in ranges}
+        start_ms, end_ms = self._times
+
+        def is_wanted(file: _File) -> bool:
+            if file.day is not None:
+                if start_ms is not None and file.day < start_ms // _MS_A_DAY:
+                    return False
+                if end_ms is not None and file.day > end_ms // _MS_A_DAY:
+                    return False
+            if file.offsets is None:
+                return True
+            partition, first, last = file.offsets
+            asked = by_place.get(Place(file.topic, partition))
+            return asked is not None and first < asked.end and last >= asked.start
+
+        return [each for each in self._files if is_wanted(each)]
+
+    def _load(self, files: Sequence[_File]) -> "DataFrame":
+        from pyspark.sql.types import DateType, StructField, StructType
+
+        from pipeline.source import SCHEMA
+
+        schema = StructType([*SCHEMA.fields, StructField("date", DateType())])
+        if not files:
+            return self._spark.createDataFrame([], schema)
+        # A topic may be called 7, which Spark would take for a number.
+        reader = self._spark.read.schema(schema).option("basePath", str(self._root))
+        return reader.parquet(*(each.path for each in files))
+
+
+def _parquet_files(root: Path) -> list[Path]:
+    return [path for path in root.glob("topic=*/date=*/*.parquet") if path.name[0] not in "._"]
+
+
+def _file(path: str) -> _File:
+    folders = dict(part.split("=", 1) for part in Path(path).parts if "=" in part)
+    if not folders.keys() >= {"topic", "date"}:
+        raise OptionError(f"{path} is no file of an archive: those lie in folders topic=.../date=...")
+    try:
+        day = date.fromisoformat(folders["date"]).toordinal() - _EPOCH
+    except ValueError:
+        day = None
+    return _File(path, folders["topic"], day, offsets_in_name(Path(path).name))
