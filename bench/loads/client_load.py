@@ -17,7 +17,7 @@ from typing import Any
 import uvloop
 
 from bench.clients.consumers import MOST_RECORDS, open_consumer
-from bench.clients.producers import BATCH_BYTES, Settings, open_producer
+from bench.clients.producers import Settings, open_producer
 from bench.wire import TOPIC, WireError
 
 _BURST = 500
@@ -28,7 +28,10 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 async def produce(given: argparse.Namespace) -> dict[str, float]:
-    """Send for `seconds`; the time runs until the last record is stored."""
+    """Send for `seconds`; the time runs until the last record is stored.
+
+    `cpu_seconds` is this process's share of it.
+    """
     sending = await open_producer(given.client, given.port, Settings(batch_bytes=given.batch_bytes))
     value, topic, send = os.urandom(given.value_bytes), given.topic, sending.send
     # The first record waits for metadata and for the producer id, which is not what is measured.
@@ -37,7 +40,7 @@ async def produce(given: argparse.Namespace) -> dict[str, float]:
         await first
     await sending.flush()
     records = 0
-    begin = time.perf_counter()
+    begin, cpu_begin = time.perf_counter(), time.process_time()
     end = begin + given.seconds
     while time.perf_counter() < end and records < given.records:
         if sending.is_async:
@@ -48,9 +51,9 @@ async def produce(given: argparse.Namespace) -> dict[str, float]:
                 send(topic, value)
         records += _BURST
     await sending.flush()
-    taken = time.perf_counter() - begin
+    taken, cpu_taken = time.perf_counter() - begin, time.process_time() - cpu_begin
     await sending.close()
-    return {"records": records, "seconds": taken}
+    return {"records": records, "seconds": taken, "cpu_seconds": cpu_taken}
 
 
 async def consume(given: argparse.Namespace) -> dict[str, float]:
@@ -121,7 +124,7 @@ def main() -> int:
     parser.add_argument("client")
     parser.add_argument("--topic", default=TOPIC)
     parser.add_argument("--value-bytes", type=int, default=100)
-    parser.add_argument("--batch-bytes", type=int, default=BATCH_BYTES)
+    parser.add_argument("--batch-bytes", type=int, help="by default the client's own")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--records", type=int, default=2**62)
     parser.add_argument("--way", choices=("getmany", "async for"), default="getmany")

@@ -1,8 +1,9 @@
 """Python clients side by side on one Tidelog broker: sending (also far away), latency, consuming, memory.
 
 The broker is the same for all and its disk is waited for (acks=all), so what differs is the client. Each run
-is a process of its own, and clients take turns within a round. What a producer says is stored is counted in
-the topic afterwards; the bench breaks off where that is wrong.
+is a process of its own, and clients take turns within a round. Sending is measured twice: with the batch size
+that each client has by default, and with the same small one for all. What a producer says is stored is
+counted in the topic afterwards; the bench breaks off where that is wrong.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,11 @@ _SENDING = (Requirement(3, "aiokafka"), Requirement(6, "kafka-python"), Requirem
 _FAR = (Requirement(4, "aiokafka"),)
 _LOWER = (Requirement(1, "aiokafka", at_least=False),)
 _CONSUMING = (Requirement(2, "aiokafka"),)
+_SMALL_BATCH = ("--batch-bytes", producers.SMALL_BATCH_BYTES)
+_BATCHES: tuple[tuple[str, tuple[object, ...]], ...] = (
+    ("own batch size", ()),
+    ("16 KB batches", _SMALL_BATCH),
+)
 _SIZES = (("100-byte records", 100), ("1 KB records", 1000))
 # So many that the slower client reads for about a second or more, beside which connecting is nothing.
 _CONSUMED_RECORDS = {100: 500_000, 1000: 150_000}
@@ -33,8 +39,10 @@ _LATENCY_SECONDS = 2.0
 def measure(results: Results, folder: Path, seconds: float) -> None:
     """One round, on brokers of its own. Raises LoadError, TargetError."""
     with Tidelog(folder / "clients") as broker:
-        for title, value_bytes in _SIZES:
-            _send(results, broker, f"send, {title}", value_bytes, seconds, producers.CLIENTS, _SENDING)
+        for how, batch in _BATCHES:
+            for title, value_bytes in _SIZES:
+                name = f"send, {title}, {how}"
+                _send(results, broker, name, value_bytes, batch, seconds, producers.CLIENTS, _SENDING)
         _latency(results, broker)
         for title, value_bytes in _SIZES:
             _consume(results, broker, title, value_bytes)
@@ -42,7 +50,7 @@ def measure(results: Results, folder: Path, seconds: float) -> None:
     with _far_broker(folder) as broker:
         for title, value_bytes in _SIZES:
             name = f"send, {title}, {ROUND_TRIP_MS} ms round trip"
-            _send(results, broker, name, value_bytes, seconds, consumers.CLIENTS, _FAR)
+            _send(results, broker, name, value_bytes, _SMALL_BATCH, seconds, consumers.CLIENTS, _FAR)
 
 
 @contextmanager
@@ -68,21 +76,24 @@ def _send(
     target: Target,
     name: str,
     value_bytes: int,
+    batch: Sequence[object],
     seconds: float,
     clients: Sequence[str],
     requirements: Sequence[Requirement],
 ) -> None:
-    row = results.row(name, "rate", "records/s", requirements)
+    rate = results.row(name, "rate", "records/s", requirements)
+    effort = results.row(name, "processor time of the client", "us/record")
     for client in clients:
-        topic = _fresh_topic(target, client, value_bytes)
-        options = ("--topic", topic, "--value-bytes", value_bytes, "--seconds", seconds)
+        topic = _fresh_topic(target, client, value_bytes, *batch[1:])
+        options = ("--topic", topic, "--value-bytes", value_bytes, "--seconds", seconds, *batch)
         numbers = run_load(target, "client_load", "produce", client, *options).numbers
         with Wire(target.port) as wire:
             # One more was sent before the clock was started.
             stored = wire.end_offset(topic) - 1
         if stored != numbers["records"]:
             raise LoadError(f"{client} sent {numbers['records']:.0f} records and the topic holds {stored}")
-        row.add(client, numbers["records"] / numbers["seconds"])
+        rate.add(client, numbers["records"] / numbers["seconds"])
+        effort.add(client, numbers["cpu_seconds"] / numbers["records"] * 1e6)
 
 
 def _latency(results: Results, target: Target) -> None:
@@ -99,7 +110,7 @@ def _consume(results: Results, target: Target, title: str, value_bytes: int) -> 
     records = _CONSUMED_RECORDS[value_bytes]
     topic = _fresh_topic(target, "consumed", value_bytes)
     options = ("--topic", topic, "--value-bytes", value_bytes, "--records", records)
-    run_load(target, "client_load", "produce", SUBJECT, *options, "--seconds", 30)
+    run_load(target, "client_load", "produce", SUBJECT, *options, *_SMALL_BATCH, "--seconds", 30)
     for way in ("getmany", "async for"):
         rate = results.row(f"consume, {title}", way, "records/s", _CONSUMING)
         effort = results.row(f"consume, {title}", f"{way}, processor time of the client", "us/record")
