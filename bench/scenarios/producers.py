@@ -1,4 +1,4 @@
-"""One million live producer ids on one partition: memory, snapshot, and the time of a check.
+"""One million live producer ids on one partition: memory, snapshot, the time of a check, and the loop's rest.
 
 The reference of a check's time is the time at a thousand producers, in the same process and turn by turn.
 Producers in random order, all as likely, are the worst that can be asked for: each check then waits for
@@ -18,6 +18,12 @@ _LOADS = (
     ("uniform", "a check, uniform random", _FLAT),
     ("skewed", "a check, k-th busiest 1/k", _FLAT),
     ("dictionary", "floor: a dict look-up", ()),
+)
+_HELD = (Requirement(50, at_least=False),)
+PIECES = (
+    ("roll_and_snapshot", "a roll and its snapshot"),
+    ("retention", "retention"),
+    ("expiry", "expiry of all"),
 )
 
 
@@ -40,3 +46,8 @@ def measure(results: Results, folder: Path) -> None:
             for value, reference in zip(values, references, strict=True):
                 row.add(SUBJECT, value)
                 row.add(REFERENCE, reference)
+    held = run_program("lag_load", folder)
+    for key, what in PIECES:
+        row = results.row(most, f"loop held by {what}", "ms", _HELD)
+        row.add(SUBJECT, held[f"{key}_ms"])
+        results.row(most, f"loop held by {what}, CPU", "ms").add(SUBJECT, held[f"{key}_cpu_ms"])

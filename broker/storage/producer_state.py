@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 _HALF_RING: Final = (MAX_SEQUENCE + 1) // 2
-_EXPIRED_AT_ONCE: Final = 2_500
+_EXPIRED_AT_ONCE: Final = 1_000
 _EVICTED_AT_ONCE: Final = 100
 _MOST_RECENT: Final = 256
 _EVICTED_KEPT_SHARE: Final = 8

@@ -1,5 +1,6 @@
 """What the scale scenarios put in, take turns with, and read back is what they say."""
 
+import asyncio
 import os
 import random
 from collections import Counter
@@ -7,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from bench.loads.lag_load import run as probed
 from bench.loads.pair_load import alternate
 from bench.loads.process import LoadError
 from bench.loads.producers_load import StateError, check_seconds, filled, header, run, skewed
 from bench.loads.sides import Side
 from bench.results import REFERENCE, SUBJECT, Results
 from bench.scenarios.idempotence import CASES, note
+from bench.scenarios.producers import PIECES
 from bench.scenarios.recovery import read_seconds, recovery_report, tail_pieces
 from broker.storage.producer_table import CACHED_BATCHES
 
@@ -35,6 +38,12 @@ def test_populations_have_as_many_rounds_each(tmp_path: Path) -> None:
     for load in ("uniform", "skewed", "dictionary"):
         assert len(numbers[f"{load}_us_2"]) == len(numbers[f"{load}_us_5"]) > 1
     assert numbers["snapshot_bytes"] > 0
+
+
+def test_the_loop_is_probed_while_every_piece_of_upkeep_runs(tmp_path: Path) -> None:
+    numbers = asyncio.run(probed(tmp_path, 1_500))
+    assert set(numbers) == {f"{key}{unit}" for key, _ in PIECES for unit in ("_ms", "_cpu_ms")}
+    assert all(value > 0 for value in numbers.values())
 
 
 def test_a_skewed_load_has_few_busy_producers_and_leaves_none_out() -> None:
