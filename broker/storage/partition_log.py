@@ -125,7 +125,7 @@ class PartitionLog:
         try:
             log = cls(folder, topic, partition, config, disk, recovered, steady_ms)
             log.start_offset = min(max(log.start_offset, start_offset), log.end_offset)
-            log._upkeep.start(log._epochs, None if clean_shutdown else recovery_point, log.end_offset)
+            log._upkeep.start(log._epochs, log.recovery)
             return log
         except BaseException:
             for segment in recovered.segments:

@@ -23,6 +23,7 @@ from broker.storage.leader_epochs import LeaderEpochs
 from broker.storage.log_segments import LogSegments
 from broker.storage.log_types import CheckpointWork
 from broker.storage.producer_state import ProducerStates
+from broker.storage.recovery import RecoveryReport
 from broker.storage.snapshot import snapshots, write_snapshot
 
 _SNAPSHOT_EVERY_BYTES = 16 << 20
@@ -129,17 +130,19 @@ class Upkeep:
             self.take_snapshot(end_offset)
         self.recovery_point = end_offset
 
-    def start(self, epochs: LeaderEpochs, recovery_point: int | None, end_offset: int) -> None:
-        """Make the files say what recovery found, durably if the end was not clean: `recovery_point` is None
-        where it was. Raises OSError.
+    def start(self, epochs: LeaderEpochs, report: RecoveryReport) -> None:
+        """Make the files say what recovery found, durably if the end was not clean. Raises OSError.
 
-        Where one of the two snapshots was lost, another is written before the last one is.
+        A log that never held anything has nothing to lose. Where one of the two snapshots was lost, another
+        is written before the last one is.
         """
-        if recovery_point is None:
+        end_offset = report.end_offset
+        has_been_used = end_offset or report.truncated_bytes or report.deleted_segments or report.is_damaged
+        if report.clean_shutdown or not (has_been_used or len(self._producers) or epochs.is_dirty):
             self._segments.write_indexes()
             self.recovery_point = end_offset
         else:
-            self.make_durable(epochs, recovery_point, end_offset)
+            self.make_durable(epochs, report.recovery_point, end_offset)
         if len(self._producers) and len(snapshots(self._disk, self._folder)) < 2:
             self.snapshot_due = True
             with suppress(OSError):

@@ -2,13 +2,16 @@
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from broker.cluster.catalog import Delta
+from broker.cluster.store import SqliteStore
 from broker.partitions import STRAY_SUFFIX
-from broker.services import Services
+from broker.services import STORE_FILE, Services
 from broker.storage.disk import Disk
 from broker.topics import NewTopic
 from protocol.errors import ApiError, ErrorCode
@@ -16,7 +19,7 @@ from tests.unit.broker.test_services import opened, stored
 
 
 class BadDisk(Disk):
-    """Counts the syncs; `refuses` fails whatever opens or makes a path that contains it."""
+    """Counts the syncs; `refuses` fails whatever opens or makes a path of that beginning."""
 
     def __init__(self, number: int = errno.EMFILE) -> None:
         self.number = number
@@ -26,7 +29,7 @@ class BadDisk(Disk):
         self.synced_directories: list[Path] = []
 
     def _look(self, path: Path) -> None:
-        if self.refuses and self.refuses in str(path):
+        if self.refuses and f"/{self.refuses}" in f"/{path.parent.name}/{path.name}":
             raise OSError(self.number, os.strerror(self.number))
 
     def open(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
@@ -160,6 +163,38 @@ async def test_many_partitions_cost_one_sync_of_names_and_none_of_files(tmp_path
     services = await opened(tmp_path)
     assert len(services.replicas) == 200
     assert services.replicas["t", 0].log.end_offset == 1
+    await services.close()
+
+
+async def test_partitions_that_never_held_a_record_cost_no_sync_after_a_crash(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    await services.topics.create("t", NewTopic(num_partitions=50))
+    await stored(services, b"v")
+    await services.close(clean=False)
+    disk = BadDisk()
+    services = await opened(tmp_path, disk=disk)
+    used = [path for path in disk.synced_directories if path.name.startswith("t-")]
+    assert set(used) == {tmp_path / "t-0"}
+    assert disk.synced_files < 20
+    assert services.replicas["t", 0].log.end_offset == 1
+    for index in range(1, 50):
+        assert services.replicas["t", index].log.end_offset == 0
+    await services.close()
+
+
+async def test_names_are_durable_before_the_store_knows_of_them(tmp_path: Path) -> None:
+    disk = BadDisk()
+    seen: list[bool] = []
+
+    class Store(SqliteStore):
+        async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+            seen.append(tmp_path in disk.synced_directories)
+            await super().commit(deltas, expected_revision)
+
+    services = await opened(tmp_path, disk=disk, store=Store(tmp_path / STORE_FILE, node_id=1))
+    disk.synced_directories.clear()
+    await services.topics.create("t")
+    assert seen == [True]
     await services.close()
 
 
