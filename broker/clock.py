@@ -20,21 +20,19 @@ def clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def monotonic_ms() -> int:
-    """Milliseconds since some moment before the start of this process; never set, never back."""
-    return time.monotonic_ns() // 1_000_000
-
-
 class SteadyClock:
     """Calling it gives milliseconds: the wall clock at its making, plus what passed since."""
 
-    __slots__ = ("_ahead_ms", "_monotonic_ms")
+    __slots__ = ("_ahead_ms", "_monotonic_ns")
 
     def __init__(
-        self, wall_ms: Callable[[], int] = clock_ms, monotonic_ms: Callable[[], int] = monotonic_ms
+        self,
+        wall_ms: Callable[[], int] = clock_ms,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self._monotonic_ms = monotonic_ms
-        self._ahead_ms = wall_ms() - monotonic_ms()
+        """`monotonic_ns`: nanoseconds since some moment before the start; never set, never back."""
+        self._monotonic_ns = monotonic_ns
+        self._ahead_ms = wall_ms() - monotonic_ns() // 1_000_000
 
     def __call__(self) -> int:
-        return self._monotonic_ms() + self._ahead_ms
+        return self._monotonic_ns() // 1_000_000 + self._ahead_ms

@@ -50,13 +50,15 @@ def header(producer_id: int, number: int) -> BatchHeader:
 
 
 def filled(producers: int) -> tuple[ProducerStates, int]:
-    """States in which each producer has its full window, and the end offset of such a log."""
+    """States in which each producer has its full window, packed, and the end offset of such a log."""
     states = ProducerStates(ProducerRules(), lambda: producers)
     offset = 0
     for number in range(CACHED_BATCHES):
         for producer_id in range(producers):
             states.apply(header(producer_id, number), offset, _NOW_MS + number)
             offset += _RECORDS_A_BATCH
+    # Looking at the states packs who wrote lately; else the checks of a small population would be of these.
+    states.view()
     return states, offset
 
 

@@ -5,10 +5,12 @@ Prepared frames show the broker's own price; our client and confluent-kafka what
 files are in memory where there is room: the work is the same, and the disk's moods, larger than the
 difference that is looked for, are left out.
 
-An idempotent librdkafka sends a partition's next request only after the answer to the one before, unless each
-has one record (its pull request 4989, open), and its thread spins meanwhile. With one partition the two sides
-do not pipeline alike whatever the broker is: that row has no requirement, stands beside the same against the
-sink, and says how many requests were in flight. With several partitions both do.
+Our client without idempotence has one request of a partition in flight, for nothing else would keep its
+order: it gains more by idempotence than the broker takes. An idempotent librdkafka sends a partition's next
+request only after the answer to the one before, unless each has one record (its pull request 4989, open), and
+its thread spins meanwhile. With one partition its two sides do not pipeline alike whatever the broker is:
+that row has no requirement, stands beside the same against the sink, and says how many requests were in
+flight. With several partitions both sides pipeline.
 """
 
 import shutil

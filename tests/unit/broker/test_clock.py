@@ -22,7 +22,7 @@ class Machine:
         self.uptime_ms += passed_ms
 
     def boot(self) -> SteadyClock:
-        return SteadyClock(lambda: self.wall_ms, lambda: self.uptime_ms)
+        return SteadyClock(lambda: self.wall_ms, lambda: self.uptime_ms * 1_000_000)
 
 
 def test_the_steady_clock_starts_with_the_wall_clock_and_is_never_set() -> None:
