@@ -140,6 +140,8 @@ def varints(numbers: Integers) -> Varints:
     zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     widths = np.ones(len(numbers), np.int64)
     highest = int(zigzag.max(initial=0))
+    if highest < 128:
+        return Varints(zigzag.astype(np.uint8)[:, None], widths)
     most = 1
     while most < 10 and highest >> (7 * most):
         widths += zigzag >= np.uint64(1 << (7 * most))

@@ -114,6 +114,8 @@ class MirrorSession:
 
         Raises OptionError when the folder cannot be written, or belongs to another plan.
         """
+        # Workers of Spark may have other working folders.
+        path = str(Path(path).absolute())
         made = {"format": _FORMAT, "session": uuid.uuid4().hex, "plan": plan}
         try:
             saved = _make_once(Path(path) / "session.json", made)

@@ -23,6 +23,7 @@ from pipeline.offsets import OptionError
 
 AT_LEAST_ONCE = "at_least_once"
 MIRROR = "mirror"
+SESSION_FOLDER = "tidelog-session"
 _EXACTLY_ONCE = "exactly_once"
 POSITION_COLUMNS = ("source_topic", "source_partition", "source_offset")
 _CONTENT_COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp")
@@ -160,22 +161,26 @@ def _number(given: Mapping[str, str], name: str, default: int) -> int:
 
 def _session_path(given: Mapping[str, str], *, is_stream: bool) -> str:
     """The folder of the mirror's session, by default inside the checkpoint."""
-    text = given.get("session.path")
-    origin, suffix = ("session.path", "") if text else ("checkpointLocation", "/tidelog-session")
-    text = text or (given.get("checkpointlocation") if is_stream else None)
-    if not text:
-        raise OptionError(
-            "delivery=mirror keeps a session between runs: set option checkpointLocation on the stream"
-            if is_stream
-            else "delivery=mirror keeps a session between runs: set option session.path, a folder that"
-            " belongs to this write alone"
-        )
+    if text := given.get("session.path"):
+        return folder_path("session.path", text)
+    if text := given.get("checkpointlocation") if is_stream else None:
+        return f"{folder_path('checkpointLocation', text)}/{SESSION_FOLDER}"
+    raise OptionError(
+        "delivery=mirror keeps a session between runs: set option checkpointLocation on the stream"
+        if is_stream
+        else "delivery=mirror keeps a session between runs: set option session.path, a folder that belongs"
+        " to this write alone"
+    )
+
+
+def folder_path(name: str, text: str) -> str:
+    """The folder that an option names, as a path or a file: URI. Raises OptionError for other URIs."""
     scheme, colon, rest = text.partition(":")
     if colon and scheme == "file":
         text = "/" + rest.lstrip("/")
     elif colon and len(scheme) > 1 and rest.startswith("/"):
         raise OptionError(
-            f"{origin}={text}: the session of delivery=mirror must lie in a folder that driver and executors"
+            f"{name}={text}: the session of delivery=mirror must lie in a folder that driver and executors"
             " see as a path; set option session.path to one on a shared file system"
         )
-    return text.rstrip("/") + suffix
+    return text.rstrip("/")

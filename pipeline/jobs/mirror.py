@@ -26,7 +26,7 @@ from pipeline.fetch import find_bounds
 from pipeline.jobs.job import JobProgress
 from pipeline.mirror_session import MirrorCounts, MirrorSession
 from pipeline.offsets import OptionError
-from pipeline.sink_options import POSITION_COLUMNS
+from pipeline.sink_options import POSITION_COLUMNS, SESSION_FOLDER, folder_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,8 +70,8 @@ class MirrorSettings:
 
     @property
     def session_path(self) -> Path:
-        """Where the mirror keeps its session."""
-        return Path(self.checkpoint) / "tidelog-session"
+        """Where the mirror keeps its session. Raises OptionError for a folder that is no path."""
+        return Path(folder_path("checkpoint", self.checkpoint)).absolute() / SESSION_FOLDER
 
     def target(self, topic: str) -> str:
         """What the topic's copy is called."""
@@ -83,6 +83,7 @@ class MirrorSettings:
             raise OptionError("a mirror needs either topics or a topic_pattern")
         if not self.checkpoint:
             raise OptionError("a mirror needs a checkpoint: a folder in which it notes how far it is")
+        _ = self.session_path
         if self.trigger_seconds is not None and self.trigger_seconds <= 0:
             raise OptionError(f"trigger_seconds: {self.trigger_seconds} is not above 0")
         if self.max_offsets_per_trigger is not None and self.max_offsets_per_trigger < 1:

@@ -7,6 +7,7 @@ import asyncio
 import random
 import threading
 import uuid
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline import sink_rows
+from pipeline import mirror_task, sink_rows
 from pipeline.mirror_session import BatchFacts, MirrorError, MirrorSession, next_facts
+from pipeline.mirror_tail import Tail, find_tail
 from pipeline.mirror_task import MirroredRows, TaskPlace, mirror_rows
 from pipeline.offsets import OptionError, Place
 from pipeline.sink_options import SinkOptions
@@ -33,6 +35,32 @@ THREADS = ThreadPoolExecutor(64)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     # Every few rows go out on their own, so that a task can be stopped between them.
     monkeypatch.setattr(sink_rows, "_CHUNK_ROWS", PIECE)
+
+
+class Hold:
+    """Stops a task for a while: `reached` once it is there, on until `opened`."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def stop(self) -> None:
+        self.reached.set()
+        self.opened.wait(30)
+
+
+@pytest.fixture
+def lookups(monkeypatch: pytest.MonkeyPatch) -> deque[Hold]:
+    """The next tasks stop at these once they know what is stored, and have sent nothing yet."""
+    holds: deque[Hold] = deque()
+
+    async def find_and_stop(*arguments: Any) -> Tail:
+        tail = await find_tail(*arguments)
+        if holds:
+            await asyncio.to_thread(holds.popleft().stop)
+        return tail
+
+    monkeypatch.setattr(mirror_task, "find_tail", find_and_stop)
+    return holds
 
 
 @pytest.fixture
@@ -80,23 +108,22 @@ class Run:
         return facts
 
 
-class Gate:
+class Gate(Hold):
     """Rows that stop before the given piece until the gate opens."""
 
     def __init__(self, batches: Iterator[Any], piece: int) -> None:
+        super().__init__()
         self._batches, self._piece = batches, piece
-        self.reached, self.opened = threading.Event(), threading.Event()
 
     def __iter__(self) -> Iterator[Any]:
         for number, batch in enumerate(self._batches):
             if number == self._piece:
-                self.reached.set()
-                self.opened.wait(30)
+                self.stop()
             yield batch
 
 
-async def reach(gate: Gate) -> None:
-    assert await asyncio.to_thread(gate.reached.wait, 30)
+async def reach(hold: Hold) -> None:
+    assert await asyncio.get_running_loop().run_in_executor(THREADS, hold.reached.wait, 30)
 
 
 async def stored(site: Site, partition: int = 0) -> list[int]:
@@ -138,6 +165,33 @@ async def test_an_older_runs_late_rows_are_fenced_and_never_stored_twice(
     assert await stored(site) == list(range(90))
     # What it does when it is started anew: all is stored already.
     assert (await old.execute(1, rows(0, 20, 60)))[1:] == (40, 0, 40)
+    assert await stored(site) == list(range(90))
+
+
+async def test_a_zombie_that_knew_what_was_stored_stores_nothing_twice(
+    site: Site, session: MirrorSession, lookups: deque[Hold]
+) -> None:
+    await site.create()
+    old, new = Run(site, session, "old"), Run(site, session, "new")
+    old.commit(0, await old.execute(0, rows(0, 0, 20)))
+    lookups.append(hold := Hold())
+    zombie = asyncio.create_task(old.execute(1, rows(0, 20, 50)))
+    await reach(hold)
+    lookups.append(other := Hold())
+    successor = asyncio.create_task(new.execute(1, rows(0, 20, 50)))
+    await reach(other)
+    hold.opened.set()
+    await zombie
+    other.opened.set()
+    new.commit(1, await successor)
+    assert await stored(site) == list(range(50))
+    lookups.append(hold := Hold())
+    zombie = asyncio.create_task(old.execute(2, rows(0, 50, 80)))
+    await reach(hold)
+    new.commit(2, await new.execute(2, rows(0, 50, 80)))
+    await new.execute(3, rows(0, 80, 90))
+    hold.opened.set()
+    await asyncio.wait([zombie])
     assert await stored(site) == list(range(90))
 
 
@@ -250,12 +304,21 @@ async def test_the_second_task_with_a_source_partition_is_refused(site: Site, se
     assert await stored(site) == list(range(60))
 
 
+async def reached_or_ended(hold: Hold, task: asyncio.Task[Any]) -> None:
+    waiting = asyncio.ensure_future(reach(hold))
+    await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
+    hold.reached.set()
+    await waiting
+
+
 @pytest.mark.parametrize("seed", range(4))
-async def test_random_histories_end_with_each_row_once(site: Site, session: MirrorSession, seed: int) -> None:
+async def test_random_histories_end_with_each_row_once(
+    site: Site, session: MirrorSession, lookups: deque[Hold], seed: int
+) -> None:
     rng = random.Random(seed)
     await site.create(2)
     ends = {0: 0, 1: 0}
-    zombies: list[tuple[Gate, asyncio.Task[MirroredRows]]] = []
+    zombies: list[tuple[Hold, asyncio.Task[MirroredRows]]] = []
     run = Run(site, session, "run 0")
     for batch in range(6):
         begins = dict(ends)
@@ -266,8 +329,17 @@ async def test_random_histories_end_with_each_row_once(site: Site, session: Mirr
             return rows(partition, begins[partition], ends[partition])
 
         for attempt in range(rng.randrange(3)):
-            gate = Gate(task(rng.randrange(2)), rng.randrange(5))
-            zombies.append((gate, asyncio.create_task(run.execute(batch, iter(gate)))))
+            hold: Hold
+            if rng.random() < 0.5:
+                hold, source = Hold(), task(rng.randrange(2))
+                lookups.append(hold)
+            else:
+                hold = gate = Gate(task(rng.randrange(2)), rng.randrange(5))
+                source = iter(gate)
+            zombie = asyncio.create_task(run.execute(batch, source))
+            await reached_or_ended(hold, zombie)
+            lookups.clear()
+            zombies.append((hold, zombie))
             if rng.random() < 0.5:
                 run = Run(site, session, f"run {batch}.{attempt}")
             if rng.random() < 0.5:
@@ -276,8 +348,8 @@ async def test_random_histories_end_with_each_row_once(site: Site, session: Mirr
             site.proxy.cut_connections()
         written = [await run.execute(batch, task(partition)) for partition in rng.sample([0, 1], 2)]
         run.commit(batch, *written)
-    for gate, _ in zombies:
-        gate.opened.set()
+    for hold, _ in zombies:
+        hold.opened.set()
     await asyncio.gather(*(zombie for _, zombie in zombies), return_exceptions=True)
     assert [await stored(site, partition) for partition in ends] == [
         list(range(end)) for end in ends.values()
