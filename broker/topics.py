@@ -16,7 +16,6 @@ Called by handlers on the event loop, built by `broker.services`.
 from __future__ import annotations
 
 import asyncio
-import errno
 import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -39,6 +38,7 @@ from broker.cluster.catalog import (
 )
 from broker.cluster.cluster import Cluster
 from broker.cluster.store import StoreConflict, StoreError
+from broker.storage.disk import OUT_OF_HANDLES
 from broker.storage.partition_log import PartitionLog
 from broker.topic_configs import TopicConfigs
 from protocol.errors import ApiError, ErrorCode
@@ -240,7 +240,7 @@ class Topics:
                 advice="nothing was changed; make room, or raise the limit of open files, and ask again",
             )
             # A disk may recover while the client tries again; file handles do not grow.
-            is_lasting = error.errno in (errno.EMFILE, errno.ENFILE)
+            is_lasting = error.errno in OUT_OF_HANDLES
             code = ErrorCode.POLICY_VIOLATION if is_lasting else ErrorCode.KAFKA_STORAGE_ERROR
             raise ApiError(code, f"the partitions could not be made: {error.strerror or error}") from error
         await self._change(

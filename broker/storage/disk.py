@@ -25,6 +25,8 @@ _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _BUFFERS_A_WRITE = 256
 _MANY = 1 << 30
 _NOT_CACHED = (errno.EAGAIN, errno.EWOULDBLOCK)
+OUT_OF_HANDLES = (errno.EMFILE, errno.ENFILE)
+"""What only `open` raises, before anything is done: what was asked for can be asked again."""
 _NO_NOWAIT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
@@ -103,7 +105,7 @@ class Disk:
         try:
             return soft - len(os.listdir("/dev/fd"))
         except OSError as error:
-            return 0 if error.errno in (errno.EMFILE, errno.ENFILE) else _MANY
+            return 0 if error.errno in OUT_OF_HANDLES else _MANY
 
     def lock(self, fd: int, *, shared: bool = False) -> bool:
         """Take the flock, for us alone or with others who share it; False when another process holds it."""

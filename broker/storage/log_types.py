@@ -10,16 +10,20 @@ Used by `partition_log` and everyone who calls it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from broker.storage.checkpoints import sync_topic_id
-from broker.storage.disk import Disk, OpenFile
+from broker.storage.disk import OUT_OF_HANDLES, Disk, OpenFile
 from broker.storage.index import SparseIndex
 from broker.storage.producer_table import FrozenTable
 from broker.storage.snapshot import write_snapshot
+
+_HANDLE_ATTEMPTS = 100
+_HANDLE_PAUSE_S = 0.1
 
 
 class AppendResult(NamedTuple):
@@ -61,19 +65,31 @@ class FlushWork:
     before: Sequence[Callable[[], None]] = ()
 
     def run(self) -> None:
-        """In any thread. Raises OSError: then nothing of it may be taken as durable, ever."""
+        """In any thread. Raises OSError: then nothing of it may be taken as durable, ever.
+
+        While the process has no file handle left it waits for one: no sync has failed then.
+        """
         try:
-            for step in self.before:
-                step()
-            for file in self.files:
-                self.disk.fdatasync(file.fd)
-            if self.folder is not None:
-                # What the folder was made with, its names and its topic id, lasts as long as its records.
-                sync_topic_id(self.disk, self.folder)
-                self.disk.fsync_directory(self.folder)
+            for attempt in range(_HANDLE_ATTEMPTS):
+                try:
+                    return self._sync()
+                except OSError as error:
+                    if error.errno not in OUT_OF_HANDLES or attempt == _HANDLE_ATTEMPTS - 1:
+                        raise
+                    time.sleep(_HANDLE_PAUSE_S)
         finally:
             for file in self.files:
                 file.release()
+
+    def _sync(self) -> None:
+        for step in self.before:
+            step()
+        for file in self.files:
+            self.disk.fdatasync(file.fd)
+        if self.folder is not None:
+            # What the folder was made with, its names and its topic id, lasts as long as its records.
+            sync_topic_id(self.disk, self.folder)
+            self.disk.fsync_directory(self.folder)
 
 
 @dataclass(slots=True)

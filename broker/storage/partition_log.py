@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from broker.storage.batch_rules import checked_header
-from broker.storage.disk import ColdRead, Disk
+from broker.storage.disk import OUT_OF_HANDLES, ColdRead, Disk
 from broker.storage.leader_epochs import LeaderEpochs
 from broker.storage.log_config import LogConfig
 from broker.storage.log_lookup import find_first_at, find_max_timestamp, segments_to_delete
@@ -219,13 +219,13 @@ class PartitionLog:
         self.producers.set_next_sequence(producer_id, epoch, next_sequence, self._producers_ms(now_ms))
 
     def _undo(self, error: OSError) -> ApiError:
-        """A write failed: cut off what it left, and answer. The log goes on only where the disk was full."""
+        """A write failed: cut off what it left, and answer. It goes on after a lack of room or handles."""
         try:
             self._segments.active.cut_back()
         except OSError as second:
             second.__context__ = error
             self.mark_failed(second)
-        if error.errno not in _FULL:
+        if error.errno not in (*_FULL, *OUT_OF_HANDLES):
             self.mark_failed(error)
         return ApiError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} could not be written: {error}"

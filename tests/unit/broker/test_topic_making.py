@@ -1,5 +1,6 @@
 """Making topics on a disk that does not let them: whole or not at all, at once, and after a crash."""
 
+import asyncio
 import errno
 import os
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ from broker.services import STORE_FILE, Services
 from broker.storage.disk import Disk
 from broker.topics import NewTopic
 from protocol.errors import ApiError, ErrorCode
-from tests.unit.broker.test_services import opened, stored
+from tests.unit.broker.test_services import batch, opened, stored
+from tests.waiting import until
 
 
 class BadDisk(Disk):
@@ -24,12 +26,14 @@ class BadDisk(Disk):
     def __init__(self, number: int = errno.EMFILE) -> None:
         self.number = number
         self.refuses = ""
+        self.refused = 0
         self.handles = 1 << 30
         self.synced_files = 0
         self.synced_directories: list[Path] = []
 
     def _look(self, path: Path) -> None:
         if self.refuses and f"/{self.refuses}" in f"/{path.parent.name}/{path.name}":
+            self.refused += 1
             raise OSError(self.number, os.strerror(self.number))
 
     def open(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
@@ -45,6 +49,7 @@ class BadDisk(Disk):
         super().fdatasync(fd)
 
     def fsync_directory(self, path: Path) -> None:
+        self._look(path)
         self.synced_directories.append(path)
         super().fsync_directory(path)
 
@@ -130,6 +135,38 @@ async def test_too_few_file_handles_are_told_before_anything_is_made(tmp_path: P
     assert "ulimit -n" in message
     assert folders(tmp_path) == []
     await services.topics.create("t", NewTopic(num_partitions=10))
+    await services.close()
+
+
+async def test_a_flush_waits_for_a_file_handle_and_the_partition_stays_online(tmp_path: Path) -> None:
+    disk = BadDisk()
+    services = await opened(tmp_path, disk=disk)
+    await services.topics.create("t")
+    disk.refuses = "t-0"
+    storing = asyncio.create_task(stored(services, b"a"))
+    await until(lambda: disk.refused)
+    disk.refuses = ""
+    await storing
+    await stored(services, b"b")
+    assert services.replicas["t", 0].high_watermark == 2
+    await services.close()
+
+
+async def test_a_segment_that_cannot_be_begun_for_lack_of_handles_is_begun_later(tmp_path: Path) -> None:
+    disk = BadDisk()
+    services = await opened(tmp_path, disk=disk)
+    await services.topics.create("t", NewTopic(configs={"segment.bytes": "200"}))
+    await stored(services, b"a" * 50)
+    disk.refuses = "t-0"
+    replica = services.replicas["t", 0]
+    for _ in range(2):
+        with pytest.raises(ApiError) as caught:
+            replica.append_as_leader(batch(b"b" * 50), services.clock_ms())
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert replica.stopped is None
+    disk.refuses = ""
+    await stored(services, b"c" * 50)
+    assert (replica.high_watermark, replica.log.segment_count) == (2, 2)
     await services.close()
 
 
