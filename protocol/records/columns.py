@@ -4,7 +4,7 @@ Owns: the decoding of any records. A loop written for speed decodes what it is s
 it hands, record by record, to `_decode_record`, its plain twin, which decides what is wrong.
 Invariants: malformed records raise ProtocolError that names the byte at fault, and nothing else is raised;
 all columns have the same length.
-Callers: `reader`, which has the batch around the records, for those that `layouts` and `stencils` leave.
+Callers: `reader`, which has the batch around the records, for those that `uniform` and `stencils` leave.
 Columns, because whoever makes rows of them can do so in the interpreter's own loops.
 """
 

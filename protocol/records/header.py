@@ -36,7 +36,7 @@ _INT16 = Struct(">h")
 _LEADER_EPOCH_AT = 12
 _MAGIC_AT = 16
 _CRC_AT = 17
-_ATTRIBUTES_AT = 21
+ATTRIBUTES_AT = 21
 _MAX_TIMESTAMP_AT = 35
 _PRODUCER_AT = 43
 
@@ -147,7 +147,7 @@ def batch_crc_is_valid(buffer: Buffer, header: BatchHeader, position: int = 0) -
     end = position + LOG_OVERHEAD + header.batch_length
     if end > len(buffer):
         return False
-    return bool(crc32c(memoryview(buffer)[position + _ATTRIBUTES_AT : end]) == header.crc)
+    return bool(crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end]) == header.crc)
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
@@ -184,7 +184,7 @@ def with_log_append_time(batch: Buffer, timestamp_ms: int) -> bytes:
     recomputed."""
     header = read_batch_header(batch)
     copy = bytearray(batch)
-    _INT16.pack_into(copy, _ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME_BIT)
+    _INT16.pack_into(copy, ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME_BIT)
     _INT64.pack_into(copy, _MAX_TIMESTAMP_AT, timestamp_ms)
     write_crc(copy)
     return bytes(copy)
@@ -202,7 +202,7 @@ def set_producer(batch: bytearray, producer_id: int, producer_epoch: int, base_s
 def write_crc(batch: bytearray) -> None:
     """Recompute the CRC of `batch`, which holds exactly one batch."""
     with memoryview(batch) as view:
-        _UINT32.pack_into(batch, _CRC_AT, crc32c(view[_ATTRIBUTES_AT:]))
+        _UINT32.pack_into(batch, _CRC_AT, crc32c(view[ATTRIBUTES_AT:]))
 
 
 def write_header(batch: bytearray, header: BatchHeader) -> None:

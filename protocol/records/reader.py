@@ -1,8 +1,7 @@
 """Decoding of record batches into records, quickly for ordinary records and exactly for all others.
 
 Owns: the batch around its records: bounds, CRC, decompression. The records themselves are decoded by
-`layouts` where an earlier batch was laid out so, else by `stencils` where they are ordinary, else
-by `columns`.
+`uniform` where all are of one size, else by `stencils` where they are ordinary and short, else by `columns`.
 Invariants: every malformed batch raises ProtocolError that names the batch's offset and the byte at fault,
 and nothing else is ever raised; memory stays within `max_decompressed_bytes` and a small multiple of it for
 the records themselves.
@@ -13,24 +12,29 @@ records.
 from itertools import repeat
 from typing import NamedTuple
 
+from crc32c import crc32c
+
 from protocol.compression import Compression, decompress
 from protocol.errors import ProtocolError
 from protocol.records.columns import SMALLEST_RECORD_BYTES, Columns, Headers, decode_columns
 from protocol.records.header import (
+    ATTRIBUTES_AT,
     BATCH_HEADER_SIZE,
     COMPRESSION_MASK,
     CURRENT_MAGIC,
+    LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     BatchHeader,
     TimestampType,
     batch_crc_is_valid,
     read_batch_header,
 )
-from protocol.records.layouts import decode_known, learn_layout
 from protocol.records.stencils import decode_by_stencils
+from protocol.records.uniform import decode_uniform
 from protocol.types import Buffer
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 104_857_600
+_NOT_PLAIN = COMPRESSION_MASK | LOG_APPEND_TIME_BIT
 
 
 class Record(NamedTuple):
@@ -87,26 +91,39 @@ def decode_batch_columns(
     """
     if header is None:
         header = read_batch_header(buffer, position)
+    elif type(buffer) is bytes and not position:
+        # Nearly every batch of most consumers takes this way: nothing is left to be done to its bytes.
+        columns = _plain(buffer, header, check_crc)
+        if columns is not None:
+            return columns
     data, start = _record_bytes(buffer, position, header, max_decompressed_bytes, check_crc)
     count = header.record_count
     if not 0 <= count <= (len(data) - start) // SMALLEST_RECORD_BYTES:
         raise ProtocolError(
             f"batch at offset {header.base_offset}: {count} records cannot lie in {len(data) - start} bytes"
         )
-    columns = decode_known(data, start, header) or _decoded(data, start, header)
+    columns = decode_uniform(data, start, header) or _decoded(data, start, header)
     if columns.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return columns._replace(timestamps=[header.max_timestamp] * count)
     return columns
 
 
+def _plain(batch: bytes, header: BatchHeader, check_crc: bool) -> Columns | None:
+    """The records of a whole and valid batch that is uniform; None for any other, good or bad."""
+    if header.attributes & _NOT_PLAIN or header.magic != CURRENT_MAGIC:
+        return None
+    if LOG_OVERHEAD + header.batch_length != len(batch):
+        return None
+    if check_crc and crc32c(memoryview(batch)[ATTRIBUTES_AT:]) != header.crc:
+        return None
+    return decode_uniform(batch, BATCH_HEADER_SIZE, header)
+
+
 def _decoded(data: bytes, start: int, header: BatchHeader) -> Columns:
-    """The records by what their own bytes say; a batch that is laid out so is known from then on."""
-    columns = decode_by_stencils(data, start, header) or _decoded_with_care(data[start:], header)
-    learn_layout(data, start, header, columns)
-    return columns
-
-
-def _decoded_with_care(records: bytes, header: BatchHeader) -> Columns:
+    columns = decode_by_stencils(data, start, header)
+    if columns is not None:
+        return columns
+    records = data[start:]
     try:
         columns, end = decode_columns(records, header.record_count, header)
     except ProtocolError as error:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from protocol.records.columns import Columns
 from protocol.records.header import BatchHeader
-from protocol.records.varints import ONE_BYTE_DELTAS, SHORT_NUMBERS, TABLE_SIZE, VARINTS, dense_numbers
+from protocol.records.varints import ONE_BYTE_DELTAS, SHORT_NUMBERS, TABLE_SIZE, VARINTS, dense_column
 
 # Longer records are of so many lengths that making their stencils would take longer than these save.
 _LONGEST = 512
@@ -143,7 +143,10 @@ def _decode(
         list(sizes) != expected
         or not deltas.isascii()
         or any(header_counts)
-        or b"".join(offsets) != dense_numbers(index, count)
+        or any(
+            bytes(column) != dense_column(index, count, byte)
+            for byte, column in enumerate(zip(*offsets, strict=True))
+        )
     ):
         return None, position
     if deltas.count(deltas[0]) == count:

@@ -34,14 +34,14 @@ VARINTS: Final[list[bytes]] = [_encode(value) for value in range(TABLE_SIZE)]
 SHORT_NUMBERS: Final = 64
 # What each byte stands for that is a whole number.
 ONE_BYTE_DELTAS: Final = [(each >> 1) ^ -(each & 1) for each in range(128)]
-_DENSE: Final = b"".join(VARINTS)
+_FIRST_BYTES: Final = bytes(each[0] for each in VARINTS)
+_LAST_BYTES: Final = bytes(each[-1] for each in VARINTS)
 
 
-def dense_numbers(first: int, count: int) -> bytes:
-    """The varints of `first`, `first` + 1, …, which are in the table and all of one width."""
-    if first < SHORT_NUMBERS:
-        return _DENSE[first : first + count]
-    return _DENSE[2 * first - SHORT_NUMBERS : 2 * (first + count) - SHORT_NUMBERS]
+def dense_column(first: int, count: int, byte: int) -> bytes:
+    """Of the varints of `first`, `first` + 1, …, which are in the table and all of one width, the first or
+    (`byte` is 1) the second bytes."""
+    return (_LAST_BYTES if byte else _FIRST_BYTES)[first : first + count]
 
 
 def encode_varint(value: int) -> bytes:
