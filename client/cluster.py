@@ -62,6 +62,7 @@ class Cluster:
         self._listeners: list[Callable[[], None]] = []
         self._refresh_task: asyncio.Task[None] | None = None
         self._refreshed_at = 0.0
+        self._is_refresh_wanted = False
         # Refreshes in a row, close to each other, that failed or told nothing new.
         self._useless_refreshes = 0
         self._age_timer: asyncio.TimerHandle | None = None
@@ -124,6 +125,7 @@ class Cluster:
     def request_refresh(self) -> None:
         """Somebody found the metadata wrong: refresh it soon, at most once every retry_backoff_ms, and less
         often as long as it tells nothing new; but at once for topics that no request named yet."""
+        self._is_refresh_wanted = True
         if self._refresh_task is None and not self._is_closed:
             since = self._loop.time() - self._refreshed_at
             if since > self.config.retry_backoff_max_ms / 1000:
@@ -150,6 +152,7 @@ class Cluster:
         """
         deadline = self._loop.time() + self.config.request_timeout_ms / 1000
         trouble: ClientError | None = None
+        was_answered = False
         failures = 0
         while True:
             info = self.image.topics.get(name)
@@ -162,12 +165,14 @@ class Cluster:
             delay = self._retry.delay_ms(failures) / 1000 if failures else 0.0
             if self._loop.time() + delay >= deadline or (is_hopeless and failures > _PATIENT_LOOKS):
                 self._topics.discard(name)
-                raise trouble or _absent(name, info)
+                # Where a broker answered at all, its answer says more than what went wrong later.
+                raise _absent(name, info) if was_answered or trouble is None else trouble
             failures += 1
             if delay:
                 await asyncio.sleep(delay)
             self._topics.add(name)
             trouble = await self._try_refresh(deadline)
+            was_answered |= trouble is None
 
     async def _try_refresh(self, deadline: float) -> ClientError | None:
         """Refresh, or say what is in the way and may pass."""
@@ -187,12 +192,17 @@ class Cluster:
         try:
             if delay:
                 await asyncio.sleep(delay)
+            self._is_refresh_wanted = False
             await self._fetch_metadata()
+            self._is_refresh_wanted = False
         finally:
             self._useless_refreshes = self._useless_refreshes + 1 if self.image == before else 0
             self._refresh_task = None
             self._refreshed_at = self._loop.time()
             self._arm_age_timer()
+            if self._is_refresh_wanted:
+                # Asked for while this one was about to fail.
+                self.request_refresh()
             self._notify()
 
     async def _fetch_metadata(self) -> None:

@@ -46,6 +46,24 @@ async def test_metadata_that_could_not_be_had_is_asked_for_again_when_it_is_too_
         await until(lambda: TOPIC in cluster.image.topics)
 
 
+async def test_a_refresh_asked_for_while_another_fails_is_made_after_it() -> None:
+    async with ScriptedBroker() as broker, opened(broker.address) as cluster:
+        asked_again = asyncio.Event()
+
+        async def fail(request: Request) -> None:
+            cluster.request_refresh()
+            asked_again.set()
+            del broker.scripts[ApiKey.METADATA]
+            cut(request)
+
+        cluster._links._on_trouble = lambda: None
+        broker.scripts[ApiKey.METADATA] = fail
+        cluster.watch_topics([TOPIC])
+        cluster.request_refresh()
+        await asked_again.wait()
+        await until(lambda: TOPIC in cluster.image.topics)
+
+
 async def test_whoever_asks_while_metadata_is_under_way_shares_the_next_request() -> None:
     async with ScriptedBroker() as broker, opened(broker.address) as cluster:
         release = asyncio.Event()
@@ -146,6 +164,23 @@ async def test_after_a_quiet_time_a_refresh_is_not_slowed_by_what_was_before() -
         cluster._refreshed_at -= 1
         cluster.request_refresh()
         assert noted.failures == [4, 0]
+
+
+async def test_a_topic_that_a_broker_does_not_know_is_unknown_also_if_the_broker_then_falls_silent() -> None:
+    async with (
+        ScriptedBroker() as broker,
+        opened(broker.address, request_timeout_ms=300, allow_auto_create_topics=True) as cluster,
+    ):
+        asked = 0
+
+        def once(_: Request) -> dict[str, object] | None:
+            nonlocal asked
+            asked += 1
+            return broker.metadata([TOPIC], error_code=UNKNOWN) if asked == 1 else None
+
+        broker.scripts[ApiKey.METADATA] = once
+        with pytest.raises(UnknownTopicError):
+            await cluster.topic(TOPIC)
 
 
 # Servers to begin with

@@ -76,7 +76,7 @@ async def test_after_a_success_the_waits_begin_anew() -> None:
             await until(lambda before=before: len(failures) >= before + 3)  # type: ignore[misc]
             assert failures[before : before + 3] == [1, 2, 3]
             broker.scripts = usual
-            await cluster.refresh()
+            await until(lambda: cluster.connection(1) is not None)
 
 
 async def test_who_failed_just_now_is_asked_last() -> None:

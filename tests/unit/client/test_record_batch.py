@@ -83,3 +83,16 @@ async def test_in_a_session_a_batch_joins_the_others_records() -> None:
         saved = await producer.session()
     assert [each for batch in stored(broker) for each in batch] == [(None, b"1", 5), (b"k", b"2", 6)]
     assert saved.partitions[TOPIC, 0].next_sequence == 2  # type: ignore[index]
+
+
+async def test_a_batch_for_a_partition_that_was_added_is_sent_after_a_look_at_the_metadata() -> None:
+    async with ScriptedBroker() as broker, Producer(bootstrap_servers=broker.address) as producer:
+        await producer.send_and_wait(TOPIC, b"x")
+        broker.partitions = 3
+        batch = producer.create_batch()
+        batch.append(value=b"y")
+        assert (await (await producer.send_batch(batch, TOPIC, partition=2))).partition == 2
+        unsent = producer.create_batch()
+        unsent.append(value=b"z")
+        with pytest.raises(ValueError, match="partitions 0 to 2, not 3"):
+            await producer.send_batch(unsent, TOPIC, partition=3)

@@ -2,7 +2,9 @@
 
 import asyncio
 
-from client import Producer
+import pytest
+
+from client import DeliveryFailedError, Producer
 from protocol.records import read_batch_header
 from protocol.schema import ApiKey
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
@@ -46,3 +48,48 @@ async def test_an_idle_producer_renews_before_it_sends_and_one_at_work_does_not(
     assert [(each.producer_epoch, each.base_sequence) for each in headers] == [(0, 0), (0, 1), (0, 2), (1, 0)]
     assert (metadata.producer_epoch, metadata.sequence) == (1, 0)
     assert len(broker.seen(ApiKey.INIT_PRODUCER_ID)) == 1
+
+
+async def test_nothing_is_sent_to_a_broker_that_reads_more_slowly_than_we_write() -> None:
+    async with ScriptedBroker() as broker, Producer(bootstrap_servers=broker.address) as producer:
+        await producer.send_and_wait(TOPIC, b"first")
+        connection = await producer._cluster.connected(1)
+        connection.pause_writing()
+        deliveries = [await producer.send(TOPIC, b"waits") for _ in range(3)]
+        # An answer to another request shows that the sender had its turn.
+        await connection.call(ApiKey.METADATA, {"topics": []})
+        assert len(broker.seen(ApiKey.PRODUCE)) == 1
+        connection.resume_writing()
+        await asyncio.gather(*deliveries)
+
+
+async def test_no_request_is_larger_than_it_may_be_however_many_partitions_have_records() -> None:
+    async with (
+        ScriptedBroker(partitions=10) as broker,
+        Producer(bootstrap_servers=broker.address, max_request_size=1_000, linger_ms=5) as producer,
+    ):
+        deliveries = [await producer.send(TOPIC, b"x" * 100, partition=number % 10) for number in range(20)]
+        await asyncio.gather(*deliveries)
+        sizes = [
+            [len(partition.records) for partition in request.values.topic_data[0].partition_data]
+            for request in broker.seen(ApiKey.PRODUCE)
+        ]
+    assert sum(map(len, sizes)) >= 10
+    assert max(map(len, sizes)) > 1
+    assert max(map(sum, sizes)) <= 1_000
+
+
+async def test_zstd_is_not_sent_to_a_broker_that_cannot_know_it() -> None:
+    async with (
+        ScriptedBroker(Produce=(3, 6)) as broker,
+        Producer(bootstrap_servers=broker.address, compression_type="zstd") as producer,
+    ):
+        with pytest.raises(DeliveryFailedError, match="UNSUPPORTED_VERSION"):
+            await producer.send_and_wait(TOPIC, b"x" * 1_000)
+        assert broker.seen(ApiKey.PRODUCE) == []
+    async with (
+        ScriptedBroker(Produce=(3, 6)) as broker,
+        Producer(bootstrap_servers=broker.address, compression_type="lz4") as producer,
+    ):
+        await producer.send_and_wait(TOPIC, b"x" * 1_000)
+        assert [request.version for request in broker.seen(ApiKey.PRODUCE)] == [6]
