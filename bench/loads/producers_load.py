@@ -33,7 +33,7 @@ _NOW_MS = 1_700_000_000_000
 _CHECKS = 20_000
 _CHECKS_AT_ONCE = 500
 """So few that their headers stay in the cache, where a broker has the one it just read."""
-_ROUNDS = 9
+_ROUNDS = 7
 _SCATTER = 7_919
 
 

@@ -49,10 +49,10 @@ class Case(NamedTuple):
 
 _ALONE = Case("confluent-kafka, 1 partition", "confluent", 24_000, 8, required=())
 CASES = (
-    Case("raw, 16 KB batches", "raw", 3_200, 80, records_a_batch=16),
+    Case("raw, 16 KB batches", "raw", 3_200, 60, records_a_batch=16),
     Case("raw, 1 MB batches", "raw", 16_000, 24, records_a_batch=1_000),
-    Case("raw, one 100-byte record", "raw", 400, 80, value_bytes=100, required=()),
-    Case("our client, 1 KB records", "client", 8_000, 16),
+    Case("raw, one 100-byte record", "raw", 400, 60, value_bytes=100, required=()),
+    Case("our client, 1 KB records", "client", 4_000, 12),
     Case(f"confluent-kafka, {_PARTITIONS} partitions", "confluent", 24_000, 24, partitions=_PARTITIONS),
     _ALONE,
 )
