@@ -10,13 +10,16 @@ it; a killed run costs its last round. However Spark cuts, repeats or speculates
 a successful task named are taken in. Called by `cli.pipeline` and tests.
 """
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import UUID
 
+from client.admin import Admin
 from pipeline.jobs.archive_delta import DeltaArchive, delta_table_class
 from pipeline.jobs.archive_files import CODECS, DRAFT_COLUMNS, DraftFile, draft_writer
 from pipeline.jobs.archive_folder import Archive, ArchiveError, folder_of
@@ -132,7 +135,7 @@ def run(
     tell = on_progress or (lambda _: None)
     job = _Job(spark, settings)
     with _FORMATS[settings.format](str(settings.path)) as archive:
-        bounds = bounds_of(job.options)
+        bounds = job.look(archive)
         report = ArchiveReport(str(archive.root), partitions=len(bounds))
         while True:
             starts, lost = _starts(archive, bounds)
@@ -149,7 +152,7 @@ def run(
             else:
                 tell(JobProgress(report.rows, None, report.rounds, "waits for records"))
                 stopping.wait(settings.interval_seconds)
-                bounds = bounds_of(job.options)
+                bounds = job.look(archive)
 
 
 class _Job:
@@ -165,6 +168,12 @@ class _Job:
         }
         self._given = {name: str(value) for name, value in given.items() if value is not None}
         self.options: SourceOptions = parse_options(self._given | {"subscribe": ",".join(settings.topics)})
+
+    def look(self, archive: Archive) -> dict[Place, tuple[int, int]]:
+        """Where the logs start and end now. Raises ArchiveError where they are not those of the archive."""
+        if self._settings.bootstrap_servers is not None:
+            archive.belong_to(*asyncio.run(_origin(self._settings.bootstrap_servers, self._settings.topics)))
+        return bounds_of(self.options)
 
     def read(self, ranges: Iterable[OffsetRange]) -> "DataFrame":
         """The records of some ranges; a partition has one at most."""
@@ -216,6 +225,15 @@ class _Job:
                     f"a task wrote offsets {each.first_offset} to {each.last_offset} of {place}"
                 )
         return files
+
+
+async def _origin(bootstrap_servers: str, topics: Iterable[str]) -> tuple[str, dict[str, str]]:
+    """The ids of the cluster and of the topics."""
+    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        cluster_id = (await admin.describe_cluster()).cluster_id
+        found = await admin.describe_topics(topics)
+    ids = {each.name: str(each.topic_id) for each in found if each.topic_id != UUID(int=0)}
+    return cluster_id, ids
 
 
 def _starts(archive: Archive, bounds: Mapping[Place, tuple[int, int]]) -> tuple[dict[Place, int], int]:

@@ -2,6 +2,7 @@
 
 Owns `_tidelog/` below the archive, which readers of Parquet and Delta pass over:
 - `archive.json`: what the archive is, made once;
+- `origin.json`: the ids of the cluster and the topics that its records come from;
 - `lock`: held by the run that writes; the kernel lets go of it when that process dies, however it does;
 - `drafts/RUN/`: files that tasks write, and those of dead attempts until the next run sweeps them out;
 - what `pipeline.jobs.archive_log` keeps.
@@ -80,6 +81,30 @@ class Archive(ABC):
     @abstractmethod
     def commit(self, ends: Mapping[Place, int], files: Sequence[DraftFile]) -> None:
         """Take the files in, and with them move these partitions' ends: both or nothing."""
+
+    def belong_to(self, cluster_id: str, topics: Mapping[str, str]) -> None:
+        """Keep the ids of the cluster and of topics, those that are known ("" for others), with the archive.
+
+        Raises ArchiveError where it has records of another cluster, or of an earlier topic by that name.
+        """
+        origin = self.own / "origin.json"
+        before = read_json(origin) or {"cluster_id": "", "topics": {}}
+        known: dict[str, str] = before["topics"]
+        elsewhere = f"archive into another folder than {self.root}"
+        if cluster_id and before["cluster_id"] not in ("", cluster_id):
+            raise ArchiveError(
+                f"the archive holds records of cluster {before['cluster_id']}, this one is {cluster_id}:"
+                f" {elsewhere}"
+            )
+        for topic, topic_id in topics.items():
+            if topic_id and known.get(topic, topic_id) != topic_id:
+                raise ArchiveError(
+                    f"topic {topic!r} was deleted and made anew since it was archived: {elsewhere}"
+                )
+        merged = known | {topic: topic_id for topic, topic_id in topics.items() if topic_id}
+        after = {"cluster_id": cluster_id or before["cluster_id"], "topics": merged}
+        if after != before:
+            replace_json(origin, after)
 
     def has_foreign_log(self) -> bool:
         """True where something beside `_tidelog` tells how far the archive is."""

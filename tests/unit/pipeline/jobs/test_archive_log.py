@@ -150,3 +150,16 @@ def test_an_archive_lies_in_a_folder() -> None:
     assert folder_of("/data/archive") == Path("/data/archive")
     with pytest.raises(OptionError, match="not behind s3:"):
         folder_of("s3://bucket/archive")
+
+
+def test_records_of_another_cluster_or_of_a_topic_made_anew_are_not_mixed_in(tmp_path: Path) -> None:
+    with ParquetArchive(str(tmp_path)) as archive:
+        archive.belong_to("", {"t": ""})
+        archive.belong_to("one", {"t": "a"})
+        archive.belong_to("one", {"t": "a", "u": "b"})
+        archive.belong_to("", {"u": ""})
+    with ParquetArchive(str(tmp_path)) as archive:
+        with pytest.raises(ArchiveError, match="holds records of cluster one, this one is two"):
+            archive.belong_to("two", {"t": "a"})
+        with pytest.raises(ArchiveError, match="topic 'u' was deleted and made anew"):
+            archive.belong_to("one", {"t": "a", "u": "c"})
