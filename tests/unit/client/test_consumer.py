@@ -144,6 +144,29 @@ async def test_what_is_fetched_ahead_stays_within_its_bound() -> None:
             assert len(await values(it, 50)) == 50
 
 
+async def test_a_partition_with_enough_unread_is_left_out_and_taken_up_again_soon() -> None:
+    other = TopicPartition(TOPIC, 1)
+    batch = stored(0, b"x" * 1000)
+    log = Log(*((offset, stored(offset, b"x" * 1000)) for offset in range(20)))
+    enough = 2 * len(batch)
+    async with ScriptedBroker(partitions=2) as broker:
+        broker.scripts[ApiKey.FETCH] = log
+        settings = {"max_partition_fetch_bytes": enough, "fetch_max_wait_ms": 60_000}
+        async with consumer(broker, **settings) as it:
+            it.assign([FIRST, other])
+            it.seek(FIRST, 0)
+            it.seek(other, 1_000)
+            await until(lambda: it._readers[FIRST].buffered_bytes >= enough)
+            asked = len(broker.seen(ApiKey.FETCH))
+            await until(lambda: len(broker.seen(ApiKey.FETCH)) > asked)
+            assert it._readers[FIRST].buffered_bytes < enough + len(batch)
+            last = broker.seen(ApiKey.FETCH)[-1].values
+            assert [each.partition for each in last.topics[0].partitions] == [1]
+            # The poll for the other one must not last while this one only waits for its reader.
+            assert last.max_wait_ms <= 25
+            assert len(await values(it, 20)) == 20
+
+
 async def test_crcs_are_checked_unless_told_otherwise() -> None:
     bad = bytearray(stored(0, b"value"))
     bad[17] ^= 1
