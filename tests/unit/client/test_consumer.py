@@ -167,6 +167,17 @@ async def test_a_partition_with_enough_unread_is_left_out_and_taken_up_again_soo
             assert len(await values(it, 20)) == 20
 
 
+async def test_a_long_poll_may_last_longer_than_other_requests() -> None:
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.FETCH] = Log()
+        async with consumer(broker, fetch_max_wait_ms=1_200, request_timeout_ms=800) as it:
+            it.assign([FIRST])
+            it.seek(FIRST, 0)
+            await until(lambda: len(broker.seen(ApiKey.FETCH)) >= 2)
+        first, second, *_ = broker.seen(ApiKey.FETCH)
+        assert first.connection == second.connection
+
+
 async def test_crcs_are_checked_unless_told_otherwise() -> None:
     bad = bytearray(stored(0, b"value"))
     bad[17] ^= 1
