@@ -22,7 +22,7 @@ from client.admin_types import (
 )
 from client.backoff import Backoff
 from client.cluster import Cluster, ClusterConfig
-from client.errors import ClientError, broker_error
+from client.errors import BrokerUnavailableError, ClientError, broker_error
 from client.metadata import EMPTY, ClusterImage, apply_metadata
 from client.types import TopicPartition
 from protocol.errors import ErrorCode, error_code
@@ -238,6 +238,8 @@ class Admin:
 
         async def ask() -> Any:
             nodes, controller = self._cluster.image.nodes, self._cluster.image.controller_id
+            if not nodes:
+                raise BrokerUnavailableError("the cluster names none of its brokers")
             # Where no controller is named, any broker passes the request on.
             connection = await self._cluster.connected(controller if controller in nodes else min(nodes))
             version = connection.version(api_key)

@@ -1,0 +1,79 @@
+"""The administrator finds the controller, follows it, and gives up in time with the broker's own words."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from client import Admin, BrokerError, BrokerUnavailableError, NewTopic
+from protocol.errors import ErrorCode
+from protocol.schema import ApiKey
+from tests.unit.client.scripted import Request, ScriptedBroker
+
+WANTED = [NewTopic("orders", 2, 1)]
+
+
+def created(request: Request, code: ErrorCode = ErrorCode.NONE, text: str | None = None) -> dict[str, Any]:
+    told = {"error_code": code, "error_message": text}
+    return {"topics": [{"name": each.name, **told} for each in request.values.topics]}
+
+
+async def test_a_controller_that_moved_is_found_and_asked_once() -> None:
+    async with ScriptedBroker() as first, ScriptedBroker() as second:
+        controller = 1
+
+        def metadata(_: Request) -> dict[str, Any]:
+            nodes = ((1, first), (2, second))
+            answer = first.metadata([])
+            answer["brokers"] = [
+                {"node_id": number, "host": "127.0.0.1", "port": node.port, "rack": None}
+                for number, node in nodes
+            ]
+            return answer | {"controller_id": controller}
+
+        def moved(request: Request) -> dict[str, Any]:
+            nonlocal controller
+            controller = 2
+            return created(request, ErrorCode.NOT_CONTROLLER)
+
+        for node in (first, second):
+            node.scripts[ApiKey.METADATA] = metadata
+        first.scripts[ApiKey.CREATE_TOPICS] = moved
+        second.scripts[ApiKey.CREATE_TOPICS] = created
+        async with Admin(bootstrap_servers=first.address, retry_backoff_ms=5) as admin:
+            await admin.create_topics(WANTED)
+        assert [len(node.seen(ApiKey.CREATE_TOPICS)) for node in (first, second)] == [1, 1]
+
+
+async def test_what_passes_is_tried_again_until_the_time_is_up_and_then_told_in_the_brokers_words() -> None:
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.CREATE_TOPICS] = lambda request: created(
+            request, ErrorCode.KAFKA_STORAGE_ERROR, "no room on the disk"
+        )
+        async with (
+            asyncio.timeout(10),
+            Admin(bootstrap_servers=broker.address, retry_backoff_ms=5, request_timeout_ms=500) as admin,
+        ):
+            with pytest.raises(BrokerError, match="topic 'orders': no room on the disk") as caught:
+                await admin.create_topics(WANTED)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert len(broker.seen(ApiKey.CREATE_TOPICS)) > 2
+
+
+async def test_a_refusal_for_good_is_told_at_once() -> None:
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.CREATE_TOPICS] = lambda request: created(
+            request, ErrorCode.POLICY_VIOLATION, "too many handles"
+        )
+        async with Admin(bootstrap_servers=broker.address) as admin:
+            with pytest.raises(BrokerError, match="too many handles"):
+                await admin.create_topics(WANTED)
+        assert len(broker.seen(ApiKey.CREATE_TOPICS)) == 1
+
+
+async def test_a_cluster_that_names_no_broker_is_no_accident_of_ours() -> None:
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.METADATA] = lambda _: broker.metadata([]) | {"brokers": []}
+        async with Admin(bootstrap_servers=broker.address) as admin:
+            with pytest.raises(BrokerUnavailableError, match="names none of its brokers"):
+                await admin.create_topics(WANTED)
