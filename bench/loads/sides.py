@@ -1,8 +1,8 @@
 """The two sides of the comparison with and without idempotence, each over one connection of its own.
 
 Owns how each way of sending is set up; a pair differs in idempotence and in nothing else: both wait for all
-acks, with five requests in flight. Invariant: `send` returns when all that it sent is acknowledged without an
-error, so a side is idle while the other one's turn is measured.
+acks, with five requests in flight (our client: one). Invariant: `send` returns when all that it sent is
+acknowledged without an error, so a side is idle while the other one's turn is measured.
 
 Called by `pair_load`.
 """
@@ -84,7 +84,12 @@ def open_client(work: Work, *, idempotent: bool) -> Side:
 
     loop = asyncio.get_event_loop()
     value = os.urandom(work.value_bytes)
-    producer = Producer(bootstrap_servers=f"{HOST}:{work.port}", enable_idempotence=idempotent)
+    producer = Producer(
+        bootstrap_servers=f"{HOST}:{work.port}",
+        enable_idempotence=idempotent,
+        # As many as it has without idempotence whatever is set.
+        max_in_flight_requests_per_connection=1,
+    )
 
     async def turn() -> None:
         for _ in range(work.records):
@@ -92,7 +97,11 @@ def open_client(work: Work, *, idempotent: bool) -> Side:
         await producer.flush()
 
     loop.run_until_complete(producer.start())
-    return Side(lambda: loop.run_until_complete(turn()), lambda: loop.run_until_complete(producer.stop()))
+    return Side(
+        lambda: loop.run_until_complete(turn()),
+        lambda: loop.run_until_complete(producer.stop()),
+        lambda: 1,
+    )
 
 
 def open_confluent(work: Work, *, idempotent: bool) -> Side:

@@ -1,16 +1,16 @@
 """What idempotence costs: the same work with it and, as the reference, without it.
 
-Both sides wait for all acks with five requests in flight, and take short turns on one broker (`pair_load`).
-Prepared frames show the broker's own price; our client and confluent-kafka what a user sees. The broker's
-files are in memory where there is room: the work is the same, and the disk's moods, larger than the
-difference that is looked for, are left out.
+Both sides wait for all acks, with five requests in flight unless said otherwise, and take short turns on one
+broker (`pair_load`). Prepared frames show the broker's own price; our client and confluent-kafka what a user
+sees. The broker's files are in memory where there is room: the work is the same, and the disk's moods, larger
+than the difference that is looked for, are left out.
 
 Our client without idempotence has one request of a partition in flight, for nothing else would keep its
-order: it gains more by idempotence than the broker takes. An idempotent librdkafka sends a partition's next
-request only after the answer to the one before, unless each has one record (its pull request 4989, open), and
-its thread spins meanwhile. With one partition its two sides do not pipeline alike whatever the broker is:
-that row has no requirement, stands beside the same against the sink, and says how many requests were in
-flight. With several partitions both sides pipeline.
+order; so here it has one with idempotence too. An idempotent librdkafka sends a partition's next request only
+after the answer to the one before, unless each has one record (its pull request 4989, open), and its thread
+spins meanwhile. With one partition its two sides do not pipeline alike whatever the broker is: that row has
+no requirement, stands beside the same against the sink, and says how many requests were in flight. With
+several partitions both sides pipeline.
 """
 
 import shutil
@@ -52,7 +52,7 @@ CASES = (
     Case("raw, 16 KB batches", "raw", 3_200, 60, records_a_batch=16),
     Case("raw, 1 MB batches", "raw", 16_000, 24, records_a_batch=1_000),
     Case("raw, one 100-byte record", "raw", 400, 60, value_bytes=100, required=()),
-    Case("our client, 1 KB records", "client", 4_000, 12),
+    Case("our client, one in flight", "client", 4_000, 12),
     Case(f"confluent-kafka, {_PARTITIONS} partitions", "confluent", 24_000, 24, partitions=_PARTITIONS),
     _ALONE,
 )
