@@ -29,18 +29,22 @@ __all__ = ["Accumulator", "PartitionQueue"]
 _FIRST_STEP_BYTES: Final = 32_768
 # It doubles from there, but grows by no more than this between two moments in which others work.
 _MAX_STEP_BYTES: Final = 65_536
+# Below this a request costs both sides more than the records that it carries.
+_WORTHWHILE_BYTES: Final = 100_000
 
 
 class PartitionQueue:
     """One partition's unsent batches, oldest first. Public for the producer's fast path."""
 
-    __slots__ = ("batches", "key", "max_batch_size", "open")
+    __slots__ = ("batches", "fillers", "key", "max_batch_size", "open")
 
     def __init__(self, key: TopicPartition, max_batch_size: int = 0) -> None:
         self.key = key
         self.max_batch_size = max_batch_size
         self.batches: deque[ProducerBatch] = deque()
         self.open: ProducerBatch | None = None
+        # Sends that only pause, to let others work, and go on with this queue in the loop's next turn.
+        self.fillers = 0
 
 
 class Accumulator:
@@ -156,6 +160,13 @@ class Accumulator:
         if batch is not queue.open or self._hurries:
             return batch.created_ms
         return batch.created_ms + self._linger_ms
+
+    def is_filling(self, queue: PartitionQueue) -> bool:
+        """Whether the queue's oldest batch is small yet and gets more records in the loop's next turn."""
+        batch = queue.open
+        if batch is None or not queue.fillers:
+            return False
+        return batch is queue.batches[0] and batch.size_bytes < _WORTHWHILE_BYTES
 
     def head(self, queue: PartitionQueue) -> ProducerBatch | None:
         """The queue's oldest batch."""

@@ -327,7 +327,7 @@ class Producer:
                     queue.open = None
                     sender.wake()
                 # A batch that needs more is where a producer that never waits lets all others work.
-                await asyncio.sleep(0)
+                await self._room.pause(queue)
                 self._require_open()
                 continue
             if not self._room.is_free(size_bytes):

@@ -6,7 +6,7 @@ woken when memory was freed and enough is there. While anybody waits, batches do
 Callers: the producer waits, the sender notifies; on one event loop.
 """
 
-from asyncio import Future, get_running_loop
+from asyncio import Future, get_running_loop, sleep
 from collections import deque
 
 from client.accumulator import Accumulator, PartitionQueue
@@ -39,6 +39,15 @@ class Room:
     def grow(self, queue: PartitionQueue, record_size_bytes: int) -> bool:
         """Let the open batch take such a record too, if it may and nobody waits; see Accumulator.grow."""
         return not self._tickets and self._accumulator.grow(queue, record_size_bytes)
+
+    @staticmethod
+    async def pause(queue: PartitionQueue) -> None:
+        """Let others work; the caller goes on to fill the queue as soon as this returns."""
+        queue.fillers += 1
+        try:
+            await sleep(0)
+        finally:
+            queue.fillers -= 1
 
     async def wait(self, record_size_bytes: int) -> None:
         """Return when there is room, which lasts until the caller awaits again.

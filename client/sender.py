@@ -182,6 +182,10 @@ class Sender:
             self._start_obtaining()
         if connection is None or not self._state.accepts_new(queue.key, connection):
             return
+        if connection in self._in_flight and self._accumulator.is_filling(queue):
+            # The broker has work, and the batch will be larger in a moment.
+            self.wake()
+            return
         load = loads.get(connection)
         if load is None:
             load = loads[connection] = _Load()

@@ -209,3 +209,14 @@ def test_a_batch_that_a_broker_found_too_large_is_a_lesson_to_the_partition() ->
         put(it, each)
         grown(it, each, 1_000)
         assert largest - 2_000 < it.drain(each).size_bytes <= largest
+
+
+def test_only_a_small_open_batch_that_is_paused_is_filling() -> None:
+    it = accumulator(max_batch_size=262_144, buffer_memory=1_000_000)
+    queue = it.queue(KEY)
+    put(it, queue)
+    assert not it.is_filling(queue)
+    queue.fillers += 1
+    assert it.is_filling(queue)
+    grown(it, queue, 1_000)
+    assert not it.is_filling(queue)
