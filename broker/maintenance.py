@@ -99,7 +99,8 @@ class Maintenance:
 
     async def checkpoint_long_tails(self) -> None:
         """Checkpoint the logs that grow fast more often than the others."""
-        if any(log.bytes_since_checkpoint >= CHECKPOINT_BYTES for log in self._partitions.logs.logs.values()):
+        logs = list(self._partitions.logs.logs.values())  # A thread may be adding to them.
+        if any(log.bytes_since_checkpoint >= CHECKPOINT_BYTES for log in logs):
             await self.checkpoint(CHECKPOINT_BYTES)
 
     async def apply_retention(self) -> None:
