@@ -3,8 +3,9 @@
 A process of its own. WAY is `raw` (prepared frames), `client` (ours) or `confluent`. Each side has a
 connection of its own; turns are short and alternate, and who goes first alternates too, so that what else the
 machine does meets both alike. PID is the server's, whose CPU time is read around each turn. Prints one JSON
-line: for `idempotent` and `plain` a list of seconds, one of server CPU seconds, and the most requests that
-were in flight. Exit code 1 when a record was not acknowledged.
+line: for `idempotent` and `plain` a list of seconds, of the server's CPU seconds (`cpu_s`) and of this
+process's own (`own_cpu_s`), and the most requests that were in flight. Exit code 1 when a record was not
+acknowledged.
 """
 
 import argparse
@@ -43,10 +44,11 @@ def alternate(sides: dict[str, Side], pid: int, turns: int) -> dict[str, Any]:
     names = list(sides)
     for number in range(turns):
         for name in names if number % 2 else reversed(names):
-            cpu_before, begin = cpu_seconds(pid), time.perf_counter()
+            cpu_before, own_before, begin = cpu_seconds(pid), time.process_time(), time.perf_counter()
             sides[name].send()
             taken = time.perf_counter() - begin
             numbers.setdefault(f"{name}_s", []).append(taken)
+            numbers.setdefault(f"{name}_own_cpu_s", []).append(time.process_time() - own_before)
             numbers.setdefault(f"{name}_cpu_s", []).append(cpu_seconds(pid) - cpu_before)
     for name, side in sides.items():
         numbers[f"{name}_in_flight"] = side.most_in_flight()
