@@ -90,6 +90,15 @@ async def test_later_fetches_name_only_what_changed_and_closing_ends_the_session
     assert (asked[-1].session_id, asked[-1].session_epoch) == (SESSION, -1)
 
 
+async def test_a_topic_that_was_not_asked_for_before_is_looked_up_at_once() -> None:
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.FETCH] = Log((0, stored(0, b"a")))
+        async with consumer(broker, retry_backoff_ms=60_000) as it:
+            it.assign([FIRST])
+            it.seek(FIRST, 0)
+            assert await values(it, 1) == [b"a"]
+
+
 @pytest.mark.parametrize("code", [70, 71])
 async def test_a_lost_session_costs_no_record(code: int) -> None:
     log = Log(*((offset, stored(offset, b"%d" % offset)) for offset in range(4)), session_id=SESSION)
