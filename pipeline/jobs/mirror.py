@@ -24,16 +24,14 @@ from client.admin import Admin
 from client.admin_types import ConfigResource, ConfigResourceType, NewTopic
 from pipeline.fetch import find_bounds
 from pipeline.jobs.job import JobProgress
+from pipeline.jobs.projection import KEPT, PLACED, project
 from pipeline.mirror_session import MirrorCounts, MirrorSession
 from pipeline.offsets import OptionError
-from pipeline.sink_options import POSITION_COLUMNS, SESSION_FOLDER, folder_path
+from pipeline.sink_options import SESSION_FOLDER, folder_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-READ_COLUMNS = ("key", "value", "headers", "timestamp", "topic", "partition", "offset")
-_KEPT = ("key", "value", "headers", "timestamp")
-_PLACED = ("topic", "partition", "offset")
 _POLL_SECONDS = 0.5
 
 
@@ -130,42 +128,18 @@ def build(spark: "SparkSession", settings: MirrorSettings) -> "DataFrame":
     source = {
         "bootstrap.servers": settings.bootstrap_servers,
         "startingOffsets": "earliest",
-        "columns": ",".join(READ_COLUMNS),
+        "columns": ",".join((*KEPT, *PLACED)),
     }
     source |= {"subscribe": ",".join(settings.topics)} if settings.topics else {}
     source |= {"subscribePattern": settings.topic_pattern} if settings.topic_pattern else {}
     if settings.max_offsets_per_trigger is not None:
         source["maxOffsetsPerTrigger"] = str(settings.max_offsets_per_trigger)
     read = spark.readStream.format("tidelog").options(**source).load()
-    kept = read.where(settings.where) if settings.where else read
-    hidden = {name: f"__{name}" for name in (*_KEPT, *_PLACED)}
-    if settings.select is None:
-        rows = kept.select(*_KEPT, *(f.col(name).alias(hidden[name]) for name in _PLACED))
-    else:
-        carried = ", ".join(f"{name} AS {alias}" for name, alias in hidden.items())
-        # Named arguments of sql() would make a view of a stream, which Spark takes as well.
-        rows = spark.sql(f"SELECT {settings.select}, {carried} FROM {{rows}}", rows=kept)
-    given = set(rows.columns) - set(hidden.values())
-    if not given & {"key", "value"} or given - set(_KEPT):
-        raise OptionError(
-            f"select gives {', '.join(sorted(given))}; expected key or value, and of {', '.join(_KEPT)} only"
-        )
-    if not rows._jdf.queryExecution().analyzed().deterministic():
-        raise OptionError(
-            "select or where holds something that chance decides, such as rand(): read again, it would give"
-            " other rows, and no mirror could tell which of them are stored"
-        )
-    added = [name for name in ("headers", "timestamp") if name not in given]
-    topic = f.concat(f.lit(settings.prefix), f.col(hidden["topic"]))
+    rows = project(spark, read, settings.where, settings.select)
+    topic = f.concat(f.lit(settings.prefix), f.col("source_topic"))
     for old, new in settings.names.items():
-        topic = f.when(f.col(hidden["topic"]) == old, f.lit(new)).otherwise(topic)
-    positions = zip(_PLACED, POSITION_COLUMNS, strict=True)
-    return rows.select(
-        *sorted(given),
-        *(f.col(hidden[name]).alias(name) for name in added),
-        topic.alias("topic"),
-        *(f.col(hidden[name]).alias(column) for name, column in positions),
-    )
+        topic = f.when(f.col("source_topic") == old, f.lit(new)).otherwise(topic)
+    return rows.withColumn("topic", topic)
 
 
 def run(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 KEPT = ("key", "value", "headers", "timestamp")
-_PLACED = ("topic", "partition", "offset")
+PLACED = ("topic", "partition", "offset")
 
 
 def project(
@@ -28,9 +28,9 @@ def project(
     from pyspark.sql import functions as f
 
     kept = records.where(where) if where else records
-    hidden = {name: f"__{name}" for name in (*KEPT, *_PLACED)}
+    hidden = {name: f"__{name}" for name in (*KEPT, *PLACED)}
     if select is None:
-        rows = kept.select(*KEPT, *(f.col(name).alias(hidden[name]) for name in _PLACED))
+        rows = kept.select(*KEPT, *(f.col(name).alias(hidden[name]) for name in PLACED))
     else:
         carried = ", ".join(f"{name} AS {alias}" for name, alias in hidden.items())
         # Named arguments of sql() would make a view of a stream, which Spark takes as well.
@@ -46,7 +46,7 @@ def project(
             " other rows, and nobody could tell which of them are stored"
         )
     added = [name for name in ("headers", "timestamp") if name not in given]
-    places = zip(_PLACED, POSITION_COLUMNS, strict=True)
+    places = zip(PLACED, POSITION_COLUMNS, strict=True)
     return rows.select(
         *sorted(given),
         *(f.col(hidden[name]).alias(name) for name in added),
