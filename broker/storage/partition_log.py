@@ -207,7 +207,7 @@ class PartitionLog:
         if leader_epoch > self._epochs.latest:
             self._epochs.note(leader_epoch, base_offset)
         if idempotent:
-            self.producers.apply(header, base_offset, self._producers_ms(now_ms))
+            self.producers.apply(header, base_offset, self._steady_ms() if self._steady_ms else now_ms)
         self._upkeep.appended_bytes += size
         return AppendResult(base_offset, last_offset, log_append_time_ms, self.start_offset, False)
 

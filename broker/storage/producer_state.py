@@ -98,6 +98,7 @@ class _Recent:
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.batches: list[tuple[int, int, int, int]] = []
+        """Next sequence, and a CachedBatch's other fields."""
         self.next_sequence = 0
         self.last_append_ms = 0
 
@@ -245,12 +246,11 @@ class ProducerStates:
             recent.epoch = epoch
             recent.batches.clear()
         delta = header.last_offset_delta
-        last_sequence = increment_sequence(header.base_sequence, delta)
+        recent.next_sequence = next_sequence = increment_sequence(header.base_sequence, delta + 1)
         batches = recent.batches
-        batches.append((last_sequence, delta, base_offset + delta, header.max_timestamp))
+        batches.append((next_sequence, delta, base_offset + delta, header.max_timestamp))
         if len(batches) > CACHED_BATCHES:
             del batches[0]
-        recent.next_sequence = increment_sequence(last_sequence, 1)
         recent.last_append_ms = self._advance(now_ms)
         self._recent[producer_id] = recent
 
@@ -259,7 +259,8 @@ class ProducerStates:
         table = self._table
         for producer_id, recent in self._recent.items():
             slot = table.find(producer_id)
-            for batch in recent.batches:
+            for next_sequence, delta, last_offset, timestamp in recent.batches:
+                batch = (decrement_sequence(next_sequence, 1), delta, last_offset, timestamp)
                 table.push(slot, recent.epoch, batch, recent.last_append_ms)
         self._recent.clear()
 
