@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _METRICS_EVERY_S = 5.0
 # How the error of a Spark task tells which of ours it was.
-_OURS = re.compile(r"^(?:pipeline|client|protocol)\.[\w.]+: (.+)$", re.MULTILINE)
+_OURS = re.compile(r"^(?:(?:pipeline|client|protocol)\.[\w.]+|FileNotFoundError): (.+)$", re.MULTILINE)
 
 
 def run_job(job: str, given: Mapping[str, Any]) -> None:
@@ -115,9 +115,14 @@ def _run(job: str, module: Any, settings: Any, master: str, metrics: MetricsFile
     except (*ours, ClientError, FileNotFoundError, JavaNotFoundError) as error:
         raise Failure(" ".join(str(error).split())) from None
     except PySparkException as error:
-        found = _OURS.findall(str(error))
-        raise Failure(found[-1] if found else str(error).strip()) from None
+        raise Failure(_reason(str(error))) from None
     return report
+
+
+def _reason(text: str) -> str:
+    """Of Spark's error about a task, what our code said in it; all of it where it said nothing."""
+    found = _OURS.findall(text)
+    return found[-1] if found else text.strip()
 
 
 @contextmanager

@@ -112,7 +112,7 @@ def test_segment_files_are_archived_without_a_fetch(topic: Topic) -> None:
     topic.check()
 
 
-@pytest.mark.parametrize("renamed", [None, 0, 3])
+@pytest.mark.parametrize("renamed", [None, 3])
 def test_a_run_killed_around_its_commit_is_made_good_by_the_next(
     topic: Topic, monkeypatch: pytest.MonkeyPatch, renamed: int | None
 ) -> None:

@@ -1,6 +1,7 @@
 """`tidelog pipeline` before Spark starts: what is missing or wrong is told at once, in one line."""
 
 import inspect
+import io
 import os
 import signal
 from importlib.util import find_spec
@@ -11,7 +12,7 @@ import pytest
 from cli import pipeline, pipeline_run
 from cli.failures import Failure
 from cli.main import main
-from pipeline.jobs.job import COMMON, names_of
+from pipeline.jobs.job import COMMON, JobProgress, MetricsFile, names_of
 
 COMMANDS = {
     each.callback.__name__: each.callback for each in pipeline.app.registered_commands if each.callback
@@ -105,3 +106,36 @@ def test_the_first_signal_asks_and_the_second_insists(
 def test_a_job_without_rounds_is_broken_off_at_once() -> None:
     with pipeline_run._signals(rounds=False), pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_progress_is_a_line_on_a_terminal_and_numbers_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    metrics = MetricsFile(tmp_path / "job.prom", "archive")
+    with pipeline_run._progress(metrics) as on_progress:
+        on_progress(JobProgress(1200, 5000, 1, "archives"))
+        on_progress(JobProgress(2400, None, 2, "waits for records"))
+    shown = screen.getvalue()
+    assert "archives" in shown or "waits for records" in shown
+    assert "2,400 rows" in shown
+    assert "tidelog_pipeline_archive_rows 1200.0" in (tmp_path / "job.prom").read_text().splitlines()
+
+
+class Terminal(io.StringIO):
+    """Standard error as a person sees it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_of_a_tasks_traceback_only_the_reason_is_shown() -> None:
+    text = (
+        "[PYTHON_EXCEPTION] An exception was thrown:\nTraceback (most recent call last):\n"
+        '  File "mirror_task.py", line 1, in write\n    raise MirrorError(\n'
+        "pipeline.mirror_session.MirrorError: two tasks have rows of t-0\n\n\tat org.apache.spark.Task\n"
+    )
+    assert pipeline_run._reason(text) == "two tasks have rows of t-0"
+    assert pipeline_run._reason(" Job aborted \n") == "Job aborted"
