@@ -1,0 +1,41 @@
+"""A schedule is its seed: another process, whose hashes differ, plays the very same one."""
+
+import hashlib
+import os
+import subprocess
+import sys
+
+from tests.simulation.test_exactly_once import ROUGH, play
+
+SEEDS = range(6)
+
+
+def digest() -> str:
+    """Of what is stored and how each record ended, over some schedules."""
+    found = hashlib.sha256()
+    for seed in SEEDS:
+        run = play(seed, ROUGH, delivery_timeout_ms=300)
+        for key, log in sorted(run.broker.logs.items()):
+            found.update(repr((key, log.values, log.headers)).encode())
+        for key in sorted(run.client.sent):
+            ends = [
+                (value, str(outcome.error), outcome.base_offset) for value, outcome, _ in run.outcomes(key)
+            ]
+            found.update(repr((key, ends)).encode())
+    return found.hexdigest()
+
+
+def test_a_seed_plays_the_same_schedule_in_every_process() -> None:
+    program = "from tests.simulation.test_replay import digest; print(digest())"
+    shown = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        ).stdout.split()[-1]
+        for seed in ("1", "2")
+    }
+    assert shown == {digest()}
