@@ -113,16 +113,16 @@ def mirror(
 
 
 def test_rows_are_stored_once_through_restarts_and_replays(mirror: Mirror) -> None:
-    mirror.append(100)
-    first_run = mirror.run(limit=100)
+    mirror.append(50)
+    first_run = mirror.run(limit=50)
     rows = mirror.check()
     assert {round(row.timestamp.timestamp() * 1000) for row in rows[:3]} == {TIME, TIME + 1, TIME + 2}
-    assert mirror.session.counts(first_run)[:3] == (200, 200, 0)
+    assert mirror.session.counts(first_run) == (100, 100, 0, 2)
     mirror.forget_commit()
     mirror.append(50)
-    second_run = mirror.run(limit=60, tasks=1)
+    second_run = mirror.run(limit=50, tasks=1)
     rows = mirror.check(audited=True)
-    assert mirror.session.counts(second_run)[:3] == (200, 100, 100)
+    assert mirror.session.counts(second_run) == (150, 100, 50, 3)
     epochs = [row.producer_epoch for row in rows if row.partition == 0]
     assert epochs == sorted(epochs)
     assert set(epochs) == {0, 1}, "the second run fenced the first"
@@ -134,14 +134,14 @@ def test_a_lost_session_is_found_again_by_the_headers(mirror: Mirror) -> None:
     mirror.run()
     shutil.rmtree(mirror.checkpoint)
     mirror.append(50)
-    run = mirror.run(limit=30)
+    run = mirror.run()
     mirror.check()
-    assert mirror.session.counts(run)[:3] == (200, 100, 100)
+    assert mirror.session.counts(run) == (200, 100, 100, 1)
 
 
 def test_a_broker_killed_in_the_middle_costs_nothing(mirror: Mirror, broker: RunningBroker) -> None:
-    mirror.append(300)
-    query = mirror.start(mirror.frame(maxOffsetsPerTrigger="40"))
+    mirror.append(100)
+    query = mirror.start(mirror.frame(maxOffsetsPerTrigger="50"))
     while not (query.lastProgress or query.exception()):
         query.awaitTermination(1)
     broker.run(broker.process.kill_9())
