@@ -77,7 +77,7 @@ def test_a_stream_stores_its_rows(spark: SparkSession, broker: RunningBroker, tm
     broker.create_topic("to")
     write(spark.range(1000).selectExpr("CAST(id AS STRING) AS value"), broker, topic="from")
     source = {"bootstrap.servers": broker.bootstrap_servers, "subscribe": "from"}
-    source |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "300"}
+    source |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "600"}
     frame = spark.readStream.format("tidelog").options(**source).load().select("key", "value")
     query = (
         frame.writeStream.format("tidelog")
