@@ -220,8 +220,11 @@ class Shipment:
             self._on_event(f"{step.mark:4.0%}  {text}")
 
     def _allow(self, mark: int) -> None:
-        """Let the producer send up to the next mark and a little more, so that no fault comes too late."""
-        self._allowed = mark + max(_LEAD_ROWS, self.tally.events // _LEAD_SHARE)
+        """Let the producer send up to the next mark and a little more, so that no fault comes too late; but
+        leave something to send behind it, or the last faults find no traffic to break."""
+        events = self.tally.events
+        ahead = mark + max(_LEAD_ROWS, events // _LEAD_SHARE)
+        self._allowed = min(ahead, (mark + events) // 2) if mark < events else ahead
         self._may_send.set()
 
     async def _carry_out(self, step: Step) -> str:
