@@ -69,7 +69,10 @@ def produce(
     rate: Rate = None,
     acks: Annotated[str, typer.Option("--acks", help="all, 1 or 0; 1 and 0 go without idempotence.")] = "all",
     compression: Compression = "none",
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Bytes of a batch.")] = 16_384,
+    batch_size: Annotated[
+        int | None,
+        typer.Option("--batch-size", min=1, help="Bytes of a batch, else the producer's own."),
+    ] = None,
     linger_ms: Annotated[int, typer.Option("--linger-ms", min=0, help="Wait so long to fill a batch.")] = 0,
     as_json: Json = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
@@ -82,8 +85,8 @@ def produce(
         "acks": acks,
         "enable_idempotence": acks == "all",
         "compression_type": compression_type(compression),
-        "max_batch_size": batch_size,
         "linger_ms": linger_ms,
+        **({} if batch_size is None else {"max_batch_size": batch_size}),
     }
     progress = Progress("sent", records)
     try:
