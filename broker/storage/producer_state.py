@@ -52,7 +52,8 @@ __all__ = [
 _HALF_RING: Final = (MAX_SEQUENCE + 1) // 2
 _EXPIRED_AT_ONCE: Final = 1_000
 _EVICTED_AT_ONCE: Final = 100
-_MOST_RECENT: Final = 256
+_MOST_RECENT: Final = 1_024
+"""So many are packed in a few milliseconds."""
 _EVICTED_KEPT_SHARE: Final = 8
 """Of how many places for producers one is for remembering who was evicted."""
 _EVICTED_KEPT_AT_LEAST: Final = 1_000
