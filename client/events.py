@@ -7,22 +7,14 @@ Callers: every module of the client that does I/O.
 """
 
 import logging
+import sys
+from functools import cache
 from typing import Any
-
-import structlog
 
 __all__ = ["logger"]
 
 _NAME = "tidelog.client"
-_PLAIN = structlog.wrap_logger(
-    logging.getLogger(_NAME),
-    processors=[
-        structlog.stdlib.filter_by_level,
-        structlog.processors.format_exc_info,
-        structlog.stdlib.render_to_log_kwargs,
-    ],
-    wrapper_class=structlog.stdlib.BoundLogger,
-)
+_PLAIN = logging.getLogger(_NAME)
 
 
 class _Logger:
@@ -31,24 +23,44 @@ class _Logger:
     __slots__ = ()
 
     def debug(self, event: str, **fields: Any) -> None:
-        _target().debug(event, **fields)
+        _log("debug", event, fields)
 
     def info(self, event: str, **fields: Any) -> None:
-        _target().info(event, **fields)
+        _log("info", event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
-        _target().warning(event, **fields)
+        _log("warning", event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
-        _target().error(event, **fields)
+        _log("error", event, fields)
 
     def exception(self, event: str, **fields: Any) -> None:
         """An error, with the exception that is being handled."""
-        _target().error(event, exc_info=True, **fields)
+        _log("error", event, {**fields, "exc_info": True})
 
 
-def _target() -> Any:
-    return structlog.get_logger(_NAME) if structlog.is_configured() else _PLAIN
+def _log(level: str, event: str, fields: dict[str, Any]) -> None:
+    # Importing structlog takes longer than many a short-lived process has to say: those that Spark starts.
+    structlog = sys.modules.get("structlog")
+    if structlog is not None and structlog.is_configured():
+        getattr(structlog.get_logger(_NAME), level)(event, **fields)
+    elif _PLAIN.isEnabledFor(getattr(logging, level.upper())):
+        getattr(_plain(), level)(event, **fields)
+
+
+@cache
+def _plain() -> Any:
+    import structlog
+
+    return structlog.wrap_logger(
+        _PLAIN,
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.processors.format_exc_info,
+            structlog.stdlib.render_to_log_kwargs,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
 
 
 logger = _Logger()

@@ -1,5 +1,5 @@
-"""Shared set-up of the whole suite: Hypothesis profiles that print what is needed to replay a failure, and a
-deadline for every test and fixture."""
+"""Shared set-up of the whole suite: Hypothesis profiles that print what is needed to replay a failure, a
+deadline for every test and fixture, and what belongs together when two processes share the tests."""
 
 import os
 from collections.abc import Iterator
@@ -15,6 +15,15 @@ settings.register_profile(
 )
 settings.register_profile("thorough", max_examples=2000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A file's tests share its fixtures, all of Spark's one session, and that takes longest, so first."""
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        group = "spark" if file.startswith("tests/spark/") else file
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/spark/"))
 
 
 def _limited(item: pytest.Item) -> Iterator[Any]:
