@@ -17,6 +17,8 @@ settings.register_profile("thorough", max_examples=2000, deadline=None, print_bl
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+# The two processes look at the groups in a hook of their own.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A file's tests share its fixtures, all of Spark's one session, and that takes longest, so first."""
     for item in items:
