@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.deadline import deadline
+
+_SPARK = "tests/spark/"
 
 settings.register_profile(
     "ci", max_examples=60, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
@@ -17,15 +20,22 @@ settings.register_profile("thorough", max_examples=2000, deadline=None, print_bl
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-# The two processes look at the groups in a hook of their own.
+class Shares(LoadScopeScheduling):  # type: ignore[misc]
+    """What runs in one process of several: a file's tests, which share fixtures, and all of Spark's, which
+    share a session."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if nodeid.startswith(_SPARK) else nodeid.partition("::")[0]
+
+
 @pytest.hookimpl(tryfirst=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares:
+    return Shares(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A file's tests share its fixtures, all of Spark's one session, and that takes longest, so first."""
-    for item in items:
-        file = item.nodeid.partition("::")[0]
-        group = "spark" if file.startswith("tests/spark/") else file
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/spark/"))
+    """Spark's tests take longest: they come first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
 
 
 def _limited(item: pytest.Item) -> Iterator[Any]:
