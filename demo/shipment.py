@@ -36,6 +36,8 @@ _LEAD_ROWS, _LEAD_SHARE = 2_000, 20
 # Some of the five are then stored and some perhaps not: the producer cannot know which.
 _ANSWERED_AT_KILL = 2
 _SENT_COLUMNS = ("key", "value", "timestamp_ms")
+# Small, so that five requests are on their way when the broker dies.
+_BATCH_BYTES = 16 * 1024
 _LINGER_MS = 5
 
 
@@ -161,6 +163,7 @@ class Shipment:
             enable_idempotence=self._idempotent,
             max_in_flight_requests_per_connection=IN_FLIGHT,
             linger_ms=_LINGER_MS,
+            max_batch_size=_BATCH_BYTES,
         )
         try:
             await producer.start()

@@ -2,6 +2,7 @@
 deadline for every test and fixture, and what belongs together when two processes share the tests."""
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,9 @@ settings.register_profile(
 )
 settings.register_profile("thorough", max_examples=2000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# What is started in the background ignores it, and so would the processes that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Shares(LoadScopeScheduling):  # type: ignore[misc]

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
@@ -63,11 +64,17 @@ class StoppingSource(TidelogDataSource):
 
 
 def main(given: dict[str, Any]) -> None:
-    """Mirror what is there."""
+    """Start Spark and mirror what is there."""
     if given["stop_at"] is not None:
         os.environ[STOP_AT] = str(given["stop_at"])
     spark = start_session("mirror", master=given["master"], settings=SPARK_SETTINGS)
     spark.dataSource.register(StoppingSource)
+    print(json.dumps({"batches": mirror(spark, given)}))
+    spark.stop()
+
+
+def mirror(spark: SparkSession, given: dict[str, Any]) -> int:
+    """How many batches it took."""
     servers = {"bootstrap.servers": given["bootstrap_servers"]}
     source = {"subscribe": given["source"], "startingOffsets": "earliest"}
     rows = (
@@ -89,8 +96,7 @@ def main(given: dict[str, Any]) -> None:
     writer = rows.writeStream.format("tidelog").options(**servers, **sink, **{"batch.size": "1024"})
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
-    print(json.dumps({"batches": len([each for each in query.recentProgress if each.numInputRows])}))
-    spark.stop()
+    return len([each for each in query.recentProgress if each.numInputRows])
 
 
 if __name__ == "__main__":
