@@ -13,6 +13,8 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.deadline import deadline
 
 _SPARK = "tests/spark/"
+# These start Sparks of their own, so they may as well run in the other process.
+_SPARK_APART = ("tests/spark/test_examples.py", "tests/spark/test_java_from_pypi.py")
 
 settings.register_profile(
     "ci", max_examples=60, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
@@ -25,11 +27,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Shares(LoadScopeScheduling):  # type: ignore[misc]
-    """What runs in one process of several: a file's tests, which share fixtures, and all of Spark's, which
+    """What runs in one process of several: a file's tests, which share fixtures, and most of Spark's, which
     share a session."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if nodeid.startswith(_SPARK) else nodeid.partition("::")[0]
+        file = nodeid.partition("::")[0]
+        return "spark" if file.startswith(_SPARK) and file not in _SPARK_APART else file
 
 
 @pytest.hookimpl(tryfirst=True)
