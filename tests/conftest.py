@@ -35,7 +35,7 @@ class Shares(LoadScopeScheduling):  # type: ignore[misc]
         return "spark" if file.startswith(_SPARK) and file not in _SPARK_APART else file
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares:
     return Shares(config, log)
 
