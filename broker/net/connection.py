@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -39,6 +40,10 @@ logger = structlog.get_logger(__name__)
 WRITE_HIGH_WATER_BYTES = 1 << 20
 FLUSH_BYTES = 1 << 18
 """Answers of one arrival that are handed to the transport before the rest of the arrival is served."""
+_WRITELINES_PAUSES = not (
+    (3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2)
+)
+"""In some versions asyncio's writelines forgets to pause the protocol (CVE-2024-12254); write never does."""
 _DISCARDED = memoryview(bytearray(1 << 16))
 """Where the bytes go that come after a connection has stopped to listen."""
 
@@ -225,10 +230,12 @@ class Connection(asyncio.BufferedProtocol):
         out = self._out.copy()
         # Emptied first: a transport may call resume_writing from within the write, which comes back here.
         self._out.clear()
-        if len(out) == 1:
-            self._transport.write(out[0])
-        else:
+        if len(out) > 1 and _WRITELINES_PAUSES:
             self._transport.writelines(out)
+        else:
+            if len(out) > 1:
+                self._transport.writelines(out[:-1])
+            self._transport.write(out[-1])
         if self._drained is not None:
             self._check_drained()
 
