@@ -230,12 +230,12 @@ class Connection(asyncio.BufferedProtocol):
         out = self._out.copy()
         # Emptied first: a transport may call resume_writing from within the write, which comes back here.
         self._out.clear()
-        if len(out) > 1 and _WRITELINES_PAUSES:
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif _WRITELINES_PAUSES:
             self._transport.writelines(out)
         else:
-            if len(out) > 1:
-                self._transport.writelines(out[:-1])
-            self._transport.write(out[-1])
+            self._transport.write(b"".join(out))
         if self._drained is not None:
             self._check_drained()
 
