@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from uuid import uuid4
 
 import structlog
 
@@ -25,6 +24,7 @@ from broker.group_commit import GroupCommit
 from broker.metrics import Metrics
 from broker.replica import Replica
 from broker.storage.disk import Disk
+from broker.storage.folders import aside_path
 from broker.storage.log_config import LogConfig
 from broker.storage.manager import LogManager
 from broker.storage.partition_log import PartitionLog
@@ -132,7 +132,7 @@ class Partitions:
             if not known and self.logs.remove_if_nothing_is_in_it(found):
                 continue
             folder = self.logs.data_dir / f"{found.topic}-{found.partition}"
-            aside = folder.with_name(f"{folder.name}.{uuid4().hex}{STRAY_SUFFIX}")
+            aside = aside_path(folder, STRAY_SUFFIX)
             self._disk.rename(folder, aside)
             logger.warning(
                 "stray_partition_set_aside",

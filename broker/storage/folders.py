@@ -26,7 +26,15 @@ from broker.storage.segment import LOG_SUFFIX
 
 _FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]*)")
 DELETE_SUFFIX = "-delete"
+_LONGEST_NAME = 255
+"""What file systems allow; a topic's name may take 249 of them."""
 logger = structlog.get_logger(__name__)
+
+
+def aside_path(folder: Path, suffix: str) -> Path:
+    """A name that is free for a partition's folder out of use; of a long one the end is left out."""
+    tail = f".{uuid4().hex}{suffix}"
+    return folder.with_name(folder.name[: _LONGEST_NAME - len(tail)] + tail)
 
 
 class FoundPartition(NamedTuple):
@@ -99,7 +107,7 @@ class Folders:
 
     def set_aside(self, folder: Path) -> None:
         """Rename a folder so that `doomed` finds it. Raises OSError."""
-        self._disk.rename(folder, folder.with_name(f"{folder.name}.{uuid4().hex}{DELETE_SUFFIX}"))
+        self._disk.rename(folder, aside_path(folder, DELETE_SUFFIX))
 
     def doomed(self) -> list[Path]:
         """Folders that were set aside."""
