@@ -27,6 +27,8 @@ _MANY = 1 << 30
 _NOT_CACHED = (errno.EAGAIN, errno.EWOULDBLOCK)
 OUT_OF_HANDLES = (errno.EMFILE, errno.ENFILE)
 """What only `open` raises, before anything is done: what was asked for can be asked again."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""After these from anything but a sync the disk still does as told: the write is cut off and all goes on."""
 _NO_NOWAIT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 

@@ -3,7 +3,8 @@
 Owns the list and its file, `leader-epoch-checkpoint`. Epochs ascend strictly, offsets never descend.
 
 Invariants: the file may lag behind the list until the next flush, never behind what was acknowledged with
-acks=all; the batches themselves carry their epoch, so recovery finds what a crash took from the file.
+acks=all unless the disk is full; the batches themselves carry their epoch, so recovery finds what a crash
+took from the file.
 
 Used by `partition_log`.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker.storage.checkpoints import LEADER_EPOCHS, CheckpointError, read_leader_epochs, write_leader_epochs
-from broker.storage.disk import Disk
+from broker.storage.disk import FULL, Disk
 from protocol.types import NO_LEADER_EPOCH, NO_OFFSET
 
 
@@ -55,6 +56,15 @@ class LeaderEpochs:
     def save(self, entries: list[tuple[int, int]]) -> None:
         """Write the file durably; in any thread, with a copy of the entries. Raises OSError."""
         write_leader_epochs(self._disk, self._path, entries)
+
+    def save_if_room(self, entries: list[tuple[int, int]]) -> None:
+        """`save`, on a full disk another time: that must not fail a flush, and the batches say the same."""
+        try:
+            self.save(entries)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self.is_dirty = True
 
     def epoch_at(self, offset: int) -> int:
         """The epoch in which the record at `offset` was written, or -1."""

@@ -173,17 +173,23 @@ class LogSegments:
         self._hints = {}
         return renamed
 
-    def sync_all(self, from_offset: int) -> None:
-        """Make logs, indexes and names durable where they reach beyond `from_offset`. Raises OSError."""
-        for segment in self.segments:
-            if segment.end_offset >= from_offset or segment is self.active:
-                segment.time_index.write_out()
-                segment.offset_index.write_out()
-                self._disk.fdatasync(segment.log.fd)
-                segment.time_index.sync()
-                segment.offset_index.sync()
+    def sync_logs(self, from_offset: int) -> None:
+        """Make logs and their names durable where they reach beyond `from_offset`. Raises OSError."""
+        for segment in self._reaching(from_offset):
+            self._disk.fdatasync(segment.log.fd)
+        self._disk.fsync_directory(self._folder)
+
+    def sync_indexes(self, from_offset: int) -> None:
+        """Make the indexes durable where they reach beyond `from_offset`. Raises OSError."""
+        for segment in self._reaching(from_offset):
+            for index in (segment.time_index, segment.offset_index):
+                index.write_out()
+                index.sync()
         self._disk.fsync_directory(self._folder)
         self._names_changed = False
+
+    def _reaching(self, from_offset: int) -> list[Segment]:
+        return [s for s in self.segments if s.end_offset >= from_offset or s is self.active]
 
     def write_indexes(self) -> None:
         """Make the index files of the active segment equal to what is in memory. Raises OSError."""

@@ -15,14 +15,13 @@ of the pieces of work. Used by `broker.replica`, handlers (look-ups) and `manage
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from broker.storage.batch_rules import checked_header
-from broker.storage.disk import OUT_OF_HANDLES, ColdRead, Disk
+from broker.storage.disk import FULL, OUT_OF_HANDLES, ColdRead, Disk
 from broker.storage.leader_epochs import LeaderEpochs
 from broker.storage.log_config import LogConfig
 from broker.storage.log_lookup import find_first_at, find_max_timestamp, segments_to_delete
@@ -55,8 +54,6 @@ __all__ = [
 ]
 
 _PREFIX_SIZE = 16
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""After these the disk still does as told: the write is cut off and the log goes on."""
 
 
 class PartitionLog:
@@ -225,7 +222,7 @@ class PartitionLog:
         except OSError as second:
             second.__context__ = error
             self.mark_failed(second)
-        if error.errno not in (*_FULL, *OUT_OF_HANDLES):
+        if error.errno not in (*FULL, *OUT_OF_HANDLES):
             self.mark_failed(error)
         return ApiError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} could not be written: {error}"
@@ -308,7 +305,7 @@ class PartitionLog:
             return None
         before: list[Callable[[], None]] = []
         if self._epochs.is_dirty:
-            before.append(partial(self._epochs.save, list(self._epochs.entries)))
+            before.append(partial(self._epochs.save_if_room, list(self._epochs.entries)))
             self._epochs.is_dirty = False
         return self._segments.begin_flush(before)
 
@@ -328,9 +325,7 @@ class PartitionLog:
         self._upkeep.finish(work, error)
         if self.failure is None:
             with suppress(OSError):
-                self._upkeep.drop_before(
-                    self.start_offset, is_full=error is not None and error.errno in _FULL
-                )
+                self._upkeep.drop_before(self.start_offset, is_full=error is not None and error.errno in FULL)
 
     def take_snapshot(self) -> None:
         """Write the producer state as of the end of the log, now. Raises OSError."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from broker.storage.disk import Disk
+from broker.storage.disk import FULL, Disk
 from broker.storage.leader_epochs import LeaderEpochs
 from broker.storage.log_segments import LogSegments
 from broker.storage.log_types import CheckpointWork
@@ -121,7 +121,12 @@ class Upkeep:
         """Everything, now: at a close, and after a crash, for what the page cache gives back may not be on
         the disk yet. Raises OSError.
         """
-        self._segments.sync_all(from_offset)
+        self._segments.sync_logs(from_offset)
+        self._make_rest_durable(epochs, from_offset, end_offset)
+
+    def _make_rest_durable(self, epochs: LeaderEpochs, from_offset: int, end_offset: int) -> None:
+        """What the logs tell too, in longer."""
+        self._segments.sync_indexes(from_offset)
         if epochs.is_dirty:
             epochs.save(epochs.entries)
             epochs.is_dirty = False
@@ -134,7 +139,8 @@ class Upkeep:
         """Make the files say what recovery found, durably if the end was not clean. Raises OSError.
 
         A log that never held anything has nothing to lose. Where one of the two snapshots was lost, another
-        is written before the last one is.
+        is written before the last one is. A full disk keeps no log from being read: only the records have to
+        be durable, and the next start will have as much to read as this one.
         """
         end_offset = report.end_offset
         has_been_used = end_offset or report.truncated_bytes or report.deleted_segments or report.is_damaged
@@ -142,7 +148,14 @@ class Upkeep:
             self._segments.write_indexes()
             self.recovery_point = end_offset
         else:
-            self.make_durable(epochs, report.recovery_point, end_offset)
+            self._segments.sync_logs(report.recovery_point)
+            try:
+                self._make_rest_durable(epochs, report.recovery_point, end_offset)
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                self.recovery_point = min(report.recovery_point, end_offset)
+                self._indexes_failed = self.snapshot_due = True
         if len(self._producers) and len(snapshots(self._disk, self._folder)) < 2:
             self.snapshot_due = True
             with suppress(OSError):

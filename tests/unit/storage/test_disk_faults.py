@@ -76,6 +76,16 @@ def test_a_full_disk_is_answered_and_the_log_goes_on(
     assert append(log, batch(1, 0, 1)).base_offset == 1
 
 
+def test_a_flush_needs_no_room_but_that_of_the_records(log: PartitionLog, disk: FaultyDisk) -> None:
+    disk.open_error = lambda path: errno.ENOSPC if path.suffix == ".tmp" else None
+    flush(log)
+    assert (log.failure, log.flushed_end_offset) == (None, 1)
+    disk.open_error = lambda path: None
+    append(log, batch(1, 0, 1))
+    flush(log)
+    assert (log.folder / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+
+
 def test_a_short_write_then_a_full_disk_leaves_no_trace(log: PartitionLog, disk: FaultyDisk) -> None:
     size = log_file(log).stat().st_size
     disk.short_write(30)
