@@ -151,7 +151,8 @@ async def open_services(
         await partitions.open_all(cluster.catalog)
     except BaseException:
         await store.close()
-        await asyncio.to_thread(logs.close)
+        # Logs that were not opened are as the last process left them: only what it left clean is clean.
+        await asyncio.to_thread(logs.close, clean=logs.was_clean)
         raise
     topics = Topics(
         cluster,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
@@ -120,11 +121,13 @@ def sync_topic_id(disk: Disk, folder: Path) -> None:
 def note_boot(disk: Disk, folder: Path) -> bool:
     """Whether the machine has not started again since this was last called for `folder`. Raises OSError.
 
-    Then what a process wrote is there, durable or not: no power cut took it. False where nobody knows.
+    Then what a process wrote is there, durable or not: no power cut took it. False where nobody knows, as
+    after it could not be written: a start needs the answer only to say what probably happened.
     """
     path, boot_id = folder / BOOT_ID, disk.boot_id().encode()
     if boot_id and disk.exists(path) and bytes(disk.read_file(path)) == boot_id:
         return True
     # Not durably: where a power cut takes it back, the next start knows as little as without it.
-    disk.replace_file(path, [boot_id], durably=False)
+    with suppress(OSError):
+        disk.replace_file(path, [boot_id], durably=False)
     return False

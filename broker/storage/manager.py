@@ -28,19 +28,16 @@ from uuid import UUID
 import structlog
 
 from broker.storage.checkpoints import (
-    LOG_START_OFFSETS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
-    CheckpointError,
     TopicPartition,
     note_boot,
-    read_offsets,
-    write_offsets,
 )
 from broker.storage.disk import Disk
 from broker.storage.folders import Folders, FoundPartition, MadeFolder
 from broker.storage.log_config import LogConfig
 from broker.storage.log_types import CheckpointWork
+from broker.storage.offset_checkpoints import OffsetCheckpoints
 from broker.storage.partition_log import PartitionLog
 from protocol.errors import ApiError
 
@@ -84,14 +81,12 @@ class LogManager:
         self._next_producer_id = next_producer_id
         self._steady_ms = steady_ms
         self._lock_fd = -1
-        self._recovery_points: dict[TopicPartition, int] = {}
-        self._start_offsets: dict[TopicPartition, int] = {}
+        self._checkpoints = OffsetCheckpoints(self._disk, data_dir)
         self._doomed: deque[Path] = deque()
         """Files that left their logs and wait for `purge`."""
         self._unopened = False
         self._is_same_boot = False
         """The machine has not started again since the last process: what it wrote cannot have been lost."""
-        self._written: tuple[dict[TopicPartition, int], dict[TopicPartition, int]] = ({}, {})
 
     def lock(self) -> None:
         """Take the folder for this process and read its checkpoints. Raises DataFolderError, OSError."""
@@ -104,28 +99,23 @@ class LogManager:
             raise DataFolderError(
                 f"another broker is using {self.data_dir}; stop it, or choose another folder with --data-dir"
             )
+        try:
+            self._read_folder()
+        except BaseException:
+            self._disk.close(self._lock_fd)
+            self._lock_fd = -1
+            raise
+
+    def _read_folder(self) -> None:
         marker = self.data_dir / CLEAN_SHUTDOWN
         is_new = not self._disk.exists(self.data_dir / RECOVERY_POINTS)
         self.was_clean = self._disk.exists(marker) or (is_new and not self.found_partitions())
+        self._is_same_boot = note_boot(self._disk, self.data_dir)
+        self.was_clean &= self._checkpoints.load()
+        # Last: a start that fails before leaves the folder as it was.
         if self._disk.exists(marker):
             self._disk.unlink(marker)
             self._disk.fsync_directory(self.data_dir)
-        self._is_same_boot = note_boot(self._disk, self.data_dir)
-        self._recovery_points = self._read_checkpoint(RECOVERY_POINTS)
-        self._start_offsets = self._read_checkpoint(LOG_START_OFFSETS)
-
-    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        try:
-            return read_offsets(self._disk, self.data_dir / name)
-        except CheckpointError as error:
-            self.was_clean = False
-            logger.error(
-                "checkpoint_damaged",
-                file=name,
-                error=str(error),
-                advice="nothing to do: every log is read from its start instead, this once",
-            )
-            return {}
 
     def found_partitions(self) -> list[FoundPartition]:
         """The partitions that have a folder here, whether open or not."""
@@ -136,7 +126,7 @@ class LogManager:
         key = (found.topic, found.partition)
         if not self._folders.holds_nothing(key):
             return False
-        self._forget(key)
+        self._checkpoints.forget([key])
         self._folders.set_aside(self._folders.path(key))
         return True
 
@@ -174,6 +164,7 @@ class LogManager:
             folder = self._folders.make(key, topic_id)
             if folder.is_new:
                 self._folders.sync()
+                self._begin_anew([key])
             log = self._open(key, folder, config, now_ms)
         except OSError:
             # Its files were not looked at to the end, so the next start must not believe them.
@@ -196,6 +187,7 @@ class LogManager:
             self._require_handles(len(keys))
             folders = [self._folders.make(key, topic_id) for key in keys]
             self._folders.sync()
+            self._begin_anew([key for key, folder in zip(keys, folders, strict=True) if folder.is_new])
             for key, folder in zip(keys, folders, strict=True):
                 made.append(self._open(key, folder, config, now_ms))
         except OSError:
@@ -229,8 +221,6 @@ class LogManager:
 
     def _open(self, key: TopicPartition, folder: MadeFolder, config: LogConfig, now_ms: int) -> PartitionLog:
         topic, partition = key
-        if folder.is_new:
-            self._forget(key)
         return PartitionLog.open(
             folder.path,
             topic=topic,
@@ -240,14 +230,15 @@ class LogManager:
             next_producer_id=self._next_producer_id,
             now_ms=now_ms,
             clean_shutdown=folder.is_new or self.was_clean,
-            recovery_point=self._recovery_points.get(key, 0),
-            start_offset=self._start_offsets.get(key, 0),
+            recovery_point=self._checkpoints.recovery_point(key),
+            start_offset=self._checkpoints.start_offset(key),
             steady_ms=self._steady_ms,
         )
 
-    def _forget(self, key: TopicPartition) -> None:
-        self._recovery_points.pop(key, None)
-        self._start_offsets.pop(key, None)
+    def _begin_anew(self, keys: Sequence[TopicPartition]) -> None:
+        """Let new logs inherit nothing of older ones of their names, not even after a crash."""
+        if self._checkpoints.forget(keys):
+            self.write_checkpoints()
 
     def _report(self, log: PartitionLog) -> None:
         report = log.recovery
@@ -275,7 +266,7 @@ class LogManager:
 
     def _remove(self, keys: Iterable[TopicPartition]) -> None:
         for key in keys:
-            self._forget(key)
+            self._checkpoints.forget([key])
             folder = self._folders.path(key)
             if self._disk.exists(folder):
                 self._folders.set_aside(folder)
@@ -363,14 +354,10 @@ class LogManager:
 
     def write_checkpoints(self) -> None:
         """Write both offset checkpoints if they changed. Raises OSError."""
-        # What was read at the start stays for logs that could not be opened.
-        points = self._recovery_points | {key: log.recovery_point for key, log in list(self.logs.items())}
-        starts = self._start_offsets | {key: log.start_offset for key, log in list(self.logs.items())}
-        if (points, starts) == self._written:
-            return
-        write_offsets(self._disk, self.data_dir / RECOVERY_POINTS, points)
-        write_offsets(self._disk, self.data_dir / LOG_START_OFFSETS, starts)
-        self._written = (points, starts)
+        logs = list(self.logs.items())
+        self._checkpoints.write(
+            {key: log.recovery_point for key, log in logs}, {key: log.start_offset for key, log in logs}
+        )
 
     def close(self, *, clean: bool = True) -> bool:
         """Close every log and give up the folder; returns whether all of it was clean. Blocking.

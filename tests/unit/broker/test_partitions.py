@@ -5,9 +5,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from broker.cluster.store import StoreError
 from broker.storage.disk import Disk
+from broker.storage.manager import CLEAN_SHUTDOWN
 from protocol.errors import ErrorCode
-from tests.unit.broker.test_services import opened, stored
+from tests.unit.broker.test_services import lose_the_store, opened, stored, stray_sizes
 from tests.waiting import until
 
 
@@ -35,6 +39,36 @@ async def test_a_topic_is_there_only_once_all_its_partitions_are(tmp_path: Path)
     gate.open_gate.set()
     await creating
     await stored(services, b"v")
+    await services.close()
+
+
+async def test_a_start_that_fails_calls_no_crash_a_clean_shutdown(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    await services.topics.create("t")
+    await stored(services, b"v")
+    await services.close(clean=False)
+    with pytest.raises(StoreError, match=r"belongs to node\.id 1"):
+        await opened(tmp_path, node_id=7)
+    assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+    services = await opened(tmp_path)
+    assert services.replicas["t", 0].log.recovery.clean_shutdown is False
+    await services.close()
+    with pytest.raises(StoreError):
+        await opened(tmp_path, node_id=7)
+    services = await opened(tmp_path)
+    assert services.replicas["t", 0].log.recovery.clean_shutdown is True
+    await services.close()
+
+
+async def test_a_stray_folder_with_the_longest_name_does_not_stop_the_start(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    name = "n" * 249
+    await services.topics.create(name)
+    await stored(services, b"v", topic=name)
+    await services.close()
+    lose_the_store(tmp_path)
+    services = await opened(tmp_path)
+    assert len(stray_sizes(tmp_path)) == 1
     await services.close()
 
 

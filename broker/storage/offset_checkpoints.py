@@ -1,0 +1,93 @@
+"""The two offset checkpoints of a data folder: where each log's recovery has to begin, and where it starts.
+
+Owns what the files said when the folder was taken and what they say now. What was read stays for logs that
+could not be opened.
+
+Invariants: a file that cannot be understood counts as empty and is reported; `forget` says whether the files
+still name a partition that is gone. Until they are written without it, a crash would give its offsets to the
+next log of that name, which would lose the records before them.
+
+Used by `manager` alone, by one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import structlog
+
+from broker.storage.checkpoints import (
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    CheckpointError,
+    TopicPartition,
+    read_offsets,
+    write_offsets,
+)
+from broker.storage.disk import Disk
+
+Offsets = dict[TopicPartition, int]
+logger = structlog.get_logger(__name__)
+
+
+class OffsetCheckpoints:
+    """Of one data folder. `load` before anything else."""
+
+    def __init__(self, disk: Disk, data_dir: Path) -> None:
+        self._disk = disk
+        self._data_dir = data_dir
+        self._recovery_points: Offsets = {}
+        self._start_offsets: Offsets = {}
+        self._written: tuple[Offsets, Offsets] = ({}, {})
+
+    def load(self) -> bool:
+        """Read both; whether they could be understood. Raises OSError."""
+        points, starts = self._read(RECOVERY_POINTS), self._read(LOG_START_OFFSETS)
+        self._recovery_points, self._start_offsets = points or {}, starts or {}
+        self._written = (dict(self._recovery_points), dict(self._start_offsets))
+        return points is not None and starts is not None
+
+    def _read(self, name: str) -> Offsets | None:
+        try:
+            return read_offsets(self._disk, self._data_dir / name)
+        except CheckpointError as error:
+            logger.error(
+                "checkpoint_damaged",
+                file=name,
+                error=str(error),
+                advice="nothing to do: every log is read from its start instead, this once",
+            )
+            return None
+
+    def recovery_point(self, key: TopicPartition) -> int:
+        """As the last process left it; 0 where it is not known."""
+        return self._recovery_points.get(key, 0)
+
+    def start_offset(self, key: TopicPartition) -> int:
+        """As the last process left it; 0 where it is not known."""
+        return self._start_offsets.get(key, 0)
+
+    def forget(self, keys: Iterable[TopicPartition]) -> bool:
+        """These partitions are gone, or begin anew; whether the files have to be written for it."""
+        is_written = False
+        for key in keys:
+            self._recovery_points.pop(key, None)
+            self._start_offsets.pop(key, None)
+            is_written |= any(key in offsets for offsets in self._written)
+        return is_written
+
+    def write(
+        self, recovery_points: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int]
+    ) -> None:
+        """Write both, durably, if they changed: what the open logs say, and what was read of the others.
+
+        Raises OSError.
+        """
+        points = self._recovery_points | dict(recovery_points)
+        start_offsets = self._start_offsets | dict(starts)
+        if (points, start_offsets) == self._written:
+            return
+        write_offsets(self._disk, self._data_dir / RECOVERY_POINTS, points)
+        write_offsets(self._disk, self._data_dir / LOG_START_OFFSETS, start_offsets)
+        self._written = (points, start_offsets)
