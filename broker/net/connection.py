@@ -53,9 +53,9 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_backlog", "_closing", "_dispatcher", "_drained", "_endpoint", "_fetch_max_bytes",
-        "_flush_scheduled", "_held_bytes", "_loop", "_max_bytes", "_max_requests", "_out", "_paused",
-        "_queue", "_reader", "_server", "_transport", "_writing_paused", "client_host", "connection_id",
-        "last_arrival", "listener", "peer",
+        "_flush_scheduled", "_held_bytes", "_loop", "_max_bytes", "_max_requests", "_moved_at", "_out",
+        "_paused", "_queue", "_reader", "_server", "_transport", "_unsent_bytes", "_writing_paused",
+        "client_host", "connection_id", "last_arrival", "listener", "peer",
     )  # fmt: skip
 
     def __init__(self, server: Server, endpoint: Endpoint, connection_id: int) -> None:
@@ -77,6 +77,8 @@ class Connection(asyncio.BufferedProtocol):
         self._writing_paused = False
         self._closing = False
         self._drained: asyncio.Future[None] | None = None
+        self._unsent_bytes = 0  # When somebody last looked, and when it was another number before.
+        self._moved_at = 0.0
         self._transport: asyncio.Transport
         self.connection_id = connection_id
         self.listener: Listener
@@ -283,6 +285,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def close_idle(self) -> None:
         self._close()
+
+    def is_stuck_since(self, moment: float) -> bool:
+        """Nothing of what is on its way left since `moment`: the client does not read. To be asked often."""
+        unsent_bytes = self._transport.get_write_buffer_size()
+        if unsent_bytes != self._unsent_bytes:
+            self._unsent_bytes, self._moved_at = unsent_bytes, time.perf_counter()
+        return unsent_bytes > 0 and self._moved_at < moment
 
     def drain(self) -> asyncio.Future[None]:
         """Take no more requests; done once the answers of all that were taken have been handed to the system.

@@ -3,7 +3,8 @@
 Owns: binding (before anything else is started, so that a port in use costs nothing), who is connected, how
 many may be, and how all of them end. Invariants: at most `max.connections` are served, one more is closed
 with a log event; a connection that asked nothing for `connections.max.idle.ms` and waits for nothing is
-closed; `stop` returns when no connection is left.
+closed, one whose client reads nothing of its answers for that long is cut off; `stop` returns when no
+connection is left.
 
 Called by `broker.app`; `Connection` reports to it. Event loop only.
 """
@@ -191,6 +192,10 @@ class Server:
         for connection in [one for one in self._connections if one.is_idle_since(moment)]:
             logger.info("connection_closed_idle", peer=connection.peer)
             connection.close_idle()
+        # Closing would wait for the client to read; what it never takes must not stay for ever.
+        for connection in [one for one in self._connections if one.is_stuck_since(moment)]:
+            logger.info("connection_closed_stuck", peer=connection.peer)
+            connection.abort()
         self._schedule_idle_check()
 
     async def stop(self, timeout_ms: int) -> int:

@@ -1,6 +1,10 @@
 """A connection's bounds where they meet the transport and the long polls."""
 
+import time
 from typing import Any
+from unittest.mock import Mock
+
+from structlog.testing import capture_logs
 
 from broker.net.connection import Connection
 from protocol.hot import FetchResponse
@@ -29,6 +33,30 @@ async def test_long_polls_count_as_the_most_that_they_may_bring() -> None:
             held.futures[answered].set_result(FetchResponse(0, 0, 0, []))
             assert (await peer.answer(ApiKey.FETCH, 7))[0] == answered
             assert len(held.futures) <= answered + 3
+
+
+async def test_a_client_that_never_reads_its_answers_is_cut_off() -> None:
+    frame = [b"x" * 1_000_000]
+    with capture_logs() as events:
+        async with (
+            serving({}, connections_max_idle_ms=200) as server,
+            await Peer.connect(server.port, limit=1) as peer,
+        ):
+            server.dispatcher.dispatch = lambda *_: frame  # type: ignore[assignment,method-assign]
+            peer.send(request_frame(ApiKey.API_VERSIONS, 3, {}) * 100)
+            await until(lambda: server.metrics.connections == 1)
+            await until(lambda: server.metrics.connections == 0)
+    assert [event["event"] for event in events] == ["connection_closed_stuck"]
+
+
+async def test_a_connection_is_stuck_only_while_nothing_leaves() -> None:
+    async with serving({}) as server, await Peer.connect(server.port):
+        await until(lambda: server.metrics.connections == 1)
+        (connection,) = server._connections
+        sizes = iter((7, 7, 5, 5, 0, 0))
+        connection._transport = Mock(get_write_buffer_size=lambda: next(sizes))
+        moments = [connection.is_stuck_since(time.perf_counter()) for _ in range(6)]
+        assert moments == [False, True, False, True, False, False]
 
 
 async def test_a_transport_that_resumes_from_within_a_write_sends_nothing_twice() -> None:
