@@ -56,7 +56,7 @@ class MetadataHandler:
 
     def _missing(self, wanted: Sequence[Any]) -> list[str]:
         catalog = self._services.catalog
-        names = (topic.name for topic in wanted if topic.name is not None)
+        names = (topic.name for topic in wanted if _is_by_name(topic))
         return [name for name in dict.fromkeys(names) if catalog.topic(name) is None]
 
     async def _create_then_answer(
@@ -83,7 +83,7 @@ class MetadataHandler:
         answers = []
         seen: set[str | UUID] = set()
         for wanted in request.topics:
-            by_name = wanted.name is not None
+            by_name = _is_by_name(wanted)
             key: str | UUID = wanted.name if by_name else wanted.topic_id
             if key in seen:
                 continue
@@ -168,6 +168,11 @@ class MetadataHandler:
         if request.include_cluster_authorized_operations:
             answer["cluster_authorized_operations"] = CLUSTER_OPERATIONS
         return answer
+
+
+def _is_by_name(wanted: Any) -> bool:
+    """Java's admin sends an empty name, not a null one, beside an id: the id decides, as it does in Kafka."""
+    return wanted.name is not None and wanted.topic_id == NO_TOPIC_ID
 
 
 def _code_of_unknown(name: str) -> ErrorCode:

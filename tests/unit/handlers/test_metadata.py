@@ -84,11 +84,13 @@ async def test_an_illegal_name_is_an_invalid_topic(asker: Asker, allowed: bool) 
     assert answer.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-async def test_a_topic_is_found_by_its_id_and_by_its_name_once(asker: Asker) -> None:
+@pytest.mark.parametrize("name", [None, ""])
+async def test_a_topic_is_found_by_its_id_and_by_its_name_once(asker: Asker, name: str | None) -> None:
     await asker.create("t")
     held = asker.services.catalog.topic("t")
     assert held is not None
-    answer = await asker.ask(ApiKey.METADATA, 12, topics=[{"name": None, "topic_id": held.topic_id}])
+    # Java's admin names it "".
+    answer = await asker.ask(ApiKey.METADATA, 12, topics=[{"name": name, "topic_id": held.topic_id}])
     assert [(topic.name, topic.topic_id) for topic in answer.topics] == [("t", held.topic_id)]
     assert len((await asker.ask(ApiKey.METADATA, 12, topics=named("t", "t"))).topics) == 1
 
