@@ -16,8 +16,9 @@ from pathlib import Path
 
 from bench.loads.process import LoadError, run_load
 from bench.results import REFERENCE, SUBJECT, Requirement, Results
+from bench.targets.maven import ConnectorError
 from bench.targets.process import Target
-from bench.targets.spark import JARS, PACKAGES, SparkProcess, kafka_connector
+from bench.targets.spark import JARS, PACKAGES, SparkProcess, resolve_connector
 from bench.targets.tidelog import Tidelog
 from bench.wire import Wire
 
@@ -52,13 +53,13 @@ _READ_ROWS: dict[str, tuple[Requirement, ...]] = {
 
 def measure(results: Results, folder: Path, rounds: int) -> None:
     """Once, `rounds` turns of each, on a broker of its own. Raises LoadError, TargetError."""
-    connector = kafka_connector(os.environ, Path.home())
+    connector, why_none = _connector()
     with Tidelog(folder / "broker") as broker:
         counts = {
             _READ: _fill(broker, _READ, 1, _READ_RECORDS),
             _COPIED: _fill(broker, _COPIED, 2, _COPIED_RECORDS),
         }
-        spark, has_connector = _start(results, broker, folder / "spark", connector)
+        spark, has_connector = _start(results, broker, folder / "spark", connector, why_none)
         with spark:
             if has_connector:
                 _create(broker, "both", 2)
@@ -69,11 +70,18 @@ def measure(results: Results, folder: Path, rounds: int) -> None:
                 _round(results, broker, spark, counts, number, has_connector)
 
 
+def _connector() -> tuple[dict[str, str], str]:
+    """The settings of Spark's own Kafka connector, or none and why."""
+    try:
+        return resolve_connector(os.environ, Path.home()), ""
+    except ConnectorError as error:
+        return {}, f"not resolvable here ({error}): {JARS} or {PACKAGES} names it"
+
+
 def _start(
-    results: Results, broker: Target, folder: Path, connector: Mapping[str, str]
+    results: Results, broker: Target, folder: Path, connector: Mapping[str, str], reason: str
 ) -> tuple[SparkProcess, bool]:
     """A Spark that is to be started, with its own Kafka connector if there is one that it starts with."""
-    reason = f"not resolvable here: {JARS} or {PACKAGES} names it"
     if connector:
         try:
             with SparkProcess(broker.port, folder, connector) as spark:

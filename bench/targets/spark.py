@@ -3,7 +3,7 @@
 Owns the process: it ends with the block, whatever happens, and the JVM with it, whose standard input is the
 Python process's pipe. Also finds Spark's own Kafka connector: jars named in TIDELOG_SPARK_KAFKA_JARS (paths,
 separated by commas), packages named in TIDELOG_SPARK_KAFKA_PACKAGES (Maven coordinates, which Spark fetches),
-or jars that Ivy or Maven have kept on this machine.
+jars kept on this machine by Ivy, Maven or an earlier run, or else Maven Central's (`bench.targets.maven`).
 
 Called by `bench.scenarios.pipeline`.
 """
@@ -18,20 +18,40 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pyspark
+
 from bench.loads.process import LoadError
+from bench.targets.maven import ConnectorError, fetch_connector
 
 JARS = "TIDELOG_SPARK_KAFKA_JARS"
 PACKAGES = "TIDELOG_SPARK_KAFKA_PACKAGES"
-_CACHES = (".ivy2.5.2/jars", ".ivy2/jars", ".m2/repository")
+# What fits one Spark need not fit another.
+_OWN_CACHE = f".cache/tidelog/spark-{pyspark.__version__}-kafka"
+_CACHES = (".ivy2.5.2/jars", ".ivy2/jars", ".m2/repository", _OWN_CACHE)
 # Kafka's client, and what the connector needs beside it.
 _PARTS = ("spark-sql-kafka-0-10_", "spark-token-provider-kafka-0-10_", "kafka-clients-", "commons-pool2-")
+_FETCH_SECONDS = 20.0
 _START_SECONDS = 180.0
 _WORK_SECONDS = 300.0
 _STOP_SECONDS = 20.0
 
 
+def resolve_connector(environment: Mapping[str, str], home: Path) -> dict[str, str]:
+    """The settings with which Spark finds its own Kafka connector. Raises ConnectorError with the reason why
+    there is none.
+    """
+    if found := kafka_connector(environment, home):
+        return found
+    jars = Path(pyspark.__file__).parent / "jars"
+    scala = [path.stem.split("_")[1].split("-")[0] for path in jars.glob("spark-core_*.jar")]
+    if not scala:
+        raise ConnectorError(f"no spark-core in {jars}")
+    fetched = fetch_connector(home / _OWN_CACHE, pyspark.__version__, scala[0], _FETCH_SECONDS)
+    return {"spark.jars": ",".join(map(str, fetched))}
+
+
 def kafka_connector(environment: Mapping[str, str], home: Path) -> dict[str, str]:
-    """The settings with which Spark finds its own Kafka connector; empty where it is nowhere."""
+    """Those settings where the connector is named or on this machine already, else none."""
     if jars := environment.get(JARS):
         return {"spark.jars": jars}
     if packages := environment.get(PACKAGES):

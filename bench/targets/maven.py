@@ -1,0 +1,132 @@
+"""Spark's own Kafka connector from Maven Central: the newest one that the installed Spark can be.
+
+Owns which jars these are, and a folder that keeps them for the next time. The connector may be one release
+behind Spark, since it appears there later; its helper (spark-token-provider) may be older again; the versions
+of Kafka's client and of commons-pool2 are those that the connector's own POM names. A file appears in the
+folder under its name only when it is whole and has the checksum that the repository tells.
+
+Called by `bench.targets.spark`. Any trouble is a ConnectorError with the reason; nothing takes longer than it
+is given.
+"""
+
+import hashlib
+import http.client
+import os
+import re
+import time
+import urllib.error
+import urllib.request
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
+from pathlib import Path
+
+REPOSITORY = "https://repo1.maven.org/maven2"
+_SPARK = "org.apache.spark"
+_CONNECTOR = "spark-sql-kafka-0-10_"
+_HELPER = "spark-token-provider-kafka-0-10_"
+_LIBRARIES = ("org.apache.kafka:kafka-clients", "org.apache.commons:commons-pool2")
+_POM = {"pom": "http://maven.apache.org/POM/4.0.0"}
+_FINAL = re.compile(r"\d+(\.\d+)*")
+_STEP_SECONDS = 5.0
+_CHUNK = 1 << 20
+
+
+class ConnectorError(RuntimeError):
+    """Spark's own Kafka connector is not to be had here; the message says why."""
+
+
+def newest(versions: Iterable[str], limit: str) -> str | None:
+    """The newest final version not above `limit`; previews do not count."""
+    final = [each for each in versions if _FINAL.fullmatch(each) and _numbers(each) <= _numbers(limit)]
+    return max(final, key=_numbers, default=None)
+
+
+def fetch_connector(
+    folder: Path, spark: str, scala: str, seconds: float, repository: str = REPOSITORY
+) -> list[Path]:
+    """The jars that Spark `spark` (for Scala `scala`, as in "2.13") needs for `format("kafka")`.
+
+    Fetches what `folder` does not hold yet, within `seconds`. Raises ConnectorError.
+    """
+    source = _Repository(repository, folder, time.monotonic() + seconds)
+    try:
+        connector = source.newest(f"{_SPARK}:{_CONNECTOR}{scala}", spark)
+        helper = source.newest(f"{_SPARK}:{_HELPER}{scala}", connector.rpartition(":")[2])
+        return [source.jar(each) for each in (connector, helper, *source.libraries(connector))]
+    except (OSError, http.client.HTTPException, ElementTree.ParseError, ValueError) as error:
+        raise ConnectorError(f"{repository}: {error}") from error
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version.split("-")[0]))
+
+
+class _Repository:
+    """A Maven repository, read until `deadline`. Coordinates are group:artifact[:version]."""
+
+    def __init__(self, url: str, folder: Path, deadline: float) -> None:
+        self._url, self._folder, self._deadline = url, folder, deadline
+
+    def newest(self, artifact: str, limit: str) -> str:
+        listing = ElementTree.fromstring(self._read(f"{_path(artifact)}/maven-metadata.xml"))
+        found = newest((each.text or "" for each in listing.iter("version")), limit)
+        if found is None:
+            raise ConnectorError(f"{self._url} has no {artifact} up to version {limit}")
+        return f"{artifact}:{found}"
+
+    def libraries(self, connector: str) -> list[str]:
+        """The versions of Kafka's client and of what it is pooled with."""
+        pom = ElementTree.fromstring(self._read(_file(connector, "pom")))
+        found = []
+        for library in _LIBRARIES:
+            group, name = library.split(":")
+            for each in pom.findall("pom:dependencies/pom:dependency", _POM):
+                named = [
+                    each.findtext(f"pom:{tag}", "", _POM) for tag in ("groupId", "artifactId", "version")
+                ]
+                if named[:2] == [group, name]:
+                    found.append(f"{library}:{named[2]}")
+        if len(found) != len(_LIBRARIES):
+            raise ConnectorError(f"{connector}: its POM names {found} of {list(_LIBRARIES)}")
+        return found
+
+    def jar(self, artifact: str) -> Path:
+        file = _file(artifact, "jar")
+        path = self._folder / file.rpartition("/")[2]
+        if not path.exists():
+            content = self._read(file)
+            expected = self._read(f"{file}.sha1").split()[0].decode()
+            if hashlib.sha1(content, usedforsecurity=False).hexdigest() != expected:
+                raise ConnectorError(f"{self._url}/{file} has another checksum than it should have")
+            self._folder.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(f".{os.getpid()}")
+            part.write_bytes(content)
+            part.replace(path)
+        return path
+
+    def _read(self, file: str) -> bytes:
+        chunks = []
+        try:
+            with urllib.request.urlopen(f"{self._url}/{file}", timeout=self._left()) as answer:
+                while chunk := answer.read(_CHUNK):
+                    chunks.append(chunk)
+                    self._left()
+        except urllib.error.HTTPError as error:
+            raise ConnectorError(f"{self._url}/{file}: {error}") from error
+        return b"".join(chunks)
+
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise ConnectorError(f"{self._url} takes too long")
+        return min(left, _STEP_SECONDS)
+
+
+def _path(artifact: str) -> str:
+    group, *rest = artifact.split(":")
+    return "/".join([group.replace(".", "/"), *rest])
+
+
+def _file(artifact: str, suffix: str) -> str:
+    _, name, version = artifact.split(":")
+    return f"{_path(artifact)}/{name}-{version}.{suffix}"
