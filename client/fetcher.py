@@ -12,7 +12,7 @@ Callers: the consumer.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -117,8 +117,9 @@ class Fetcher:
     def _look(self) -> None:
         """Start what is needed, and let the loops look again."""
         self._is_scheduled = False
-        if any(reader.position is None and reader.error is None for reader in self._readers.values()):
-            self._spawn("reset", self._find_positions)
+        for topic in {key.topic for key, reader in self._readers.items() if _is_lost(reader)}:
+            # Each for itself: one that is not there keeps no other waiting.
+            self._spawn(("positions", topic), lambda topic=topic: self._find_positions(topic))  # type: ignore[misc]
         leaders = {self._cluster.image.leader(key) for key in self._readers}
         if -1 in leaders:
             self._cluster.request_refresh()
@@ -138,34 +139,36 @@ class Fetcher:
 
     # Positions
 
-    async def _find_positions(self) -> None:
-        """Give every reader without a position one, by what it was told or by the policy."""
-        wanted: dict[TopicPartition, int] = {}
-        generations: dict[TopicPartition, int] = {}
-        for key, reader in self._readers.items():
-            if reader.position is None and reader.error is None and reader.reset_timestamp is not None:
-                wanted[key] = reader.reset_timestamp
-                generations[key] = reader.generation
-        if not wanted:
-            return
+    async def _find_positions(self, topic: str) -> None:
+        """Give the topic's readers without a position one, by what each was told or by the policy."""
+        lost = [
+            (reader, reader.generation)
+            for reader in self._readers.values()
+            if reader.key.topic == topic and _is_lost(reader)
+        ]
+        error = await self._place(lost)
+        if error is not None and error.retriable:
+            await asyncio.sleep(self._backoff.delay_ms(1) / 1000)
+        elif error is not None:
+            # One of them may be to blame alone.
+            errors = await asyncio.gather(*(self._place([each]) for each in lost))
+            for (reader, generation), own in zip(lost, errors, strict=True):
+                if own is not None and not own.retriable and reader.generation == generation:
+                    reader.fail(own)
+        self._on_data()
+        self._loop.call_soon(self.wake)
+
+    async def _place(self, lost: Sequence[tuple[PartitionReader, int]]) -> ClientError | None:
+        """Find positions for these readers, but for those sought elsewhere meanwhile; or what went wrong."""
+        wanted = {reader.key: reader.reset_timestamp or 0 for reader, _ in lost}
         try:
             found = await look_up_offsets(self._cluster, wanted)
         except ClientError as error:
-            for key, generation in generations.items():
-                reader = self._readers[key]
-                if reader.generation == generation and not error.retriable:
-                    reader.fail(error)
-            self._on_data()
-            if error.retriable:
-                await asyncio.sleep(self._backoff.delay_ms(1) / 1000)
-                self._loop.call_soon(self.wake)
-            return
-        for key, place in found.items():
-            current = self._readers.get(key)
-            if current is not None and current.generation == generations[key]:
-                current.seek(place.offset)
-        self._on_data()
-        self._loop.call_soon(self.wake)
+            return error
+        for reader, generation in lost:
+            if reader.generation == generation:
+                reader.seek(found[reader.key].offset)
+        return None
 
     # Polling
 
@@ -288,3 +291,8 @@ class Fetcher:
             async with asyncio.timeout(_GOODBYE_S):
                 version = connection.version(ApiKey.FETCH, at_most=_NEWEST_VERSION)
                 await connection.call(ApiKey.FETCH, values, version=version)
+
+
+def _is_lost(reader: PartitionReader) -> bool:
+    """Whether a position has to be found for it."""
+    return reader.position is None and reader.error is None and reader.reset_timestamp is not None

@@ -1,10 +1,13 @@
 """Our consumer against our broker: sessions that are kept and ended, and a log whose beginning moves."""
 
+import asyncio
+
 import pytest
 
-from client import OffsetOutOfRangeError, TopicPartition
+from client import OffsetOutOfRangeError, TopicPartition, UnknownTopicError
 from protocol.schema import ApiKey
 from tests.conformance.client_site import FIRST, TOPIC, Site
+from tests.waiting import until
 
 
 async def delete_before(site: Site, offset: int) -> None:
@@ -49,3 +52,27 @@ async def test_a_session_reads_many_partitions_through_a_restart_and_cut_connect
                 site.proxy.cut_connections()
             if turn == 2:
                 await site.restart()
+
+
+async def test_a_partition_that_is_not_there_keeps_no_other_from_being_read(site: Site) -> None:
+    await site.create(2)
+    async with site.producer() as producer:
+        for number in range(2):
+            await producer.send_and_wait(TOPIC, b"%d" % number, partition=number)
+    async with site.consumer(auto_offset_reset="earliest") as consumer, asyncio.timeout(20):
+        consumer.assign([TopicPartition("missing", 0), FIRST, TopicPartition(TOPIC, 9)])
+        assert (await consumer.getone(FIRST)).value == b"0"
+        with pytest.raises(UnknownTopicError, match="9"):
+            await consumer.position(TopicPartition(TOPIC, 9))
+        assert await consumer.position(FIRST) == 1
+
+
+async def test_an_assignment_made_while_positions_of_another_are_sought_is_read(site: Site) -> None:
+    await site.create(1)
+    async with site.producer() as producer:
+        await producer.send_and_wait(TOPIC, b"0")
+    async with site.consumer(auto_offset_reset="earliest") as consumer, asyncio.timeout(20):
+        consumer.assign([TopicPartition("missing", 0)])
+        await until(lambda: consumer._fetcher._tasks)  # type: ignore[union-attr]
+        consumer.assign([FIRST])
+        assert (await consumer.getone()).value == b"0"
