@@ -1,10 +1,16 @@
-"""One Spark session for all Spark tests: small, quiet, and started once."""
+"""One Spark session for all Spark tests: small, quiet, and started once. Spark's own Kafka connector is in it
+where it can be had."""
 
-from collections.abc import Iterator
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from bench.targets.maven import ConnectorError
+from bench.targets.spark import JARS, PACKAGES, resolve_connector
 from pipeline.session import start_session
 
 SETTINGS = {
@@ -15,9 +21,24 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def connector() -> Mapping[str, str]:
+    """The settings of Spark's own Kafka connector; where it cannot be had, the summary says why."""
+    try:
+        return resolve_connector(os.environ, Path.home())
+    except ConnectorError as error:
+        how = f"name its jars in {JARS} or its packages in {PACKAGES}"
+        warnings.warn(
+            f"Spark's own Kafka connector and Java's client are not tried: {error}; {how}", stacklevel=1
+        )
+        return {}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, connector: Mapping[str, str]) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
-    settings = SETTINGS | {
+    settings = {
+        **SETTINGS,
+        **connector,
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
