@@ -35,6 +35,8 @@ from protocol.schema import ApiKey
 
 __all__ = ["Cluster", "ClusterConfig", "parse_servers"]
 
+_LONGEST_NAME_BYTES = 32_767
+"""Of any text in the protocol; what brokers allow is for them to say."""
 _PATIENT_LOOKS = 3
 """How often a topic that no broker would create is looked for before it is called unknown."""
 
@@ -117,7 +119,7 @@ class Cluster:
 
     def watch_topics(self, topics: Iterable[str]) -> None:
         """Keep the metadata of these topics from the next refresh on, which a new one need not wait for."""
-        new = set(topics) - self._topics
+        new = {_checked(name) for name in topics} - self._topics
         if new:
             self._topics |= new
             self._is_unasked = True
@@ -148,8 +150,9 @@ class Cluster:
         """The topic with at least one partition, waiting up to request_timeout_ms for it to appear.
 
         Raises UnknownTopicError, AuthorizationError or another BrokerError; BrokerUnavailableError when it
-        could not be asked for.
+        could not be asked for; TypeError or ValueError for what is no name.
         """
+        _checked(name)
         deadline = self._loop.time() + self.config.request_timeout_ms / 1000
         trouble: ClientError | None = None
         was_answered = False
@@ -307,6 +310,19 @@ class Cluster:
             error = task.exception()
             if not isinstance(error, ClientError):
                 logger.error("background_task_failed", exc_info=error)
+
+
+def _checked(name: str) -> str:
+    """`name`, if a request can hold it: else it would fail those for all other topics too."""
+    if type(name) is not str:
+        raise TypeError(f"a topic is named {name!r}, expected a str")
+    try:
+        size_bytes = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise ValueError(f"topic {name!r}: expected text that UTF-8 can hold") from error
+    if size_bytes > _LONGEST_NAME_BYTES:
+        raise ValueError(f"a topic's name has {size_bytes} bytes, expected at most {_LONGEST_NAME_BYTES}")
+    return name
 
 
 def _absent(name: str, info: TopicInfo | None) -> ClientError:

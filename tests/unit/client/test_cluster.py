@@ -3,6 +3,7 @@
 import asyncio
 import random
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -130,6 +131,16 @@ async def test_a_topic_that_appears_is_found() -> None:
 
         broker.scripts[ApiKey.METADATA] = later
         assert len((await cluster.topic(TOPIC)).partitions) == 1
+
+
+@pytest.mark.parametrize("name", ["x" * 32_768, "\udcff", None, 5, b"t"])
+async def test_what_is_no_name_is_refused_and_spoils_no_request_for_other_topics(name: Any) -> None:
+    async with ScriptedBroker() as broker, opened(broker.address) as cluster:
+        with pytest.raises((TypeError, ValueError), match="expected"):
+            await cluster.topic(name)
+        with pytest.raises((TypeError, ValueError), match="expected"):
+            cluster.watch_topics([name])
+        assert (await cluster.topic(TOPIC)).name == TOPIC
 
 
 async def test_a_topic_that_nobody_creates_is_unknown_soon_and_not_asked_for_any_more() -> None:
