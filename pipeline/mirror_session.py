@@ -7,7 +7,8 @@ Owns the folder, by default `tidelog-session` inside the stream's checkpoint:
 - `batches/`: for each batch of the stream the facts under which it is written, made by the commit before it;
 - `claims/`: which task of a batch writes which source partition;
 - `counts/`: what each run has done, for reports;
-- `refused/`: source partitions of which a task was refused because another one had rows of them too.
+- `refused/`: source partitions of which a task was refused because another one had rows of them too;
+- `topics/`: the ids of the topics that are read and written, for one that is made anew is another topic.
 
 Invariants: a file is complete or absent, and who comes first makes it: nothing but the counts is ever
 overwritten, so every task, attempt and run reads the same. The facts of a batch never change, whoever runs
@@ -24,7 +25,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from client.types import TopicPartition
 from pipeline.offsets import OptionError, Place
@@ -36,6 +37,10 @@ _CLAIMS_KEPT_SECONDS = 86_400
 _MOST_WAIT_SECONDS = 60
 _POLL_SECONDS = 0.01
 MAX_EPOCH = 32_767
+# What brokers that know no ids give.
+NO_TOPIC_ID = uuid.UUID(int=0)
+
+Side = Literal["from", "to"]
 
 
 class MirrorError(RuntimeError):
@@ -156,6 +161,29 @@ class MirrorSession:
                 f" to {cluster_id} now: another cluster needs another checkpointLocation or session.path"
             )
 
+    def topic_id(self, side: Side, topic: str) -> str | None:
+        """The id of the topic that the session reads ("from") or has written to ("to") by that name."""
+        saved = _read(self._topic(side, topic))
+        return None if saved is None else str(saved["topic_id"])
+
+    def keep_topic(self, side: Side, topic: str, topic_id: object) -> None:
+        """This is the topic that the session reads or writes to by that name; an id of zeros tells nothing.
+
+        Raises MirrorError where it was another one before.
+        """
+        if topic_id in (None, NO_TOPIC_ID):
+            return
+        kept = _make_once(self._topic(side, topic), {"topic_id": str(topic_id)})
+        if kept["topic_id"] == str(topic_id):
+            return
+        raise MirrorError(
+            f"topic {topic!r} was deleted and made anew since this session began to read it: its offsets"
+            " start over, while its copy holds the earlier ones. Copy it to another name, with a new session"
+            if side == "from"
+            else f"topic {topic!r} was deleted and made anew since this session wrote to it, so what was"
+            " stored is gone. Start with a new session: what the source still holds is written anew"
+        )
+
     def facts(self, batch_id: int | None) -> BatchFacts:
         """What holds for this batch; of the session's beginning where none was committed yet."""
         number = max((each for each in self._batches() if batch_id is None or each <= batch_id), default=None)
@@ -257,6 +285,9 @@ class MirrorSession:
             for path in (self.folder / "refused").glob(f"{source}@*.json"):
                 path.unlink(missing_ok=True)
 
+    def _topic(self, side: Side, topic: str) -> Path:
+        return self.folder / "topics" / side / f"{topic}.json"
+
     def _batch(self, number: int) -> Path:
         return self.folder / "batches" / f"{number:010d}.json"
 
@@ -311,7 +342,7 @@ def _make_once(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     if found is not None:
         return found
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    draft = path.with_name(f".{uuid.uuid4().hex}")
     with draft.open("w") as file:
         json.dump(content, file)
         file.flush()

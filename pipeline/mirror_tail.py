@@ -5,7 +5,8 @@ where the session remembers the place, else found in the log, backwards from its
 
 Invariants: what is answered is on the leader's disk. A place is found by the session's producer id, or, for a
 session that is new or was lost, by the header of any record: so rows that an earlier session stored are known
-too. The search ends where the session's memory or the log begins.
+too. The search ends where the session's memory or the log begins; where the leader forgot the producer, the
+log has to confirm that memory.
 Called by the mirror's tasks. Source: KIP-664 (DescribeProducers).
 """
 
@@ -22,10 +23,12 @@ from client.types import TopicPartition
 from pipeline.mirror_session import MirrorError, StoredPlace
 from pipeline.offsets import Place
 from protocol.records import BatchHeader, decode_batch, increment_sequence, iter_batches
+from protocol.sequences import sequence_distance
 
 SOURCE_HEADER = "tidelog.source"
 _FIRST_REACH = 1
 _LONGEST_REACH = 1_000_000
+_HALF_RING = 2**30
 
 
 class Tail(NamedTuple):
@@ -70,19 +73,39 @@ async def find_tail(
         stands = entry.producer_epoch, increment_sequence(entry.last_sequence, 1)
         if known is not None and stands == known[:2]:
             return Tail(known, known.end_offset)
+        if known is not None and _is_behind(stands, known):
+            raise _lost(key, source, f"its producer stands at {stands}, and had come to {known[:2]}")
     end = (await edge_offsets(cluster, [key], LATEST))[key]
     first = (await edge_offsets(cluster, [key], EARLIEST))[key]
     if known is not None:
         if end < known.end_offset:
-            raise MirrorError(
-                f"{key.topic}-{key.partition} ends at offset {end}, and had records of {source} up to"
-                f" {known.end_offset}: it lost them, or is another topic. Mirror it anew with a new"
-                " checkpointLocation"
-            )
-        first = max(first, known.end_offset)
+            raise _lost(key, source, f"it ends at offset {end}, and had come to {known.end_offset}")
+        if entry is not None:
+            first = max(first, known.end_offset)
     is_begun = entry is not None or known is not None
     found = await _search(cluster, _Sought(key, source, producer_id, not is_begun), first, end)
+    if entry is None and known is not None:
+        # Nobody vouches for what the session remembers but the log, if retention left it there.
+        position = -1 if found is None else found.position
+        if position < known.position and (found is not None or not first):
+            raise _lost(key, source, f"it has them up to {position}, and had come to {known.position}")
     return Tail(found or known, end)
+
+
+def _is_behind(stands: tuple[int, int], known: StoredPlace) -> bool:
+    """Whether a producer stands before where it stood when the session was there."""
+    epoch, next_sequence = stands
+    if epoch != known.producer_epoch:
+        # Under an epoch of which nothing was sent, the broker still knows the one before.
+        return epoch < known.producer_epoch and known.next_sequence > 0
+    return sequence_distance(known.next_sequence, next_sequence) >= _HALF_RING
+
+
+def _lost(key: TopicPartition, source: Place, what: str) -> MirrorError:
+    return MirrorError(
+        f"{key.topic}-{key.partition} lost records of {source}, or is another topic: {what}. Mirror it anew"
+        " with a new checkpointLocation"
+    )
 
 
 class _Sought(NamedTuple):

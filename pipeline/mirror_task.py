@@ -238,6 +238,7 @@ class _Task:
                 f" {len(info.partitions)}: create it with as many as the source has, or name others in a"
                 " column partition"
             )
+        self._session.keep_topic("to", key.topic, info.topic_id)
         known = source.places.get(key)
         tail = await find_tail(self._cluster, key, source.place, source.producer_id, known)
         source.stored[key] = -1 if tail.place is None else tail.place.position
@@ -256,7 +257,10 @@ class _Task:
         saved = await sender.producer.session()
         await sender.close()
         for key, stands in saved.partitions.items():
-            source.places[key] = StoredPlace(*stands, source.stored[key])
+            before = source.places.get(key)
+            # Where nothing was sent, the place in the log says more than the number that the next row gets.
+            if before is None or before.position != source.stored[key]:
+                source.places[key] = StoredPlace(*stands, source.stored[key])
 
 
 def _by_source(table: Any) -> Iterator[tuple[Place, Any]]:

@@ -262,17 +262,6 @@ async def test_a_session_finds_its_place_behind_other_producers_records(
     assert await stored(site) == list(range(60))
 
 
-async def test_a_destination_that_lost_records_is_refused(site: Site, session: MirrorSession) -> None:
-    await site.create()
-    run = Run(site, session, "run")
-    run.commit(0, await run.execute(0, rows(0, 0, 30)))
-    async with site.admin() as admin:
-        await admin.delete_topics([TOPIC])
-    await site.create()
-    with pytest.raises(MirrorError, match="it lost them, or is another topic"):
-        await run.execute(1, rows(0, 30, 60))
-
-
 async def test_gaps_and_missing_partitions_are_refused_before_a_row_is_sent(
     site: Site, session: MirrorSession
 ) -> None:

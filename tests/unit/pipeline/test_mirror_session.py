@@ -1,6 +1,8 @@
 """A mirror's session says the same to every task, attempt and run, and refuses what would break it."""
 
+import uuid
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -46,6 +48,18 @@ def test_a_session_belongs_to_one_query_and_one_cluster(session: MirrorSession) 
         session.check("other", "cluster")
     with pytest.raises(MirrorError, match="writes to cluster cluster"):
         session.check("query", "other")
+
+
+def test_a_topic_made_anew_is_not_the_one_that_the_session_knows(session: MirrorSession) -> None:
+    one, another, longest = uuid.uuid4(), uuid.uuid4(), "t" * 249
+    for topic_id in (UUID(int=0), one, UUID(int=0), one):
+        session.keep_topic("to", longest, topic_id)
+    session.keep_topic("from", longest, another)
+    assert (session.topic_id("to", longest), session.topic_id("to", "t")) == (str(one), None)
+    with pytest.raises(MirrorError, match="made anew since this session wrote to it"):
+        session.keep_topic("to", longest, another)
+    with pytest.raises(MirrorError, match="made anew since this session began to read it"):
+        session.keep_topic("from", longest, one)
 
 
 def test_a_task_that_does_not_see_the_drivers_folder_refuses(session: MirrorSession, tmp_path: Path) -> None:
