@@ -233,7 +233,7 @@ class Producer:
                 raise SessionError("a session has to begin before the first record is sent")
             self._session = self._keeper(sender)
             identity = await sender.identity()
-            return ProducerSession(*identity, time_ns() // 1_000_000)
+            return self._session.snapshot(identity)
         taken = self._session.snapshot(await sender.identity())
         await sender.flush()
         if sender.outcomes.fatal_error is not None:

@@ -41,7 +41,8 @@ class ProducerSession:
     """What `Producer.session` gives and `Producer(session=...)` takes.
 
     `saved_at_ms` is this host's clock, milliseconds since 1970. `topics` holds their numbers of partitions,
-    on which the way of keys depends.
+    on which the way of keys depends. `cluster_id`: whose producer id it is, None where brokers do not tell;
+    in another cluster the same id is somebody else's.
     """
 
     producer_id: int
@@ -49,11 +50,13 @@ class ProducerSession:
     saved_at_ms: int
     topics: Mapping[str, int] = field(default_factory=dict)
     partitions: Mapping[TopicPartition, SessionPartition] = field(default_factory=dict)
+    cluster_id: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """For json.dumps."""
         return {
             "format": _FORMAT,
+            "cluster_id": self.cluster_id,
             "producer_id": self.producer_id,
             "producer_epoch": self.producer_epoch,
             "saved_at_ms": self.saved_at_ms,
@@ -78,6 +81,7 @@ class ProducerSession:
                     )
                     for topic, partition, epoch, sequence, offset in saved["partitions"]
                 },
+                saved.get("cluster_id"),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"this is no saved session ({error!r})") from error

@@ -2,7 +2,8 @@
 
 Owns: the saved session, what was found stored behind it, and how far the replay has come.
 Invariants:
-- no record is numbered in a partition of a resumed session before the log was asked what it holds;
+- no record is numbered in a partition of a resumed session before the log was asked what it holds, and none
+  is in another cluster than the session's;
 - records are skipped in the order of `send`, exactly as many as are stored, and none after that;
 - a topic keeps the number of partitions with which the session met it, for keys must not move.
 Callers: the producer.
@@ -102,6 +103,7 @@ class SessionKeeper:
             identity = self._state.identity
             if identity is None:
                 return
+            self._check_cluster()
             is_at_work = key in self._replays
             stood = self._place(key, identity)
             is_recent = not is_at_work and self._is_recent()
@@ -123,6 +125,14 @@ class SessionKeeper:
                 already_stored=found.record_count,
             )
 
+    def _check_cluster(self) -> None:
+        saved, here = self._saved.cluster_id if self._saved else None, self._cluster.image.cluster_id
+        if saved is not None and here is not None and saved != here:
+            raise SessionError(
+                f"the session belongs to cluster {saved}, this is {here}: what it holds of the session cannot"
+                " be told, for its producer ids are others'; begin a new session"
+            )
+
     def is_replaying(self, key: TopicPartition) -> bool:
         """Whether the partition's next record is one to skip."""
         return self._replays.get(key) is not None
@@ -142,7 +152,12 @@ class SessionKeeper:
         saved: Mapping[TopicPartition, SessionPartition] = self._saved.partitions if self._saved else {}
         places = {key: self._place(key, identity) for key in {**saved, **self._replays}}
         return ProducerSession(
-            identity.producer_id, identity.epoch, int(time() * 1000), dict(self._topics), places
+            identity.producer_id,
+            identity.epoch,
+            int(time() * 1000),
+            dict(self._topics),
+            places,
+            self._cluster.image.cluster_id,
         )
 
     def _place(self, key: TopicPartition, identity: Identity) -> SessionPartition:

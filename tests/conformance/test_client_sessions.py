@@ -184,6 +184,28 @@ async def test_a_place_beyond_the_end_of_the_log_is_refused(site: Site) -> None:
     assert await site.stored() == [b"a"]
 
 
+async def test_another_cluster_that_gave_the_same_id_to_another_producer_is_refused(
+    site: Site, tmp_path: Path
+) -> None:
+    await site.create()
+    async with site.producer() as producer:
+        await producer.session()
+        for value in values(0, 5):
+            await producer.send(TOPIC, value, partition=0)
+        saved = through_json(await producer.session())
+    await site.broker.stop()
+    site._data_dir = tmp_path / "another"
+    await site.start()
+    await site.create()
+    async with site.producer() as other:
+        deliveries = [await other.send(TOPIC, value, partition=0) for value in values(0, 10)]
+        assert (await deliveries[0]).producer_id == saved.producer_id
+    async with site.producer(session=saved) as resumed:
+        with pytest.raises(SessionError, match="belongs to cluster"):
+            await resumed.send(TOPIC, b"0005", partition=0)
+    assert await site.stored() == values(0, 10)
+
+
 async def test_an_epoch_that_another_took_over_ends_the_session(site: Site) -> None:
     await site.create()
     async with site.producer() as producer:

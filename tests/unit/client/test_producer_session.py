@@ -102,7 +102,7 @@ def test_a_lease_counts_from_the_first_sending_and_starts_a_new_epoch_only_when_
 
 def test_a_saved_session_survives_its_json_form() -> None:
     partitions = {KEY: SessionPartition(2, MAX_SEQUENCE, 99), OTHER: SessionPartition(0, 0)}
-    session = ProducerSession(7, 1, 1_700_000_000_000, {"t": 2}, partitions)
+    session = ProducerSession(7, 1, 1_700_000_000_000, {"t": 2}, partitions, "cluster")
     assert ProducerSession.from_dict(session.to_dict()) == session
 
 
