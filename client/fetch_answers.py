@@ -1,8 +1,9 @@
 """What an answer to Fetch means for the partitions that it was asked for.
 
 Owns: the step from a decoded answer to the readers: bytes, errors, positions that the log no longer holds.
-Invariants: an answer is dropped for a reader that was sought elsewhere since it was asked; it is taken while
-the bytes lie in the connection's buffer, and nothing here keeps a view of them.
+Invariants: an answer is dropped for a reader that was sought elsewhere since it was asked, or that a new
+leader gave the same bytes meanwhile; it is taken while the bytes lie in the connection's buffer, and nothing
+here keeps a view of them.
 Callers: the fetcher.
 """
 
@@ -43,9 +44,9 @@ class FetchAnswers:
         self,
         session: FetchSession,
         response: FetchResponse,
-        wanted: Iterable[tuple[PartitionReader, int]],
+        wanted: Iterable[tuple[PartitionReader, int, int]],
     ) -> Verdict:
-        """Hand the answer to the readers, each with its generation when it was asked for.
+        """Hand the answer to the readers, each with its generation when it was asked for, and the offset.
 
         Raises BrokerError for an answer that is an error as a whole.
         """
@@ -54,13 +55,13 @@ class FetchAnswers:
             return Verdict.ASK_ANEW
         if response.error_code:
             raise broker_error(error_code(response.error_code), "fetch")
-        generations = {reader.key: (reader, generation) for reader, generation in wanted}
+        asked = {each[0].key: each for each in wanted}
         is_troubled = False
         for topic, results in response.topics:
             for result in results:
                 key = TopicPartition(topic, result.partition_index)
-                reader, generation = generations.get(key, (None, 0))
-                if reader is not None and reader.generation == generation:
+                reader, generation, offset = asked.get(key, (None, 0, 0))
+                if reader is not None and (reader.generation, reader.fetch_offset) == (generation, offset):
                     is_troubled |= self._take_one(reader, result)
         return Verdict.PAUSE if is_troubled else Verdict.GO_ON
 

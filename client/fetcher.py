@@ -256,6 +256,7 @@ class Fetcher:
             ask.topics,
             ask.forgotten,
         )
+        asked = [(reader, generation, reader.fetch_offset) for reader, generation in wanted]
         answer: asyncio.Future[Verdict] = self._loop.create_future()
 
         def handle(body: memoryview | None, error: ClientError | None) -> None:
@@ -264,7 +265,7 @@ class Fetcher:
             if body is not None:
                 response = decode_fetch_response(version, body)
                 try:
-                    answer.set_result(self._answers.take(session, response, wanted))
+                    answer.set_result(self._answers.take(session, response, asked))
                 except ClientError as refused:
                     error = refused
             if error is not None:

@@ -1,12 +1,15 @@
 """A partition's leader moves from node to node: clients follow, and every record is stored once, in order."""
 
+import asyncio
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from client import Consumer, Producer, TopicPartition
-from tests.unit.client.scripted import TOPIC
+from protocol.schema import ApiKey
+from tests.unit.client.scripted import TOPIC, Request
 from tests.unit.client.two_nodes import TwoNodes
 from tests.unit.storage.support import NOW_MS, batch
 from tests.waiting import until
@@ -65,6 +68,44 @@ async def test_a_partition_that_is_without_a_leader_for_a_while_is_waited_for(tm
         await until(lambda: producer._cluster.image.leader(TopicPartition(TOPIC, 0)) < 0)
         nodes.leader, nodes.leader_epoch = 2, 1
         assert (await delivery).offset == 1
+
+
+async def test_what_the_old_leader_still_gives_after_the_new_one_is_no_corruption(tmp_path: Path) -> None:
+    async with (
+        TwoNodes(tmp_path / "t-0") as nodes,
+        Consumer(
+            TOPIC,
+            bootstrap_servers=nodes.addresses,
+            auto_offset_reset="none",
+            metadata_max_age_ms=20,
+            fetch_max_wait_ms=20,
+            **QUICK,  # type: ignore[arg-type]
+        ) as consumer,
+    ):
+        asked, may_answer = asyncio.Event(), asyncio.Event()
+        late = asyncio.Event()
+
+        async def slowly(request: Request) -> dict[str, Any]:
+            asked.set()
+            await may_answer.wait()
+            nodes.leader = 1
+            answer = nodes._fetch(1, request)
+            nodes.leader = 2
+            late.set()
+            return answer
+
+        nodes.nodes[1].scripts[ApiKey.FETCH] = slowly
+        consumer.seek(TopicPartition(TOPIC, 0), 0)
+        await asked.wait()
+        nodes.append(batch(value=b"0"))
+        nodes.move()
+        assert (await consumer.getone()).offset == 0
+        may_answer.set()
+        await late.wait()
+        nodes.append(batch(value=b"1"))
+        assert (await consumer.getone()).offset == 1
+        nodes.append(batch(value=b"2"))
+        assert (await consumer.getone()).offset == 2
 
 
 async def test_a_consumer_follows_the_leader_and_gets_every_record_once(tmp_path: Path) -> None:
