@@ -184,7 +184,11 @@ class Producer:
                         timestamp_ms = time_ns() // 1_000_000
                     count = batch.builder.append(timestamp_ms, key, value, headers or ())
                     if count:
-                        return Delivery(batch, count - 1, timestamp_ms)
+                        delivery = Delivery()
+                        delivery._batch = batch
+                        delivery._index = count - 1
+                        delivery._timestamp_ms = timestamp_ms
+                        return delivery
         return await self._send_slowly(topic, value, key, partition, timestamp_ms, headers)
 
     async def send_and_wait(
@@ -274,7 +278,7 @@ class Producer:
         made = self._accumulator.add_batch(queue, taken, sender.now_ms())
         sender.outcomes.expect(made)
         sender.wake()
-        return Delivery(made, 0, batch.first_timestamp_ms)
+        return Delivery.of(made, 0, batch.first_timestamp_ms)
 
     async def _is_replayed(self, queue: PartitionQueue, session: SessionKeeper) -> bool:
         """Whether the log holds the partition's next record already; asks it where that is not known."""
@@ -322,7 +326,7 @@ class Producer:
                 batch = queue.open
             if batch is not None:
                 if count := batch.builder.append(stamp, *fields):
-                    return Delivery(batch, count - 1, stamp)
+                    return Delivery.of(batch, count - 1, stamp)
                 if not self._room.grow(queue, size_bytes):
                     queue.open = None
                     sender.wake()
@@ -343,7 +347,7 @@ class Producer:
             batch = self._accumulator.open_batch(queue, size_bytes, sender.now_ms(), stamp, *fields)
             sender.outcomes.expect(batch)
             sender.wake()
-            return Delivery(batch, 0, stamp)
+            return Delivery.of(batch, 0, stamp)
 
     def _check_size(self, size_bytes: int) -> None:
         if size_bytes > self._config.max_request_size or not self._accumulator.can_ever_hold(size_bytes):

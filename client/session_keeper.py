@@ -53,7 +53,7 @@ class _Replay:
             del self._stand_ins[0]
         first, batch = self._stand_ins[0]
         self.skipped += 1
-        return Delivery(batch, self.skipped - 1 - first, timestamp_ms)
+        return Delivery.of(batch, self.skipped - 1 - first, timestamp_ms)
 
 
 class SessionKeeper:

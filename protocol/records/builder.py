@@ -1,9 +1,11 @@
 """Encoding of record batches, one record at a time, at the price that plain Python can be brought to.
 
 Owns: the layout of a record and the bytes of a batch until `build` hands them out.
-Invariants: no object is kept per record, only bytes in one buffer that already has room for the header, so an
-uncompressed batch is never copied. Deltas are taken from the first record's timestamp; the largest timestamp
-is tracked. After `build` the builder takes no more records, and the bytes belong to the caller.
+Invariants: records that share a timestamp wait as what they were given, by reference, until the timestamp
+changes or the batch is built, and are then encoded together (`runs`); sizes are exact all the while. Only
+`bytes` wait, anything that could change is encoded at once. Deltas are taken from the first record's
+timestamp; the largest timestamp is tracked. After `build` the builder takes no more records, and the bytes
+belong to the caller.
 Callers: the client's accumulator, the broker's coordinators, tests and tools.
 """
 
@@ -19,7 +21,8 @@ from protocol.records.header import (
     BatchHeader,
     write_header,
 )
-from protocol.records.varints import VARINTS, encode_varint
+from protocol.records.runs import encode_run, record_sizes, run_end
+from protocol.records.varints import TABLE_SIZE, VARINTS, encode_varint
 from protocol.types import (
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -36,9 +39,10 @@ _MAX_HEADER_OVERHEAD = 5 + 5
 _NO_LIMIT = 2**31 - 1
 # One less than int64 holds, so that the delta between any two of them is an int64 too.
 _MAX_TIMESTAMP_MS = 2**63 - 2
-# Later than any timestamp, so that the delta of a first record, or of one too many, is negative, which sends
-# it the slow way.
-_NO_BASE_TIMESTAMP = 2**63 - 1
+# Of no run, nor of any record.
+_NO_RUN = -2
+# Values that are longer on average are not joined before the batch is built, which spares copying them.
+_LONG_VALUE_BYTES = 512
 _HEADER_ROOM = bytes(BATCH_HEADER_SIZE)
 
 
@@ -52,21 +56,40 @@ class RecordBatchBuilder:
 
     __slots__ = (
         "_base_timestamp",
-        "_buffer",
-        "_fast_base",
+        "_encoded_bytes",
         "_is_built",
+        "_keyed_timestamp",
+        "_keyless_timestamp",
+        "_keys",
+        "_last_timestamp",
         "_max_size",
         "_max_timestamp",
+        "_pieces",
+        "_run_end",
+        "_run_start",
+        "_sizes",
+        "_tail",
+        "_values",
         "record_count",
+        "size_bytes",
     )
 
     def __init__(self, max_size_bytes: int = _NO_LIMIT) -> None:
         self.record_count = 0
-        self._buffer = bytearray(_HEADER_ROOM)
-        self._base_timestamp = self._fast_base = _NO_BASE_TIMESTAMP
-        self._max_timestamp: int = NO_TIMESTAMP
+        self.size_bytes = BATCH_HEADER_SIZE
+        """Bytes of the batch, header included: before compression until `build`, as built from then on."""
+        # What is encoded: `_pieces`, and behind them `_tail`.
+        self._pieces: list[Buffer] = []
+        self._tail = bytearray(_HEADER_ROOM)
+        self._base_timestamp = self._last_timestamp = self._max_timestamp = int(NO_TIMESTAMP)
         self._max_size = max_size_bytes
         self._is_built = False
+        # The run behind that: the timestamp of those who may join it, with a key or without one.
+        self._keyless_timestamp = self._keyed_timestamp = _NO_RUN
+        self._run_start = self._run_end = self._encoded_bytes = 0
+        self._keys: list[bytes] = []
+        self._values: list[bytes] = []
+        self._sizes = record_sizes(0)
 
     @classmethod
     def from_encoded(
@@ -77,15 +100,11 @@ class RecordBatchBuilder:
         Their deltas must start at 0 with the first record, whose timestamp is `base_timestamp`.
         """
         builder = cls(-1)
-        builder._buffer += records
+        builder._tail += records
+        builder.size_bytes = len(builder._tail)
         builder.record_count = record_count
         builder._base_timestamp, builder._max_timestamp = base_timestamp, max_timestamp
         return builder
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the batch, header included: before compression until `build`, as built from then on."""
-        return len(self._buffer)
 
     @property
     def base_timestamp(self) -> int:
@@ -119,34 +138,29 @@ class RecordBatchBuilder:
 
         `timestamp_ms` is -1 (none) or not negative, else ValueError. Raises RuntimeError after `build`.
         """
-        delta = timestamp_ms - self._fast_base
-        # Anything unusual takes the slow path: what remains is one table look-up a field and one join.
-        if value is None or delta < 0 or headers:
-            return self._append_slowly(timestamp_ms, key, value, headers)
-        count = self.record_count
-        try:
-            parts: tuple[bytes, ...]
-            if key is None:
-                parts = (b"\0", VARINTS[delta], VARINTS[count], b"\1", VARINTS[len(value)], value, b"\0")
-            else:
-                key_length = VARINTS[len(key)]
-                value_length = VARINTS[len(value)]
-                parts = (b"\0", VARINTS[delta], VARINTS[count], key_length, key, value_length, value, b"\0")
-            body = b"".join(parts)
-            length = VARINTS[len(body)]
-        except IndexError:
-            return self._append_slowly(timestamp_ms, key, value, headers)
-        buffer = self._buffer
-        buffer += length
-        buffer += body
-        # Nearly every record fits, so that this is cheaper to find out afterwards.
-        if len(buffer) > self._max_size:
-            del buffer[-len(length) - len(body) :]
-            return 0
-        if timestamp_ms > self._max_timestamp:
-            self._max_timestamp = timestamp_ms
-        self.record_count = count = count + 1
-        return count
+        # Nearly every record joins the run; what that takes is kept to a look-up and a list's append.
+        if timestamp_ms == self._keyless_timestamp and key is None and type(value) is bytes and not headers:
+            size = self.size_bytes + self._sizes[len(value)]
+            count = self.record_count
+            if size > self._max_size:
+                return 0
+            if count < self._run_end:
+                self._values.append(value)
+                self.size_bytes = size
+                self.record_count = count = count + 1
+                return count
+        elif timestamp_ms == self._keyed_timestamp and type(key) is type(value) is bytes and not headers:
+            size = self.size_bytes + self._sizes[len(key), len(value)]
+            count = self.record_count
+            if size > self._max_size:
+                return 0
+            if count < self._run_end:
+                self._keys.append(key)
+                self._values.append(value)
+                self.size_bytes = size
+                self.record_count = count = count + 1
+                return count
+        return self._append_singly(timestamp_ms, key, value, headers)
 
     def extend(self, max_size_bytes: int) -> None:
         """Take records up to this size from now on. Raises RuntimeError after `build`."""
@@ -154,37 +168,76 @@ class RecordBatchBuilder:
             self._refuse()
         self._max_size = max_size_bytes
 
-    def _append_slowly(
+    def _append_singly(
         self,
         timestamp_ms: int,
         key: bytes | None,
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]],
     ) -> int:
+        """Begin a run with the second record of a timestamp, and encode any other at once."""
         if not NO_TIMESTAMP <= timestamp_ms <= _MAX_TIMESTAMP_MS:
             raise ValueError(f"timestamp_ms is {timestamp_ms}, expected -1 (none) or milliseconds since 1970")
-        count = self.record_count
-        base_timestamp = self._base_timestamp if count else timestamp_ms
-        parts: list[bytes] = [b"\0", encode_varint(timestamp_ms - base_timestamp), encode_varint(count)]
-        parts += _sized(key)
-        parts += _sized(value)
-        parts.append(encode_varint(len(headers)))
-        for name, content in headers:
-            parts += _sized(name.encode())
-            parts += _sized(content)
-        body = b"".join(parts)
-        length = encode_varint(len(body))
-        size = len(length) + len(body)
-        if self._is_built or (count and len(self._buffer) + size > self._max_size):
+        if self._is_built:
             return self._refuse()
-        self._buffer += length
-        self._buffer += body
+        count = self.record_count
+        is_alike = timestamp_ms == self._last_timestamp and count
+        if is_alike and type(value) is bytes and not headers and (key is None or type(key) is bytes):
+            return self._begin_run(timestamp_ms, key, value)
+        delta = timestamp_ms - self._base_timestamp if count else 0
+        record = _encode_record(delta, count, key, value, headers)
+        size = self.size_bytes + len(record)
+        if count and size > self._max_size:
+            return 0
+        if self._values:
+            self._end_run()
+        self._tail += record
+        self.size_bytes = size
         if count == 0:
-            self._base_timestamp = self._fast_base = self._max_timestamp = timestamp_ms
-        elif timestamp_ms > self._max_timestamp:
+            self._base_timestamp = timestamp_ms
+        if timestamp_ms > self._max_timestamp:
             self._max_timestamp = timestamp_ms
+        self._last_timestamp = timestamp_ms
         self.record_count = count + 1
         return count + 1
+
+    def _begin_run(self, timestamp_ms: int, key: bytes | None, value: bytes) -> int:
+        count = self.record_count
+        delta = encode_varint(timestamp_ms - self._base_timestamp)
+        sizes = record_sizes(len(delta) + len(encode_varint(count)))
+        size = self.size_bytes + (sizes[len(value)] if key is None else sizes[len(key), len(value)])
+        if size > self._max_size:
+            return 0
+        self._end_run()
+        self._sizes = sizes
+        self._encoded_bytes = self.size_bytes
+        self._run_start, self._run_end = count, run_end(count)
+        if key is None:
+            self._keyless_timestamp = timestamp_ms
+        else:
+            self._keyed_timestamp = timestamp_ms
+            self._keys.append(key)
+        self._values.append(value)
+        self.size_bytes = size
+        self.record_count = count + 1
+        return count + 1
+
+    def _end_run(self) -> None:
+        """Encode the run, if there is one."""
+        values = self._values
+        if not values:
+            return
+        delta = encode_varint(self._last_timestamp - self._base_timestamp)
+        pieces = encode_run(delta, self._run_start, self._keys, values)
+        count = len(values)
+        self._keyless_timestamp = self._keyed_timestamp = _NO_RUN
+        self._keys, self._values = [], []
+        if self.size_bytes - self._encoded_bytes < _LONG_VALUE_BYTES * count:
+            self._tail += b"".join(pieces)
+        else:
+            self._pieces.append(self._tail)
+            self._pieces += pieces
+            self._tail = bytearray()
 
     def _refuse(self) -> int:
         if self._is_built:
@@ -213,13 +266,16 @@ class RecordBatchBuilder:
         if not self.record_count:
             raise ValueError("a batch needs at least one record")
         self._is_built = True
-        # So that `append` need not ask on its fast path whether the batch is closed.
-        self._fast_base = _NO_BASE_TIMESTAMP
-        batch = self._buffer
+        # This too lets `append` find out, off its fast path, that the batch is closed.
+        self._end_run()
+        batch = bytearray().join((*self._pieces, self._tail)) if self._pieces else self._tail
+        self._pieces = []
         if compression is not Compression.NONE:
             with memoryview(batch) as view:
                 packed = compress(compression, view[BATCH_HEADER_SIZE:], level)
-            self._buffer = batch = bytearray(_HEADER_ROOM + packed)
+            batch = bytearray(_HEADER_ROOM + packed)
+        self._tail = batch
+        self.size_bytes = len(batch)
         attributes = int(compression)
         if is_transactional:
             attributes |= TRANSACTIONAL_BIT
@@ -242,6 +298,32 @@ class RecordBatchBuilder:
         )
         write_header(batch, header)
         return batch
+
+
+def _encode_record(
+    delta: int,
+    count: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[tuple[str, bytes | None]],
+) -> bytes:
+    """The record that is `count` records and `delta` milliseconds behind the first."""
+    # Short deltas and no headers: nothing but look-ups and joins.
+    if value is not None and not headers and 0 <= delta < TABLE_SIZE and count < TABLE_SIZE:
+        if key is None:
+            parts = (b"\0", VARINTS[delta], VARINTS[count], b"\1", encode_varint(len(value)), value, b"\0")
+            body = b"".join(parts)
+        else:
+            start = (b"\0", VARINTS[delta], VARINTS[count])
+            body = b"".join((*start, encode_varint(len(key)), key, encode_varint(len(value)), value, b"\0"))
+    else:
+        fields = [b"\0", encode_varint(delta), encode_varint(count), *_sized(key), *_sized(value)]
+        fields.append(encode_varint(len(headers)))
+        for name, content in headers:
+            fields += _sized(name.encode())
+            fields += _sized(content)
+        body = b"".join(fields)
+    return encode_varint(len(body)) + body
 
 
 def _sized(content: bytes | None) -> tuple[bytes, bytes]:

@@ -24,7 +24,7 @@ def batch(records: int = 3) -> ProducerBatch:
 async def test_it_gives_each_records_own_offset_timestamp_and_sequence() -> None:
     made = batch()
     made.resolve(Outcome(100, -1))
-    assert await Delivery(made, 2, 1_002) == RecordMetadata(
+    assert await Delivery.of(made, 2, 1_002) == RecordMetadata(
         "t", 3, 102, 1_002, TimestampType.CREATE_TIME, 7, 2, 42
     )
 
@@ -32,19 +32,19 @@ async def test_it_gives_each_records_own_offset_timestamp_and_sequence() -> None
 async def test_the_brokers_time_is_the_timestamp_where_the_topic_says_so() -> None:
     made = batch()
     made.resolve(Outcome(100, 5_000))
-    metadata = await Delivery(made, 1, 1_001)
+    metadata = await Delivery.of(made, 1, 1_001)
     assert (metadata.timestamp, metadata.timestamp_type) == (5_000, TimestampType.LOG_APPEND_TIME)
 
 
 async def test_stored_at_an_unknown_place_has_no_offset() -> None:
     made = batch()
     made.resolve(Outcome(-1, -1))
-    assert (await Delivery(made, 1, 1_001)).offset == -1
+    assert (await Delivery.of(made, 1, 1_001)).offset == -1
 
 
 async def test_it_may_be_awaited_before_and_after_and_more_than_once() -> None:
     made = batch()
-    delivery = Delivery(made, 0, 1_000)
+    delivery = Delivery.of(made, 0, 1_000)
     tasks = [asyncio.ensure_future(_await(delivery)) for _ in range(3)]
     await asyncio.sleep(0)
     assert not delivery.done()
@@ -55,7 +55,7 @@ async def test_it_may_be_awaited_before_and_after_and_more_than_once() -> None:
 
 async def test_cancelling_one_that_waits_leaves_the_others_waiting() -> None:
     made = batch()
-    delivery = Delivery(made, 0, 1_000)
+    delivery = Delivery.of(made, 0, 1_000)
     cancelled, kept = asyncio.ensure_future(_await(delivery)), asyncio.ensure_future(_await(delivery))
     await asyncio.sleep(0)
     cancelled.cancel()
@@ -72,13 +72,13 @@ async def test_every_awaiting_raises_the_batchs_error() -> None:
     made.resolve(Outcome(-1, -1, error))
     for index in range(3):
         with pytest.raises(DeliveryFailedError) as caught:
-            await Delivery(made, index, 1_000)
+            await Delivery.of(made, index, 1_000)
         assert caught.value is error
 
 
 async def test_after_a_split_it_follows_its_record() -> None:
     made = batch(4)
-    deliveries = [Delivery(made, index, 1_000) for index in range(4)]
+    deliveries = [Delivery.of(made, index, 1_000) for index in range(4)]
     waiting = asyncio.ensure_future(_await(deliveries[3]))
     await asyncio.sleep(0)
     made.encode(Compression.NONE)

@@ -1,0 +1,99 @@
+"""Runs of records encoded at once: what many records share is made once, the rest by C loops over lists.
+
+A run is records of one batch, in a row, with one timestamp, no headers and values that are not null; either
+all of them have keys or none. Then they differ in offset delta, lengths and contents only, and records of the
+same lengths (their shape) begin alike.
+
+Owns: the bytes of a run, and the size of a record by its shape.
+Invariants: pure. The bytes are what the builder's record by record encoding gives. All offset deltas of a run
+take equally many bytes, for which `run_end` says where a run has to end.
+Callers: the record builder.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from protocol.records.varints import TABLE_SIZE, VARINTS, encode_varint
+
+Shape: TypeAlias = int | tuple[int, int]
+"""Length of the value, or (length of the key, length of the value)."""
+
+# Offset deltas below these take one, two, ... bytes.
+_WIDTH_ENDS: Final = (1 << 6, 1 << 13, 1 << 20, 1 << 27, 1 << 34)
+_MOST_SHAPES: Final = 8192
+_NULL_KEY: Final = b"\x01"
+_NO_HEADERS: Final = b"\x00"
+
+
+class RecordSizes(dict[Shape, int]):
+    """Bytes of a whole record by its shape, worked out when asked for. `deltas_size` is what timestamp and
+    offset delta take together."""
+
+    def __init__(self, deltas_size: int) -> None:
+        # Attributes and header count take a byte each.
+        self._fixed = 1 + deltas_size + 1
+
+    def __missing__(self, shape: Shape) -> int:
+        if len(self) >= _MOST_SHAPES:
+            self.clear()
+        body = _body_size(self._fixed, shape)
+        size = self[shape] = len(encode_varint(body)) + body
+        return size
+
+
+@lru_cache(64)
+def record_sizes(deltas_size: int) -> RecordSizes:
+    """The sizes of records whose timestamp and offset delta take `deltas_size` bytes together."""
+    return RecordSizes(deltas_size)
+
+
+def run_end(offset_delta: int) -> int:
+    """The first offset delta after `offset_delta` that takes more bytes."""
+    return next(end for end in _WIDTH_ENDS if offset_delta < end)
+
+
+def encode_run(
+    timestamp_delta: bytes, first_offset_delta: int, keys: Sequence[bytes], values: Sequence[bytes]
+) -> list[bytes]:
+    """The records as pieces to be joined; `keys` is empty where they have none. `timestamp_delta` is encoded
+    already."""
+    count = len(values)
+    end = first_offset_delta + count
+    if end <= TABLE_SIZE:
+        numbers = VARINTS[first_offset_delta:end]
+    else:
+        numbers = [encode_varint(number) for number in range(first_offset_delta, end)]
+    fixed = 1 + len(timestamp_delta) + len(numbers[0]) + 1
+    # What stands behind a record's value is put before the next one's length, which saves a piece.
+    start = b"\x00" + timestamp_delta
+    lengths = list(map(len, values))
+    tails = {length: encode_varint(length) for length in set(lengths)}
+    if keys:
+        key_lengths = list(map(len, keys))
+        key_heads = {length: encode_varint(length) for length in set(key_lengths)}
+        shapes: Sequence[Shape] = list(zip(key_lengths, lengths, strict=True))
+        pieces = [b""] * (6 * count)
+        pieces[2::6] = map(key_heads.__getitem__, key_lengths)
+        pieces[3::6] = keys
+    else:
+        tails = {length: _NULL_KEY + tail for length, tail in tails.items()}
+        shapes = lengths
+        pieces = [b""] * (4 * count)
+    width = len(pieces) // count
+    heads = {shape: _NO_HEADERS + encode_varint(_body_size(fixed, shape)) + start for shape in set(shapes)}
+    pieces[0::width] = map(heads.__getitem__, shapes)
+    pieces[1::width] = numbers
+    pieces[width - 2 :: width] = map(tails.__getitem__, lengths)
+    pieces[width - 1 :: width] = values
+    pieces[0] = pieces[0][len(_NO_HEADERS) :]
+    pieces.append(_NO_HEADERS)
+    return pieces
+
+
+def _body_size(fixed: int, shape: Shape) -> int:
+    """Bytes of a record behind its own length."""
+    if isinstance(shape, int):
+        return fixed + len(_NULL_KEY) + len(encode_varint(shape)) + shape
+    key, value = shape
+    return fixed + len(encode_varint(key)) + key + len(encode_varint(value)) + value
