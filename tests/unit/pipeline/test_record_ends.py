@@ -1,12 +1,16 @@
 """Walking many batches side by side finds what walking each alone does, and refuses what it refuses."""
 
+import random
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.record_ends import record_places, walk
+from protocol.compression import Compression
 from protocol.errors import ProtocolError
+from protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder
 from protocol.records.varints import encode_varint
 
 # Around these, a length prefix takes another byte.
@@ -52,6 +56,46 @@ def test_a_record_of_many_bytes_among_small_ones_is_found(few: list[int], copies
     payloads = [payload(few)] * copies + [payload([large, 6, large])]
     counts = [len(few)] * copies + [3]
     assert places(payloads, counts, 61) == expected(payloads, counts, 61)
+
+
+# Sizes of records in a row, as producers send them: many of one size, and of any size.
+RUNS = st.tuples(LENGTHS, st.integers(1, 500)).map(lambda run: [run[0]] * run[1])
+MANY = st.lists(RUNS, min_size=1, max_size=4).map(lambda runs: [each for run in runs for each in run])
+
+
+@given(st.lists(MANY, min_size=1, max_size=4))
+def test_runs_of_records_of_one_size_end_where_each_does(batches: list[list[int]]) -> None:
+    payloads, counts = [payload(each) for each in batches], [len(each) for each in batches]
+    assert places(payloads, counts, 61) == expected(payloads, counts, 61)
+
+
+def log_of(counts: list[int], seed: int) -> list[bytes]:
+    """So many records in each batch, of any size, whose contents look like anything; some have headers."""
+    chance = random.Random(seed)
+    payloads = []
+    for count in counts:
+        builder = RecordBatchBuilder()
+        for _ in range(count):
+            headers = (("h", chance.randbytes(chance.randrange(4))),) * chance.randrange(2)
+            value = chance.randbytes(chance.randrange(300))
+            builder.append(chance.randrange(10**6), None, value, headers)
+        payloads.append(bytes(builder.build(Compression.NONE, -1, -1, -1))[BATCH_HEADER_SIZE:])
+    return payloads
+
+
+@given(st.lists(st.integers(1, 900), min_size=6, max_size=10), st.integers(0, 1000))
+@settings(max_examples=12)
+def test_batches_cut_into_pieces_give_the_same_places(counts: list[int], seed: int) -> None:
+    payloads = log_of(counts, seed)
+    assert places(payloads, counts, 61) == expected(payloads, counts, 61)
+
+
+def test_pieces_are_used_where_offsets_have_no_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = [500, 730, 256, 300, 600, 400, 500, 501]
+    payloads = log_of(counts, 2)
+    wanted = expected(payloads, counts, 61)
+    monkeypatch.setattr("pipeline.record_ends.walk", None)
+    assert places(payloads, counts, 61) == wanted
 
 
 @given(st.lists(FEW.filter(bool), min_size=24, max_size=40), st.data())
