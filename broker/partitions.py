@@ -81,6 +81,7 @@ class Partitions:
                         self._serve(topic, opened[topic.name, index])
                     else:
                         self.unopened.add((topic.name, index))
+                        self._metrics.partition_failed()
 
     async def prepare(self, topic: Topic, first: int) -> list[PartitionLog]:
         """Make folders and logs of a topic's partitions from `first` on, all or none. Raises OSError."""

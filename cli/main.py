@@ -7,15 +7,22 @@ usage, 130 after Ctrl-C.
 command (issue), of which building the other commands would take a quarter. For the same reason every command
 imports what it needs when it is called.
 
+As process 1 of a container it obeys SIGTERM from its first lines on, which nothing does there by default.
+
 Called by the console script and `python -m cli`.
 """
 
+import os
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command (those of the process by default) and return its exit code."""
+    if os.getpid() == 1:
+        signal.signal(signal.SIGTERM, _end)
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["serve"]:
         from broker.command import main as serve
@@ -27,3 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from cli.app import run_command
 
     return run_command(given)
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    """What SIGTERM does by default to every process but the first.
+
+    The kernel spares that one: a stop while the broker starts would be forgotten, and the broker killed while
+    it serves once the engine has waited long enough.
+    """
+    os._exit(128 + number)

@@ -1,17 +1,23 @@
 """Container, compose file, Prometheus and Grafana name things that exist: files, settings, metrics.
 
-No engine runs here, so what would only fail in one is looked up instead.
+No engine runs here, so what an engine found once is held by its cause.
 """
 
+import asyncio
 import json
+import os
 import re
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.app import Broker
 from broker.config import BrokerConfig
 from broker.metrics import Metrics
+from broker.settings import BOOTSTRAP_SERVERS_VARIABLE
 from tests.tidy.house import ROOT, WHEEL_ROOMS
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -25,6 +31,7 @@ _METRIC = re.compile(r"\b((?:kafka|tidelog)_[a-z_]+)\b")
 _RECORDED = re.compile(r"\btidelog:[a-z_]+:[a-z0-9_]+\b")
 # Compose's own: it decides to which of the host's addresses ports are published.
 _COMPOSE_ONLY = {"TIDELOG_PUBLISH"}
+_COMMANDS_ONLY = {BOOTSTRAP_SERVERS_VARIABLE}
 
 
 def setting_variables() -> set[str]:
@@ -69,27 +76,65 @@ def test_the_image_copies_what_exists_and_every_room_of_the_wheel() -> None:
 def test_the_image_runs_a_broker_as_nobody_in_particular() -> None:
     last_stage = DOCKERFILE.split("\nFROM ")[-1]
     for instruction in (
-        "USER tidelog",
         "VOLUME /var/lib/tidelog",
         "STOPSIGNAL SIGTERM",
         'ENTRYPOINT ["tidelog", "serve", "--host", "0.0.0.0"]',
     ):
         assert instruction in last_stage
-    assert re.search(r"^HEALTHCHECK .*\\\n.*http://127\.0\.0\.1:9644/readyz", last_stage, re.MULTILINE)
+    # Kubernetes' runAsNonRoot believes numbers only.
+    assert re.search(r"^USER [1-9]\d*:[1-9]\d*$", last_stage, re.MULTILINE)
     assert f"EXPOSE {BrokerConfig().port} 29092 {BrokerConfig().http_port}\n" in last_stage
 
 
+async def test_the_health_check_believes_a_broker_that_is_ready_and_no_other(tmp_path: Path) -> None:
+    (command,) = re.findall(r"^HEALTHCHECK .*\\\n +CMD (\[.+\])$", DOCKERFILE, re.MULTILINE)
+    assert f"${{TIDELOG_HTTP_PORT:-{BrokerConfig().http_port}}}" in command
+    broker = await Broker.start(BrokerConfig.load({"port": 0, "http.port": 0, "data.dir": tmp_path}))
+    environment = os.environ | {"TIDELOG_HTTP_PORT": str(broker.http_port)}
+
+    async def is_healthy() -> bool:
+        checking = await asyncio.create_subprocess_exec(
+            *json.loads(command), env=environment, stderr=asyncio.subprocess.DEVNULL
+        )
+        return await checking.wait() == 0
+
+    assert await is_healthy()
+    broker.is_ready = False
+    assert not await is_healthy()
+    await broker.stop()
+    assert not await is_healthy()
+
+
+def test_a_stop_is_through_before_the_engine_kills() -> None:
+    (answering_ms,) = re.findall(r"TIDELOG_SHUTDOWN_TIMEOUT_MS=(\d+)", DOCKERFILE)
+    (grace_seconds,) = re.findall(r"^    stop_grace_period: (\d+)s$", COMPOSE, re.MULTILINE)
+    for patience_ms in (10_000, int(grace_seconds) * 1000):
+        assert int(answering_ms) <= patience_ms / 2
+
+
+def test_limits_are_left_to_the_engine() -> None:
+    """One whose own limit is lower, as of an engine without root, would not start the container at all. The
+    broker raises its soft limit itself."""
+    assert "ulimits" not in COMPOSE
+
+
 def test_every_version_in_the_image_comes_from_the_lock_file() -> None:
-    installs = re.findall(r"(?:uv )?pip install .+", DOCKERFILE)
-    assert len(installs) == 3
-    assert all("--constraint requirements.lock" in line or "--require-hashes" in line for line in installs)
+    installs = re.findall(r"(?:uv )?pip install (?:.|\\\n)+", DOCKERFILE)
+    assert len(installs) == 4
+    pinned = ("--constraint requirements.lock", "--require-hashes", "--offline --no-cache --no-deps")
+    assert all(any(flags in line for flags in pinned) for line in installs)
+
+
+def test_the_image_is_called_by_the_version_of_the_project() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"    image: tidelog:{version}\n" in COMPOSE
 
 
 @pytest.mark.parametrize("text", [DOCKERFILE, COMPOSE], ids=["Dockerfile", "docker-compose.yml"])
 def test_every_variable_is_a_setting(text: str) -> None:
     named = set(_VARIABLE.findall(text))
     assert named
-    assert named - _COMPOSE_ONLY <= setting_variables()
+    assert named - _COMPOSE_ONLY - _COMMANDS_ONLY <= setting_variables()
 
 
 def test_both_listeners_are_advertised_by_the_address_that_reaches_them() -> None:
@@ -138,6 +183,15 @@ def test_every_metric_in_a_panel_or_rule_is_exposed(where: str, expression: str)
     assert named or _RECORDED.search(expression) or "up{" in expression
     assert expression.count("(") == expression.count(")")
     assert expression.count("{") == expression.count("}")
+
+
+def test_an_alert_sees_the_first_event_of_a_counter() -> None:
+    """increase() and rate() do not see a series begin, so it must be there before or be looked for."""
+    from_the_start = {sample.name for family in Metrics().registry.collect() for sample in family.samples}
+    rules = (PROMETHEUS / "rules.yml").read_text()
+    for alert, expression in re.findall(r"- alert: (\w+)\n +expr: (.+)", rules):
+        grown = set(re.findall(r"(?:increase|rate)\((\w+)", expression))
+        assert grown <= from_the_start or " unless " in expression, alert
 
 
 def test_grafana_finds_the_dashboard_and_the_dashboard_its_data() -> None:

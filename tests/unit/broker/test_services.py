@@ -119,6 +119,7 @@ async def test_a_log_that_cannot_be_opened_leaves_the_others_served(tmp_path: Pa
     with pytest.raises(ApiError) as caught:
         services.replica("bad", 0)
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert b"tidelog_partitions_failed_total 1.0" in services.metrics.render()
     await services.close()
     assert not is_marked_clean(tmp_path)
 
