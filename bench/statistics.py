@@ -5,7 +5,7 @@ rounds: the ratio of two medians would compare different minutes. Called by scen
 """
 
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, sqrt
 
 
 def median(values: Sequence[float]) -> float:
@@ -28,6 +28,23 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:
     """Median over rounds of `values[round] / others[round]`. ValueError when the rounds do not pair up."""
+    return median(ratios(values, others))
+
+
+def ratios(values: Sequence[float], others: Sequence[float]) -> list[float]:
+    """`values[round] / others[round]` of each round. ValueError when the rounds do not pair up."""
     if len(values) != len(others):
         raise ValueError(f"{len(values)} rounds cannot be compared with {len(others)}")
-    return median([value / other for value, other in zip(values, others, strict=True)])
+    return [value / other for value, other in zip(values, others, strict=True)]
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Where the true median lies with 95% certainty, whatever the distribution: two of the values themselves.
+
+    By the normal approximation of how many of them lie below it. ValueError when empty.
+    """
+    if not values:
+        raise ValueError("an interval needs at least one value")
+    ordered, count = sorted(values), len(values)
+    reach = 1.96 * sqrt(count) / 2
+    return ordered[max(int(count / 2 - reach), 0)], ordered[min(ceil(count / 2 + reach), count) - 1]

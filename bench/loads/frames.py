@@ -1,10 +1,11 @@
 """Produce requests of one batch each, made by patching one prepared frame.
 
 Owns the layout facts of a Produce version 7 frame with one topic and one partition. Invariants: sequences of
-a frame maker go on by the records of a batch; each frame's CRC is right; nothing is encoded while a load
-runs, only patched. Called by `request_load`, `fill_load` and `sides`.
+a sender go on by the records of a batch; each frame's CRC is right; nothing is encoded while a load runs,
+only patched, and the same bytes whoever sends. Called by `request_load`, `fill_load` and `sides`.
 """
 
+from dataclasses import dataclass
 from struct import Struct
 
 from crc32c import crc32c
@@ -20,25 +21,37 @@ PRODUCE_VERSION = 7
 TIMEOUT_MS = 30_000
 _INT32 = Struct(">i")
 _UINT32 = Struct(">I")
+_PRODUCER = Struct(">qhi")
 _CORRELATION_AT = 8
 _CRC_IN_BATCH = 17
 _ATTRIBUTES_IN_BATCH = 21
-_SEQUENCE_IN_BATCH = 53
+_PRODUCER_IN_BATCH = 43
 _MAX_SEQUENCE = 2**31 - 1
 
 
+@dataclass(slots=True)
+class Sender:
+    """Whose batches they are: a producer id with the sequence of its next record, or nobody (-1)."""
+
+    producer_id: int
+    producer_epoch: int
+    next_sequence: int = 0
+
+
 class FrameMaker:
-    """Frames of one producer id, or of none (-1), to partition 0 of the bench's topic."""
+    """Frames of one producer id, or of none (-1), to partition 0 of the bench's topic.
+
+    `sender` may be replaced between two frames: another one's batches go on in the same stream.
+    """
 
     def __init__(
         self, producer_id: int, producer_epoch: int, acks: int, value: bytes, records: int = 1
     ) -> None:
+        self.sender = Sender(producer_id, producer_epoch)
         builder = RecordBatchBuilder()
         for _ in range(records):
             builder.append(1_700_000_000_000, None, value)
-        self._has_id = producer_id >= 0
-        first = 0 if self._has_id else NO_SEQUENCE
-        batch = builder.build(producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=first)
+        batch = builder.build()
         request = ProduceRequest(None, acks, TIMEOUT_MS, [(TOPIC, [(0, batch)])])
         body = encode_produce_request(PRODUCE_VERSION, request)
         self._frame = bytearray(
@@ -60,8 +73,12 @@ class FrameMaker:
         number = self._next
         frame, batch_at = self._frame, self._batch_at
         _INT32.pack_into(frame, _CORRELATION_AT, number)
-        sequence = number * self._records & _MAX_SEQUENCE if self._has_id else NO_SEQUENCE
-        _INT32.pack_into(frame, batch_at + _SEQUENCE_IN_BATCH, sequence)
+        sender = self.sender
+        sequence = sender.next_sequence if sender.producer_id >= 0 else NO_SEQUENCE
+        _PRODUCER.pack_into(
+            frame, batch_at + _PRODUCER_IN_BATCH, sender.producer_id, sender.producer_epoch, sequence
+        )
+        sender.next_sequence = (sender.next_sequence + self._records) & _MAX_SEQUENCE
         _UINT32.pack_into(frame, batch_at + _CRC_IN_BATCH, crc32c(self._covered))
         self._next = 0 if number == _MAX_SEQUENCE else number + 1
         return bytes(frame)

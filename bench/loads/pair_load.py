@@ -1,11 +1,10 @@
 """`python -m bench.loads.pair_load PORT WAY PID …`: the same work with idempotence and without, turn by turn.
 
-A process of its own. WAY is `raw` (prepared frames), `client` (ours) or `confluent`. Each side has a
-connection of its own; turns are short and alternate, and who goes first alternates too, so that what else the
-machine does meets both alike. PID is the server's, whose CPU time is read around each turn. Prints one JSON
-line: for `idempotent` and `plain` a list of seconds, of the server's CPU seconds (`cpu_s`) and of this
-process's own (`own_cpu_s`), and the most requests that were in flight. Exit code 1 when a record was not
-acknowledged.
+A process of its own. WAY is `raw` (prepared frames), `client` (ours) or `confluent`. Turns are short and
+alternate, and who goes first alternates too, so that what else the machine does meets both alike. PID is the
+server's, whose CPU time is read around each turn. Prints one JSON line: for `idempotent` and `plain` a list
+of seconds, of the server's CPU seconds (`cpu_s`) and of this process's own (`own_cpu_s`), and the most
+requests that were in flight. Exit code 1 when a record was not acknowledged.
 """
 
 import argparse
@@ -19,12 +18,11 @@ from typing import Any
 
 import uvloop
 
-from bench.loads.sides import Side, Work, open_client, open_confluent, open_raw
+from bench.loads.sides import Side, Work, open_clients, open_confluents, open_raw
 from bench.loads.window import AnswerError
 from bench.wire import TOPIC, WireError
 
-_OPENERS = {"raw": open_raw, "client": open_client, "confluent": open_confluent}
-_SIDES = {"idempotent": True, "plain": False}
+_OPENERS = {"raw": open_raw, "client": open_clients, "confluent": open_confluents}
 
 
 def cpu_seconds(pid: int) -> float:
@@ -73,7 +71,7 @@ def main() -> int:
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     try:
-        sides = {name: _OPENERS[given.way](work, idempotent=flag) for name, flag in _SIDES.items()}
+        sides = _OPENERS[given.way](work)
         numbers = alternate(sides, given.pid, given.turns)
         for side in sides.values():
             side.close()

@@ -1,8 +1,10 @@
-"""The two sides of the comparison with and without idempotence, each over one connection of its own.
+"""The two sides of the comparison with and without idempotence.
 
 Owns how each way of sending is set up; a pair differs in idempotence and in nothing else: both wait for all
-acks, with five requests in flight (our client: one). Invariant: `send` returns when all that it sent is
-acknowledged without an error, so a side is idle while the other one's turn is measured.
+acks, with five requests in flight (our client: one). Prepared frames of both come from one buffer and go over
+one connection, for where a process put its buffers makes more of a difference than idempotence does; clients
+have a connection each. Invariant: `send` returns when all that it sent is acknowledged without an error, so a
+side is idle while the other one's turn is measured.
 
 Called by `pair_load`.
 """
@@ -13,14 +15,16 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from bench.loads.frames import FrameMaker
+from bench.loads.frames import FrameMaker, Sender
 from bench.loads.window import AnswerError, Window
 from bench.wire import HOST, Wire
 from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 IN_FLIGHT = 5
+IDEMPOTENT, PLAIN = "idempotent", "plain"
 _RECEIVE_BYTES = 1 << 16
 _TIMEOUT_S = 60.0
 _RECORDS_A_CALL = 1000
@@ -52,18 +56,18 @@ class Side:
     """The most requests that were seen in flight at once."""
 
 
-def open_raw(work: Work, *, idempotent: bool) -> Side:
+def open_raw(work: Work) -> dict[str, Side]:
     """Prepared frames over a socket, and of a client what counts answers. Raises OSError, WireError."""
-    producer: tuple[int, int] = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-    if idempotent:
-        with Wire(work.port) as wire:
-            producer = wire.new_producer_id()
+    with Wire(work.port) as wire:
+        producer = wire.new_producer_id()
+    senders = {IDEMPOTENT: Sender(*producer), PLAIN: Sender(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)}
     frames = FrameMaker(*producer, -1, bytes(work.value_bytes), work.records_a_batch)
     connection = socket.create_connection((HOST, work.port), timeout=_TIMEOUT_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     window = Window(float("inf"))
 
-    def send() -> None:
+    def send(sender: Sender) -> None:
+        frames.sender = sender
         unsent = work.records // work.records_a_batch
         while unsent or window.in_flight:
             while unsent and window.in_flight < IN_FLIGHT:
@@ -75,11 +79,20 @@ def open_raw(work: Work, *, idempotent: bool) -> Side:
                 raise AnswerError("the server hung up")
             window.received(data, 0.0)
 
-    return Side(send, connection.close)
+    return {name: Side(partial(send, sender), connection.close) for name, sender in senders.items()}
 
 
-def open_client(work: Work, *, idempotent: bool) -> Side:
+def open_clients(work: Work) -> dict[str, Side]:
     """Our own client. Raises what it raises."""
+    return {name: _open_client(work, idempotent=name == IDEMPOTENT) for name in (IDEMPOTENT, PLAIN)}
+
+
+def open_confluents(work: Work) -> dict[str, Side]:
+    """confluent-kafka, a thousand records a call, partition by partition. Raises AnswerError."""
+    return {name: _open_confluent(work, idempotent=name == IDEMPOTENT) for name in (IDEMPOTENT, PLAIN)}
+
+
+def _open_client(work: Work, *, idempotent: bool) -> Side:
     from client import Producer
 
     loop = asyncio.get_event_loop()
@@ -104,8 +117,7 @@ def open_client(work: Work, *, idempotent: bool) -> Side:
     )
 
 
-def open_confluent(work: Work, *, idempotent: bool) -> Side:
-    """confluent-kafka, a thousand records a call, partition by partition. Raises AnswerError."""
+def _open_confluent(work: Work, *, idempotent: bool) -> Side:
     from confluent_kafka import Producer
 
     errors: list[str] = []

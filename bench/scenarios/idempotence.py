@@ -2,8 +2,10 @@
 
 Both sides wait for all acks, with five requests in flight unless said otherwise, and take short turns on one
 broker (`pair_load`). Prepared frames show the broker's own price; our client and confluent-kafka what a user
-sees. The broker's files are in memory where there is room: the work is the same, and the disk's moods, larger
-than the difference that is looked for, are left out.
+sees. A ratio is of two turns against the two around or between them (A B B A), so that a drift meets both
+alike; the row's is the median of many, and a note says how far that can be trusted. The broker's files are in
+memory where there is room: the work is the same, and the disk's moods, larger than the difference that is
+looked for, are left out.
 
 Our client without idempotence has one request of a partition in flight, for nothing else would keep its
 order; so here it has one with idempotence too. An idempotent librdkafka sends a partition's next request
@@ -15,13 +17,14 @@ both sides spent, and one partition stands beside the same against the sink.
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.loads.process import run_load
 from bench.results import REFERENCE, SUBJECT, Requirement, Results
+from bench.statistics import median, median_interval, ratios
 from bench.targets.process import Target
 from bench.targets.sink import Sink
 from bench.targets.tidelog import Tidelog
@@ -52,9 +55,9 @@ _SPREAD_OUT = Case(
     f"confluent-kafka, {_PARTITIONS} partitions", "confluent", 24_000, 24, partitions=_PARTITIONS, required=()
 )
 CASES = (
-    Case("raw, 16 KB batches", "raw", 3_200, 60, records_a_batch=16),
-    Case("raw, 1 MB batches", "raw", 16_000, 24, records_a_batch=1_000),
-    Case("raw, one 100-byte record", "raw", 400, 60, value_bytes=100, required=()),
+    Case("raw, 16 KB batches", "raw", 800, 240, records_a_batch=16),
+    Case("raw, 1 MB batches", "raw", 8_000, 100, records_a_batch=1_000),
+    Case("raw, one 100-byte record", "raw", 100, 240, value_bytes=100, required=()),
     Case("our client, one in flight", "client", 4_000, 12),
     _SPREAD_OUT,
     _ALONE,
@@ -109,7 +112,9 @@ def note(results: Results, server: str, case: Case, numbers: dict[str, Any]) -> 
     unit, units = ("µs/batch", batches / 1e6) if is_raw else ("ms/MB", megabytes / 1e3)
     cpu = results.row(title, f"{case.measure}: server CPU", unit)
     for who, side in ((SUBJECT, "idempotent"), (REFERENCE, "plain")):
-        for seconds, cpu_seconds in zip(numbers[f"{side}_s"], numbers[f"{side}_cpu_s"], strict=True):
+        for seconds, cpu_seconds in zip(
+            _folded(numbers[f"{side}_s"]), _folded(numbers[f"{side}_cpu_s"]), strict=True
+        ):
             rate.add(who, megabytes / seconds)
             cpu.add(who, cpu_seconds / units)
         if case.way == "confluent":
@@ -118,3 +123,15 @@ def note(results: Results, server: str, case: Case, numbers: dict[str, Any]) -> 
                 own.add(who, own_seconds / units)
             in_flight = results.row(title, f"{case.measure}: most in flight", "requests")
             in_flight.add(who, numbers[f"{side}_in_flight"])
+    if case.required:
+        rounds = ratios(rate.values[SUBJECT], rate.values[REFERENCE])
+        low, high = median_interval(rounds)
+        results.notes.append(
+            f"{title}, {case.measure}: {median(rounds):.3f}, with 95% certainty {low:.3f} to {high:.3f}"
+            f" ({len(rounds)} rounds of two turns a side)."
+        )
+
+
+def _folded(turns: Sequence[float]) -> list[float]:
+    """The mean of each two turns of a side: the first and the last, or both in the middle, of A B B A."""
+    return [(one + other) / 2 for one, other in zip(turns[::2], turns[1::2], strict=True)]

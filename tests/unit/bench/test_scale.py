@@ -69,7 +69,12 @@ def test_each_side_takes_as_many_turns_and_goes_first_as_often() -> None:
 
 def test_a_turn_becomes_a_rate_and_a_price_on_each_side() -> None:
     case = next(case for case in CASES if case.way == "raw" and case.records_a_batch > 1)
-    sides = {"idempotent_s": [0.5], "idempotent_cpu_s": [0.2], "plain_s": [0.25], "plain_cpu_s": [0.1]}
+    sides = {
+        "idempotent_s": [0.4, 0.6],
+        "idempotent_cpu_s": [0.1, 0.3],
+        "plain_s": [0.25, 0.25],
+        "plain_cpu_s": [0.1, 0.1],
+    }
     results = Results((REFERENCE,))
     note(results, "tidelog", case, sides | {"idempotent_in_flight": 5, "plain_in_flight": 5})
     rate, price = results.rows.values()
@@ -77,6 +82,7 @@ def test_a_turn_becomes_a_rate_and_a_price_on_each_side() -> None:
     assert rate.verdict is False
     batches = case.records / case.records_a_batch
     assert price.middle(SUBJECT) == pytest.approx(0.2e6 / batches)
+    assert "0.500 to 0.500" in results.notes[0]
 
 
 def test_the_tail_is_the_end_of_the_last_files() -> None:
