@@ -1,5 +1,7 @@
-# Tidelog in a container: docker build -t tidelog . && docker run -p 127.0.0.1:9092:9092 tidelog
-# Clients are told to use localhost; from elsewhere, run it with -e TIDELOG_ADVERTISED_HOST=their name for it.
+# Tidelog in a container:
+#   docker build -t tidelog . && docker run -p 127.0.0.1:9092:9092 -v tidelog-data:/var/lib/tidelog tidelog
+# Without a volume of that name a new container begins empty. A folder of the host in its place must belong to
+# 10001. Clients are told to use localhost; from elsewhere, run it with -e TIDELOG_ADVERTISED_HOST=their name for it.
 # Every version, with its hash, comes from requirements.lock, as everywhere else.
 ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 

@@ -200,6 +200,8 @@ def test_grafana_finds_the_dashboard_and_the_dashboard_its_data() -> None:
     assert "url: http://prometheus:9090" in source
     chosen = DASHBOARD["templating"]["list"][0]["current"]["value"]
     assert f"uid: {chosen}" in source
+    for folder in ("dashboards", "datasources"):
+        assert f"./deploy/grafana/provisioning/{folder}:/etc/grafana/provisioning/{folder}:ro" in COMPOSE
     assert "path: /var/lib/grafana/dashboards" in provider
     assert "./deploy/grafana/dashboards:/var/lib/grafana/dashboards:ro" in COMPOSE
     assert "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH: /var/lib/grafana/dashboards/tidelog.json" in COMPOSE
