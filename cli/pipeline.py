@@ -122,6 +122,9 @@ def mirror(
     compression_type: Annotated[
         str | None, _option("none, gzip, snappy, lz4 or zstd.", default="none")
     ] = None,
+    fail_on_data_loss: Annotated[
+        bool | None, _option("End where offsets are gone from the source; else warn.", default="fail")
+    ] = None,
     settings: SettingsFile = None,
     master: Master = None,
     metrics_file: MetricsFile = None,

@@ -78,8 +78,7 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
     if delivery != MIRROR and (stray := sorted(given.keys() & _OF_MIRROR)):
         raise OptionError(f"option {stray[0]} belongs to delivery=mirror")
     compression = given.get("compression.type", "none").lower()
-    if compression not in _CODECS:
-        raise OptionError(f"compression.type={compression}: expected {', '.join(_CODECS)}")
+    check_codec(compression)
     gaps = given.get("mirror.gaps", "refuse").lower()
     if gaps not in ("refuse", "allow"):
         raise OptionError(f"mirror.gaps={gaps}: expected refuse or allow")
@@ -94,6 +93,12 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
         plan=given.get("mirror.plan", ""),
         allows_gaps=gaps == "allow",
     )
+
+
+def check_codec(name: str) -> None:
+    """Raises OptionError for a compression that no record batch has."""
+    if name not in _CODECS:
+        raise OptionError(f"compression.type={name}: expected {', '.join(_CODECS)}")
 
 
 def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool) -> None:

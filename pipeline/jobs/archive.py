@@ -17,13 +17,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import UUID
 
-from client.admin import Admin
 from pipeline.jobs.archive_delta import DeltaArchive, delta_table_class
 from pipeline.jobs.archive_files import CODECS, DRAFT_COLUMNS, DraftFile, draft_writer
 from pipeline.jobs.archive_folder import Archive, ArchiveError, folder_of
 from pipeline.jobs.archive_log import ParquetArchive
+from pipeline.jobs.copies import origin_of
 from pipeline.jobs.job import JobProgress, OnProgress
 from pipeline.micro_batches import batch_ranges, next_offsets
 from pipeline.offsets import OffsetRange, OptionError, Place, to_json
@@ -172,7 +171,9 @@ class _Job:
     def look(self, archive: Archive) -> dict[Place, tuple[int, int]]:
         """Where the logs start and end now. Raises ArchiveError where they are not those of the archive."""
         if self._settings.bootstrap_servers is not None:
-            archive.belong_to(*asyncio.run(_origin(self._settings.bootstrap_servers, self._settings.topics)))
+            archive.belong_to(
+                *asyncio.run(origin_of(self._settings.bootstrap_servers, self._settings.topics))
+            )
         return bounds_of(self.options)
 
     def read(self, ranges: Iterable[OffsetRange]) -> "DataFrame":
@@ -225,15 +226,6 @@ class _Job:
                     f"a task wrote offsets {each.first_offset} to {each.last_offset} of {place}"
                 )
         return files
-
-
-async def _origin(bootstrap_servers: str, topics: Iterable[str]) -> tuple[str, dict[str, str]]:
-    """The ids of the cluster and of the topics."""
-    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
-        cluster_id = (await admin.describe_cluster()).cluster_id
-        found = await admin.describe_topics(topics)
-    ids = {each.name: str(each.topic_id) for each in found if each.topic_id != UUID(int=0)}
-    return cluster_id, ids
 
 
 def _starts(archive: Archive, bounds: Mapping[Place, tuple[int, int]]) -> tuple[dict[Place, int], int]:

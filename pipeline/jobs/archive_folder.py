@@ -26,6 +26,7 @@ from pipeline.jobs.archive_files import DraftFile
 from pipeline.offsets import OptionError, Place
 
 OWN_FOLDER = "_tidelog"
+_ORIGIN = "origin.json"
 _VERSION = 1
 
 
@@ -57,10 +58,15 @@ class Archive(ABC):
             raise OptionError(f"path: no archive can be kept in {self.root}: {error}") from None
         try:
             self._take_lock()
+            sync_folder(self.root.parent)
+            sync_folder(self.root)
             self._check_kind()
             self.recover()
             shutil.rmtree(self.own / "drafts", ignore_errors=True)
             self.drafts.mkdir(parents=True)
+            # A commit names drafts, so the way to them must outlast a power cut as it does.
+            sync_folder(self.drafts.parent)
+            sync_folder(self.own)
         except BaseException:
             os.close(self._lock)
             raise
@@ -87,7 +93,7 @@ class Archive(ABC):
 
         Raises ArchiveError where it has records of another cluster, or of an earlier topic by that name.
         """
-        origin = self.own / "origin.json"
+        origin = self.own / _ORIGIN
         before = read_json(origin) or {"cluster_id": "", "topics": {}}
         known: dict[str, str] = before["topics"]
         elsewhere = f"archive into another folder than {self.root}"
@@ -134,6 +140,12 @@ class Archive(ABC):
             )
 
 
+def archived_topic_ids(root: Path) -> dict[str, str]:
+    """The ids of the topics that an archive's records come from, where they are known."""
+    origin = read_json(root / OWN_FOLDER / _ORIGIN)
+    return {} if origin is None else dict(origin["topics"])
+
+
 def folder_of(path: str) -> Path:
     """The folder that a setting names. Raises OptionError for what is none."""
     scheme, colon, rest = path.partition(":")
@@ -148,15 +160,23 @@ def folder_of(path: str) -> Path:
 
 
 def publish(moves: Iterable[tuple[Path, Path]]) -> None:
-    """Rename drafts to files; when it returns, the disk knows."""
+    """Rename drafts to files in their folders ROOT/TOPIC/DATE; when it returns, the disk knows.
+
+    A draft that is a file already stays so: a run that died may have renamed it, and not told the disk.
+    Raises ArchiveError where neither is there.
+    """
     folders: set[Path] = set()
     for draft, target in moves:
-        for folder in (target.parent.parent, target.parent):
-            if not folder.exists():
-                folder.mkdir(parents=True, exist_ok=True)
-                folders.add(folder.parent)
-        draft.rename(target)
-        folders.add(target.parent)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if draft.exists():
+            draft.rename(target)
+        elif not target.exists():
+            raise ArchiveError(
+                f"{target} was being made when the last run died, and neither it nor its draft {draft} is"
+                " there: restore one of both, or archive into another folder"
+            )
+        # Whoever made the folders may have died before the disk knew them.
+        folders.update((target.parent, target.parent.parent, target.parent.parent.parent))
     for folder in sorted(folders):
         sync_folder(folder)
 

@@ -62,16 +62,7 @@ class ParquetArchive(Archive):
         published = read_json(self._published) or {"number": 0}
         if published["number"] >= self._number:
             return
-        moves = []
-        for draft, name in last["files"]:
-            if (source := self.root / draft).exists():
-                moves.append((source, self.root / name))
-            elif not (self.root / name).exists():
-                raise ArchiveError(
-                    f"{self.root / name} was being made when the last run died, and neither it nor its draft"
-                    f" {draft} is there: restore one of both, or archive into another folder"
-                )
-        publish(moves)
+        publish((self.root / draft, self.root / name) for draft, name in last["files"])
         self._mark_published()
 
     def ends(self, places: Iterable[Place]) -> dict[Place, int]:

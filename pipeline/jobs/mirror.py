@@ -8,11 +8,14 @@ checkpoint folder holds the mirror's session, and who starts again with it goes 
 
 Invariants: each source partition is read by one task, in its order, so that filtering is the only cause of
 gaps; what chance decides (rand() in `where`) is refused, and so are compacted topics, for both would give
-another sequence of rows when read again. Called by `cli.pipeline` and the demo.
+another sequence of rows when read again. A topic or a copy that was deleted and made anew is refused too, and
+copies that would be mirrored themselves (`pipeline.jobs.mirror_topics`).
+Called by `cli.pipeline` and the demo.
 """
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,19 +23,22 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from client.admin import Admin
-from client.admin_types import ConfigResource, ConfigResourceType, NewTopic
-from pipeline.fetch import find_bounds
+from client.errors import ClientError
 from pipeline.jobs.job import JobProgress
+from pipeline.jobs.mirror_topics import prepare_topics
 from pipeline.jobs.projection import KEPT, PLACED, project
+from pipeline.micro_batches import from_json
 from pipeline.mirror_session import MirrorCounts, MirrorSession
 from pipeline.offsets import OptionError
-from pipeline.sink_options import SESSION_FOLDER, folder_path
+from pipeline.sink_options import SESSION_FOLDER, check_codec, folder_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _POLL_SECONDS = 0.5
+_LOOK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,9 @@ class MirrorSettings:
 
     `rename` holds FROM=TO pairs; all other names get `prefix` before them. Missing topics are created with
     as many partitions as their source. `checkpoint` is this mirror's own folder. Without `trigger_seconds`
-    the mirror ends when it has what was there at its start; with it, it goes on, a batch every so often.
+    the mirror ends when it has what was there at its start; with it, it goes on, a batch every so often, and
+    takes in topics that come to fit the pattern. Offsets that are gone from the source before they are read
+    end the mirror, or with `fail_on_data_loss` off are warned of.
     """
 
     checkpoint: str
@@ -57,6 +65,7 @@ class MirrorSettings:
     max_offsets_per_trigger: int | None = None
     trigger_seconds: float | None = None
     compression_type: str = "none"
+    fail_on_data_loss: bool = True
 
     @property
     def names(self) -> dict[str, str]:
@@ -79,6 +88,13 @@ class MirrorSettings:
         """Raises OptionError for settings that cannot be followed."""
         if bool(self.topics) == bool(self.topic_pattern):
             raise OptionError("a mirror needs either topics or a topic_pattern")
+        try:
+            re.compile(self.topic_pattern or "")
+        except re.error as error:
+            raise OptionError(
+                f"topic_pattern: {self.topic_pattern!r} is not a regular expression ({error})"
+            ) from None
+        check_codec(self.compression_type.lower())
         if not self.checkpoint:
             raise OptionError("a mirror needs a checkpoint: a folder in which it notes how far it is")
         _ = self.session_path
@@ -129,6 +145,7 @@ def build(spark: "SparkSession", settings: MirrorSettings) -> "DataFrame":
         "bootstrap.servers": settings.bootstrap_servers,
         "startingOffsets": "earliest",
         "columns": ",".join((*KEPT, *PLACED)),
+        "failOnDataLoss": str(settings.fail_on_data_loss).lower(),
     }
     source |= {"subscribe": ",".join(settings.topics)} if settings.topics else {}
     source |= {"subscribePattern": settings.topic_pattern} if settings.topic_pattern else {}
@@ -150,10 +167,11 @@ def run(
 ) -> MirrorReport:
     """Mirror what is there, or, with `trigger_seconds`, until `stop` is set.
 
-    Raises OptionError, ClientError, or Spark's error for what a task met.
+    Raises OptionError, MirrorError, ClientError, or Spark's error for what a task met.
     """
     rows = build(spark, settings)
-    topics = asyncio.run(_prepare_topics(settings))
+    session = MirrorSession(str(settings.session_path), "")
+    prepared = asyncio.run(prepare_topics(settings, session))
     began = time.monotonic()
     options = {
         "bootstrap.servers": settings.to_bootstrap_servers or settings.bootstrap_servers,
@@ -169,21 +187,88 @@ def run(
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{round(settings.trigger_seconds * 1000)} milliseconds")
-    query = writer.start()
-    session = MirrorSession(str(settings.session_path), "")
+    runs = _Runs(settings, session, writer, prepared.topics)
     tell = on_progress or (lambda _: None)
     try:
-        while not query.awaitTermination(_POLL_SECONDS):
-            counts = session.counts(str(query.runId))
-            tell(JobProgress(counts.read, None, counts.batches, f"mirroring {len(topics)} topics"))
+        while not runs.have_ended():
+            tell(runs.progress())
             if stop is not None and stop.is_set():
                 break
     finally:
         # A batch that this breaks off is taken up again by the next run.
-        query.stop()
-    counts = session.counts(str(query.runId))
+        runs.query.stop()
+    counts = runs.counts()
     tell(JobProgress(counts.read, counts.read, counts.batches, "done"))
-    return MirrorReport(len(topics), counts, time.monotonic() - began)
+    return MirrorReport(runs.topics, counts, time.monotonic() - began)
+
+
+class _Runs:
+    """The stream, started again where a batch met a topic whose copy was not there yet."""
+
+    def __init__(
+        self, settings: MirrorSettings, session: MirrorSession, writer: "DataStreamWriter", topics: int
+    ) -> None:
+        self._settings = settings
+        self._session = session
+        self._writer = writer
+        self.topics = topics
+        self.query: StreamingQuery = writer.start()
+        self._run_ids = [str(self.query.runId)]
+        self._looked_at = time.monotonic()
+        self._is_changed = False
+
+    def have_ended(self) -> bool:
+        """Wait a moment for the end. Raises what the stream ended with, or as `prepare_topics`."""
+        from pyspark.errors import StreamingQueryException
+
+        try:
+            if self.query.awaitTermination(_POLL_SECONDS):
+                return True
+        except StreamingQueryException:
+            # The copy may have been made between the batch's failure and now.
+            if not (self._look() or self._is_changed):
+                raise
+            self._is_changed = False
+            self.query = self._writer.start()
+            self._run_ids.append(str(self.query.runId))
+        if time.monotonic() - self._looked_at > _LOOK_SECONDS:
+            self._look()
+        return False
+
+    def counts(self) -> MirrorCounts:
+        """What was done so far."""
+        each_run = [self._session.counts(run_id) for run_id in self._run_ids]
+        return MirrorCounts(*map(sum, zip(*each_run, strict=True)))
+
+    def progress(self) -> JobProgress:
+        """How far it is; of how many rows is known behind the first batch, and where no filter takes some."""
+        counts, waiting = self.counts(), None
+        if (last := self.query.lastProgress) is not None and self._settings.where is None:
+            waiting = waiting_offsets(last["sources"][0]["endOffset"], last["sources"][0]["latestOffset"])
+        total = None if waiting is None else counts.read + waiting
+        return JobProgress(counts.read, total, counts.batches, f"mirroring {self.topics} topics")
+
+    def _look(self) -> bool:
+        """Whether a copy had to be made, or to grow, for what came meanwhile."""
+        self._looked_at = time.monotonic()
+        try:
+            prepared = asyncio.run(prepare_topics(self._settings, self._session))
+        except ClientError as error:
+            if not error.retriable:
+                raise
+            return False
+        self.topics = prepared.topics
+        self._is_changed |= prepared.is_changed
+        return prepared.is_changed
+
+
+def waiting_offsets(end: str | None, latest: str | None) -> int | None:
+    """How many offsets lie between two that Spark reports as JSON, None where it does not know them yet."""
+    if not end or not latest:
+        return None
+    reached = from_json(json.loads(end))
+    newest = from_json(json.loads(latest))
+    return sum(max(0, offset - reached.get(place, 0)) for place, offset in newest.items())
 
 
 def _plan(settings: MirrorSettings) -> str:
@@ -195,52 +280,3 @@ def _plan(settings: MirrorSettings) -> str:
         "prefix": settings.prefix,
     }
     return json.dumps(decisive)
-
-
-async def _prepare_topics(settings: MirrorSettings) -> dict[str, int]:
-    """The source's topics with their numbers of partitions; their copies exist afterwards.
-
-    Raises OptionError where they could not be mirrored.
-    """
-    target_servers = settings.to_bootstrap_servers or settings.bootstrap_servers
-    async with (
-        Admin(bootstrap_servers=settings.bootstrap_servers) as source,
-        Admin(bootstrap_servers=target_servers) as target,
-    ):
-        topics = await _source_topics(source, settings)
-        is_same = (await source.describe_cluster()).cluster_id == (await target.describe_cluster()).cluster_id
-        if is_same and (own := [name for name in topics if settings.target(name) == name]):
-            raise OptionError(
-                f"topic {own[0]!r} would be mirrored onto itself: give a rename or a prefix, or another"
-                " cluster in to_bootstrap_servers"
-            )
-        existing = set(await target.list_topics())
-        wanted = {settings.target(name): count for name, count in topics.items()}
-        missing = [NewTopic(name, count) for name, count in wanted.items() if name not in existing]
-        if missing:
-            await target.create_topics(missing)
-        for described in await target.describe_topics([name for name in wanted if name in existing]):
-            if len(described.partitions) < wanted[described.name]:
-                raise OptionError(
-                    f"topic {described.name!r} has {len(described.partitions)} partitions, its source has"
-                    f" {wanted[described.name]}: mirror to another name, or give it as many"
-                )
-        return topics
-
-
-async def _source_topics(source: Admin, settings: MirrorSettings) -> dict[str, int]:
-    names = settings.topics
-    if settings.topic_pattern is not None:
-        found = await asyncio.to_thread(
-            find_bounds, settings.bootstrap_servers, None, None, settings.topic_pattern
-        )
-        names = tuple(sorted({place.topic for place in found}))
-    topics = {each.name: len(each.partitions) for each in await source.describe_topics(names)}
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
-    for resource, entries in (await source.describe_configs(resources)).items():
-        if any(each.name == "cleanup.policy" and "compact" in (each.value or "") for each in entries):
-            raise OptionError(
-                f"topic {resource.name!r} is compacted: records would go while they are mirrored, and what is"
-                " read again would not be the same. Copy it with delivery=at_least_once"
-            )
-    return topics

@@ -6,6 +6,9 @@ record gets the header that names where it was: `tidelog.source` with topic, par
 archive keeps. Exactness is `pipeline.mirror_writer`'s: a topic that holds a record of a source partition gets
 those behind it only, so the same replay started again goes on behind what is stored.
 
+Topics that are missing are made, and keep their records until somebody says otherwise (retention.ms -1): what
+is replayed is old. Where a topic still holds what would be replayed into it, the replay is refused.
+
 Invariants: rows of a source partition come in the order of their offsets in one task. Rounds of `max_rows`
 offsets bound what Spark sorts at once, and what a killed run reads again. What chance decides is refused, and
 another replay in the same session too. Called by `cli.pipeline` and tests.
@@ -20,16 +23,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from client.admin import Admin
-from client.admin_types import NewTopic
 from pipeline.jobs.archive_folder import OWN_FOLDER, folder_of
 from pipeline.jobs.job import JobProgress, OnProgress
 from pipeline.jobs.projection import project
 from pipeline.jobs.replay_sources import ArchivedRecords, Bounds, Records, Times, TopicRecords
+from pipeline.jobs.replay_topics import prepare_topics
 from pipeline.micro_batches import batch_ranges, next_offsets
 from pipeline.mirror_session import MirrorSession
 from pipeline.offsets import OffsetRange, OptionError
-from pipeline.sink_options import POSITION_COLUMNS
+from pipeline.sink_options import POSITION_COLUMNS, check_codec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,6 +101,7 @@ class ReplaySettings:
             is_same = self.from_bootstrap_servers in (None, self.bootstrap_servers)
             if is_same and (self.to_topic is None or self.to_topic in self.topics):
                 raise OptionError("topics would be replayed onto themselves: give to_topic another name")
+        check_codec(self.compression_type.lower())
         for name in ("start_offset", "end_offset"):
             if (number := getattr(self, name)) is not None and number < 0:
                 raise OptionError(f"{name} = {number}: expected 0 or more")
@@ -147,7 +150,7 @@ def run(
 ) -> ReplayReport:
     """Replay what is not stored yet; with `stop` set, end behind the round that is under way.
 
-    Raises OptionError, ClientError, or Spark's error for what a task met.
+    Raises OptionError, MirrorError, ClientError, or Spark's error for what a task met.
     """
     settings.check()
     began = time.monotonic()
@@ -156,8 +159,8 @@ def run(
     bounds = _chosen(records, settings)
     # Settings that nothing can be made of are told before anything is made.
     _rows(spark, settings, records, _ranges(bounds))
-    asyncio.run(_prepare_topics(settings, bounds))
     session = MirrorSession(str(settings.session_path), "")
+    asyncio.run(prepare_topics(settings, session, records.topic_ids(), bounds))
     known = session.facts(None).sources
     starts = {
         place: min(max(start, known[place].last_offset + 1 if place in known else start), end)
@@ -244,18 +247,6 @@ def _write(rows: "DataFrame", settings: ReplaySettings) -> None:
     if settings.to_topic is not None:
         options["topic"] = settings.to_topic
     rows.write.format("tidelog").mode("append").options(**options).save()
-
-
-async def _prepare_topics(settings: ReplaySettings, bounds: Bounds) -> None:
-    """Where a topic to write to is missing, make it, with all partitions that are replayed."""
-    counts: dict[str, int] = {}
-    for place in bounds:
-        name = settings.to_topic or place.topic
-        counts[name] = max(counts.get(name, 0), place.partition + 1)
-    async with Admin(bootstrap_servers=settings.bootstrap_servers) as admin:
-        existing = set(await admin.list_topics())
-        if missing := [NewTopic(name, count) for name, count in counts.items() if name not in existing]:
-            await admin.create_topics(missing)
 
 
 def _counts(session: MirrorSession) -> tuple[int, int, int]:

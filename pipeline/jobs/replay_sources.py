@@ -8,6 +8,7 @@ after a compaction by others, are always looked into.
 Invariants: `read` gives every record of the ranges once. Read-only. Called by `pipeline.jobs.replay`.
 """
 
+import asyncio
 import json
 from collections.abc import Iterable, Sequence
 from datetime import date
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from pipeline.fetch import find_bounds, find_offsets_at
 from pipeline.jobs.archive_delta import delta_table_class
 from pipeline.jobs.archive_files import offsets_in_name
+from pipeline.jobs.archive_folder import archived_topic_ids
 from pipeline.jobs.archive_log import published_ends
+from pipeline.jobs.copies import origin_of
 from pipeline.offsets import OffsetRange, OptionError, Place, to_json
 
 if TYPE_CHECKING:
@@ -35,6 +38,9 @@ class Records(Protocol):
 
     # True where each task's rows come in the order of one partition's offsets.
     is_ordered: bool
+
+    def topic_ids(self) -> dict[str, str]:
+        """The ids of the topics that the records come from, as far as they are known."""
 
     def bounds(self) -> Bounds:
         """The first offset of each partition, and that behind its last one."""
@@ -55,6 +61,10 @@ class TopicRecords:
         self._servers = bootstrap_servers
         self._topics = tuple(topics)
         self._times = times
+
+    def topic_ids(self) -> dict[str, str]:
+        """Raises ClientError."""
+        return asyncio.run(origin_of(self._servers, self._topics)).topics
 
     def bounds(self) -> Bounds:
         """Raises ClientError."""
@@ -109,6 +119,9 @@ class ArchivedRecords:
             raise OptionError(f"the archive in {root} holds no records of {', '.join(absent)}")
         if not files:
             raise OptionError(f"there is no archive in {root}")
+
+    def topic_ids(self) -> dict[str, str]:
+        return archived_topic_ids(self._root)
 
     def bounds(self) -> Bounds:
         bounds: Bounds = {}

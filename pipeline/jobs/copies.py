@@ -1,0 +1,123 @@
+"""The topics that a job reads and those it copies them to: are they still what the session knows, and do
+their copies exist?
+
+Owns what is asked of brokers before a record is copied, and how a copy is made: with as many partitions as
+are needed, keeping the timestamps that it is given, and keeping old records as long as its source does. A
+copy that the session has written to grows with its source; one that is gone, or was made anew, is an error,
+for the session takes its records for stored.
+
+Invariants: nothing is made where anything is refused. Called by the mirror and the replay, on the driver.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from client.admin import Admin
+from client.admin_types import ConfigResource, ConfigResourceType, NewTopic, TopicDescription
+from pipeline.mirror_session import NO_TOPIC_ID, MirrorError, MirrorSession
+from pipeline.offsets import OptionError
+
+# A record that a mirror stores has one more header, which names its source.
+_HEADER_BYTES = 1024
+_OF_DEFAULT = 5
+_KEPT_SETTINGS = ("retention.ms", "retention.bytes")
+_LARGEST_BATCH = "max.message.bytes"
+_TIMESTAMPS = "message.timestamp.type"
+
+
+class Origin(NamedTuple):
+    """Where records come from: the cluster's id, "" for none, and the ids of topics that have one."""
+
+    cluster_id: str
+    topics: dict[str, str]
+
+
+class Copy(NamedTuple):
+    """A topic to write to: how many partitions it needs, and the settings to make it with."""
+
+    partitions: int
+    settings: Mapping[str, str]
+
+
+async def origin_of(bootstrap_servers: str, topics: Iterable[str]) -> Origin:
+    """Raises ClientError."""
+    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        cluster_id = (await admin.describe_cluster()).cluster_id
+        found = await admin.describe_topics(topics)
+    ids = {each.name: str(each.topic_id) for each in found if each.topic_id != NO_TOPIC_ID}
+    return Origin(cluster_id, ids)
+
+
+async def make_copies(target: Admin, session: MirrorSession, wanted: Mapping[str, Copy]) -> bool:
+    """Let all topics in `wanted` exist with enough partitions; whether anything had to be done.
+
+    Raises OptionError for a topic that is too small and not the session's own, MirrorError for one that the
+    session wrote to and that is not there any more.
+    """
+    existing = await existing_copies(target, session, wanted)
+    grown = {}
+    for name, found in existing.items():
+        count, needed = len(found.partitions), wanted[name].partitions
+        if count >= needed:
+            continue
+        if session.topic_id("to", name) is None:
+            raise OptionError(
+                f"topic {name!r} has {count} partitions, its source has {needed}: copy to another name, or"
+                " give it as many"
+            )
+        grown[name] = needed
+    missing = [
+        NewTopic(name, copy.partitions, topic_configs={_TIMESTAMPS: "CreateTime"} | dict(copy.settings))
+        for name, copy in wanted.items()
+        if name not in existing
+    ]
+    if missing:
+        await target.create_topics(missing)
+    if grown:
+        await target.create_partitions(grown)
+    return bool(missing or grown)
+
+
+async def existing_copies(
+    target: Admin, session: MirrorSession, names: Iterable[str]
+) -> dict[str, TopicDescription]:
+    """Those of the topics that exist. Raises MirrorError for one that is not the one the session knows."""
+    present = set(await target.list_topics())
+    names = list(names)
+    if gone := [name for name in names if name not in present and session.topic_id("to", name) is not None]:
+        raise MirrorError(
+            f"topic {gone[0]!r}, which this session wrote to, is gone: bring it back, or start with a new"
+            " session, which writes anew what the source still holds"
+        )
+    found = {each.name: each for each in await target.describe_topics([n for n in names if n in present])}
+    for name, each in found.items():
+        if session.topic_id("to", name) is not None:
+            session.keep_topic("to", name, each.topic_id)
+    return found
+
+
+async def settings_for_copies(source: Admin, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+    """By topic the settings to make its copy with: how long records are kept, where that is not Kafka's
+    default, and batches as large as its own.
+
+    Raises OptionError for a compacted topic, which cannot be copied record by record.
+    """
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
+    settings: dict[str, dict[str, str]] = {}
+    for resource, entries in (await source.describe_configs(resources)).items():
+        values = {each.name: each for each in entries if each.value is not None}
+        policy = values.get("cleanup.policy")
+        if policy is not None and "compact" in (policy.value or ""):
+            raise OptionError(
+                f"topic {resource.name!r} is compacted: records would go while they are mirrored, and what is"
+                " read again would not be the same. Copy it with delivery=at_least_once"
+            )
+        kept = {
+            name: str(each.value)
+            for name in _KEPT_SETTINGS
+            if (each := values.get(name)) is not None and each.source != _OF_DEFAULT
+        }
+        if (largest := values.get(_LARGEST_BATCH)) is not None:
+            kept[_LARGEST_BATCH] = str(min(int(largest.value or 0) + _HEADER_BYTES, 2**31 - 1))
+        settings[resource.name] = kept
+    return settings

@@ -1,0 +1,88 @@
+"""Which topics a mirror reads now, and where each goes.
+
+Owns the rule that no copy is mirrored again: on one cluster no name, and no name that the pattern fits, is
+both read and written. What a topic and its copy must be like is `pipeline.jobs.copies`'s.
+
+Called by `pipeline.jobs.mirror` at its start and, as long as it goes on, again and again: topics that come
+to fit the pattern get their copies, and partitions that are added too.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from client.admin import Admin
+from client.admin_types import TopicDescription
+from pipeline.jobs.copies import Copy, make_copies, settings_for_copies
+from pipeline.mirror_session import MirrorSession
+from pipeline.offsets import OptionError
+
+if TYPE_CHECKING:
+    from pipeline.jobs.mirror import MirrorSettings
+
+
+class Prepared(NamedTuple):
+    """How many topics there are to read, and whether a copy had to be made or to grow."""
+
+    topics: int
+    is_changed: bool
+
+
+async def prepare_topics(settings: "MirrorSettings", session: MirrorSession) -> Prepared:
+    """See that every topic's copy can take its records.
+
+    Raises OptionError where they could not be mirrored, MirrorError where a topic or a copy is not the one
+    that the session knows, ClientError.
+    """
+    target_servers = settings.to_bootstrap_servers or settings.bootstrap_servers
+    async with (
+        Admin(bootstrap_servers=settings.bootstrap_servers) as source,
+        Admin(bootstrap_servers=target_servers) as target,
+    ):
+        described = await _sources(source, settings)
+        targets = {each.name: settings.target(each.name) for each in described}
+        clusters = [(await each.describe_cluster()).cluster_id for each in (source, target)]
+        check_targets(settings, targets, is_same_cluster=clusters[0] == clusters[1])
+        configs = await settings_for_copies(source, targets)
+        for each in described:
+            session.keep_topic("from", each.name, each.topic_id)
+        wanted = {
+            targets[each.name]: Copy(len(each.partitions), configs.get(each.name, {})) for each in described
+        }
+        return Prepared(len(described), await make_copies(target, session, wanted))
+
+
+def check_targets(settings: "MirrorSettings", targets: dict[str, str], *, is_same_cluster: bool) -> None:
+    """Raises OptionError where two topics have one copy, or a copy would be mirrored again. `targets` holds
+    the names of copies by those of their sources."""
+    if twice := _first_twice(targets.values()):
+        raise OptionError(f"two topics would be mirrored to {twice!r}: give each a name of its own")
+    if not is_same_cluster:
+        return
+    for name, copy in targets.items():
+        if copy == name:
+            raise OptionError(
+                f"topic {name!r} would be mirrored onto itself: give a rename or a prefix, or another"
+                " cluster in to_bootstrap_servers"
+            )
+        if copy in targets or (settings.topic_pattern and re.fullmatch(settings.topic_pattern, copy)):
+            raise OptionError(
+                f"{copy!r}, the copy of {name!r}, would be mirrored itself, and so on without end: choose"
+                " names for copies that are not read"
+            )
+
+
+async def _sources(source: Admin, settings: "MirrorSettings") -> list[TopicDescription]:
+    if settings.topic_pattern is None:
+        return await source.describe_topics(settings.topics)
+    names = [name for name in await source.list_topics() if re.fullmatch(settings.topic_pattern, name)]
+    return [each for each in await source.describe_topics(names) if not each.is_internal]
+
+
+def _first_twice(names: Iterable[str]) -> str | None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

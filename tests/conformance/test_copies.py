@@ -1,0 +1,137 @@
+"""Topics that a mirror or a replay writes to: made as their sources need it, refused if they are others."""
+
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client import Admin, NewTopic
+from client.admin_types import ConfigResource, ConfigResourceType
+from pipeline.jobs.mirror import MirrorSettings
+from pipeline.jobs.mirror_topics import prepare_topics
+from pipeline.jobs.replay import ReplaySettings
+from pipeline.jobs.replay_topics import prepare_topics as prepare_replay
+from pipeline.mirror_session import MirrorError, MirrorSession
+from pipeline.offsets import OptionError, Place
+from tests.conformance.client_site import Site
+
+
+@pytest.fixture
+async def admin(site: Site) -> AsyncIterator[Admin]:
+    async with site.admin() as admin:
+        yield admin
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> MirrorSession:
+    return MirrorSession(str(tmp_path / "session"), "")
+
+
+def mirror(site: Site, session: MirrorSession, **given: Any) -> MirrorSettings:
+    return MirrorSettings(session.path, site.address, **given)
+
+
+async def topic_id(admin: Admin, name: str) -> object:
+    return (await admin.describe_topics([name]))[0].topic_id
+
+
+async def test_a_copy_has_its_sources_partitions_and_keeps_records_as_long(
+    site: Site, admin: Admin, session: MirrorSession
+) -> None:
+    configs = {"retention.ms": "-1", "max.message.bytes": "4000000", "segment.ms": "600000"}
+    await admin.create_topics([NewTopic("kept", 3, 1, configs), NewTopic("plain", 1)])
+    settings = mirror(site, session, topic_pattern="kept|plain", prefix="copy.")
+    assert await prepare_topics(settings, session) == (2, True)
+    assert await prepare_topics(settings, session) == (2, False)
+    copies = await admin.describe_topics(["copy.kept", "copy.plain"])
+    assert [len(each.partitions) for each in copies] == [3, 1]
+    resources = [ConfigResource(ConfigResourceType.TOPIC, each.name) for each in copies]
+    given = {
+        resource.name: {each.name: each.value for each in entries if each.source == 1}
+        for resource, entries in (await admin.describe_configs(resources)).items()
+    }
+    kept = {"retention.ms": "-1", "max.message.bytes": "4001024", "message.timestamp.type": "CreateTime"}
+    assert given["copy.kept"] == kept
+    assert "retention.ms" not in given["copy.plain"]
+
+
+async def test_only_a_copy_that_the_session_wrote_to_grows_with_its_source(
+    site: Site, admin: Admin, session: MirrorSession
+) -> None:
+    await admin.create_topics([NewTopic("wide", 2), NewTopic("copy.wide", 1)])
+    settings = mirror(site, session, topics=("wide",), prefix="copy.")
+    with pytest.raises(OptionError, match=r"'copy.wide' has 1 partitions, its source has 2"):
+        await prepare_topics(settings, session)
+    session.keep_topic("to", "copy.wide", await topic_id(admin, "copy.wide"))
+    assert (await prepare_topics(settings, session)).is_changed
+    assert len((await admin.describe_topics(["copy.wide"]))[0].partitions) == 2
+
+
+async def test_a_topic_or_a_copy_that_is_another_one_now_is_refused(
+    site: Site, admin: Admin, session: MirrorSession
+) -> None:
+    await admin.create_topics([NewTopic("t", 1)])
+    settings = mirror(site, session, topics=("t",), prefix="copy.")
+    await prepare_topics(settings, session)
+    session.keep_topic("to", "copy.t", await topic_id(admin, "copy.t"))
+    await admin.delete_topics(["copy.t"])
+    with pytest.raises(MirrorError, match=r"'copy.t', which this session wrote to, is gone"):
+        await prepare_topics(settings, session)
+    await admin.create_topics([NewTopic("copy.t", 1)])
+    with pytest.raises(MirrorError, match=r"'copy.t' was deleted and made anew since this session wrote"):
+        await prepare_topics(settings, session)
+    await admin.delete_topics(["t"])
+    await admin.create_topics([NewTopic("t", 1)])
+    with pytest.raises(MirrorError, match="'t' was deleted and made anew since this session began to read"):
+        await prepare_topics(settings, session)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"topics": ("a",)}, "'a' would be mirrored onto itself"),
+        ({"topics": ("a", "b"), "rename": ("a=b", "b=a")}, "'b', the copy of 'a', would be mirrored itself"),
+        ({"topic_pattern": ".*a", "prefix": "x."}, r"'x.a', the copy of 'a', would be mirrored itself"),
+        ({"topic_pattern": "[ab]", "rename": ("a=x.b",), "prefix": "x."}, r"mirrored to 'x.b'"),
+    ],
+)
+async def test_no_copy_is_mirrored_again(
+    site: Site, admin: Admin, session: MirrorSession, given: dict[str, Any], message: str
+) -> None:
+    await admin.create_topics([NewTopic("a", 1), NewTopic("b", 1)])
+    with pytest.raises(OptionError, match=message):
+        await prepare_topics(mirror(site, session, **given), session)
+    assert await admin.list_topics() == ["a", "b"]
+
+
+async def test_a_replay_brings_back_into_a_topic_only_what_is_gone_from_it(
+    site: Site, admin: Admin, session: MirrorSession
+) -> None:
+    await admin.create_topics([NewTopic("t", 1)])
+    async with site.producer() as producer:
+        for _ in range(10):
+            await producer.send_and_wait("t", b"", partition=0)
+    ids = {"t": str(await topic_id(admin, "t"))}
+    settings = ReplaySettings(site.address, "archive", to_topic="t")
+    with pytest.raises(OptionError, match="t-0 still holds its offsets 0 to 9"):
+        await prepare_replay(settings, session, ids, {Place("t", 0): (5, 8)})
+    site.broker.services.replica("t", 0).log.delete_records_before(8)
+    await prepare_replay(settings, session, ids, {Place("t", 0): (5, 8)})
+    # Another topic that was called so once.
+    await prepare_replay(settings, MirrorSession(session.path + "2", ""), {}, {Place("t", 0): (5, 9)})
+    with pytest.raises(MirrorError, match="began to read it"):
+        await prepare_replay(settings, session, {"t": str(uuid.uuid4())}, {Place("t", 0): (5, 9)})
+
+
+async def test_a_topic_that_a_replay_makes_keeps_old_records(
+    site: Site, admin: Admin, session: MirrorSession
+) -> None:
+    settings = ReplaySettings(site.address, "archive")
+    await prepare_replay(settings, session, {}, {Place("t", 2): (0, 10)})
+    assert len((await admin.describe_topics(["t"]))[0].partitions) == 3
+    (entries,) = (await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "t")])).values()
+    assert {each.name: each.value for each in entries}["retention.ms"] == "-1"
+    with pytest.raises(OptionError, match="'t' has 3 partitions, its source has 4"):
+        await prepare_replay(settings, session, {}, {Place("t", 3): (0, 10)})
