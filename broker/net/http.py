@@ -5,7 +5,7 @@ so the first connection brings it in: in a thread, while the client waits and th
 nobody scrapes (in a test) never pays for it, in time or in memory.
 
 Invariants: /healthz answers 200 as long as the loop turns; /readyz 200 only while requests are served, else
-503. Called by `broker.app`.
+503; who sends no whole request is cut off after `_IDLE_SECONDS`. Called by `broker.app`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 logger = structlog.get_logger(__name__)
 
 _CLOSE_SECONDS = 1.0
+_IDLE_SECONDS = 75.0
+"""How long a connection may be without a whole request; aiohttp's own default is an hour."""
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BACKLOG = 128
 
@@ -75,7 +77,11 @@ class HttpServer:
         if self._add_routes is not None:
             self._add_routes(application)
         self._runner = web.AppRunner(
-            application, access_log=None, handle_signals=False, shutdown_timeout=_CLOSE_SECONDS
+            application,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=_CLOSE_SECONDS,
+            keepalive_timeout=_IDLE_SECONDS,
         )
         await self._runner.setup()
         # The site takes the bound socket over, with the connections that wait in its backlog.

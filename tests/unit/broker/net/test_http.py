@@ -63,6 +63,18 @@ async def test_many_first_connections_are_all_served(http: Http) -> None:
     assert {status for status, _, _ in answers} == {200}
 
 
+@pytest.mark.parametrize("begun", [b"", b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: "])
+async def test_who_sends_no_whole_request_is_cut_off(
+    http: Http, monkeypatch: pytest.MonkeyPatch, begun: bytes
+) -> None:
+    monkeypatch.setattr("broker.net.http._IDLE_SECONDS", 0.1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", http.server.port)
+    writer.write(begun)
+    async with asyncio.timeout(10):
+        assert await reader.read() == b""
+    writer.close()
+
+
 async def test_a_server_that_nobody_asked_stops_as_well() -> None:
     http = Http()
     http.server.start()
