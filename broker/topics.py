@@ -278,7 +278,16 @@ class Topics:
     async def _to_the_end(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a change to its end even if who asked for it goes away, one change after the other."""
 
-        return await asyncio.shield(self._start(work))
+        async def answered() -> _T | ApiError:
+            try:
+                return await work
+            except ApiError as error:
+                return error  # As a result, for a refusal that nobody waits for any more is no failure.
+
+        answer = await asyncio.shield(self._start(answered()))
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
 
     def _start(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         async def run() -> _T:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -262,4 +263,21 @@ async def test_a_folder_whose_id_a_power_cut_took_is_its_topics_again(tmp_path: 
     services = await opened(tmp_path)
     await stored(services, b"v")
     assert [found.topic_id for found in services.partitions.logs.found_partitions()] == [topic.topic_id]
+    await services.close()
+
+
+async def test_a_refusal_that_nobody_waits_for_any_more_is_no_failure(tmp_path: Path) -> None:
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    services = await opened(tmp_path)
+    await services.topics.create("t")
+    async with services.topics._lock:
+        asking = asyncio.create_task(services.topics.create("t"))
+        await until(lambda: services.topics._changes)
+        asking.cancel()
+    await until(lambda: not services.topics._changes)
+    gc.collect()
+    assert complaints == []
+    with pytest.raises(ApiError, match="already exists"):
+        await services.topics.create("t")
     await services.close()
