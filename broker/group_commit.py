@@ -6,7 +6,9 @@ of all that was finished in one wake-up. Batches that arrive meanwhile share the
 
 Invariants:
 - at most one flush of a log is under way, so flushes of a log finish in the order they began;
-- `begin_flush` and `flush_finished` run on the loop, only `FlushWork.run` runs in a thread;
+- only `FlushWork.run` runs in a thread, all else on the loop;
+- a log's next flush begins before those are told who waited for the last one, so that the disk works while
+  they are answered;
 - a failed flush is reported once and never tried again: after a failed fdatasync the kernel may have
   dropped the dirty pages, and a second call would answer success for data that is gone.
 
@@ -33,13 +35,16 @@ class Work(Protocol):
 
 
 class Flushable(Protocol):
-    """A log that group commit may flush; both methods are called on the loop."""
+    """A log that group commit may flush; its methods are called on the loop."""
 
     def begin_flush(self) -> Work | None:
         """All that is unflushed now, or None when nothing is."""
 
     def flush_finished(self, work: Work, error: BaseException | None) -> None:
-        """The work is done, or failed with `error`."""
+        """The work is done, or failed with `error`; those who wait for it are not told yet."""
+
+    def tell_waiting(self) -> None:
+        """Follows `flush_finished`: tell those who wait."""
 
 
 class GroupCommit:
@@ -112,13 +117,17 @@ class GroupCommit:
         # Cleared before looking, so that work finished after the last look wakes the loop again.
         self._wake_pending = False
         finished = self._finished
+        to_tell: list[Flushable] = []
         while finished:
             log, work, error = finished.popleft()
+            to_tell.append(log)
             self._flushing.discard(log)
             log.flush_finished(work, error)
             if log in self._again:
                 self._again.discard(log)
                 self._begin(log)
+        for log in to_tell:
+            log.tell_waiting()
         listeners, self._listeners = self._listeners, []
         for future in listeners:
             if not future.done():

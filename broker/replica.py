@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Protocol
 from uuid import UUID
 
@@ -65,6 +66,11 @@ class _FutureWaiter:
             self.future.set_exception(ApiError(code))
 
 
+def _tell_failed(waiters: Iterable[tuple[int, CommitWaiter, int]], code: ErrorCode) -> None:
+    for _, waiter, slot in waiters:
+        waiter.partition_failed(slot, code)
+
+
 class Replica:
     """The leader copy of one partition."""
 
@@ -97,6 +103,7 @@ class Replica:
         self._unflushed_batches = 0
         self._flushing_bytes = 0
         self._tell_again_at = 0.0
+        self._has_moved = False
         self._flush_timer: asyncio.TimerHandle | None = None
         if log.end_offset > log.flushed_end_offset:
             group_commit.request(self)
@@ -174,15 +181,19 @@ class Replica:
             self.fail(error)
             return
         self.log.finish_flush(work)  # type: ignore[arg-type]
-        self._advance(self.log.flushed_end_offset)
+        durable_end = self.log.flushed_end_offset
+        if durable_end > self.high_watermark:
+            self.high_watermark = durable_end
+            self.visible_bytes = self._flushing_bytes
+            self._has_moved = True
 
-    def _advance(self, durable_end: int) -> None:
-        if durable_end <= self.high_watermark:
+    def tell_waiting(self) -> None:
+        """For GroupCommit: those who waited for what became durable hear of it."""
+        if not self._has_moved:
             return
-        self.high_watermark = durable_end
-        self.visible_bytes = self._flushing_bytes
+        self._has_moved = False
         waiters = self._waiters
-        while waiters and waiters[0][0] <= durable_end:
+        while waiters and waiters[0][0] <= self.high_watermark:
             _, waiter, slot = waiters.popleft()
             waiter.partition_committed(slot)
         self._tell_watchers()
@@ -204,7 +215,10 @@ class Replica:
         self.stop(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def stop(self, code: ErrorCode) -> None:
-        """Serve nothing more: waiters and later calls get `code`, parked fetches wake up."""
+        """Serve nothing more: waiters and later calls get `code`, parked fetches wake up.
+
+        Waiters hear of it in the next step of the loop, for this one may be in the middle of a request.
+        """
         if self.stopped is not None:
             return
         self.stopped = code
@@ -212,8 +226,8 @@ class Replica:
             self._flush_timer.cancel()
             self._flush_timer = None
         waiters, self._waiters = self._waiters, deque()
-        for _, waiter, slot in waiters:
-            waiter.partition_failed(slot, code)
+        if waiters:
+            self._loop.call_soon(_tell_failed, waiters, code)
         self._tell_watchers()
 
     def watch(self, watcher: Watcher) -> None:

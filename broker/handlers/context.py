@@ -1,10 +1,13 @@
-"""What a handler knows about the request beside its values: who sent it, and by which listener it came in.
+"""What a handler knows about the request beside its values, and the forms that its answer can take.
 
-Invariants: immutable, and cheap enough to be made once a request. `Listener` is made once a connection.
+Invariants: who sent a request, and by which listener it came in, is immutable and cheap enough to be made
+once a request. `Listener` is made once a connection. A `LateAnswer` is given once, and told to one who waits.
 
 Made by `broker.net.dispatch`, read by handlers.
 """
 
+import asyncio
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 from protocol.framing import RequestHeader
@@ -32,6 +35,43 @@ class RequestContext(NamedTuple):
 
 class CloseConnection(Exception):
     """Raised by a handler, or by what it returned: the connection ends, and this request gets no answer."""
+
+
+class LateAnswer:
+    """An answer that a handler gives later, in some step of the loop: `await` it, or be told with `then`.
+
+    Not a Future: making one, telling it and the further step of the loop in which it tells others cost more
+    than all that a one-record request does otherwise between the disk and the wire.
+    """
+
+    __slots__ = ("_call", "_value", "is_given")
+
+    def __init__(self) -> None:
+        self.is_given = False
+        self._value: Any = None
+        self._call: Callable[[Any], None] | None = None
+
+    def give(self, value: Any) -> None:
+        """The answer is `value`, and whoever waits is called before this returns; later ones are ignored."""
+        if self.is_given:
+            return
+        self.is_given = True
+        self._value = value
+        call, self._call = self._call, None
+        if call is not None:
+            call(value)
+
+    def then(self, call: Callable[[Any], None]) -> None:
+        """Call with the answer, now if it is there. One may wait: a second `then` replaces the first."""
+        if self.is_given:
+            call(self._value)
+        else:
+            self._call = call
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.then(lambda value: None if future.done() else future.set_result(value))
+        return future.__await__()
 
 
 class EncodedAnswer(dict[str, Any]):

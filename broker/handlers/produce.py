@@ -1,7 +1,7 @@
 """Produce: append in the order of arrival, answer once every partition's batch is durable.
 
 Owns the answer to a ProduceRequest. `handle` is synchronous from the first byte to the last append; what
-it returns is the response itself, or one future that group commit resolves. No task, no decoding.
+it returns is the response itself, or a LateAnswer that group commit gives. No future, no task, no decoding.
 
 Invariants:
 - nothing awaits before the last append, so batches of one connection land in the order they were sent;
@@ -23,7 +23,7 @@ import asyncio
 
 import structlog
 
-from broker.handlers.context import CloseConnection, RequestContext
+from broker.handlers.context import CloseConnection, LateAnswer, RequestContext
 from broker.metrics import Metrics
 from broker.replica import Replica
 from broker.services import Services
@@ -58,22 +58,16 @@ _NOT_THE_BROKERS_FAULT = frozenset(
 logger = structlog.get_logger(__name__)
 
 
-class PendingProduce:
+class PendingProduce(LateAnswer):
     """A ProduceRequest whose batches are written and not yet durable: a CommitWaiter for all of them."""
 
-    __slots__ = ("_outstanding", "_parts", "_remaining", "deadline", "future", "response")
+    __slots__ = ("_outstanding", "_parts", "_remaining", "deadline", "response")
 
-    def __init__(
-        self,
-        response: ProduceResponse,
-        deadline: float,
-        future: asyncio.Future[ProduceResponse],
-        outstanding: set[PendingProduce],
-    ) -> None:
+    def __init__(self, response: ProduceResponse, deadline: float, outstanding: set[PendingProduce]) -> None:
         """`deadline` is on the loop's clock, which nobody sets back."""
+        super().__init__()
         self.response = response
         self.deadline = deadline
-        self.future = future
         self._outstanding = outstanding
         self._remaining = 0
         self._parts: list[tuple[list[ProducePartitionResult], Replica, int, int]] = []
@@ -108,8 +102,7 @@ class PendingProduce:
 
     def _finish(self) -> None:
         self._outstanding.discard(self)
-        if not self.future.done():
-            self.future.set_result(self.response)
+        self.give(self.response)
 
 
 def _stored(index: int, result: AppendResult) -> ProducePartitionResult:
@@ -150,8 +143,8 @@ class ProduceHandler:
 
     def handle(
         self, context: RequestContext, request: ProduceRequest
-    ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
-        """Append every batch; the response, a future of it, or None when acks=0."""
+    ) -> ProduceResponse | PendingProduce | None:
+        """Append every batch; the response, a LateAnswer of it, or None when acks=0."""
         acks = request.acks
         if acks not in _VALID_ACKS:
             return _all_refused(request, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -195,7 +188,7 @@ class ProduceHandler:
         if acks == 0:
             self._close_if_refused(context, response)
             return None
-        return response if pending is None else pending.future
+        return response if pending is None else pending
 
     def _close_if_refused(self, context: RequestContext, response: ProduceResponse) -> None:
         """Raise CloseConnection when anything of an acks=0 request was not stored."""
@@ -216,7 +209,7 @@ class ProduceHandler:
         if self._sweep_timer is None:
             self._sweep_timer = self._loop.call_later(SWEEP_MS / 1000, self._sweep)
         deadline = self._loop.time() + timeout_ms / 1000
-        return PendingProduce(response, deadline, self._loop.create_future(), self._outstanding)
+        return PendingProduce(response, deadline, self._outstanding)
 
     def _sweep(self) -> None:
         """One timer for all who wait, as a timer for each request would cost more than its answer."""

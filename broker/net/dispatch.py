@@ -7,7 +7,8 @@ connection nor the broker dies of it.
 
 Invariants: `dispatch` runs inside data arrival and calls the handler before it returns, so requests take
 effect in order of arrival and views of the frame are valid for the handler's synchronous part. A handler's
-Future is waited for by a callback, never by a task of its own. Each answered request is counted once.
+Future or LateAnswer is waited for by a callback, never by a task of its own. Each answered request is counted
+once.
 
 Called by `broker.net.connection` on the event loop.
 """
@@ -22,7 +23,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from broker.handlers.context import CloseConnection, Listener, RequestContext
+from broker.handlers.context import CloseConnection, LateAnswer, Listener, RequestContext
 from broker.metrics import Metrics
 from broker.net.routes import Handler, Route, RouteTable, refuse_old_produce
 from protocol.errors import ApiError, ErrorCode, ProtocolError
@@ -81,10 +82,10 @@ class Pending:
         header: RequestHeader,
         request: Any,
         started: float,
-        future: asyncio.Future[Any],
+        future: asyncio.Future[Any] | LateAnswer,
     ) -> None:
         self.answer: list[Buffer] | None = None
-        self.future: asyncio.Future[Any] | None = future
+        self.future: asyncio.Future[Any] | LateAnswer | None = future
         self.reserved_bytes = max(request.max_bytes, 0) if isinstance(request, FetchRequest) else 0
         self._dispatcher = dispatcher
         self._client = client
@@ -113,8 +114,20 @@ class Pending:
         self.answer = answer
         client.answer_ready(self)
 
+    def given(self, result: Any) -> None:
+        """The handler's LateAnswer is there. Raises nothing: others are told after this one."""
+        if self.future is None:
+            return
+        self.future = None
+        client, route, header = self._client, self._route, self._header
+        try:
+            self.answer = self._dispatcher.answer(client, route, header, self._request, result, self._started)
+            client.answer_ready(self)
+        except Exception as error:
+            self._dispatcher.log_unexpected(error, client, route, header)
+
     def abandon(self) -> None:
-        """The client is gone: a task (a long poll) is cancelled, a future (an append) runs its course."""
+        """The client is gone: a task (a long poll) is cancelled, an append runs its course."""
         future, self.future = self.future, None
         if isinstance(future, asyncio.Task):
             future.cancel()
@@ -170,13 +183,17 @@ class Dispatcher:
         route: Route,
         header: RequestHeader,
         request: Any,
-        result: asyncio.Future[Any] | Coroutine[Any, Any, Any],
+        result: asyncio.Future[Any] | LateAnswer | Coroutine[Any, Any, Any],
         frame_bytes: int,
         started: float,
     ) -> Pending:
         if frame_bytes > _PINNABLE_FRAME_BYTES and isinstance(request, ProduceRequest):
             names = [(name, [(index, None) for index, _ in parts]) for name, parts in request.topics]
             request = request._replace(topics=names)
+        if isinstance(result, LateAnswer):
+            pending = Pending(self, client, route, header, request, started, result)
+            result.then(pending.given)
+            return pending
         future = result if asyncio.isfuture(result) else asyncio.ensure_future(result)
         pending = Pending(self, client, route, header, request, started, future)
         future.add_done_callback(pending, context=self._context)
@@ -207,7 +224,7 @@ class Dispatcher:
         try:
             return _encode(route, header, route.error_answer(request, code, message), started)
         except Exception as failure:
-            self._log_unexpected(failure, client, route, header)
+            self.log_unexpected(failure, client, route, header)
             return []
 
     def _code_of(
@@ -217,12 +234,13 @@ class Dispatcher:
             return error.code, error.message
         if isinstance(error, asyncio.CancelledError):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is stopping"
-        self._log_unexpected(error, client, route, header)
+        self.log_unexpected(error, client, route, header)
         return ErrorCode.UNKNOWN_SERVER_ERROR, None
 
-    def _log_unexpected(
+    def log_unexpected(
         self, error: BaseException, client: Client, route: Route, header: RequestHeader
     ) -> None:
+        """One event for what should never happen."""
         logger.error(
             "request_failed",
             api=route.api_name,

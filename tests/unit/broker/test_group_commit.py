@@ -29,6 +29,9 @@ class Log:
     def __init__(self) -> None:
         self.unflushed = 0
         self.flushed: list[int] = []
+        self.begun: list[int] = []
+        self.told: list[int] = []
+        """How many flushes had begun each time that those who wait were told."""
         self.errors: list[BaseException] = []
         self.error: OSError | None = None
         self.started = threading.Semaphore(0)
@@ -40,6 +43,7 @@ class Log:
         if not self.unflushed:
             return None
         self._in_flight, self.unflushed = self.unflushed, 0
+        self.begun.append(self._in_flight)
         return Flush(self, self.error)
 
     def flush_finished(self, work: Work, error: BaseException | None) -> None:
@@ -48,6 +52,9 @@ class Log:
         else:
             self.errors.append(error)
         self.changed.set()
+
+    def tell_waiting(self) -> None:
+        self.told.append(len(self.begun))
 
     async def until(self, flushes: int) -> None:
         async with asyncio.timeout(10):
@@ -85,6 +92,19 @@ async def test_what_arrives_during_a_flush_shares_the_next_one() -> None:
     await log.until(2)
     assert log.flushed == [1, 3]
     await group_commit.close()
+
+
+async def test_the_next_flush_begins_before_those_are_told_who_waited_for_the_last() -> None:
+    group_commit, log = GroupCommit(asyncio.get_running_loop()), Log()
+    log.unflushed = 1
+    group_commit.request(log)
+    await begun(log)
+    log.unflushed = 1
+    group_commit.request(log)
+    log.may_finish.release(2)
+    await log.until(2)
+    await group_commit.close()
+    assert log.told == [2, 2]
 
 
 async def test_several_logs_are_flushed_at_the_same_time() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.handlers.context import CloseConnection
+from broker.handlers.context import CloseConnection, LateAnswer
 from broker.handlers.produce import SWEEP_MS
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
@@ -32,7 +32,7 @@ async def test_batches_land_in_the_order_in_which_they_were_handed_over(asker: A
 async def test_an_answer_comes_only_when_the_batch_is_durable(asker: Asker) -> None:
     await asker.create("t")
     answer = asker.send(("t", 0, make_batch(b"v")))
-    assert isinstance(answer, asyncio.Future)
+    assert isinstance(answer, LateAnswer)
     assert asker.replica("t").high_watermark == 0
     await answer
     assert asker.replica("t").high_watermark == 1
@@ -165,8 +165,8 @@ async def test_a_duplicate_answers_the_first_offset_once_that_is_durable(asker: 
     first = asker.send(("t", 0, batch))
     second = asker.send(("t", 0, batch))
     assert asker.replica("t").log.end_offset == 1
-    assert isinstance(second, asyncio.Future)
-    assert not second.done()
+    assert isinstance(second, LateAnswer)
+    assert not second.is_given
     for answer in (await first, await second):
         assert (answer[0][1][0].error_code, answer[0][1][0].base_offset) == (0, 0)
     late = asker.send(("t", 0, batch))
@@ -183,8 +183,8 @@ async def test_a_duplicate_below_the_window_is_answered_once_the_original_is_dur
     first = [asker.send(("t", 0, batch)) for batch in batches]
     again = asker.send(("t", 0, batches[0]))
     assert asker.replica("t").high_watermark == 0
-    assert isinstance(again, asyncio.Future)
-    assert not again.done()
+    assert isinstance(again, LateAnswer)
+    assert not again.is_given
     assert (await again)[0][1][0].error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     assert asker.replica("t").high_watermark == 6
     assert [(await answer)[0][1][0].base_offset for answer in first] == [0, 1, 2, 3, 4, 5]
@@ -266,6 +266,7 @@ async def test_refusals_are_counted_by_kind(asker: Asker) -> None:
 
 async def test_an_answer_that_nobody_waits_for_any_more_harms_no_other(asker: Asker) -> None:
     await asker.create("t")
-    gone = asker.send(("t", 0, make_batch(b"v")))
+    gone = asyncio.ensure_future(asker.send(("t", 0, make_batch(b"v"))))
+    await asyncio.sleep(0)
     gone.cancel()
     assert (await asker.produce("t", make_batch(b"w"))).base_offset == 1

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.handlers.context import CloseConnection
+from broker.handlers.context import CloseConnection, LateAnswer
 from broker.net.routes import Handler
+from protocol.errors import ErrorCode
 from protocol.framing import encode_request_frame
 from protocol.hot import ProducePartitionResult
 from protocol.schema import ApiKey
@@ -67,6 +68,33 @@ async def test_answers_leave_in_the_order_of_the_requests_however_handlers_finis
         ids = [(await peer.answer(ApiKey.PRODUCE, 9))[0] for _ in range(3)]
         assert ids == [0, 1, 2]
         assert (await peer.answer(ApiKey.API_VERSIONS, 3))[0] == 3
+
+
+async def test_late_answers_leave_in_order_and_what_goes_wrong_with_one_harms_no_other() -> None:
+    late: list[LateAnswer] = []
+
+    def handle(context: Any, request: Any) -> LateAnswer:
+        late.append(LateAnswer())
+        return late[-1]
+
+    async with serving({ApiKey.PRODUCE: handle}) as server, await Peer.connect(server.port) as peer:
+        async with await Peer.connect(server.port) as gone:
+            gone.send(produce_frame(9, [("t", [(0, b"x")])]))
+            await until(lambda: len(late) == 1)
+        for correlation_id in range(3):
+            peer.send(produce_frame(9, [("t", [(0, b"x")])], correlation_id=correlation_id))
+        await until(lambda: len(late) == 4)
+        with capture_logs() as events:
+            for answer, result in zip(
+                reversed(late), (PRODUCED, "no answer", PRODUCED, PRODUCED), strict=True
+            ):
+                answer.give(result)
+        late[1].give("too late")
+        answers = [await peer.answer(ApiKey.PRODUCE, 9) for _ in range(3)]
+        assert [correlation_id for correlation_id, _ in answers] == [0, 1, 2]
+        codes = [answer.responses[0].partition_responses[0].error_code for _, answer in answers]
+        assert codes == [0, ErrorCode.UNKNOWN_SERVER_ERROR, 0]
+        assert [event["event"] for event in events] == ["request_failed"]
 
 
 async def test_nothing_leaves_before_the_first_answer_is_ready(server: Running, held: Held) -> None:
