@@ -9,7 +9,7 @@ Called by `pipeline.columnar` only. Knows nothing of Arrow.
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,6 @@ Octets: TypeAlias = npt.NDArray[np.uint8]
 # Length, attributes, timestamp delta, offset delta, key length, value length, header count: a byte each.
 SMALLEST_RECORD_BYTES = 7
 _SMALLEST_HEADER_BYTES = 2
-# By a varint of one byte, the number that it encodes.
-_ZIGZAG: Integers = (np.arange(128) >> 1) ^ -(np.arange(128) & 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +92,29 @@ def read_varints(
     """
     first = data[positions]
     after = positions + 1
+    goes_on = first > 127
+    if not goes_on.any():
+        return _unzigzag(first, np.int8), after
+    # Two bytes are what most others take.
+    if int(after.max()) < len(data):
+        second = data[after]
+        if not (goes_on & (second > 127)).any():
+            short = first.astype(np.uint16)
+            raw = np.where(goes_on, short & 127 | second.astype(np.uint16) << 7, short)
+            return _unzigzag(raw, np.int16), after + goes_on
+    return _read_long_varints(data, first, after, most_bytes)
+
+
+def _unzigzag(raw: npt.NDArray[Any], signed: type) -> Integers:
+    """Numbers whose lowest bit is their sign; `signed` is the type of the same width that has one."""
+    return np.asarray(((raw >> 1) ^ -(raw & 1)).view(signed).astype(np.int64))
+
+
+def _read_long_varints(
+    data: Octets, first: Octets, after: Integers, most_bytes: int
+) -> tuple[Integers, Integers]:
+    """The varints that begin with the bytes `first` and go on at `after`, if they do."""
     unfinished = np.flatnonzero(first & 128)
-    if not unfinished.size:
-        return _ZIGZAG[first], after
     raw = (first & 127).astype(np.uint64)
     # Mostly all go on or none: then nothing needs to be picked out.
     rest: Integers | slice = slice(None) if unfinished.size == first.size else unfinished
