@@ -101,6 +101,9 @@ class Folders:
             write_topic_id(self._disk, folder, topic_id)
         return MadeFolder(folder, not exists)
 
+    def exists(self, key: TopicPartition) -> bool:
+        return self._disk.is_directory(self.path(key))
+
     def sync(self) -> None:
         """Make the names durable. Raises OSError."""
         self._disk.fsync_directory(self._data_dir)
@@ -112,7 +115,8 @@ class Folders:
     def doomed(self) -> list[Path]:
         """Folders that were set aside."""
         names = self._disk.list_directory(self._data_dir)
-        return [self._data_dir / name for name in names if name.endswith(DELETE_SUFFIX)]
+        doomed = [self._data_dir / name for name in names if name.endswith(DELETE_SUFFIX)]
+        return [path for path in doomed if self._disk.is_directory(path)]
 
     def _topic_id(self, folder: Path) -> UUID | None:
         try:

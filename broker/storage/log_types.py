@@ -10,6 +10,7 @@ Used by `partition_log` and everyone who calls it.
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -86,6 +87,9 @@ class FlushWork:
             step()
         for file in self.files:
             self.disk.fdatasync(file.fd)
+        # The last one grows, so no retention has taken it away.
+        if self.files and self.disk.is_unlinked(self.files[-1].fd):
+            raise OSError(errno.ENOENT, f"{self.files[-1].path} was removed while the broker wrote to it")
         if self.folder is not None:
             # What the folder was made with, its names and its topic id, lasts as long as its records.
             sync_topic_id(self.disk, self.folder)

@@ -54,6 +54,7 @@ _POWER_CUT_ADVICE = (
     "nothing to do after a power cut: it takes what was not durable, so nothing that was acknowledged with "
     "acks=all; the bytes are in the files named in kept_aside. If the power never went, check the disk"
 )
+_FOLDER_ADVICE = "it begins anew, empty; if its folder was moved, stop the broker, put it back, start again"
 logger = structlog.get_logger(__name__)
 
 
@@ -163,6 +164,9 @@ class LogManager:
         try:
             folder = self._folders.make(key, topic_id)
             if folder.is_new:
+                if lost := self._checkpoints.recovery_point(key):
+                    what = {"topic": topic, "partition": partition, "records_before": lost}
+                    logger.error("partition_folder_missing", **what, advice=_FOLDER_ADVICE)
                 self._folders.sync()
                 self._begin_anew([key])
             log = self._open(key, folder, config, now_ms)
@@ -267,27 +271,35 @@ class LogManager:
     def _remove(self, keys: Iterable[TopicPartition]) -> None:
         for key in keys:
             self._checkpoints.forget([key])
-            folder = self._folders.path(key)
-            if self._disk.exists(folder):
-                self._folders.set_aside(folder)
+            if self._folders.exists(key):
+                self._folders.set_aside(self._folders.path(key))
         self._folders.sync()
 
     def purge(self) -> int:
-        """Unlink the files of deleted segments and partitions; returns how many. In any thread."""
-        files: list[Path] = []
+        """Unlink the files of deleted segments and partitions; returns how many. In any thread.
+
+        What cannot be removed, as what somebody else put there, is told and left, and keeps nothing else.
+        """
+        gone = 0
         while self._doomed:
-            files.append(self._doomed.popleft())
-        folders = self._folders.doomed()
-        for folder in folders:
-            files += [folder / name for name in self._disk.list_directory(folder)]
-        for path in files:
-            try:
-                self._disk.unlink(path)
-            except FileNotFoundError:
-                continue
-        for folder in folders:
-            self._disk.remove_directory(folder)
-        return len(files)
+            gone += self._removed(self._disk.unlink, self._doomed.popleft())
+        for folder in self._folders.doomed():
+            for name in self._disk.list_directory(folder):
+                gone += self._removed(self._disk.unlink, folder / name)
+            self._removed(self._disk.remove_directory, folder)
+        return gone
+
+    @staticmethod
+    def _removed(remove: Callable[[Path], None], path: Path) -> bool:
+        try:
+            remove(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            advice = "remove it by hand; it will be tried again"
+            logger.warning("deleted_file_left", path=str(path), error=str(error), advice=advice)
+            return False
+        return True
 
     def run_retention(self, now_ms: int) -> Iterator[None]:
         """Let old segments of all logs go, a log a step. A log that cannot is reported and left."""

@@ -86,6 +86,14 @@ def test_a_flush_needs_no_room_but_that_of_the_records(log: PartitionLog, disk: 
     assert (log.folder / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
 
 
+def test_what_is_written_to_a_file_that_somebody_removed_is_not_called_durable(log: PartitionLog) -> None:
+    log_file(log).unlink()
+    work = log.begin_flush()
+    assert work is not None
+    with pytest.raises(FileNotFoundError, match="was removed"):
+        work.run()
+
+
 def test_a_short_write_then_a_full_disk_leaves_no_trace(log: PartitionLog, disk: FaultyDisk) -> None:
     size = log_file(log).stat().st_size
     disk.short_write(30)

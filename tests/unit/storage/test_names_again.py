@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.storage.manager import CLEAN_SHUTDOWN
 from tests.unit.storage.support import NOW_MS, FaultyDisk
@@ -102,3 +104,35 @@ def test_a_full_disk_keeps_no_log_of_a_crash_from_being_read(tmp_path: Path) -> 
     assert list(log.folder.glob("*.snapshot"))
     kill(logs)
     assert create(manager(tmp_path)).end_offset == 30
+
+
+def test_what_somebody_else_put_there_keeps_no_deletion(tmp_path: Path) -> None:
+    (tmp_path / "a-0.1-delete" / "folder").mkdir(parents=True)
+    (tmp_path / "b-delete").write_bytes(b"")
+    (tmp_path / "other-0").write_bytes(b"somebody's")
+    logs = manager(tmp_path)
+    fill(create(logs))
+    logs.delete("topic", [0])
+    with capture_logs() as events:
+        assert logs.purge() > 0
+        with pytest.raises(NotADirectoryError):
+            logs.create_many("other", uuid4(), [0], SMALL, NOW_MS)
+    left = [event["path"] for event in events if event["event"] == "deleted_file_left"]
+    assert left[0] == str(tmp_path / "a-0.1-delete" / "folder")
+    assert sorted(path.name for path in tmp_path.glob("*-*") if path.is_dir()) == ["a-0.1-delete"]
+    assert (tmp_path / "other-0").read_bytes() == b"somebody's"
+    logs.close()
+
+
+def test_a_folder_that_is_missing_at_the_start_is_told(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    fill(create(logs))
+    logs.close()
+    shutil.move(tmp_path / "topic-0", tmp_path / "elsewhere")
+    logs = manager(tmp_path)
+    with capture_logs() as events:
+        assert create(logs).end_offset == 0
+        create(logs, partition=1)
+    (told,) = [event for event in events if event["event"] == "partition_folder_missing"]
+    assert (told["topic"], told["partition"], told["records_before"]) == ("topic", 0, 30)
+    logs.close()
