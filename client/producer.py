@@ -14,7 +14,7 @@ Source: aiokafka's AIOKafkaProducer for names, KIP-679 for defaults.
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from time import monotonic, time_ns
+from time import monotonic, time, time_ns
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,7 +23,7 @@ from client.cluster import Cluster
 from client.delivery import Delivery
 from client.errors import ClientClosedError, RecordTooLargeError, SessionError
 from client.producer_config import ProducerConfig
-from client.record_batch import BatchBuilder
+from client.record_batch import BatchBuilder, bytes_or_none
 from client.room import Room
 from client.routes import Partitioner, Route
 from client.sender import Sender
@@ -101,9 +101,11 @@ class Producer:
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._partitioner = partitioner
-        self._is_plain = key_serializer is None and value_serializer is None and partitioner is None
         self._rng = random.Random()
         self._routes: dict[str, Route] = {}
+        # The same, but always empty where records or partitions have to be worked out first.
+        is_plain = key_serializer is None and value_serializer is None and partitioner is None
+        self._plain_routes = self._routes if is_plain else {}
         self._sender: Sender | None = None
         self._is_closed = False
 
@@ -169,26 +171,28 @@ class Producer:
         UnknownTopicError, ClientClosedError, ValueError or TypeError, and then has sent nothing.
         """
         # Nearly every record takes this way: a batch is open and takes it.
-        route = self._routes.get(topic)
-        if route is not None and self._is_plain:
+        route = self._plain_routes.get(topic)
+        if route is not None and type(value) is bytes:
             if partition is not None:
                 queue = route.queues[partition] if 0 <= partition < len(route.queues) else None
             elif key is None:
                 queue = route.sticky
             else:
                 queue = route.by_key.get(key) if type(key) is bytes else None
-            if queue is not None:
-                batch = queue.open
-                if batch is not None and type(value) is bytes:
-                    if timestamp_ms is None:
-                        timestamp_ms = time_ns() // 1_000_000
-                    count = batch.builder.append(timestamp_ms, key, value, headers or ())
-                    if count:
-                        delivery = Delivery()
-                        delivery._batch = batch
-                        delivery._index = count - 1
-                        delivery._timestamp_ms = timestamp_ms
-                        return delivery
+            if queue is not None and (batch := queue.open) is not None:
+                builder = batch.builder
+                count = 0
+                if key is None and timestamp_ms is None and not headers:
+                    count = builder.join(time(), value)
+                if not count:
+                    stamp = time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+                    count = builder.append(stamp, key, value, headers or ())
+                if count:
+                    delivery = Delivery()
+                    delivery._batch = batch
+                    delivery._index = count - 1
+                    delivery._timestamp_ms = builder.last_timestamp
+                    return delivery
         return await self._send_slowly(topic, value, key, partition, timestamp_ms, headers)
 
     async def send_and_wait(
@@ -303,8 +307,8 @@ class Producer:
             key = self._key_serializer(key)
         if self._value_serializer is not None and not is_raw:
             value = self._value_serializer(value)
-        raw_key = _bytes_or_none(key, "key")
-        fields = (raw_key, _bytes_or_none(value, "value"), headers or ())
+        raw_key = bytes_or_none(key, "key")
+        fields = (raw_key, bytes_or_none(value, "value"), headers or ())
         size_bytes = BATCH_HEADER_SIZE + RecordBatchBuilder.record_size_bound(*fields)
         self._check_size(size_bytes)
         route = self._routes.get(topic) or await self._open_route(topic)
@@ -391,11 +395,3 @@ class Producer:
         if sender.outcomes.fatal_error is not None:
             raise sender.outcomes.fatal_error
         return sender
-
-
-def _bytes_or_none(data: object, what: str) -> bytes | None:
-    if data is None or type(data) is bytes:
-        return data
-    if isinstance(data, bytes | bytearray | memoryview):
-        return bytes(data)
-    raise TypeError(f"{what} is {type(data).__name__}, expected bytes or None; give {what}_serializer")

@@ -12,7 +12,7 @@ from protocol.compression import Compression
 from protocol.records import RecordBatchBuilder, decode_batch
 from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
-__all__ = ["BatchBuilder"]
+__all__ = ["BatchBuilder", "bytes_or_none"]
 
 RecordFields = tuple[bytes | None, bytes | None, int, Sequence[tuple[str, bytes | None]]]
 
@@ -76,3 +76,12 @@ class BatchBuilder:
             (record.value, record.key, record.timestamp, record.headers)
             for record in decode_batch(encoded, check_crc=False)
         ]
+
+
+def bytes_or_none(data: object, what: str) -> bytes | None:
+    """A key or a value as a record takes it. Raises TypeError for what is not bytes, with what to do."""
+    if data is None or type(data) is bytes:
+        return data
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"{what} is {type(data).__name__}, expected bytes or None; give {what}_serializer")

@@ -61,15 +61,17 @@ class RecordBatchBuilder:
         "_keyed_timestamp",
         "_keyless_timestamp",
         "_keys",
-        "_last_timestamp",
         "_max_size",
         "_max_timestamp",
         "_pieces",
         "_run_end",
+        "_run_from_s",
         "_run_start",
+        "_run_until_s",
         "_sizes",
         "_tail",
         "_values",
+        "last_timestamp",
         "record_count",
         "size_bytes",
     )
@@ -81,10 +83,14 @@ class RecordBatchBuilder:
         # What is encoded: `_pieces`, and behind them `_tail`.
         self._pieces: list[Buffer] = []
         self._tail = bytearray(_HEADER_ROOM)
-        self._base_timestamp = self._last_timestamp = self._max_timestamp = int(NO_TIMESTAMP)
+        self.last_timestamp = int(NO_TIMESTAMP)
+        """Timestamp of the record that was added last, milliseconds; NO_TIMESTAMP (-1) for none."""
+        self._base_timestamp = self._max_timestamp = int(NO_TIMESTAMP)
         self._max_size = max_size_bytes
         self._is_built = False
-        # The run behind that: the timestamp of those who may join it, with a key or without one.
+        # The run behind that: the timestamp of those who may join it, with a key or without one, and when it
+        # is the present one.
+        self._run_from_s = self._run_until_s = 0.0
         self._keyless_timestamp = self._keyed_timestamp = _NO_RUN
         self._run_start = self._run_end = self._encoded_bytes = 0
         self._keys: list[bytes] = []
@@ -162,6 +168,22 @@ class RecordBatchBuilder:
                 return count
         return self._append_singly(timestamp_ms, key, value, headers)
 
+    def join(self, now_s: float, value: bytes) -> int:
+        """`append` at its cheapest, for a record of the present, without a key and headers: how many records
+        there are now, or 0 when `append` is to be asked, which may take it.
+
+        `now_s` is in seconds since 1970; `last_timestamp` is what the record got.
+        """
+        if self._run_from_s <= now_s < self._run_until_s:
+            size = self.size_bytes + self._sizes[len(value)]
+            count = self.record_count
+            if size <= self._max_size and count < self._run_end:
+                self._values.append(value)
+                self.size_bytes = size
+                self.record_count = count = count + 1
+                return count
+        return 0
+
     def extend(self, max_size_bytes: int) -> None:
         """Take records up to this size from now on. Raises RuntimeError after `build`."""
         if self._is_built:
@@ -181,7 +203,7 @@ class RecordBatchBuilder:
         if self._is_built:
             return self._refuse()
         count = self.record_count
-        is_alike = timestamp_ms == self._last_timestamp and count
+        is_alike = timestamp_ms == self.last_timestamp and count
         if is_alike and type(value) is bytes and not headers and (key is None or type(key) is bytes):
             return self._begin_run(timestamp_ms, key, value)
         delta = timestamp_ms - self._base_timestamp if count else 0
@@ -197,7 +219,7 @@ class RecordBatchBuilder:
             self._base_timestamp = timestamp_ms
         if timestamp_ms > self._max_timestamp:
             self._max_timestamp = timestamp_ms
-        self._last_timestamp = timestamp_ms
+        self.last_timestamp = timestamp_ms
         self.record_count = count + 1
         return count + 1
 
@@ -214,6 +236,7 @@ class RecordBatchBuilder:
         self._run_start, self._run_end = count, run_end(count)
         if key is None:
             self._keyless_timestamp = timestamp_ms
+            self._run_from_s, self._run_until_s = timestamp_ms / 1000, (timestamp_ms + 1) / 1000
         else:
             self._keyed_timestamp = timestamp_ms
             self._keys.append(key)
@@ -227,10 +250,11 @@ class RecordBatchBuilder:
         values = self._values
         if not values:
             return
-        delta = encode_varint(self._last_timestamp - self._base_timestamp)
+        delta = encode_varint(self.last_timestamp - self._base_timestamp)
         pieces = encode_run(delta, self._run_start, self._keys, values)
         count = len(values)
         self._keyless_timestamp = self._keyed_timestamp = _NO_RUN
+        self._run_from_s = self._run_until_s = 0.0
         self._keys, self._values = [], []
         if self.size_bytes - self._encoded_bytes < _LONG_VALUE_BYTES * count:
             self._tail += b"".join(pieces)
