@@ -2,7 +2,8 @@
 
 Owns the meaning of the findings. They are judged per (topic, partition, producer, epoch), by offset:
 - duplicate: a sequence that came before;
-- gap: sequences that never come though later ones do, or that a new epoch leaves out at its start;
+- gap: sequences that never come though later ones do, or that an epoch leaves out at its start: a new one, or
+  the first one where the log still holds everything from offset 0 on (behind that, retention may have them);
 - reordered: a sequence that comes for the first time after a later one;
 - epoch_regression: an epoch below one that the same producer already used in the partition.
 
@@ -11,12 +12,13 @@ without a producer's identity cannot be judged and are counted only. Only for to
 Read-only and repeatable: the ends are fixed when it begins. Called by `cli.pipeline`, the demo and tests.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.fetch import find_bounds
-from pipeline.folders import find_segments
+from pipeline.folders import Segment, by_place, find_segments, folder_bounds
 from pipeline.jobs.job import JobProgress, OnProgress
 from pipeline.offsets import OptionError, Place
 from pipeline.segments import read_segments
@@ -77,7 +79,7 @@ class AuditReport:
 
 def build(spark: "SparkSession", settings: AuditSettings) -> "DataFrame":
     """The findings, one row each: see `find`. Raises OptionError, ClientError, FileNotFoundError."""
-    return find(records(spark, settings))
+    return find(records(spark, settings), whole_logs(settings))
 
 
 def run(spark: "SparkSession", settings: AuditSettings, on_progress: OnProgress | None = None) -> AuditReport:
@@ -94,7 +96,8 @@ def run(spark: "SparkSession", settings: AuditSettings, on_progress: OnProgress 
             f.count(f.lit(1)), f.count(f.when(identified, 1)), producers
         ).collect()[0]
         tell(JobProgress(total, total, 1, "judges them"))
-        found = find(read).persist()
+        # Asked behind the reading: retention cannot have taken anything before it.
+        found = find(read, whole_logs(settings)).persist()
         counts = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
         if settings.output is not None:
             found.write.mode("overwrite").parquet(settings.output)
@@ -115,12 +118,7 @@ def records(spark: "SparkSession", settings: AuditSettings) -> "DataFrame":
     """COLUMNS of every record that is to be judged."""
     settings.check()
     if settings.path is not None:
-        segments = find_segments(Path(settings.path), settings.topics)
-        ends = None
-        if settings.bootstrap_servers is not None:
-            places = sorted({Place(each.topic, each.partition) for each in segments})
-            bounds = find_bounds(settings.bootstrap_servers, None, places)
-            ends = {place: end for place, (_, end) in bounds.items()}
+        segments, ends = _files(settings, settings.path)
         return read_segments(spark, segments, COLUMNS, ends)
     options = {
         "bootstrap.servers": str(settings.bootstrap_servers),
@@ -130,8 +128,28 @@ def records(spark: "SparkSession", settings: AuditSettings) -> "DataFrame":
     return spark.read.format("tidelog").options(**options).load()
 
 
-def find(records: "DataFrame") -> "DataFrame":
-    """The findings in a DataFrame with COLUMNS, one row each.
+def whole_logs(settings: AuditSettings) -> list[Place]:
+    """The partitions whose logs still begin at offset 0. Raises ClientError, FileNotFoundError."""
+    if settings.path is not None:
+        segments, ends = _files(settings, settings.path)
+        bounds = folder_bounds(Path(segments[0].path).parent.parent, by_place(segments), ends)
+    else:
+        bounds = find_bounds(str(settings.bootstrap_servers), settings.topics, None)
+    return [place for place, (start, _) in bounds.items() if not start]
+
+
+def _files(settings: AuditSettings, path: str) -> tuple[list[Segment], dict[Place, int] | None]:
+    """The segment files, and the high watermarks where a broker names them."""
+    segments = find_segments(Path(path), settings.topics)
+    if settings.bootstrap_servers is None:
+        return segments, None
+    bounds = find_bounds(settings.bootstrap_servers, None, sorted(by_place(segments)))
+    return segments, {place: end for place, (_, end) in bounds.items()}
+
+
+def find(records: "DataFrame", whole: Iterable[Place] = ()) -> "DataFrame":
+    """The findings in a DataFrame with COLUMNS, one row each. `whole` names the partitions of which it holds
+    everything from offset 0 on.
 
     Columns: topic, partition, producer_id, producer_epoch, kind (of KINDS), the offset and sequence where it
     shows, and `amount`: how many sequences a gap leaves out, 1 for the others.
@@ -164,7 +182,8 @@ def find(records: "DataFrame") -> "DataFrame":
         )
     )
     is_new = f.col("copy") == 1
-    starts_epoch = f.col("lower").isNull() & (f.col("producer_epoch") > f.col("first_epoch"))
+    is_whole = f.concat_ws("-", "topic", "partition").isin(*map(str, whole))
+    starts_epoch = f.col("lower").isNull() & (is_whole | (f.col("producer_epoch") > f.col("first_epoch")))
     missing = f.when(starts_epoch, f.col("sequence")).otherwise(f.col("place") - f.col("lower") - 1)
     one = f.lit(1).cast("long")
     found = f.array_compact(

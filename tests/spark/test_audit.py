@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from cli.pipeline_reports import show
 from pipeline.jobs.audit import COLUMNS, KINDS, AuditReport, AuditSettings, build, find, run
-from pipeline.offsets import OptionError
+from pipeline.offsets import OptionError, Place
 from protocol.types import MAX_SEQUENCE
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
@@ -34,16 +34,23 @@ CASES: list[tuple[list[tuple[int, int]], list[Finding]]] = [
 
 def test_each_kind_is_found_where_it_was_planted(spark: SparkSession) -> None:
     rows = [
-        ("t", 0, offset, producer_id, epoch, sequence)
+        ("t", partition, offset, producer_id, epoch, sequence)
+        for partition in (0, 1)
         for producer_id, (records, _) in enumerate(CASES)
         for offset, (epoch, sequence) in enumerate(records)
     ]
     types = ("string", "int", "long", "long", "int", "int")
     schema = ", ".join(f"{name} {kind}" for name, kind in zip(COLUMNS, types, strict=True))
     found: list[list[Finding]] = [[] for _ in CASES]
-    for row in find(spark.createDataFrame(rows, schema)).collect():
-        found[row.producer_id].append((row.kind, row.offset, row.amount))
+    missing_at_start = [0] * len(CASES)
+    # Partition 1 holds the same, and nothing was taken from its log.
+    for row in find(spark.createDataFrame(rows, schema), [Place("t", 1)]).collect():
+        if row.partition == 0:
+            found[row.producer_id].append((row.kind, row.offset, row.amount))
+        elif row.kind == "gap" and row.offset == 0:
+            missing_at_start[row.producer_id] = row.amount
     assert [sorted(each) for each in found] == [expected for _, expected in CASES]
+    assert missing_at_start == [records[0][1] for records, _ in CASES]
 
 
 def batch(first: int, base_offset: int = 0, epoch: int = 0) -> bytes:
