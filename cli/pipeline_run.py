@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cli.failures import Failure
+from cli.failures import Failure, run
 from cli.pipeline_reports import show
 
 if TYPE_CHECKING:
@@ -37,6 +37,18 @@ if TYPE_CHECKING:
 _METRICS_EVERY_S = 5.0
 # How the error of a Spark task tells which of ours it was.
 _OURS = re.compile(r"^(?:(?:pipeline|client|protocol)\.[\w.]+|FileNotFoundError): (.+)$", re.MULTILINE)
+_OF_JAVA = re.compile(r"^(?::|Caused by:) [\w.$]+: (.+)$", re.MULTILINE)
+_GOES_ON = {"set failOnDataLoss=false": "give --no-fail-on-data-loss"}
+_FLAGS = {
+    "archive": _GOES_ON,
+    "mirror": _GOES_ON | {"a new checkpointLocation": "a new --checkpoint"},
+    "replay": {
+        "option mirror.gaps=allow": "--allow-gaps",
+        "a new checkpointLocation or session.path": "a new --session",
+        "a new checkpointLocation": "a new --session",
+        "another checkpointLocation or session.path": "another --session",
+    },
+}
 
 
 def run_job(job: str, given: Mapping[str, Any]) -> None:
@@ -62,6 +74,7 @@ def run_job(job: str, given: Mapping[str, Any]) -> None:
             metrics.check()
     except OptionError as error:
         raise typer.BadParameter(str(error)) from None
+    _reach_brokers(settings)
     report = _run(job, module, settings, master, metrics)
     if metrics is not None:
         metrics.finish(report)
@@ -91,7 +104,8 @@ def _read_settings(file: Path) -> dict[str, Any]:
 
 
 def _run(job: str, module: Any, settings: Any, master: str, metrics: MetricsFile | None) -> Report:
-    from pyspark.errors import PySparkException
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import AnalysisException, PySparkException
 
     from client.errors import ClientError
     from pipeline.fetch import RecordsMissingError
@@ -101,7 +115,7 @@ def _run(job: str, module: Any, settings: Any, master: str, metrics: MetricsFile
     from pipeline.offsets import OffsetsLostError, OptionError
     from pipeline.session import start_session
 
-    ours = (OptionError, OffsetsLostError, RecordsMissingError, ArchiveError, MirrorError)
+    ours = (OffsetsLostError, RecordsMissingError, ArchiveError, MirrorError)
     takes_stop = "stop" in inspect.signature(module.run).parameters
     try:
         with _progress(metrics) as on_progress:
@@ -112,17 +126,41 @@ def _run(job: str, module: Any, settings: Any, master: str, metrics: MetricsFile
                     report: Report = module.run(spark, settings, on_progress, **arguments)
             finally:
                 spark.stop()
+    except OptionError as error:
+        raise typer.BadParameter(_as_flags(job, str(error))) from None
     except (*ours, ClientError, FileNotFoundError, JavaNotFoundError) as error:
-        raise Failure(" ".join(str(error).split())) from None
-    except PySparkException as error:
-        raise Failure(_reason(str(error))) from None
+        raise Failure(_as_flags(job, " ".join(str(error).split()))) from None
+    except AnalysisException as error:
+        # Below its first line comes Spark's plan of the query.
+        raise Failure(_as_flags(job, _reason(str(error), lines=1))) from None
+    except (PySparkException, Py4JJavaError) as error:
+        raise Failure(_as_flags(job, _reason(str(error)))) from None
     return report
 
 
-def _reason(text: str) -> str:
-    """Of Spark's error about a task, what our code said in it; all of it where it said nothing."""
-    found = _OURS.findall(text)
-    return found[-1] if found else text.strip()
+def _reach_brokers(settings: Any) -> None:
+    """Raises Failure where nobody answers: Spark need not start for that, nor a client wait for long."""
+    for name in ("bootstrap_servers", "to_bootstrap_servers", "from_bootstrap_servers"):
+        if (servers := getattr(settings, name, None)) is not None:
+            run(_nothing(), servers)
+
+
+async def _nothing() -> None:
+    """Reaching the broker was all."""
+
+
+def _as_flags(job: str, text: str) -> str:
+    """What an error of the source or the sink says of its options, in the words of the job's command."""
+    for option, flag in _FLAGS.get(job, {}).items():
+        text = text.replace(option, flag)
+    return text
+
+
+def _reason(text: str, lines: int | None = None) -> str:
+    """Of Spark's error, what our code said in it; where it said nothing, the cause that Java names; else all
+    of it, or its first `lines`."""
+    found = _OURS.findall(text) or _OF_JAVA.findall(text)
+    return found[-1] if found else "\n".join(text.strip().splitlines()[:lines])
 
 
 @contextmanager

@@ -125,7 +125,7 @@ class MirrorSession:
         try:
             saved = _make_once(Path(path) / "session.json", made)
         except OSError as error:
-            raise OptionError(f"the mirror's session cannot be kept in {path}: {error}") from None
+            raise _no_session(path, error) from None
         if saved.get("format") != _FORMAT:
             raise OptionError(f"{path} holds a session of format {saved.get('format')}, expected {_FORMAT}")
         if saved["plan"] != plan:
@@ -169,11 +169,14 @@ class MirrorSession:
     def keep_topic(self, side: Side, topic: str, topic_id: object) -> None:
         """This is the topic that the session reads or writes to by that name; an id of zeros tells nothing.
 
-        Raises MirrorError where it was another one before.
+        Raises MirrorError where it was another one before, OptionError where the folder cannot be written.
         """
         if topic_id in (None, NO_TOPIC_ID):
             return
-        kept = _make_once(self._topic(side, topic), {"topic_id": str(topic_id)})
+        try:
+            kept = _make_once(self._topic(side, topic), {"topic_id": str(topic_id)})
+        except OSError as error:
+            raise _no_session(self.path, error) from None
         if kept["topic_id"] == str(topic_id):
             return
         raise MirrorError(
@@ -295,6 +298,10 @@ class MirrorSession:
         return sorted(
             int(path.stem) for path in (self.folder / "batches").glob("*.json") if path.stem.isdecimal()
         )
+
+
+def _no_session(path: str, error: OSError) -> OptionError:
+    return OptionError(f"the mirror's session cannot be kept in {path}: {error}")
 
 
 def _facts_to(facts: BatchFacts) -> dict[str, Any]:

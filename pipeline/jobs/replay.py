@@ -11,11 +11,13 @@ is replayed is old. Where a topic still holds what would be replayed into it, th
 
 Invariants: rows of a source partition come in the order of their offsets in one task. Rounds of `max_rows`
 offsets bound what Spark sorts at once, and what a killed run reads again. What chance decides is refused, and
-another replay in the same session too. Called by `cli.pipeline` and tests.
+another replay in the same session too, and what asks for the clock in `where`.
+Called by `cli.pipeline` and tests.
 """
 
 import asyncio
 import json
+import re
 import threading
 import time
 from dataclasses import asdict, dataclass
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MOST_TASKS = 200
+_CLOCK = re.compile(
+    r"\b(current_(timestamp|date|time)|localtimestamp|(now|curdate|unix_timestamp)\s*\(\s*\))", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,11 @@ class ReplaySettings:
                 raise OptionError(f"{name} = {number}: expected 0 or more")
         if self.max_rows < 1:
             raise OptionError(f"max_rows = {self.max_rows}: expected a number above 0")
+        if _CLOCK.search(self.where or ""):
+            raise OptionError(
+                "where asks for the time of the run, so that another run would choose other records: write"
+                " the time down, or give start_time and end_time"
+            )
         start, end = self.times
         if start is not None and end is not None and start >= end:
             raise OptionError(f"start_time {self.start_time} is not before end_time {self.end_time}")
@@ -157,6 +167,8 @@ def run(
     tell = on_progress or (lambda _: None)
     records = _records(spark, settings)
     bounds = _chosen(records, settings)
+    if not bounds:
+        return ReplayReport(0, 0, 0, 0, 0, 0, round(time.monotonic() - began, 3))
     # Settings that nothing can be made of are told before anything is made.
     _rows(spark, settings, records, _ranges(bounds))
     session = MirrorSession(str(settings.session_path), "")
@@ -191,7 +203,7 @@ def _records(spark: "SparkSession", settings: ReplaySettings) -> Records:
 
 
 def _chosen(records: Records, settings: ReplaySettings) -> Bounds:
-    """The bounds of what is to be replayed. Raises OptionError where that is nothing."""
+    """The bounds of what is to be replayed. Raises OptionError for a partition that is not there."""
     first, end = settings.start_offset or 0, settings.end_offset
     found = records.bounds()
     if strange := sorted(set(settings.partitions) - {place.partition for place in found}):

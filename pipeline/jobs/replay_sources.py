@@ -80,6 +80,8 @@ class TopicRecords:
         }
 
     def read(self, ranges: Sequence[OffsetRange]) -> "DataFrame":
+        if not ranges:
+            return _nothing(self._spark)
         assigned: dict[str, list[int]] = {}
         for each in ranges:
             assigned.setdefault(each.topic, []).append(each.partition)
@@ -147,6 +149,8 @@ class ArchivedRecords:
 
         from pyspark.sql import functions as f
 
+        if not ranges:
+            return _nothing(self._spark)
         wanted = [
             (f.col("topic") == each.topic)
             & (f.col("partition") == each.partition)
@@ -186,6 +190,13 @@ class ArchivedRecords:
         # A topic may be called 7, which Spark would take for a number.
         reader = self._spark.read.schema(schema).option("basePath", str(self._root))
         return reader.parquet(*(each.path for each in files))
+
+
+def _nothing(spark: "SparkSession") -> "DataFrame":
+    """No record, with the source's columns."""
+    from pipeline.source import SCHEMA
+
+    return spark.createDataFrame([], SCHEMA)
 
 
 def _parquet_files(root: Path) -> list[Path]:

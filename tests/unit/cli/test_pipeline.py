@@ -58,6 +58,10 @@ def test_every_command_explains_itself(job: str, capsys: pytest.CaptureFixture[s
         (["replay", "t", "-b", "x:1"], "a replay of topics needs a session"),
         (["replay", "t", "-b", "x:1", "--session", "s"], "topics would be replayed onto themselves"),
         (["replay", "-b", "x:1", "--archive", "a", "--start-time", "now"], "start_time = 'now': expected a"),
+        (["mirror", "t", "-b", "x:1", "--checkpoint", "c", "--compression-type", "br"], "br: expected none"),
+        (["mirror", "--topic-pattern", "(", "-b", "x:1", "--checkpoint", "c"], "not a regular expression"),
+        (["replay", "-b", "x:1", "--archive", "a", "--compression-type", "br"], "br: expected none"),
+        (["replay", "-b", "x:1", "--archive", "a", "--where", "timestamp > now()"], "write the time down"),
         (["audit", "--path", "p", "--metrics-file", "absent/a.prom"], "metrics_file: absent is not a folder"),
     ],
 )
@@ -131,6 +135,20 @@ class Terminal(io.StringIO):
         return True
 
 
+def test_a_broker_that_is_not_there_is_told_before_spark_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    for servers, reason in (("127.0.0.1:1", "no broker can be reached"), ("x:y", "HOST:PORT[,HOST:PORT...]")):
+        assert main(["pipeline", "stats", "t", "-b", servers]) == 1
+        assert reason in " ".join(capsys.readouterr().err.split())
+
+
+def test_advice_names_the_commands_own_flags() -> None:
+    lost = "t-0 starts at offset 9; set failOnDataLoss=false to go on with what is left"
+    assert "give --no-fail-on-data-loss to go on" in pipeline_run._as_flags("mirror", lost)
+    assert pipeline_run._as_flags("stats", lost) == lost
+    gaps = "rows are missing; say so with option mirror.gaps=allow"
+    assert pipeline_run._as_flags("replay", gaps).endswith("say so with --allow-gaps")
+
+
 def test_of_a_tasks_traceback_only_the_reason_is_shown() -> None:
     text = (
         "[PYTHON_EXCEPTION] An exception was thrown:\nTraceback (most recent call last):\n"
@@ -139,3 +157,6 @@ def test_of_a_tasks_traceback_only_the_reason_is_shown() -> None:
     )
     assert pipeline_run._reason(text) == "two tasks have rows of t-0"
     assert pipeline_run._reason(" Job aborted \n") == "Job aborted"
+    assert pipeline_run._reason("no column x\n'Filter\n", lines=1) == "no column x"
+    java = "An error.\n: org.a.SparkException: Job aborted\n\tat A\nCaused by: java.io.IOException: full\n"
+    assert pipeline_run._reason(java) == "full"

@@ -39,6 +39,8 @@ def test_a_session_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OptionError, match="cannot be kept in"):
         MirrorSession.open(str(tmp_path / "file" / "session"), "plan")
+    with pytest.raises(OptionError, match="cannot be kept in"):
+        MirrorSession(str(tmp_path / "file" / "session"), "").keep_topic("from", "t", uuid.uuid4())
 
 
 def test_a_session_belongs_to_one_query_and_one_cluster(session: MirrorSession) -> None:
