@@ -11,7 +11,8 @@ Invariants:
 - a producer is forgotten only by expiry, by the limit (longest idle first, never with an open
   transaction) or by `forget`; never because its records went;
 - whom the limit put out may be sending a batch again that is stored: its id and epoch are kept for a while,
-  and its sequence 0 is no first one. A newer epoch is: its client began anew, knowing what that means.
+  over restarts too, and its sequence 0 is no first one. A newer epoch is: its client began anew, knowing
+  what that means.
 
 Pure: takes facts and now_ms, returns verdicts. Used by `partition_log`, recovery and simulations.
 Source: KIP-98, KIP-360, Kafka's ProducerAppendInfo and ProducerStateManager; the answers 59 and 46, where
@@ -20,7 +21,7 @@ Kafka appends or answers 45, are the seeds' and can be switched off.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
@@ -135,8 +136,7 @@ class ProducerStates:
         self.rules = rules
         self.evicted = 0
         """How many were forgotten because of the limit since the start."""
-        self._evicted_epochs: dict[int, int] = {}
-        self._evicted_order: deque[int] = deque()
+        self._evicted_epochs: OrderedDict[int, int] = OrderedDict(restored.evicted if restored else {})
         self._next_producer_id = next_producer_id
         self._table = ProducerTable() if restored is None else ProducerTable.from_frozen(restored)
         self._recent: dict[int, _Recent] = {}
@@ -308,11 +308,10 @@ class ProducerStates:
         self._table.remove(producer_id)
         self.evicted += 1
         self._evicted_epochs[producer_id] = epoch
-        self._evicted_order.append(producer_id)
-        if len(self._evicted_order) > max(
-            self.rules.max_producers // _EVICTED_KEPT_SHARE, _EVICTED_KEPT_AT_LEAST
-        ):
-            self._evicted_epochs.pop(self._evicted_order.popleft(), None)
+        self._evicted_epochs.move_to_end(producer_id)
+        kept = max(self.rules.max_producers // _EVICTED_KEPT_SHARE, _EVICTED_KEPT_AT_LEAST)
+        while len(self._evicted_epochs) > kept:
+            self._evicted_epochs.popitem(last=False)
 
     def expire(self, now_ms: int, at_most: int = _EXPIRED_AT_ONCE) -> int:
         """Forget producers idle for `expiration_ms` without an open transaction; returns how many.
@@ -372,12 +371,12 @@ class ProducerStates:
     def freeze(self) -> FrozenTable:
         """The state as it is now, safe to read in another thread until `thaw`."""
         self._settle()
-        return replace(self._table.freeze(), clock_ms=self._clock_ms)
+        return replace(self._table.freeze(), clock_ms=self._clock_ms, evicted=dict(self._evicted_epochs))
 
     def view(self) -> FrozenTable:
         """The state as it is until the next change."""
         self._settle()
-        return replace(self._table.view(), clock_ms=self._clock_ms)
+        return replace(self._table.view(), clock_ms=self._clock_ms, evicted=dict(self._evicted_epochs))
 
     def thaw(self) -> None:
         self._table.thaw()

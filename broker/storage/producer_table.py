@@ -18,8 +18,8 @@ Pure: no I/O and no clock. Used by `producer_state` alone; `snapshot` writes and
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 from struct import Struct
 from typing import NamedTuple
@@ -93,6 +93,8 @@ class FrozenTable:
     chunks: list[bytearray]
     clock_ms: int = 0
     """The producers' own time when the table was taken, in the milliseconds of `last_append_ms`."""
+    evicted: Mapping[int, int] = field(default_factory=dict)
+    """Producer id -> epoch of those whom the limit put out, the longest ago first."""
 
 
 def entries_of(frozen: FrozenTable) -> Iterator[ProducerEntry]:

@@ -1,8 +1,9 @@
 """Producer state on disk: `%020d.snapshot`, named by the offset up to which it knows the log.
 
-Owns our format, version 1, little-endian: magic, version, the offset, the producers' clock, the counts, then
-the order arrays and the slots of `producer_table` as they lie in memory, then the CRC-32C of all before.
-All five cached batches of each producer are in it. Kafka's keeps one.
+Owns our format, little-endian: magic, version, the offset, the producers' clock, the counts, then the order
+arrays and the slots of `producer_table` as they lie in memory, in version 2 id and epoch of each producer
+whom the limit put out (version 1 has none of those), then the CRC-32C of all before. All five cached batches
+of each producer are in it. Kafka's keeps one.
 
 Invariants: a snapshot is complete or not there (written beside, synced, renamed), and writing one never
 replaces another: a second one at the same offset is `%020d.2.snapshot`. `load_newest` never fails because
@@ -20,6 +21,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
@@ -35,7 +37,9 @@ CORRUPT_SUFFIX = ".corrupt"
 _KEPT = 2
 _MAGIC = b"TLPS"
 _VERSION = 1
+_VERSION_WITH_EVICTED = 2
 _HEADER = Struct("<4sHHqqiiii")
+_EVICTED = Struct("<qh")
 _CRC = Struct("<I")
 
 
@@ -78,7 +82,7 @@ def snapshot_offsets(disk: Disk, folder: Path) -> list[int]:
 def _encode(frozen: FrozenTable, offset: int) -> Iterator[Buffer]:
     header = _HEADER.pack(
         _MAGIC,
-        _VERSION,
+        _VERSION_WITH_EVICTED if frozen.evicted else _VERSION,
         0,
         offset,
         frozen.clock_ms,
@@ -94,6 +98,10 @@ def _encode(frozen: FrozenTable, offset: int) -> Iterator[Buffer]:
     for chunk in frozen.chunks:
         crc = crc32c(chunk, crc)
         yield chunk
+    evicted = b"".join(starmap(_EVICTED.pack, frozen.evicted.items()))
+    if evicted:
+        crc = crc32c(evicted, crc)
+        yield evicted
     yield _CRC.pack(crc)
 
 
@@ -137,11 +145,16 @@ def _decode(size: int, read: Callable[[int, int], memoryview]) -> tuple[int, Fro
         raise ValueError(f"{size} bytes are too few for a snapshot")
     header = read(0, _HEADER.size)
     magic, version, _, offset, clock_ms, count, links, chunks, first_free = _HEADER.unpack(header)
-    if magic != _MAGIC or version != _VERSION:
-        raise ValueError(f"magic {magic!r} version {version}, expected {_MAGIC!r} version {_VERSION}")
-    expected = _HEADER.size + 8 * links + chunks * CHUNK_SIZE + _CRC.size
-    if links < 1 or chunks < 1 or size != expected:
-        raise ValueError(f"{size} bytes, expected {expected}")
+    if magic != _MAGIC or version not in (_VERSION, _VERSION_WITH_EVICTED):
+        raise ValueError(
+            f"magic {magic!r} version {version}, expected {_MAGIC!r} version {_VERSION} or"
+            f" {_VERSION_WITH_EVICTED}"
+        )
+    slots_end = _HEADER.size + 8 * links + chunks * CHUNK_SIZE
+    evicted_size = size - slots_end - _CRC.size
+    is_whole = evicted_size >= 0 and not evicted_size % _EVICTED.size
+    if links < 1 or chunks < 1 or not is_whole or (evicted_size and version == _VERSION):
+        raise ValueError(f"{size} bytes, expected {slots_end + _CRC.size}")
     crc = crc32c(header)
     at = _HEADER.size
     previous, following = array("i"), array("i")
@@ -151,14 +164,17 @@ def _decode(size: int, read: Callable[[int, int], memoryview]) -> tuple[int, Fro
         order.frombytes(piece)
         at += 4 * links
     slots = []
-    for start in range(at, size - _CRC.size, CHUNK_SIZE):
+    for start in range(at, slots_end, CHUNK_SIZE):
         piece = read(start, CHUNK_SIZE)
         crc = crc32c(piece, crc)
         slots.append(bytearray(piece))
+    piece = read(slots_end, evicted_size)
+    crc = crc32c(piece, crc)
+    evicted = dict(_EVICTED.iter_unpack(piece))
     (stored,) = _CRC.unpack(read(size - _CRC.size, _CRC.size))
     if stored != crc:
         raise ValueError(f"CRC {crc:08x}, expected {stored:08x}")
-    return offset, FrozenTable(count, first_free, previous, following, slots, clock_ms)
+    return offset, FrozenTable(count, first_free, previous, following, slots, clock_ms, evicted)
 
 
 def set_aside(disk: Disk, path: Path, error: Exception) -> str:

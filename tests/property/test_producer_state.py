@@ -147,7 +147,6 @@ class ProducerStateMachine(RuleBasedStateMachine):
             loaded = load_newest(Disk(), folder, self.end_offset)
         assert loaded.offset == self.end_offset
         self.machine = ProducerStates(self.producer_rules, lambda: ISSUED, loaded.frozen, self.clock_ms)
-        self.model.evicted.clear()
 
     def teardown(self) -> None:
         self.look()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,7 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.storage.manager import CLEAN_SHUTDOWN
-from tests.unit.storage.support import NOW_MS, FaultyDisk
+from protocol.errors import ApiError, ErrorCode
+from tests.unit.storage.support import NOW_MS, FaultyDisk, append, batch, flush
 from tests.unit.storage.test_manager import SMALL, TOPIC_ID, checkpoint, create, fill, kill, manager
 
 
@@ -135,4 +137,29 @@ def test_a_folder_that_is_missing_at_the_start_is_told(tmp_path: Path) -> None:
         create(logs, partition=1)
     (told,) = [event for event in events if event["event"] == "partition_folder_missing"]
     assert (told["topic"], told["partition"], told["records_before"]) == ("topic", 0, 30)
+    logs.close()
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_the_batch_of_an_evicted_producer_is_stored_once_over_a_restart(
+    tmp_path: Path, is_clean: bool
+) -> None:
+    config = replace(SMALL, max_producer_ids_per_partition=2)
+    logs = manager(tmp_path)
+    log = logs.create("topic", TOPIC_ID, 0, config, NOW_MS)
+    for producer_id in range(5):
+        append(log, batch(producer_id, 0, 0))
+    flush(log)
+    if is_clean:
+        logs.close()
+    else:
+        checkpoint(logs)
+        kill(logs)
+    logs = manager(tmp_path)
+    log = logs.create("topic", TOPIC_ID, 0, config, NOW_MS)
+    for producer_id in range(3):
+        with pytest.raises(ApiError) as refused:
+            append(log, batch(producer_id, 0, 0))
+        assert refused.value.code == ErrorCode.UNKNOWN_PRODUCER_ID
+    assert log.end_offset == 5
     logs.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.storage.disk import Disk
-from broker.storage.producer_state import ProducerRules, ProducerStates
+from broker.storage.producer_state import Append, ProducerRules, ProducerStates, Refusal
 from broker.storage.snapshot import (
     decode_snapshot,
     load_newest,
@@ -16,6 +16,7 @@ from broker.storage.snapshot import (
     snapshot_path,
     write_snapshot,
 )
+from protocol.errors import ErrorCode
 from tests.unit.storage.support import NEVER_ISSUED, NOW_MS, FaultyDisk, header
 
 
@@ -52,6 +53,24 @@ def test_a_restored_state_goes_on_as_the_first_would(tmp_path: Path) -> None:
         for producer_id in range(200):
             side.apply(header(producer_id, 4, 0), producer_id, NOW_MS + producer_id)
     assert list(again.entries()) == list(machine.entries())
+
+
+def test_who_was_evicted_is_remembered_over_a_restart(tmp_path: Path) -> None:
+    machine = ProducerStates(ProducerRules(max_producers=2), lambda: NEVER_ISSUED)
+    for producer_id in range(4):
+        machine.apply(header(producer_id, 3, 0), producer_id, NOW_MS)
+    write_snapshot(Disk(), tmp_path, 4, machine.view())
+    loaded = restored(tmp_path)
+    for producer_id in (0, 1):
+        verdict = loaded.check(header(producer_id, 3, 0))
+        assert isinstance(verdict, Refusal)
+        assert verdict.code == ErrorCode.UNKNOWN_PRODUCER_ID
+        assert loaded.check(header(producer_id, 4, 0)) == Append()
+    assert loaded.view().evicted == machine.freeze().evicted == {0: 3, 1: 3}
+    data = snapshot_path(tmp_path, 4).read_bytes()
+    for wrong in (data[:-14] + data[-4:], data[:4] + b"\1" + data[5:], data + data[-14:-4]):
+        with pytest.raises(ValueError, match=r"CRC|expected"):
+            decode_snapshot(wrong)
 
 
 def test_the_newest_two_are_kept(tmp_path: Path) -> None:
