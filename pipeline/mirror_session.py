@@ -8,6 +8,7 @@ Owns the folder, by default `tidelog-session` inside the stream's checkpoint:
 - `claims/`: which task of a batch writes which source partition;
 - `counts/`: what each run has done, for reports;
 - `refused/`: source partitions of which a task was refused because another one had rows of them too;
+- `lock`: held by the job that runs with it (`pipeline.jobs.copies`);
 - `topics/`: the ids of the topics that are read and written, for one that is made anew is another topic.
 
 Invariants: a file is complete or absent, and who comes first makes it: nothing but the counts is ever

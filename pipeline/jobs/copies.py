@@ -9,7 +9,10 @@ for the session takes its records for stored.
 Invariants: nothing is made where anything is refused. Called by the mirror and the replay, on the driver.
 """
 
-from collections.abc import Iterable, Mapping
+import fcntl
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from client.admin import Admin
@@ -37,6 +40,30 @@ class Copy(NamedTuple):
 
     partitions: int
     settings: Mapping[str, str]
+
+
+@contextmanager
+def only_run(session: MirrorSession) -> Iterator[None]:
+    """Hold the session for this run; the kernel lets go of it when the process dies, however it does.
+
+    Two runs at once would store nothing twice, but stumble over each other's files. Raises MirrorError where
+    another run of this machine holds it, OptionError where the folder cannot be written.
+    """
+    try:
+        session.folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(session.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise OptionError(f"no session can be kept in {session.path}: {error}") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise MirrorError(
+                f"another run is at work with the session in {session.path}: wait for its end, or end it"
+            ) from None
+        yield
+    finally:
+        os.close(lock)
 
 
 async def origin_of(bootstrap_servers: str, topics: Iterable[str]) -> Origin:

@@ -24,6 +24,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from client.errors import ClientError
+from pipeline.jobs.copies import only_run
 from pipeline.jobs.job import JobProgress
 from pipeline.jobs.mirror_topics import prepare_topics
 from pipeline.jobs.projection import KEPT, PLACED, project
@@ -171,6 +172,17 @@ def run(
     """
     rows = build(spark, settings)
     session = MirrorSession(str(settings.session_path), "")
+    with only_run(session):
+        return _run(settings, session, rows, on_progress or (lambda _: None), stop)
+
+
+def _run(
+    settings: MirrorSettings,
+    session: MirrorSession,
+    rows: "DataFrame",
+    tell: Callable[[JobProgress], None],
+    stop: Event | None,
+) -> MirrorReport:
     prepared = asyncio.run(prepare_topics(settings, session))
     began = time.monotonic()
     options = {
@@ -188,7 +200,6 @@ def run(
     else:
         writer = writer.trigger(processingTime=f"{round(settings.trigger_seconds * 1000)} milliseconds")
     runs = _Runs(settings, session, writer, prepared.topics)
-    tell = on_progress or (lambda _: None)
     try:
         while not runs.have_ended():
             tell(runs.progress())

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.jobs.archive_folder import OWN_FOLDER, folder_of
+from pipeline.jobs.copies import only_run
 from pipeline.jobs.job import JobProgress, OnProgress
 from pipeline.jobs.projection import project
 from pipeline.jobs.replay_sources import ArchivedRecords, Bounds, Records, Times, TopicRecords
@@ -163,16 +164,29 @@ def run(
     Raises OptionError, MirrorError, ClientError, or Spark's error for what a task met.
     """
     settings.check()
-    began = time.monotonic()
     tell = on_progress or (lambda _: None)
     records = _records(spark, settings)
     bounds = _chosen(records, settings)
     if not bounds:
-        return ReplayReport(0, 0, 0, 0, 0, 0, round(time.monotonic() - began, 3))
+        return ReplayReport(0, 0, 0, 0, 0, 0, 0.0)
     # Settings that nothing can be made of are told before anything is made.
     _rows(spark, settings, records, _ranges(bounds))
     session = MirrorSession(str(settings.session_path), "")
-    asyncio.run(prepare_topics(settings, session, records.topic_ids(), bounds))
+    with only_run(session):
+        asyncio.run(prepare_topics(settings, session, records.topic_ids(), bounds))
+        return _run(spark, settings, records, bounds, session, tell, stop)
+
+
+def _run(
+    spark: "SparkSession",
+    settings: ReplaySettings,
+    records: Records,
+    bounds: Bounds,
+    session: MirrorSession,
+    tell: OnProgress,
+    stop: threading.Event | None,
+) -> ReplayReport:
+    began = time.monotonic()
     known = session.facts(None).sources
     starts = {
         place: min(max(start, known[place].last_offset + 1 if place in known else start), end)

@@ -9,6 +9,7 @@ import pytest
 
 from client import Admin, NewTopic
 from client.admin_types import ConfigResource, ConfigResourceType
+from pipeline.jobs.copies import only_run
 from pipeline.jobs.mirror import MirrorSettings
 from pipeline.jobs.mirror_topics import prepare_topics
 from pipeline.jobs.replay import ReplaySettings
@@ -135,3 +136,15 @@ async def test_a_topic_that_a_replay_makes_keeps_old_records(
     assert {each.name: each.value for each in entries}["retention.ms"] == "-1"
     with pytest.raises(OptionError, match="'t' has 3 partitions, its source has 4"):
         await prepare_replay(settings, session, {}, {Place("t", 3): (0, 10)})
+
+
+def test_two_runs_at_once_are_refused_until_one_has_ended(session: MirrorSession, tmp_path: Path) -> None:
+    for _ in range(2):
+        with only_run(session), pytest.raises(MirrorError, match="another run is at work"), only_run(session):
+            pass
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(OptionError, match="no session can be kept"),
+        only_run(MirrorSession(str(tmp_path / "file" / "session"), "")),
+    ):
+        pass
