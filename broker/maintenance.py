@@ -94,8 +94,10 @@ class Maintenance:
                 failed |= error is not None
             for _ in logs.drop_segments(log):
                 await asyncio.sleep(0)
+        # First of all what makes room: on a full disk nothing can be written before.
+        gone = await asyncio.to_thread(logs.purge)
         await asyncio.to_thread(logs.write_checkpoints)
-        return await asyncio.to_thread(logs.purge) > 0 and failed
+        return gone > 0 and failed
 
     async def checkpoint_long_tails(self) -> None:
         """Checkpoint the logs that grow fast more often than the others."""
@@ -110,8 +112,8 @@ class Maintenance:
             # A clock that was set must not make records old: the one that is behind decides.
             for _ in logs.run_retention(min(self._clock_ms(), self._steady_ms())):
                 await asyncio.sleep(0)
-            await asyncio.to_thread(logs.write_checkpoints)
             await asyncio.to_thread(logs.purge)
+            await asyncio.to_thread(logs.write_checkpoints)
 
     async def expire_producers(self) -> None:
         """Forget idle producers, some thousands a step, so that a million at once do not stop the loop."""

@@ -356,7 +356,12 @@ class PartitionLog:
         segments = self._segments.segments
         count = segments_to_delete(segments, self.config, self.flushed_end_offset, now_ms)
         if count == len(segments):
-            self.roll(now_ms)
+            try:
+                self.roll(now_ms)
+            except ApiError:
+                if self.failure is not None or count == 1:
+                    raise
+                count -= 1  # No room for a new one: the older ones make it.
         before = self.start_offset
         if count:
             self.start_offset = max(before, segments[count - 1].end_offset)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import threading
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+
+import pytest
 
 from broker.clock import clock_ms
 from broker.config import BrokerConfig
@@ -62,6 +66,45 @@ async def test_the_snapshot_of_a_roll_and_deleted_files_are_no_work_of_the_loop(
     await services.maintenance.checkpoint()
     assert {path.suffix for path in disk.elsewhere} >= {".snapshot", ".deleted"}
     assert not [path for path in disk.here if path.suffix in (".snapshot", ".deleted")]
+    await services.close()
+
+
+class FullDisk(Disk):
+    """Lets no file begin until one has gone."""
+
+    is_full = False
+
+    def open(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+        if self.is_full and flags & os.O_CREAT and not path.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().open(path, flags)
+
+    def unlink(self, path: Path) -> None:
+        super().unlink(path)
+        self.is_full = False
+
+
+@pytest.mark.parametrize("job", ["apply_retention", "checkpoint"])
+async def test_on_a_full_disk_what_may_go_makes_room_for_all_the_rest(tmp_path: Path, job: str) -> None:
+    disk = FullDisk()
+    services, log = await opened(tmp_path, disk)
+    old_ms = clock_ms() - 8 * 86_400_000
+    for _ in range(4):
+        log.append(batch(timestamp=old_ms), leader_epoch=0, now_ms=old_ms)
+        log.roll(old_ms)
+        await services.replicas["t", 0].committed(log.end_offset)
+        await services.maintenance.checkpoint()
+    log.append(batch(timestamp=old_ms), leader_epoch=0, now_ms=old_ms)
+    await services.replicas["t", 0].committed(log.end_offset)
+    disk.is_full = True
+    if job == "apply_retention":
+        await services.maintenance.apply_retention()
+        assert log.start_offset == 4
+    else:
+        log.delete_records_before(4)
+        await services.maintenance.checkpoint()
+    assert not disk.is_full
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\nt 0 4\n"
     await services.close()
 
 
