@@ -55,6 +55,7 @@ _NOT_THE_BROKERS_FAULT = frozenset(
     )
 )
 """Codes that Kafka does not count as failed produce requests of the topic."""
+_NOT_DURABLE_YET = "the batch is written, but was not durable within the request's timeout"
 logger = structlog.get_logger(__name__)
 
 
@@ -90,14 +91,14 @@ class PendingProduce(LateAnswer):
         self.partition_committed(slot)
 
     def time_out(self) -> None:
-        """Answer REQUEST_TIMED_OUT for what is not durable yet."""
+        """Answer REQUEST_TIMED_OUT for what is not durable yet; where it never will be, and that is still to
+        be told, why."""
         for results, replica, position, end_offset in self._parts:
-            if end_offset > replica.high_watermark and replica.stopped is None:
-                results[position] = _refused(
-                    results[position].index,
-                    ErrorCode.REQUEST_TIMED_OUT,
-                    "the batch is written, but was not durable within the request's timeout",
-                )
+            if end_offset > replica.high_watermark:
+                code, message = ErrorCode.REQUEST_TIMED_OUT, _NOT_DURABLE_YET
+                if replica.stopped is not None:
+                    code, message = replica.stopped, replica.stopped.message
+                results[position] = _refused(results[position].index, code, message)
         self._finish()
 
     def _finish(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.handlers.context import CloseConnection, LateAnswer
-from broker.handlers.produce import SWEEP_MS
+from broker.handlers.produce import SWEEP_MS, PendingProduce
 from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.records import RecordBatchBuilder
@@ -204,6 +204,19 @@ async def test_a_timeout_answers_before_a_flush_that_takes_too_long(
     assert topics[0][1][0].error_code == ErrorCode.REQUEST_TIMED_OUT
     monkeypatch.undo()
     assert (await asker.produce("t", make_batch(b"w"))).base_offset == 1
+
+
+async def test_a_timeout_in_the_step_in_which_the_disk_fails_acknowledges_nothing(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asker.create("t")
+    replica = asker.replica("t")
+    monkeypatch.setattr(replica.log, "begin_flush", lambda: None)
+    answer = asker.send(("t", 0, make_batch(b"v")), timeout_ms=0)
+    assert isinstance(answer, PendingProduce)
+    replica.fail(OSError(5, "fdatasync"))
+    answer.time_out()
+    assert (await answer)[0][1][0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 async def test_a_failed_flush_takes_the_partition_offline_and_no_other(
