@@ -25,6 +25,7 @@ from pipeline.jobs.archive_log import ParquetArchive
 from pipeline.jobs.copies import origin_of
 from pipeline.jobs.job import JobProgress, OnProgress
 from pipeline.micro_batches import batch_ranges, next_offsets
+from pipeline.null_headers import empty_for_null
 from pipeline.offsets import OffsetRange, OptionError, Place, to_json
 from pipeline.reading import bounds_of, report_losses
 from pipeline.source_options import SourceOptions, parse_options
@@ -215,7 +216,7 @@ class _Job:
 
     def _write(self, ranges: list[OffsetRange], drafts: Path) -> list[DraftFile]:
         write = draft_writer(drafts, self._settings.compression, self._settings.rows_per_file)
-        rows = self.read(ranges).mapInArrow(write, DRAFT_COLUMNS).collect()
+        rows = empty_for_null(self.read(ranges)).mapInArrow(write, DRAFT_COLUMNS).collect()
         files = sorted((DraftFile(*row) for row in rows), key=lambda each: each[1:])
         planned = {Place(each.topic, each.partition): each for each in ranges}
         for each in files:

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.columnar import ARROW_SCHEMA
+from pipeline.null_headers import null_for_empty
 
 DEFAULT_DATE = "__HIVE_DEFAULT_PARTITION__"
 FILE_SCHEMA = pa.schema([field for field in ARROW_SCHEMA if field.name != "topic"])
@@ -220,7 +221,9 @@ def _by_key(batch: pa.RecordBatch) -> Iterator[tuple[_Key, pa.RecordBatch]]:
             _days(batch.column("timestamp")),
         ]
     )
-    rest = batch.select(FILE_SCHEMA.names).cast(FILE_SCHEMA)
+    headers = batch.schema.get_field_index("headers")
+    restored = batch.set_column(headers, "headers", null_for_empty(batch.column(headers)))
+    rest = restored.select(FILE_SCHEMA.names).cast(FILE_SCHEMA)
     if (codes == codes[:, :1]).all():
         topic, partition, day = codes[:, 0].tolist()
         yield _Key(names[topic], partition, day), rest

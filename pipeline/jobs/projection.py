@@ -7,6 +7,7 @@ it would give other rows. Called by the jobs that write topics.
 
 from typing import TYPE_CHECKING
 
+from pipeline.null_headers import empty_for_null
 from pipeline.offsets import OptionError
 from pipeline.sink_options import POSITION_COLUMNS
 
@@ -22,8 +23,8 @@ def project(
 ) -> "DataFrame":
     """The rows as columns of KEPT and POSITION_COLUMNS. `records` has KEPT, topic, partition and offset.
 
-    A `select` must give key or value; what it does not give of headers and timestamp is kept. Raises
-    OptionError.
+    A `select` must give key or value; what it does not give of headers and timestamp is kept. Rows without
+    headers get an empty array. Raises OptionError.
     """
     from pyspark.sql import functions as f
 
@@ -47,8 +48,9 @@ def project(
         )
     added = [name for name in ("headers", "timestamp") if name not in given]
     places = zip(PLACED, POSITION_COLUMNS, strict=True)
-    return rows.select(
+    placed = rows.select(
         *sorted(given),
         *(f.col(hidden[name]).alias(name) for name in added),
         *(f.col(hidden[name]).alias(column) for name, column in places),
     )
+    return empty_for_null(placed)
