@@ -1,11 +1,15 @@
 """How much else the machine had to do while the bench ran.
 
-Owns one look at the CPUs at the start and one at the end. Invariant: the bench's own processes, which have
-ended and been waited for by then, are not counted as others. Reads /proc/stat, so it needs Linux.
+Owns one look at the CPUs at the start and one at the end, and the way for a load to be counted with all that
+it started. Invariant: the bench's own processes, which have ended and been waited for by then, are not
+counted as others; the processor time of a process that nobody waited for is nobody's. Reads /proc/stat, so
+it needs Linux.
 
 A ratio within a round still stands on a busy machine; a latency in the 99th percentile hardly does.
 """
 
+import contextlib
+import ctypes
 import os
 import resource
 import time
@@ -15,6 +19,7 @@ _CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Of /proc/stat's first line: user, nice, system, irq, softirq and steal are work; idle and iowait are not.
 _BUSY_FIELDS = (0, 1, 2, 5, 6, 7)
 QUIET_SHARE = 0.1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def busy_seconds(stat: str) -> float:
@@ -50,3 +55,16 @@ def _own_seconds() -> float:
         usage.ru_utime + usage.ru_stime
         for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     )
+
+
+def adopt_orphans() -> None:
+    """Have processes whose parent ends become children of this one, as Spark's JVM leaves some behind."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "this process cannot adopt orphans")
+
+
+def await_children() -> None:
+    """Wait until all children have ended."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()

@@ -3,8 +3,8 @@
 A process of its own, so that other loads take turns with it while it stays warm. It prints one JSON line when
 it is ready, and one for each line {"work": NAME, ...} that it reads: the seconds it took, or {"error": …}.
 WORK is `batch` or `stream` (read a topic), `raw` (read a partition's segment files as bytes), `sink` (copy a
-topic into another one), `resolve` (is Spark's own Kafka connector there?) or `interoperate` (it and ours read
-and write each other's records).
+topic into another one), `archive` (a topic into Parquet files), `replay` (those into a topic), `resolve` (is
+Spark's own Kafka connector there?) or `interoperate` (it and ours read and write each other's records).
 
 Reading looks at the offset and the value of every record, as the consumers do that it is compared with; how
 many records came, and which, is checked. A stream's seconds are those of its micro-batches, as Spark reports
@@ -22,8 +22,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from bench.machine import adopt_orphans, await_children
 from bench.wire import HOST
 from pipeline.fetch import find_bounds
+from pipeline.jobs import archive, replay
+from pipeline.jobs.archive import ArchiveSettings
+from pipeline.jobs.replay import ReplaySettings
 from pipeline.session import start_session
 
 CORES = 2
@@ -46,13 +50,13 @@ class Worker:
         self._folder = folder
 
     def batch(self, given: Mapping[str, Any]) -> dict[str, float]:
-        """Read `records` of partition 0 of `topic`."""
+        """Read the `records` of `topic`."""
         begin = time.perf_counter()
         frame = self._frame(self._spark.read, given)
         row = frame.selectExpr("COUNT(*)", "SUM(offset)", "COUNT(LENGTH(value))").first()
         taken = time.perf_counter() - begin
-        records = int(given["records"])
-        if row is None or tuple(row) != (records, records * (records - 1) // 2, records):
+        records, ends = int(given["records"]), self._ends(given["topic"])
+        if row is None or tuple(row) != (records, sum(end * (end - 1) // 2 for end in ends), records):
             raise WorkError(f"{records} records were to be read, as count, sum of offsets and values: {row}")
         return {"seconds": taken}
 
@@ -65,7 +69,8 @@ class Worker:
         """Copy the `records` of topic `source` into topic `target`, by `delivery`."""
         options = {"topic": given["source"], "format": _OURS}
         source = self._frame(self._spark.readStream, options)
-        columns = ["key", "value", "headers", "partition"]
+        # As the jobs do it: see pipeline.null_headers.
+        columns = ["key", "value", "COALESCE(headers, ARRAY()) AS headers", "partition"]
         if given["delivery"] == "mirror":
             columns += [f"{name} AS source_{name}" for name in ("topic", "partition", "offset")]
         frame = source.selectExpr(*columns)
@@ -75,10 +80,32 @@ class Worker:
             "delivery": given["delivery"],
         }
         numbers = self._run(frame, _OURS, writing, int(given["records"]))
-        stored = sum(end for _, end in find_bounds(self._servers, [given["target"]], None).values())
-        if stored != given["records"]:
-            raise WorkError(f"{given['records']} records were copied, and {given['target']} holds {stored}")
+        self._check_stored(given)
         return numbers
+
+    def archive(self, given: Mapping[str, Any]) -> dict[str, float]:
+        """Archive the `records` of `topic` in the folder `path`, as Parquet."""
+        settings = ArchiveSettings(
+            topics=(given["topic"],),
+            bootstrap_servers=self._servers,
+            path=given["path"],
+            min_partitions=CORES,
+        )
+        begin = time.perf_counter()
+        report = archive.run(self._spark, settings)
+        taken = time.perf_counter() - begin
+        if report.rows != given["records"]:
+            raise WorkError(f"{given['records']} records were to be archived, not {report.rows}")
+        return {"seconds": taken}
+
+    def replay(self, given: Mapping[str, Any]) -> dict[str, float]:
+        """Replay the `records` of the archive in the folder `path` into topic `target`."""
+        settings = ReplaySettings(self._servers, archive=given["path"], to_topic=given["target"])
+        begin = time.perf_counter()
+        replay.run(self._spark, settings)
+        taken = time.perf_counter() - begin
+        self._check_stored(given)
+        return {"seconds": taken}
 
     def raw(self, given: Mapping[str, Any]) -> dict[str, float]:
         """Read the segment files in `path` from front to back, and look at nothing."""
@@ -115,6 +142,14 @@ class Worker:
         if found[0] != found[1] or len(found[0]) != 2000:
             raise WorkError(f"the connectors read {len(found[0])} and {len(found[1])} rows, which differ")
         return {"seconds": time.perf_counter() - begin}
+
+    def _ends(self, topic: str) -> list[int]:
+        return [end for _, end in find_bounds(self._servers, [topic], None).values()]
+
+    def _check_stored(self, given: Mapping[str, Any]) -> None:
+        stored = sum(self._ends(given["target"]))
+        if stored != given["records"]:
+            raise WorkError(f"{given['records']} records were copied, and {given['target']} holds {stored}")
 
     def _frame(self, reader: Any, given: Mapping[str, Any]) -> DataFrame:
         options = {"kafka.bootstrap.servers": self._servers, "subscribe": given["topic"]}
@@ -154,6 +189,7 @@ def main() -> int:
     # Ivy and the JVM print to standard output, which is for the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    adopt_orphans()
     spark = start_session(
         "bench", master=f"local[{CORES}]", settings=settings, driver_log=folder / "driver.log"
     )
@@ -167,7 +203,12 @@ def main() -> int:
         except Exception as error:  # Spark wraps what went wrong in errors of many kinds: the asker judges.
             answer = {"error": f"{given['work']}: {error}"}
         print(json.dumps(answer), file=answers, flush=True)
+    gateway = spark.sparkContext._gateway
     spark.stop()
+    gateway.shutdown()
+    # The JVM ends with its standard input. Whom nobody waits for would count as another program.
+    gateway.proc.stdin.close()
+    await_children()
     return 0
 
 

@@ -6,11 +6,15 @@ tell a source by itself which it needs), and for all of them in a row of its own
 for the clients, and neither is starting a query for the streams, which has a row of its own. aiokafka and our
 client are one process each, Spark has two cores, and each may use what it has.
 
+The jobs archive and replay the rows that the sinks copy, beside a plain batch read of them, start and end of
+the job included.
+
 Spark's own Kafka connector is measured beside ours where it can be resolved (see `bench.targets.spark`), and
 each must then read what the other wrote; where not, a note says so.
 """
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -129,6 +133,7 @@ def _round(
         _create(broker, target, 2)
         given = {"source": _COPIED, "target": target, "records": counts[_COPIED], "delivery": delivery}
         copied[who] = counts[_COPIED] / spark.ask("sink", **given)["seconds"]
+    jobs = _jobs(broker, spark, counts[_COPIED], number)
     for measure, required in _READ_ROWS.items():
         unit = "us/record" if measure == _EFFORT else "records/s"
         row = results.row("read, 100-byte records", measure, unit, required)
@@ -140,6 +145,24 @@ def _round(
     row = results.row("sink, 100-byte records", "mirror beside at_least_once", "records/s", _COPYING)
     for who, rate in copied.items():
         row.add(who, rate)
+    plain_seconds = jobs.pop("read")
+    for job, seconds in jobs.items():
+        row = results.row("jobs, 100-byte records", f"{job} beside a batch read of all columns", "records/s")
+        row.add(SUBJECT, counts[_COPIED] / seconds)
+        row.add(REFERENCE, counts[_COPIED] / plain_seconds)
+
+
+def _jobs(broker: Target, spark: SparkProcess, records: int, number: int) -> dict[str, float]:
+    """The seconds of a batch read of all columns (`read`), and of each job with the same rows."""
+    path = broker.folder.parent / f"archive-{number}"
+    given = {"records": records, "path": str(path)}
+    seconds = {
+        "read": spark.ask("batch", topic=_COPIED, format="tidelog", **given)["seconds"],
+        "archive": spark.ask("archive", topic=_COPIED, **given)["seconds"],
+        "replay": spark.ask("replay", target=f"replayed-{number}", **given)["seconds"],
+    }
+    shutil.rmtree(path)
+    return seconds
 
 
 def _read_by_client(broker: Target, client: str) -> dict[str, float]:

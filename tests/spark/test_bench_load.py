@@ -37,3 +37,9 @@ def test_reads_and_copies_are_counted(spark: SparkSession, broker: RunningBroker
     assert 0 < numbers["seconds"] < numbers["total_seconds"]
     with pytest.raises(WorkError, match="copy holds 800"):
         worker.sink(copied)
+    archived = {"topic": "timed", "records": RECORDS, "path": str(tmp_path / "archive")}
+    assert worker.archive(archived)["seconds"] > 0
+    with pytest.raises(WorkError, match="400 records were to be archived, not 0"):
+        worker.archive(archived)
+    replayed = {"path": archived["path"], "target": "replayed", "records": RECORDS}
+    assert worker.replay(replayed)["seconds"] > 0

@@ -1,8 +1,20 @@
 """Work of others is what the processors did beyond the bench's own processes."""
 
 import os
+import subprocess
+import sys
 
 from bench.machine import Machine, busy_seconds
+
+BURN = "import time\nwhile time.process_time() < 0.5: pass"
+LEAVE = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {BURN!r}])"
+ADOPT = f"""
+import subprocess, sys
+from bench.machine import adopt_orphans, await_children
+adopt_orphans()
+subprocess.run([sys.executable, '-c', {LEAVE!r}])
+await_children()
+"""
 
 
 def test_idle_and_waiting_for_the_disk_are_no_work() -> None:
@@ -13,3 +25,11 @@ def test_idle_and_waiting_for_the_disk_are_no_work() -> None:
 
 def test_the_share_of_others_is_a_share() -> None:
     assert 0 <= Machine().others_share() <= 1
+
+
+def test_processes_that_a_load_left_behind_are_the_benchs_own() -> None:
+    before = os.times()
+    subprocess.run([sys.executable, "-c", ADOPT], check=True)
+    after = os.times()
+    burnt = after.children_user - before.children_user + after.children_system - before.children_system
+    assert burnt > 0.5
