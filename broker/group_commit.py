@@ -1,12 +1,15 @@
-"""Group commit: one fdatasync for all who wait on a log, in a few threads, never on the event loop.
+"""Group commit: one fdatasync for all who wait on a log, in the kernel or a few threads, never on the loop.
 
 Owns the flusher threads and which log is being flushed. A log asks with `request`; at the end of the
-current step of the loop its unflushed batches become one piece of work; a thread runs it; the loop hears
-of all that was finished in one wake-up. Batches that arrive meanwhile share the log's next flush.
+current step of the loop its unflushed batches become one piece of work; the kernel's sync queue takes it
+where that is possible, else a thread runs it; the loop hears of all that was finished in one wake-up. Batches
+that arrive meanwhile share the log's next flush.
 
 Invariants:
 - at most one flush of a log is under way, so flushes of a log finish in the order they began;
-- only `FlushWork.run` runs in a thread, all else on the loop;
+- only `Work.run` runs in a thread, all else on the loop;
+- logs are flushed side by side: a slow one holds up no other, but for `MAX_THREADS` slow ones where the
+  kernel has no queue;
 - a log's next flush begins before those are told who waited for the last one, so that the disk works while
   they are answered;
 - a failed flush is reported once and never tried again: after a failed fdatasync the kernel may have
@@ -24,14 +27,23 @@ from collections import deque
 from queue import SimpleQueue
 from typing import Protocol
 
+from broker.storage.sync_queue import SyncQueue
+
 MAX_THREADS = 4
-"""How many logs are flushed at the same time. Threads start only when that many flushes are under way."""
+"""How many logs threads flush at the same time. They start only when that many flushes are under way."""
 
 
 class Work(Protocol):
-    """What has to reach the disk. `run` may raise OSError."""
+    """What has to reach the disk: `run` does it and may raise OSError.
+
+    Where `lone_fd` names a file, its fdatasync and then `after_sync` may stand in for `run`.
+    """
 
     def run(self) -> None: ...
+
+    def lone_fd(self) -> int | None: ...
+
+    def after_sync(self, error: OSError | None) -> OSError | None: ...
 
 
 class Flushable(Protocol):
@@ -50,8 +62,13 @@ class Flushable(Protocol):
 class GroupCommit:
     """The flusher of one broker. Create and use it on the loop's thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, sync_queue: SyncQueue | None = None) -> None:
+        """`sync_queue` belongs to this from now on."""
         self._loop = loop
+        self._sync_queue = sync_queue
+        self._in_kernel: dict[int, tuple[Flushable, Work]] = {}
+        if sync_queue is not None:
+            loop.add_reader(sync_queue.fileno(), self._collect_from_kernel)
         self._requested: dict[Flushable, None] = {}
         self._flushing: set[Flushable] = set()
         self._again: set[Flushable] = set()
@@ -87,7 +104,12 @@ class GroupCommit:
         if work is None:
             return
         self._flushing.add(log)
-        if len(self._threads) < min(len(self._flushing), MAX_THREADS):
+        if self._sync_queue is not None and (fd := work.lone_fd()) is not None:
+            ticket = self._sync_queue.submit(fd)
+            if ticket is not None:
+                self._in_kernel[ticket] = (log, work)
+                return
+        if len(self._threads) < min(len(self._flushing) - len(self._in_kernel), MAX_THREADS):
             self._start_thread()
         self._queue.put((log, work))
 
@@ -112,6 +134,14 @@ class GroupCommit:
                     self._loop.call_soon_threadsafe(self._collect)
                 except RuntimeError:
                     return  # The loop was closed without `close`: nobody is left to hear of it.
+
+    def _collect_from_kernel(self) -> None:
+        if self._sync_queue is None:
+            return
+        for ticket, error in self._sync_queue.finished():
+            log, work = self._in_kernel.pop(ticket)
+            self._finished.append((log, work, work.after_sync(error)))
+        self._collect()
 
     def _collect(self) -> None:
         # Cleared before looking, so that work finished after the last look wakes the loop again.
@@ -155,8 +185,12 @@ class GroupCommit:
                 await self._moved()
 
     async def close(self) -> None:
-        """Finish what was requested, then end the threads."""
+        """Finish what was requested, then end the threads. Harmless when done already."""
         await self.wait_idle()
+        if self._sync_queue is not None:
+            self._loop.remove_reader(self._sync_queue.fileno())
+            self._sync_queue.close()
+            self._sync_queue = None
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:

@@ -134,6 +134,7 @@ async def open_services(
         store = SqliteStore(
             config.data_dir / STORE_FILE, node_id=config.node_id, cluster_id=config.cluster_id or None
         )
+    group_commit = GroupCommit(asyncio.get_running_loop(), disk.sync_queue())
     try:
         cluster = Cluster(await store.load(), store)
         held.append(ProducerIds(cluster, steady_ms))
@@ -144,12 +145,13 @@ async def open_services(
             _base_log_config(config),
             node_id=config.node_id,
             disk=disk,
-            group_commit=GroupCommit(asyncio.get_running_loop()),
+            group_commit=group_commit,
             metrics=metrics,
             clock_ms=clock_ms,
         )
         await partitions.open_all(cluster.catalog)
     except BaseException:
+        await group_commit.close()
         await store.close()
         # Logs that were not opened are as the last process left them: only what it left clean is clean.
         await asyncio.to_thread(logs.close, clean=logs.was_clean)

@@ -1,7 +1,8 @@
 """The only place that touches files.
 
 Owns every system call on the data folder, so that a test can make any of them fail by overriding a method
-of `Disk`; and `OpenFile`, a descriptor that is closed only when its last user is done with it.
+of `Disk` (`sync_queue` steps aside for an overridden `fdatasync`); and `OpenFile`, a descriptor that is
+closed only when its last user is done with it.
 
 Invariants: nothing here retries, hides or logs an error: OSError goes to the caller, who knows what it
 means. `writev` and `preadv` may do less than asked, as the system does; `write_all` and `read` do not.
@@ -18,7 +19,9 @@ import resource
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from types import BuiltinFunctionType
 
+from broker.storage.sync_queue import SyncQueue
 from protocol.types import Buffer
 
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
@@ -56,6 +59,15 @@ class Disk:
 
     def fdatasync(self, fd: int) -> None:
         os.fdatasync(fd)
+
+    def sync_queue(self) -> SyncQueue | None:
+        """The kernel's own way to `fdatasync` without a thread; None where there is none.
+
+        None too where a test has put something in the place of `fdatasync`: it is to be called then.
+        """
+        if type(self).fdatasync is not Disk.fdatasync or not isinstance(os.fdatasync, BuiltinFunctionType):
+            return None
+        return SyncQueue.open()
 
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)

@@ -79,21 +79,47 @@ class FlushWork:
                         raise
                     time.sleep(_HANDLE_PAUSE_S)
         finally:
-            for file in self.files:
-                file.release()
+            self._release()
+
+    def lone_fd(self) -> int | None:
+        """The file whose fdatasync is all that `run` has to wait for, or None when there is more to it.
+
+        Who does that in another way calls `after_sync` then, instead of `run`.
+        """
+        if self.folder is None and not self.before and len(self.files) == 1:
+            return self.files[0].fd
+        return None
+
+    def after_sync(self, error: OSError | None) -> OSError | None:
+        """The fdatasync of `lone_fd` went well, or gave `error`: what `run` would have raised."""
+        try:
+            if error is None:
+                self._check_names()
+            return error
+        except OSError as gone:
+            return gone
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        for file in self.files:
+            file.release()
 
     def _sync(self) -> None:
         for step in self.before:
             step()
         for file in self.files:
             self.disk.fdatasync(file.fd)
-        # The last one grows, so no retention has taken it away.
-        if self.files and self.disk.is_unlinked(self.files[-1].fd):
-            raise OSError(errno.ENOENT, f"{self.files[-1].path} was removed while the broker wrote to it")
+        self._check_names()
         if self.folder is not None:
             # What the folder was made with, its names and its topic id, lasts as long as its records.
             sync_topic_id(self.disk, self.folder)
             self.disk.fsync_directory(self.folder)
+
+    def _check_names(self) -> None:
+        # The last one grows, so no retention has taken it away.
+        if self.files and self.disk.is_unlinked(self.files[-1].fd):
+            raise OSError(errno.ENOENT, f"{self.files[-1].path} was removed while the broker wrote to it")
 
 
 @dataclass(slots=True)

@@ -2,10 +2,12 @@
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 
 from broker.group_commit import MAX_THREADS, GroupCommit, Work
+from broker.storage.sync_queue import SyncQueue
 
 
 class Flush:
@@ -22,6 +24,13 @@ class Flush:
         if self.error is not None:
             raise self.error
 
+    def lone_fd(self) -> int | None:
+        return self.log.lone_fd
+
+    def after_sync(self, error: OSError | None) -> OSError | None:
+        self.log.released += 1
+        return error
+
 
 class Log:
     """A log whose unflushed batches are a number."""
@@ -30,6 +39,8 @@ class Log:
         self.unflushed = 0
         self.flushed: list[int] = []
         self.begun: list[int] = []
+        self.lone_fd: int | None = None
+        self.released = 0
         self.told: list[int] = []
         """How many flushes had begun each time that those who wait were told."""
         self.errors: list[BaseException] = []
@@ -119,6 +130,85 @@ async def test_several_logs_are_flushed_at_the_same_time() -> None:
         log.may_finish.release()
         await log.until(1)
     await group_commit.close()
+
+
+async def test_a_slow_log_holds_up_no_other() -> None:
+    group_commit = GroupCommit(asyncio.get_running_loop())
+    slow, *others = [Log() for _ in range(2 * MAX_THREADS)]
+    for log in (slow, *others):
+        log.unflushed = 1
+        group_commit.request(log)
+    for log in others:
+        log.may_finish.release()
+        await log.until(1)
+    assert slow.flushed == []
+    slow.may_finish.release()
+    await group_commit.close()
+    assert slow.flushed == [1]
+
+
+@pytest.fixture
+def sync_queue() -> SyncQueue:
+    queue = SyncQueue.open()
+    if queue is None:
+        pytest.fail("Linux on x86_64 or aarch64 is expected to have asynchronous I/O")
+    return queue
+
+
+async def test_the_kernel_flushes_without_a_thread(sync_queue: SyncQueue, tmp_path: Path) -> None:
+    group_commit = GroupCommit(asyncio.get_running_loop(), sync_queue)
+    logs = [Log() for _ in range(3)]
+    files = [(tmp_path / str(number)).open("wb") for number in range(len(logs))]
+    for number in range(1, 4):
+        for log, file in zip(logs, files, strict=True):
+            file.write(b"x" * 100)
+            file.flush()
+            log.lone_fd, log.unflushed = file.fileno(), number
+            group_commit.request(log)
+        for log in logs:
+            await log.until(number)
+    assert [log.flushed for log in logs] == [[1, 2, 3]] * 3
+    assert [log.released for log in logs] == [3] * 3
+    assert group_commit._threads == []
+    await group_commit.close()
+    await group_commit.close()
+    for file in files:
+        file.close()
+
+
+async def test_what_the_kernel_does_not_take_a_thread_does(sync_queue: SyncQueue, tmp_path: Path) -> None:
+    group_commit = GroupCommit(asyncio.get_running_loop(), sync_queue)
+    not_taken = Log()
+    with (tmp_path / "closed").open("wb") as file:
+        not_taken.lone_fd = file.fileno()
+    not_taken.unflushed = 1
+    not_taken.may_finish.release()
+    group_commit.request(not_taken)
+    await not_taken.until(1)
+    assert (not_taken.flushed, not_taken.released) == ([1], 0)
+    await group_commit.close()
+
+
+async def test_an_error_of_the_kernel_is_reported_once_and_the_others_go_on(
+    sync_queue: SyncQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group_commit, bad, good = GroupCommit(asyncio.get_running_loop(), sync_queue), Log(), Log()
+    finished, refused = sync_queue.finished, OSError(5, "Input/output error")
+    # Tickets count from 1 in the order of the requests.
+    monkeypatch.setattr(
+        sync_queue,
+        "finished",
+        lambda: [(ticket, refused if ticket == 1 else error) for ticket, error in finished()],
+    )
+    with (tmp_path / "log").open("wb") as file:
+        for log in (bad, good):
+            log.lone_fd, log.unflushed = file.fileno(), 1
+            group_commit.request(log)
+        await bad.until(1)
+        await good.until(1)
+        await group_commit.close()
+    assert (bad.errors, good.flushed) == ([refused], [1])
+    assert (bad.released, good.released) == (1, 1)
 
 
 async def test_threads_stay_few_and_nothing_waits_for_ever() -> None:

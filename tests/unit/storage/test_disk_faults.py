@@ -94,6 +94,26 @@ def test_what_is_written_to_a_file_that_somebody_removed_is_not_called_durable(l
         work.run()
 
 
+def test_a_sync_without_run_ends_as_run_would(log: PartitionLog) -> None:
+    first = log.begin_flush()
+    assert first is not None
+    assert first.lone_fd() is None  # The names in the folder are not durable yet.
+    first.run()
+    log.finish_flush(first)
+    append(log, batch(1, 0, 1))
+    work = log.begin_flush()
+    assert work is not None
+    assert work.lone_fd() is not None
+    assert work.after_sync(None) is None
+    log.finish_flush(work)
+    assert log.flushed_end_offset == 2
+    append(log, batch(1, 0, 2))
+    log_file(log).unlink()
+    work = log.begin_flush()
+    assert work is not None
+    assert isinstance(work.after_sync(None), FileNotFoundError)
+
+
 def test_a_short_write_then_a_full_disk_leaves_no_trace(log: PartitionLog, disk: FaultyDisk) -> None:
     size = log_file(log).stat().st_size
     disk.short_write(30)

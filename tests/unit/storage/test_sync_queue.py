@@ -1,0 +1,65 @@
+"""The kernel's fdatasync: all that it took is answered once, and it steps aside for who replaced the call."""
+
+import os
+import select
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.storage.disk import Disk
+from broker.storage.sync_queue import SyncQueue
+
+
+@pytest.fixture
+def queue() -> Iterator[SyncQueue]:
+    opened = Disk().sync_queue()
+    if opened is None:
+        pytest.fail("Linux on x86_64 or aarch64 is expected to have asynchronous I/O")
+    yield opened
+    opened.close()
+
+
+def answers(queue: SyncQueue, count: int) -> dict[int, OSError | None]:
+    """The answers of `count` tickets, which must all be different."""
+    found: list[tuple[int, OSError | None]] = []
+    while len(found) < count:
+        assert select.select([queue], [], [], 10)[0], f"{len(found)} of {count} answers came"
+        found += queue.finished()
+    assert len(dict(found)) == len(found) == count
+    return dict(found)
+
+
+def test_what_was_taken_is_answered_once_however_much_is_under_way(queue: SyncQueue, tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb", buffering=0) as file:
+        file.write(bytes(1000))
+        tickets = [queue.submit(file.fileno()) for _ in range(1_000)]
+        taken = {ticket for ticket in tickets if ticket is not None}
+        assert len(taken) > 1
+        assert answers(queue, len(taken)) == dict.fromkeys(taken)
+        assert queue.finished() == []
+
+
+def test_what_cannot_be_synced_is_not_taken(queue: SyncQueue, tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    assert queue.submit(writing) is None
+    os.close(writing)
+    assert queue.submit(writing) is None
+
+
+def test_there_is_none_where_a_test_put_its_own_in_the_place_of_fdatasync(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Noting(Disk):
+        def fdatasync(self, fd: int) -> None:
+            super().fdatasync(fd)
+
+    assert Noting().sync_queue() is None
+    monkeypatch.setattr(os, "fdatasync", lambda fd: None)
+    assert Disk().sync_queue() is None
+
+
+def test_there_is_none_on_a_machine_whose_calls_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "pdp11")
+    assert SyncQueue.open() is None
