@@ -37,6 +37,7 @@ _CLIENT_RECORDS = 1_000_000
 _COPIED_RECORDS = 1_000_000
 _VALUE_BYTES = 100
 _READ, _COPIED = "read", "copied"
+_COLUMNS = "offset,value"
 _READING = (Requirement(3, AIOKAFKA),)
 _COPYING = (Requirement(0.8, REFERENCE),)
 _BATCH, _ALL, _STREAM, _WHOLE = (
@@ -122,11 +123,15 @@ def _round(
     read = {who: _read_by_client(broker, name) for who, name in ((CLIENT, SUBJECT), (AIOKAFKA, AIOKAFKA))}
     for who, source in {SUBJECT: "tidelog", CONNECTOR: "kafka"}.items():
         if who == SUBJECT or has_connector:
-            columns = {"columns": "offset,value"} if who == SUBJECT else {}
+            columns = {"columns": _COLUMNS} if who == SUBJECT else {}
             read[who] = _read_by_spark(spark, source, columns, counts[_READ])
     raw = spark.ask("raw", path=str(broker.folder / f"{_READ}-0"))
     files = {"topic": _READ, "records": counts[_READ], "format": "tidelog"}
-    files_seconds = spark.ask("batch", **files, options={"read.path": str(broker.folder)})["seconds"]
+    options = {"read.path": str(broker.folder)}
+    files_seconds = {
+        _BATCH: spark.ask("batch", **files, options=options | {"columns": _COLUMNS})["seconds"],
+        _ALL: spark.ask("batch", **files, options=options)["seconds"],
+    }
     copied = {}
     for who, delivery in ((SUBJECT, "mirror"), (REFERENCE, "at_least_once")):
         target = f"{delivery}-{number}"
@@ -139,9 +144,10 @@ def _round(
         row = results.row("read, 100-byte records", measure, unit, required)
         for who, numbers in read.items():
             row.add(who, numbers[measure])
-    row = results.row("segment files (read.path)", "batch beside reading the bytes", "MB/s")
-    row.add(SUBJECT, raw["bytes"] / files_seconds / 1e6)
-    row.add(REFERENCE, raw["bytes"] / raw["seconds"] / 1e6)
+    for measure, seconds in files_seconds.items():
+        row = results.row("segment files (read.path)", f"{measure}, beside reading the bytes", "MB/s")
+        row.add(SUBJECT, raw["bytes"] / seconds / 1e6)
+        row.add(REFERENCE, raw["bytes"] / raw["seconds"] / 1e6)
     row = results.row("sink, 100-byte records", "mirror beside at_least_once", "records/s", _COPYING)
     for who, rate in copied.items():
         row.add(who, rate)
