@@ -146,6 +146,7 @@ def run(
                 tell(JobProgress(report.rows, report.rows + waiting, report.rounds, "archives"))
                 report = job.round(archive, report, starts, bounds)
                 report = replace(report, lost_offsets=report.lost_offsets + lost)
+                bounds = shortened(bounds, job.look(archive))
             elif settings.interval_seconds is None:
                 tell(JobProgress(report.rows, report.rows, report.rounds, "has archived"))
                 return report
@@ -227,6 +228,13 @@ class _Job:
                     f"a task wrote offsets {each.first_offset} to {each.last_offset} of {place}"
                 )
         return files
+
+
+def shortened(
+    bounds: Mapping[Place, tuple[int, int]], now: Mapping[Place, tuple[int, int]]
+) -> dict[Place, tuple[int, int]]:
+    """The same ends; the starts as retention has moved them meanwhile."""
+    return {place: (min(max(start, now[place][0]), end), end) for place, (start, end) in bounds.items()}
 
 
 def _starts(archive: Archive, bounds: Mapping[Place, tuple[int, int]]) -> tuple[dict[Place, int], int]:
