@@ -13,13 +13,12 @@ from bench.targets.maven import ConnectorError
 from bench.targets.spark import JARS, PACKAGES, resolve_connector
 from pipeline.session import start_session
 
+# The default one starts eight processes to rename a file of a checkpoint: the wheel has no native library of
+# Hadoop's, so it calls readlink. Drivers that are killed keep to the default.
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
-    # The default one starts eight processes to rename a file of a checkpoint: the wheel has no native library
-    # of Hadoop's, so it calls readlink. Drivers that are killed keep to the default.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
+    "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }

@@ -18,6 +18,7 @@ from pipeline.examples.flights import create_topics, fill, find_csv, run
 from pipeline.java import find_java
 from pipeline.jobs import audit
 from tests.spark.brokers import RunningBroker, running_broker
+from tests.spark.conftest import CHECKPOINTS
 from tests.tidy.house import ROOT
 
 ROWS = 3000
@@ -30,6 +31,7 @@ LEAN = {
     "spark.driver.memory": "512m",
     "spark.ui.enabled": "false",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
 }
 SECONDS = 300
 
