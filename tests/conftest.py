@@ -14,7 +14,7 @@ from tests.deadline import deadline
 
 _SPARK = "tests/spark/"
 # These start Sparks of their own, so they may as well run in the other process.
-_SPARK_APART = ("tests/spark/test_examples.py", "tests/spark/test_java_from_pypi.py")
+_SPARK_APART = tuple(f"tests/spark/test_{name}.py" for name in ("examples", "java_from_pypi", "kills"))
 
 settings.register_profile(
     "ci", max_examples=60, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
