@@ -68,27 +68,33 @@ def encode_run(
     # What stands behind a record's value is put before the next one's length, which saves a piece.
     start = b"\x00" + timestamp_delta
     lengths = list(map(len, values))
-    tails = {length: encode_varint(length) for length in set(lengths)}
-    if keys:
-        key_lengths = list(map(len, keys))
-        key_heads = {length: encode_varint(length) for length in set(key_lengths)}
-        shapes: Sequence[Shape] = list(zip(key_lengths, lengths, strict=True))
-        pieces = [b""] * (6 * count)
-        pieces[2::6] = map(key_heads.__getitem__, key_lengths)
-        pieces[3::6] = keys
+    shapes: Sequence[Shape] = list(zip(map(len, keys), lengths, strict=True)) if keys else lengths
+    first = shapes[0]
+    if shapes.count(first) == count:
+        pieces = [*_around(first, fixed, start), b""] * count
     else:
-        tails = {length: _NULL_KEY + tail for length, tail in tails.items()}
-        shapes = lengths
-        pieces = [b""] * (4 * count)
+        around = {shape: _around(shape, fixed, start) for shape in set(shapes)}
+        pieces = []
+        for shape in shapes:
+            pieces += around[shape]
+            pieces.append(b"")
     width = len(pieces) // count
-    heads = {shape: _NO_HEADERS + encode_varint(_body_size(fixed, shape)) + start for shape in set(shapes)}
-    pieces[0::width] = map(heads.__getitem__, shapes)
     pieces[1::width] = numbers
-    pieces[width - 2 :: width] = map(tails.__getitem__, lengths)
+    if keys:
+        pieces[3::width] = keys
     pieces[width - 1 :: width] = values
     pieces[0] = pieces[0][len(_NO_HEADERS) :]
     pieces.append(_NO_HEADERS)
     return pieces
+
+
+def _around(shape: Shape, fixed: int, start: bytes) -> tuple[bytes, ...]:
+    """The pieces of a record of this shape but its value; nothing stands in for offset delta and key."""
+    head = _NO_HEADERS + encode_varint(_body_size(fixed, shape)) + start
+    if isinstance(shape, int):
+        return head, b"", _NULL_KEY + encode_varint(shape)
+    key, value = shape
+    return head, b"", encode_varint(key), b"", encode_varint(value)
 
 
 def _body_size(fixed: int, shape: Shape) -> int:
