@@ -55,7 +55,7 @@ _SPREAD_OUT = Case(
     f"confluent-kafka, {_PARTITIONS} partitions", "confluent", 24_000, 24, partitions=_PARTITIONS, required=()
 )
 CASES = (
-    Case("raw, 16 KB batches", "raw", 800, 240, records_a_batch=16),
+    Case("raw, 16 KB batches", "raw", 800, 400, records_a_batch=16),
     Case("raw, 1 MB batches", "raw", 8_000, 100, records_a_batch=1_000),
     Case("raw, one 100-byte record", "raw", 100, 240, value_bytes=100, required=()),
     Case("our client, one in flight", "client", 4_000, 12),

@@ -255,7 +255,11 @@ class ProducerStates:
             recent.batches.clear()
         recent.next_sequence = next_sequence = increment_sequence(base_sequence, delta + 1)
         recent.batches.append((next_sequence, delta, base_offset + delta, timestamp))
-        recent.last_append_ms = self._advance(now_ms)
+        # As `_advance`, without its call.
+        moment = now_ms + self._ahead_ms
+        if moment > self._clock_ms:
+            self._clock_ms = moment
+        recent.last_append_ms = self._clock_ms
 
     def _make_latest(self, producer_id: int, epoch: int) -> _Recent:
         """What `_recent` holds of a producer, from now on as the last one; a new one begins with `epoch`."""
