@@ -6,7 +6,9 @@ which costs a one-record request more processor time than all else that the brok
 Invariants: it means what the call means: the kernel runs the same fsync of the same open file in a thread of
 its own, and gives back its error; the caller keeps the descriptor open until the answer. What the kernel does
 not take (an old kernel, another system, too much under way) the caller does itself: `open` gives None then,
-and so does `submit`. Each that was taken is answered once by `finished`.
+and so does `submit`. Each that was taken is answered once by `finished`. To give a context back takes the
+kernel some 30 ms, so a few that brokers of this process used before are kept for the next; none in use is
+shared.
 
 Made by `Disk.sync_queue`, used by `broker.group_commit` on the event loop alone.
 Source: io_submit(2); IOCB_CMD_FDSYNC, in Linux since 4.18. The calls have no wrapper in libc.
@@ -18,7 +20,6 @@ import ctypes
 import os
 import platform
 import sys
-import threading
 from struct import Struct
 from typing import Final, NamedTuple, Self
 
@@ -38,11 +39,16 @@ _NUMBERS: Final = {
 }
 _MOST_UNDER_WAY: Final = 128
 _FDSYNC: Final = 3
+_MOST_SPARE: Final = 8
 _ANSWER_BY_EVENTFD: Final = 1
 # struct iocb: data, key, rw_flags, opcode, priority, fd, buffer, size, offset, reserved, flags, eventfd.
 _REQUEST: Final = Struct("<QIiHhIQQqQII")
 # struct io_event: data, the iocb's address, result (0 or minus an errno), a second result.
 _EVENT: Final = Struct("<QQqq")
+
+
+_spare_contexts: list[tuple[int, ctypes.c_ulong]] = []
+"""With the process they belong to: a fork has none of them."""
 
 
 class SyncQueue:
@@ -65,13 +71,13 @@ class SyncQueue:
         calls = _NUMBERS.get(platform.machine()) if sys.platform == "linux" else None
         if calls is None or sys.maxsize < 1 << 32:
             return None
-        context = ctypes.c_ulong(0)
-        if ctypes.PyDLL(None).syscall(calls.setup, ctypes.c_long(_MOST_UNDER_WAY), ctypes.byref(context)):
+        context = _new_context(calls)
+        if context is None:
             return None
         try:
             return cls(calls, context, os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
         except OSError:
-            _destroy(calls, context)
+            _give_back(calls, context)
             return None
 
     def fileno(self) -> int:
@@ -105,6 +111,9 @@ class SyncQueue:
             os.eventfd_read(self._eventfd)
         except BlockingIOError:
             return []
+        return self._answers()
+
+    def _answers(self) -> list[tuple[int, OSError | None]]:
         answers: list[tuple[int, OSError | None]] = []
         count = _MOST_UNDER_WAY
         while count == _MOST_UNDER_WAY:
@@ -124,10 +133,23 @@ class SyncQueue:
 
     def close(self) -> None:
         """Give it back; nothing may be under way."""
+        self._answers()
         os.close(self._eventfd)
-        # The kernel takes some 30 ms for it, and nothing depends on it.
-        threading.Thread(target=_destroy, args=(self._calls, self._context), daemon=True).start()
+        _give_back(self._calls, self._context)
 
 
-def _destroy(calls: _Calls, context: ctypes.c_ulong) -> None:
-    ctypes.CDLL(None).syscall(calls.destroy, context)
+def _new_context(calls: _Calls) -> ctypes.c_ulong | None:
+    while _spare_contexts:
+        process, context = _spare_contexts.pop()
+        if process == os.getpid():
+            return context
+    context = ctypes.c_ulong(0)
+    failed = ctypes.PyDLL(None).syscall(calls.setup, ctypes.c_long(_MOST_UNDER_WAY), ctypes.byref(context))
+    return None if failed else context
+
+
+def _give_back(calls: _Calls, context: ctypes.c_ulong) -> None:
+    if len(_spare_contexts) < _MOST_SPARE:
+        _spare_contexts.append((os.getpid(), context))
+    else:
+        ctypes.CDLL(None).syscall(calls.destroy, context)

@@ -40,6 +40,23 @@ def test_what_was_taken_is_answered_once_however_much_is_under_way(queue: SyncQu
         assert queue.finished() == []
 
 
+def test_queues_at_the_same_time_are_apart_and_a_later_one_hears_nothing_of_an_earlier(
+    queue: SyncQueue, tmp_path: Path
+) -> None:
+    with (tmp_path / "log").open("wb", buffering=0) as file:
+        for _ in range(12):
+            others = [SyncQueue.open() for _ in range(10)]
+            for other in others:
+                assert other is not None
+                ticket = other.submit(file.fileno())
+                assert ticket is not None
+                assert answers(other, 1) == {ticket: None}
+                other.close()
+        assert queue.finished() == []
+        assert queue.submit(file.fileno()) == 1
+        assert answers(queue, 1) == {1: None}
+
+
 def test_what_cannot_be_synced_is_not_taken(queue: SyncQueue, tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
