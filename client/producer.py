@@ -103,8 +103,8 @@ class Producer:
         self._partitioner = partitioner
         self._rng = random.Random()
         self._routes: dict[str, Route] = {}
-        # The same, but always empty where records or partitions have to be worked out first.
-        is_plain = key_serializer is None and value_serializer is None and partitioner is None
+        # The same, but always empty where there is something to call for each record.
+        is_plain = (key_serializer, value_serializer, partitioner) == (None, None, None)
         self._plain_routes = self._routes if is_plain else {}
         self._sender: Sender | None = None
         self._is_closed = False
@@ -123,16 +123,15 @@ class Producer:
     async def stop(self, timeout_ms: int | None = None) -> None:
         """Send what is left, then close.
 
-        What is not stored after `timeout_ms` (by default after its delivery timeout) is given up, and its
-        delivery raises. Harmless when closed.
+        What is not stored after `timeout_ms` (default: its delivery timeout) is given up and its delivery
+        raises. Harmless when closed.
         """
         if self._is_closed:
             return
         self._is_closed = True
         # Nothing may be appended any more, also not on the fast path.
         self._routes.clear()
-        error = ClientClosedError("the producer was closed")
-        self._room.fail(error)
+        self._room.fail(ClientClosedError("the producer was closed"))
         try:
             if self._sender is not None:
                 async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
@@ -181,18 +180,23 @@ class Producer:
                 queue = route.by_key.get(key) if type(key) is bytes else None
             if queue is not None and (batch := queue.open) is not None:
                 builder = batch.builder
-                count = 0
-                if key is None and timestamp_ms is None and not headers:
-                    count = builder.join(time(), value)
-                if not count:
-                    stamp = time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-                    count = builder.append(stamp, key, value, headers or ())
-                if count:
-                    delivery = Delivery()
-                    delivery._batch = batch
-                    delivery._index = count - 1
-                    delivery._timestamp_ms = builder.last_timestamp
-                    return delivery
+                is_plain = key is None and timestamp_ms is None and not headers
+                # What `append` would do, without the call.
+                if is_plain and builder.run_from_s <= time() < builder.run_until_s:
+                    size = builder.size_bytes + builder.run_sizes[len(value)]
+                    index = builder.record_count
+                    if size <= builder.max_size_bytes and index < builder.run_end:
+                        builder.run_values.append(value)
+                        builder.size_bytes = size
+                        builder.record_count = index + 1
+                        delivery = Delivery()
+                        delivery._batch = batch
+                        delivery._index = index
+                        delivery._timestamp_ms = builder.last_timestamp
+                        return delivery
+                stamp = time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+                if count := builder.append(stamp, key, value, headers or ()):
+                    return Delivery.of(batch, count - 1, stamp)
         return await self._send_slowly(topic, value, key, partition, timestamp_ms, headers)
 
     async def send_and_wait(
@@ -259,8 +263,7 @@ class Producer:
         values are bytes, serializers are not applied. In a session the records that are stored are skipped.
         """
         sender = self._require_open()
-        size_bytes = batch.size()
-        self._check_size(size_bytes)
+        self._check_size(size_bytes := batch.size())
         route = self._routes.get(topic) or await self._open_route(topic)
         if partition >= len(route.queues):
             await self._cluster.refresh()
@@ -303,10 +306,9 @@ class Producer:
     ) -> Delivery:
         """`send` for every case: opens batches, waits for room and for metadata."""
         sender = self._require_open()
-        if self._key_serializer is not None and not is_raw:
-            key = self._key_serializer(key)
-        if self._value_serializer is not None and not is_raw:
-            value = self._value_serializer(value)
+        if not is_raw:
+            key = key if self._key_serializer is None else self._key_serializer(key)
+            value = value if self._value_serializer is None else self._value_serializer(value)
         raw_key = bytes_or_none(key, "key")
         fields = (raw_key, bytes_or_none(value, "value"), headers or ())
         size_bytes = BATCH_HEADER_SIZE + RecordBatchBuilder.record_size_bound(*fields)

@@ -51,7 +51,8 @@ class RecordBatchBuilder:
 
     `max_size_bytes` bounds the batch before compression, header included: a record that would take it further
     is refused by `append`, unless it is the first, so that a record larger than the bound still finds a
-    batch.
+    batch. What is public beside sizes and counts serves the producer's fast path, which repeats for a record
+    of the present what `append` does for one that joins a run.
     """
 
     __slots__ = (
@@ -61,18 +62,18 @@ class RecordBatchBuilder:
         "_keyed_timestamp",
         "_keyless_timestamp",
         "_keys",
-        "_max_size",
         "_max_timestamp",
         "_pieces",
-        "_run_end",
-        "_run_from_s",
         "_run_start",
-        "_run_until_s",
-        "_sizes",
         "_tail",
-        "_values",
         "last_timestamp",
+        "max_size_bytes",
         "record_count",
+        "run_end",
+        "run_from_s",
+        "run_sizes",
+        "run_until_s",
+        "run_values",
         "size_bytes",
     )
 
@@ -86,16 +87,16 @@ class RecordBatchBuilder:
         self.last_timestamp = int(NO_TIMESTAMP)
         """Timestamp of the record that was added last, milliseconds; NO_TIMESTAMP (-1) for none."""
         self._base_timestamp = self._max_timestamp = int(NO_TIMESTAMP)
-        self._max_size = max_size_bytes
+        self.max_size_bytes = max_size_bytes
         self._is_built = False
-        # The run behind that: the timestamp of those who may join it, with a key or without one, and when it
-        # is the present one.
-        self._run_from_s = self._run_until_s = 0.0
+        # The run behind that: the timestamp of those who may join it, with a key or without one, and between
+        # which seconds since 1970 that without keys is of the present.
+        self.run_from_s = self.run_until_s = 0.0
         self._keyless_timestamp = self._keyed_timestamp = _NO_RUN
-        self._run_start = self._run_end = self._encoded_bytes = 0
+        self._run_start = self.run_end = self._encoded_bytes = 0
         self._keys: list[bytes] = []
-        self._values: list[bytes] = []
-        self._sizes = record_sizes(0)
+        self.run_values: list[bytes] = []
+        self.run_sizes = record_sizes(0)
 
     @classmethod
     def from_encoded(
@@ -146,49 +147,33 @@ class RecordBatchBuilder:
         """
         # Nearly every record joins the run; what that takes is kept to a look-up and a list's append.
         if timestamp_ms == self._keyless_timestamp and key is None and type(value) is bytes and not headers:
-            size = self.size_bytes + self._sizes[len(value)]
+            size = self.size_bytes + self.run_sizes[len(value)]
             count = self.record_count
-            if size > self._max_size:
+            if size > self.max_size_bytes:
                 return 0
-            if count < self._run_end:
-                self._values.append(value)
+            if count < self.run_end:
+                self.run_values.append(value)
                 self.size_bytes = size
                 self.record_count = count = count + 1
                 return count
         elif timestamp_ms == self._keyed_timestamp and type(key) is type(value) is bytes and not headers:
-            size = self.size_bytes + self._sizes[len(key), len(value)]
+            size = self.size_bytes + self.run_sizes[len(key), len(value)]
             count = self.record_count
-            if size > self._max_size:
+            if size > self.max_size_bytes:
                 return 0
-            if count < self._run_end:
+            if count < self.run_end:
                 self._keys.append(key)
-                self._values.append(value)
+                self.run_values.append(value)
                 self.size_bytes = size
                 self.record_count = count = count + 1
                 return count
         return self._append_singly(timestamp_ms, key, value, headers)
 
-    def join(self, now_s: float, value: bytes) -> int:
-        """`append` at its cheapest, for a record of the present, without a key and headers: how many records
-        there are now, or 0 when `append` is to be asked, which may take it.
-
-        `now_s` is in seconds since 1970; `last_timestamp` is what the record got.
-        """
-        if self._run_from_s <= now_s < self._run_until_s:
-            size = self.size_bytes + self._sizes[len(value)]
-            count = self.record_count
-            if size <= self._max_size and count < self._run_end:
-                self._values.append(value)
-                self.size_bytes = size
-                self.record_count = count = count + 1
-                return count
-        return 0
-
     def extend(self, max_size_bytes: int) -> None:
         """Take records up to this size from now on. Raises RuntimeError after `build`."""
         if self._is_built:
             self._refuse()
-        self._max_size = max_size_bytes
+        self.max_size_bytes = max_size_bytes
 
     def _append_singly(
         self,
@@ -209,9 +194,9 @@ class RecordBatchBuilder:
         delta = timestamp_ms - self._base_timestamp if count else 0
         record = _encode_record(delta, count, key, value, headers)
         size = self.size_bytes + len(record)
-        if count and size > self._max_size:
+        if count and size > self.max_size_bytes:
             return 0
-        if self._values:
+        if self.run_values:
             self._end_run()
         self._tail += record
         self.size_bytes = size
@@ -228,34 +213,34 @@ class RecordBatchBuilder:
         delta = encode_varint(timestamp_ms - self._base_timestamp)
         sizes = record_sizes(len(delta) + len(encode_varint(count)))
         size = self.size_bytes + (sizes[len(value)] if key is None else sizes[len(key), len(value)])
-        if size > self._max_size:
+        if size > self.max_size_bytes:
             return 0
         self._end_run()
-        self._sizes = sizes
+        self.run_sizes = sizes
         self._encoded_bytes = self.size_bytes
-        self._run_start, self._run_end = count, run_end(count)
+        self._run_start, self.run_end = count, run_end(count)
         if key is None:
             self._keyless_timestamp = timestamp_ms
-            self._run_from_s, self._run_until_s = timestamp_ms / 1000, (timestamp_ms + 1) / 1000
+            self.run_from_s, self.run_until_s = timestamp_ms / 1000, (timestamp_ms + 1) / 1000
         else:
             self._keyed_timestamp = timestamp_ms
             self._keys.append(key)
-        self._values.append(value)
+        self.run_values.append(value)
         self.size_bytes = size
         self.record_count = count + 1
         return count + 1
 
     def _end_run(self) -> None:
         """Encode the run, if there is one."""
-        values = self._values
+        values = self.run_values
         if not values:
             return
         delta = encode_varint(self.last_timestamp - self._base_timestamp)
         pieces = encode_run(delta, self._run_start, self._keys, values)
         count = len(values)
         self._keyless_timestamp = self._keyed_timestamp = _NO_RUN
-        self._run_from_s = self._run_until_s = 0.0
-        self._keys, self._values = [], []
+        self.run_from_s = self.run_until_s = 0.0
+        self._keys, self.run_values = [], []
         if self.size_bytes - self._encoded_bytes < _LONG_VALUE_BYTES * count:
             self._tail += b"".join(pieces)
         else:

@@ -47,24 +47,6 @@ def test_records_encoded_together_are_those_encoded_singly(drawn: Any, max_size_
     assert len(decode_batch(batch)) == taken
 
 
-def test_a_record_joins_the_present_run_only() -> None:
-    builder = RecordBatchBuilder(400)
-    now_s = NOW / 1000 + 0.0004
-    assert builder.join(now_s, b"no run yet") == 0
-    builder.append(NOW, None, b"0")
-    assert builder.join(now_s, b"no run yet") == 0
-    builder.append(NOW, None, b"1")
-    assert [builder.join(now_s + step, b"2") for step in (-0.001, 0.001, 60, -60)] == [0, 0, 0, 0]
-    assert builder.join(now_s, b"2") == 3
-    assert builder.last_timestamp == NOW
-    assert builder.join(now_s, bytes(400)) == 0
-    builder.append(NOW, b"key", b"3")
-    builder.append(NOW, b"key", b"4")
-    assert builder.join(now_s, b"the run has keys") == 0
-    assert [each.value for each in decode_batch(builder.build())] == [b"0", b"1", b"2", b"3", b"4"]
-    assert builder.join(now_s, b"built") == 0
-
-
 def test_what_may_change_is_not_waited_for() -> None:
     builder = RecordBatchBuilder()
     value = bytearray(b"as it was")
