@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.jobs.archive_delta import DeltaArchive, delta_table_class
-from pipeline.jobs.archive_files import CODECS, DRAFT_COLUMNS, DraftFile, draft_writer
+from pipeline.jobs.archive_files import CODECS, DRAFT_COLUMNS, DraftFile, draft_writer, in_order
 from pipeline.jobs.archive_folder import Archive, ArchiveError, folder_of
 from pipeline.jobs.archive_log import ParquetArchive
 from pipeline.jobs.copies import origin_of
@@ -218,7 +218,7 @@ class _Job:
     def _write(self, ranges: list[OffsetRange], drafts: Path) -> list[DraftFile]:
         write = draft_writer(drafts, self._settings.compression, self._settings.rows_per_file)
         rows = empty_for_null(self.read(ranges)).mapInArrow(write, DRAFT_COLUMNS).collect()
-        files = sorted((DraftFile(*row) for row in rows), key=lambda each: each[1:])
+        files = in_order(DraftFile(*row) for row in rows)
         planned = {Place(each.topic, each.partition): each for each in ranges}
         for each in files:
             place = Place(each.topic, each.partition)

@@ -65,6 +65,11 @@ class DraftFile(NamedTuple):
         return f"{folder}/{self.partition:05}-{self.first_offset:020}-{self.last_offset:020}.parquet"
 
 
+def in_order(files: Iterable[DraftFile]) -> list[DraftFile]:
+    """By their places in the archive, which those without a date have too."""
+    return sorted(files, key=lambda each: each.name)
+
+
 def offsets_in_name(name: str) -> tuple[int, int, int] | None:
     """Partition, first and last offset in a file of an archive by its name; None if it is named otherwise."""
     match = _NAME.fullmatch(name)

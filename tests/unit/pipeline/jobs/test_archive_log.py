@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.jobs import archive_log
-from pipeline.jobs.archive_files import DraftFile, offsets_in_name
+from pipeline.jobs.archive_files import DraftFile, in_order, offsets_in_name
 from pipeline.jobs.archive_folder import ArchiveError, folder_of, publish
 from pipeline.jobs.archive_log import ParquetArchive
 from pipeline.offsets import OptionError, Place
@@ -35,6 +35,15 @@ def test_a_name_tells_the_offsets(tmp_path: Path) -> None:
         assert offsets_in_name(Path(file.name).name) == (3, 100, 199)
         assert offsets_in_name("part-0.parquet") is None
         assert draft(archive, 0, 1, None).name.startswith("topic=t/date=__HIVE_DEFAULT_PARTITION__/")
+
+
+def test_files_with_and_without_a_date_have_an_order(tmp_path: Path) -> None:
+    with ParquetArchive(str(tmp_path)) as archive:
+        files = [
+            draft(archive, first, first + 9, date)
+            for first, date in ((10, None), (0, None), (5, "2026-11-21"))
+        ]
+        assert [each.first_offset for each in in_order(files)] == [5, 0, 10]
 
 
 def test_a_commit_shows_its_files_and_moves_the_ends(tmp_path: Path) -> None:
