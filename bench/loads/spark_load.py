@@ -28,6 +28,7 @@ from pipeline.fetch import find_bounds
 from pipeline.jobs import archive, replay
 from pipeline.jobs.archive import ArchiveSettings
 from pipeline.jobs.replay import ReplaySettings
+from pipeline.null_headers import empty_for_null
 from pipeline.session import start_session
 
 CORES = 2
@@ -69,11 +70,10 @@ class Worker:
         """Copy the `records` of topic `source` into topic `target`, by `delivery`."""
         options = {"topic": given["source"], "format": _OURS}
         source = self._frame(self._spark.readStream, options)
-        # As the jobs do it: see pipeline.null_headers.
-        columns = ["key", "value", "COALESCE(headers, ARRAY()) AS headers", "partition"]
+        columns = ["key", "value", "headers", "partition"]
         if given["delivery"] == "mirror":
             columns += [f"{name} AS source_{name}" for name in ("topic", "partition", "offset")]
-        frame = source.selectExpr(*columns)
+        frame = empty_for_null(source.selectExpr(*columns))
         writing = {
             "kafka.bootstrap.servers": self._servers,
             "topic": given["target"],

@@ -8,7 +8,7 @@ to fit the pattern get their copies, and partitions that are added too.
 """
 
 import re
-from collections.abc import Iterable
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from client.admin import Admin
@@ -55,8 +55,8 @@ async def prepare_topics(settings: "MirrorSettings", session: MirrorSession) -> 
 def check_targets(settings: "MirrorSettings", targets: dict[str, str], *, is_same_cluster: bool) -> None:
     """Raises OptionError where two topics have one copy, or a copy would be mirrored again. `targets` holds
     the names of copies by those of their sources."""
-    if twice := _first_twice(targets.values()):
-        raise OptionError(f"two topics would be mirrored to {twice!r}: give each a name of its own")
+    if twice := [copy for copy, sources in Counter(targets.values()).items() if sources > 1]:
+        raise OptionError(f"two topics would be mirrored to {twice[0]!r}: give each a name of its own")
     if not is_same_cluster:
         return
     for name, copy in targets.items():
@@ -77,12 +77,3 @@ async def _sources(source: Admin, settings: "MirrorSettings") -> list[TopicDescr
         return await source.describe_topics(settings.topics)
     names = [name for name in await source.list_topics() if re.fullmatch(settings.topic_pattern, name)]
     return [each for each in await source.describe_topics(names) if not each.is_internal]
-
-
-def _first_twice(names: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None

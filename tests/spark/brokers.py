@@ -13,8 +13,10 @@ from faults.process import BrokerProcess
 from pipeline.sending import LoopThread
 from protocol.hot import ProduceRequest, decode_produce_response, encode_produce_request
 from protocol.schema import ApiKey
+from tests.unit.pipeline.batches import make_batch
 
 VERSION = 9
+_TIME_MS = 1_700_000_000_000
 
 
 class RunningBroker:
@@ -105,3 +107,14 @@ def running_broker(data_dir: Path) -> Iterator[RunningBroker]:
             yield broker
         finally:
             broker.run(broker.process.kill_9())
+
+
+@contextmanager
+def broker_with_orders(data_dir: Path) -> Iterator[RunningBroker]:
+    """One with a topic orders: 2 partitions, each with the keys k0 to k49 and the values 0 to 49."""
+    with running_broker(data_dir) as broker:
+        broker.create_topic("orders", 2)
+        rows = [(_TIME_MS + n, b"k%d" % n, b"%d" % n, ()) for n in range(50)]
+        for partition in (0, 1):
+            broker.append("orders", partition, [make_batch(rows)])
+        yield broker

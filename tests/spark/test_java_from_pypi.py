@@ -12,23 +12,17 @@ from typing import Any
 
 import pytest
 
-from tests.spark.brokers import RunningBroker, running_broker
+from tests.spark.brokers import RunningBroker, broker_with_orders
 from tests.tidy.house import ROOT
-from tests.unit.pipeline.batches import make_batch
 from tests.waiting import wait_for
 
-TIME = 1_700_000_000_000
 _SECONDS = 180
 _QUICK_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    with running_broker(tmp_path / "broker") as broker:
-        broker.create_topic("orders", 2)
-        rows = [(TIME + n, b"k%d" % n, b"%d" % n, ()) for n in range(50)]
-        for partition in (0, 1):
-            broker.append("orders", partition, [make_batch(rows)])
+    with broker_with_orders(tmp_path / "broker") as broker:
         yield broker
 
 

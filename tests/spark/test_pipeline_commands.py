@@ -9,19 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cli.main import main
-from tests.spark.brokers import RunningBroker, running_broker
-from tests.unit.pipeline.batches import make_batch
-
-TIME = 1_700_000_000_000
+from tests.spark.brokers import RunningBroker, broker_with_orders
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
-        broker.create_topic("orders", 2)
-        rows = [(TIME + n, b"k%d" % n, b"%d" % n, ()) for n in range(50)]
-        for partition in (0, 1):
-            broker.append("orders", partition, [make_batch(rows)])
+    with broker_with_orders(tmp_path_factory.mktemp("broker")) as broker:
         yield broker
 
 
