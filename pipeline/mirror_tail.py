@@ -24,6 +24,7 @@ from pipeline.mirror_session import MirrorError, StoredPlace
 from pipeline.offsets import Place
 from protocol.records import BatchHeader, decode_batch, increment_sequence, iter_batches
 from protocol.sequences import sequence_distance
+from protocol.types import NO_PRODUCER_EPOCH
 
 SOURCE_HEADER = "tidelog.source"
 _FIRST_REACH = 1
@@ -34,8 +35,8 @@ _HALF_RING = 2**30
 class Tail(NamedTuple):
     """Where a source partition stands in a destination partition.
 
-    `place` is None where it has no record; one of another producer has epoch -1. `end_offset` lies at or
-    before whatever comes next.
+    `place` is None where it has no record; one of another producer has epoch -1, in the session too until
+    our own sends there. `end_offset` lies at or before whatever comes next.
     """
 
     place: StoredPlace | None
@@ -82,8 +83,8 @@ async def find_tail(
             raise _lost(key, source, f"it ends at offset {end}, and had come to {known.end_offset}")
         if entry is not None:
             first = max(first, known.end_offset)
-    is_begun = entry is not None or known is not None
-    found = await _search(cluster, _Sought(key, source, producer_id, not is_begun), first, end)
+    is_ours = entry is not None or (known is not None and known.producer_epoch != NO_PRODUCER_EPOCH)
+    found = await _search(cluster, _Sought(key, source, producer_id, not is_ours), first, end)
     if entry is None and known is not None:
         # Nobody vouches for what the session remembers but the log, if retention left it there.
         position = -1 if found is None else found.position
@@ -165,7 +166,7 @@ def _match(data: bytes, position: int, header: BatchHeader, sought: _Sought) -> 
             f" {header.producer_id}, which belongs to {sought.source}, but does not say that it comes from"
             " there: somebody else used the producer id"
         )
-    epoch, following = -1, 0
+    epoch, following = NO_PRODUCER_EPOCH, 0
     if is_ours:
         epoch, following = header.producer_epoch, increment_sequence(header.last_sequence, 1)
     return StoredPlace(epoch, following, record.offset + 1, named[1])

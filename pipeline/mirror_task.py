@@ -242,6 +242,8 @@ class _Task:
         known = source.places.get(key)
         tail = await find_tail(self._cluster, key, source.place, source.producer_id, known)
         source.stored[key] = -1 if tail.place is None else tail.place.position
+        if tail.place is not None:
+            source.places[key] = tail.place
         if tail.place is None or tail.place.producer_epoch < source.producer_epoch:
             return SessionPartition(source.producer_epoch, 0, tail.end_offset)
         return SessionPartition(tail.place.producer_epoch, tail.place.next_sequence, tail.end_offset)

@@ -67,6 +67,21 @@ async def test_a_task_without_anything_to_send_leaves_the_place_as_it_was(
     assert await stored(site) == list(range(60))
 
 
+async def test_what_an_earlier_session_stored_is_known_for_as_many_batches_as_it_takes(
+    site: Site, session: MirrorSession, tmp_path: Path
+) -> None:
+    await site.create()
+    earlier = Run(site, MirrorSession.open(str(tmp_path / "earlier"), "plan"), "run")
+    await earlier.execute(0, rows(0, 0, 50))
+    run = Run(site, session, "run")
+    for batch, written in enumerate((0, 0, 10, 20)):
+        first = 20 * batch
+        done = await run.execute(batch, rows(0, first, first + 20))
+        assert done[1:] == (20, written, 20 - written)
+        run.commit(batch, done)
+    assert await stored(site) == list(range(80))
+
+
 async def test_what_retention_took_of_a_forgotten_producer_is_not_missed(
     site: Site, session: MirrorSession
 ) -> None:
