@@ -166,7 +166,7 @@ def _match(data: bytes, position: int, header: BatchHeader, sought: _Sought) -> 
             f" {header.producer_id}, which belongs to {sought.source}, but does not say that it comes from"
             " there: somebody else used the producer id"
         )
-    epoch, following = NO_PRODUCER_EPOCH, 0
-    if is_ours:
-        epoch, following = header.producer_epoch, increment_sequence(header.last_sequence, 1)
-    return StoredPlace(epoch, following, record.offset + 1, named[1])
+    if not is_ours:
+        return StoredPlace(NO_PRODUCER_EPOCH, 0, record.offset + 1, named[1])
+    following = increment_sequence(header.last_sequence, 1)
+    return StoredPlace(header.producer_epoch, following, record.offset + 1, named[1])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_ADDRESS = "127.0.0.1"
+WORKER_PYTHON = Path(__file__).with_name("worker_python.sh")
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -64,7 +65,9 @@ def start_session(
 
 def _prepare_environment(master: str) -> None:
     os.environ["JAVA_HOME"] = str(find_java().home)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PIPELINE_PYTHON"] = sys.executable
+    if os.environ.get("PYSPARK_PYTHON") in (None, str(WORKER_PYTHON)):
+        os.environ["PYSPARK_PYTHON"] = worker_python(master)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", LOCAL_ADDRESS)
@@ -73,3 +76,13 @@ def _prepare_environment(master: str) -> None:
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if root not in known:
         os.environ["PYTHONPATH"] = os.pathsep.join([root, *filter(None, known)])
+
+
+def worker_python(master: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The program that workers run: this Python, and on this machine by way of the script that starts it
+    sooner.
+
+    Another Spark's workers keep to the pyspark that it brings.
+    """
+    is_ours = master.startswith("local") and not environment.keys() & {"SPARK_HOME", "PYSPARK_GATEWAY_PORT"}
+    return str(WORKER_PYTHON) if is_ours and os.access(WORKER_PYTHON, os.X_OK) else sys.executable

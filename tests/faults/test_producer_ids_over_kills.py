@@ -35,14 +35,17 @@ def ids_of_a_life(folder: Path, kill_after: int) -> list[int]:
 
 
 def wait_for_change(path: Path, life: subprocess.Popen[bytes]) -> None:
-    before = size_of(path)
+    before = state_of(path)
     deadline = time.monotonic() + 10
-    while size_of(path) == before and life.poll() is None and time.monotonic() < deadline:
+    while state_of(path) == before and life.poll() is None and time.monotonic() < deadline:
         pass
 
 
-def size_of(path: Path) -> int:
-    return path.stat().st_size if path.exists() else -1
+def state_of(path: Path) -> tuple[int, int]:
+    if not path.exists():
+        return (-1, 0)
+    status = path.stat()
+    return (status.st_size, status.st_mtime_ns)
 
 
 def test_no_id_is_handed_out_twice_whenever_the_broker_is_killed(tmp_path: Path) -> None:

@@ -105,14 +105,12 @@ async def test_while_nobody_knows_whether_a_change_is_stored_there_is_no_other(
 
 
 async def test_another_writer_is_told_and_not_overwritten(tmp_path: Path) -> None:
-    store, other = DoubtfulStore(tmp_path), SqliteStore(tmp_path / STORE_FILE, node_id=1)
+    store = DoubtfulStore(tmp_path)
     cluster = Cluster(await store.load(), store)
-    await other.load()
+    await store.commit([create("a"), create("b")], 0)
     store.begin(stores=False)
-    await other.commit([create("a"), create("b")], 0)
     with pytest.raises(StoreError, match="something else writes"):
         await cluster.change(reserve)
-    await other.close()
     await cluster.close()
 
 
