@@ -9,7 +9,7 @@ Callers: accumulator (opens and fills), producer_state (numbers and judges), sen
 delivery (waits).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from client.errors import ClientError
@@ -162,6 +162,21 @@ class ProducerBatch:
                     break
                 index -= part.record_count
         return batch, index
+
+    def first_open(self) -> "ProducerBatch | None":
+        """The first batch with records of this one, through all splits, whose outcome is not known."""
+        return next((each for each in self._last_parts() if each.outcome is None), None)
+
+    def first_error(self) -> ClientError | None:
+        """Why the first records that are known not to be stored were given up."""
+        outcomes = (each.outcome for each in self._last_parts())
+        return next((each.error for each in outcomes if each is not None and each.error is not None), None)
+
+    def _last_parts(self) -> "Iterator[ProducerBatch]":
+        if self.parts is None:
+            yield self
+        for part in self.parts or ():
+            yield from part._last_parts()
 
     def resolve(self, outcome: Outcome) -> bool:
         """Set the outcome and wake who waits; False when it was set before, which then stands."""

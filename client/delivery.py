@@ -1,20 +1,22 @@
 """What `Producer.send` gives: a promise of one record's metadata that costs next to nothing to make.
 
-Owns: `Delivery`. It is a place in a batch, and the batch has the one outcome for all of its records.
+Owns: `Delivery`. It is a place in a batch, and the batch has the one outcome for all of its records. And
+`BatchDelivery`, what `send_batch` gives, for a batch that the broker finds too large is split into several.
 Invariants: it may be awaited any number of times, by any number of tasks, before or after the outcome.
 Cancelling one that waits concerns nobody else and takes back nothing that was sent.
 Callers: the producer makes them, applications await them.
 """
 
 from asyncio import Future, get_running_loop
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from functools import partial
+from typing import Self
 
 from client.batch import Outcome, ProducerBatch
 from client.types import RecordMetadata, TimestampType
 from protocol.sequences import increment_sequence
 
-__all__ = ["Delivery"]
+__all__ = ["BatchDelivery", "Delivery"]
 
 
 class Delivery:
@@ -29,7 +31,7 @@ class Delivery:
     _timestamp_ms: int
 
     @classmethod
-    def of(cls, batch: ProducerBatch, index: int, timestamp_ms: int) -> "Delivery":
+    def of(cls, batch: ProducerBatch, index: int, timestamp_ms: int) -> Self:
         """Of the record that is the batch's `index`-th, counted from 0."""
         delivery = cls()
         delivery._batch = batch
@@ -59,10 +61,7 @@ class Delivery:
             batch, index = self._find()
             if batch.outcome is not None:
                 return self._metadata(batch, index, batch.outcome)
-            # One for each that waits, not shared: cancelling a task cancels the future it waits for.
-            waiter: Future[None] = get_running_loop().create_future()
-            batch.when_changed(partial(_wake, waiter))
-            yield from waiter
+            yield from _change_of(batch)
 
     def _find(self) -> tuple[ProducerBatch, int]:
         self._batch, self._index = found = self._batch.part_of(self._index)
@@ -87,6 +86,45 @@ class Delivery:
             epoch,
             increment_sequence(sequence, index) if sequence >= 0 else -1,
         )
+
+
+class BatchDelivery(Delivery):
+    """`await` it for the metadata of the batch's first record, once all of its records are stored; raises the
+    DeliveryError of the first one that is not."""
+
+    __slots__ = ("_batches",)
+
+    _batches: list[ProducerBatch]
+
+    @classmethod
+    def of_records(cls, records: Sequence[Delivery]) -> "BatchDelivery":
+        """Of these records, in the order in which they were sent, at least one."""
+        first = records[0]
+        delivery = cls.of(first._batch, first._index, first._timestamp_ms)
+        delivery._batches = list(dict.fromkeys(each._batch for each in records))
+        return delivery
+
+    def done(self) -> bool:
+        return all(batch.first_open() is None for batch in self._batches)
+
+    def exception(self) -> BaseException | None:
+        errors = (batch.first_error() for batch in self._batches)
+        return next((error for error in errors if error is not None), None)
+
+    def __await__(self) -> Generator["Future[None]", None, RecordMetadata]:
+        for batch in self._batches:
+            while (part := batch.first_open()) is not None:
+                yield from _change_of(part)
+            if (error := batch.first_error()) is not None:
+                raise error.with_traceback(None)
+        return (yield from super().__await__())
+
+
+def _change_of(batch: ProducerBatch) -> "Future[None]":
+    # One for each that waits, not shared: cancelling a task cancels the future it waits for.
+    waiter: Future[None] = get_running_loop().create_future()
+    batch.when_changed(partial(_wake, waiter))
+    return waiter
 
 
 def _wake(waiter: "Future[None]") -> None:

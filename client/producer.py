@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from client.accumulator import Accumulator, PartitionQueue
 from client.cluster import Cluster
-from client.delivery import Delivery
+from client.delivery import BatchDelivery, Delivery
 from client.errors import ClientClosedError, RecordTooLargeError, SessionError
 from client.producer_config import ProducerConfig
 from client.record_batch import BatchBuilder, bytes_or_none
@@ -257,7 +257,7 @@ class Producer:
         return BatchBuilder(self._config.max_batch_size)
 
     async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> Delivery:
-        """Send the records of `batch` in one piece; the delivery is that of its first record.
+        """Send the records of `batch` in one piece; the delivery waits for all, and is the first record's.
 
         Waits and raises as `send` does; ValueError for an empty batch or one that was sent before. Keys and
         values are bytes, serializers are not applied. In a session the records that are stored are skipped.
@@ -274,7 +274,7 @@ class Producer:
                     await self._send_slowly(topic, value, key, partition, stamp, headers, is_raw=True)
                     for value, key, stamp, headers in batch.take_records()
                 ]
-                return deliveries[0]
+                return BatchDelivery.of_records(deliveries)
             if self._room.is_free(size_bytes):
                 break
             await self._room.wait(size_bytes)
@@ -285,7 +285,7 @@ class Producer:
         made = self._accumulator.add_batch(queue, taken, sender.now_ms())
         sender.outcomes.expect(made)
         sender.wake()
-        return Delivery.of(made, 0, batch.first_timestamp_ms)
+        return BatchDelivery.of_records([Delivery.of(made, 0, batch.first_timestamp_ms)])
 
     async def _is_replayed(self, queue: PartitionQueue, session: SessionKeeper) -> bool:
         """Whether the log holds the partition's next record already; asks it where that is not known."""

@@ -1,6 +1,7 @@
 """The producer over real sockets against a broker that follows a script."""
 
 import asyncio
+from contextlib import nullcontext
 
 import pytest
 
@@ -127,6 +128,27 @@ async def test_a_batch_that_is_too_large_is_split_and_stored() -> None:
             deliveries = [await it.send(TOPIC, b"%d" % number * 50) for number in range(9)]
             metadata = [await delivery for delivery in deliveries]
         assert [each.sequence for each in metadata] == list(range(9))
+
+
+async def test_a_split_batch_is_delivered_when_all_its_parts_are() -> None:
+    def single_records_but_bad_ones(request: Request) -> dict[str, object]:
+        (partition,) = request.values.topic_data[0].partition_data
+        first, *others = decode_batch(partition.records)
+        refusal = ErrorCode.INVALID_RECORD if first.value == b"bad" else ErrorCode.NONE
+        return broker.produced(request, ErrorCode.MESSAGE_TOO_LARGE if others else refusal)
+
+    async with ScriptedBroker() as broker, producer(broker) as it:
+        broker.scripts[ApiKey.PRODUCE] = single_records_but_bad_ones
+        for last, reason in ((b"good", None), (b"bad", "INVALID_RECORD")):
+            batch = it.create_batch()
+            for value in (b"1", b"2", b"3", last):
+                batch.append(value=value)
+            delivery = await it.send_batch(batch, TOPIC, partition=0)
+            with pytest.raises(DeliveryFailedError, match=reason) if reason else nullcontext():
+                await delivery
+            assert [each[2] for each in batches(broker)][-1] == [last]
+            assert delivery.done()
+            assert (delivery.exception() is None) == (reason is None)
 
 
 async def test_send_waits_while_memory_is_full_and_goes_on_when_it_is_free() -> None:
