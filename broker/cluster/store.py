@@ -8,7 +8,8 @@ Invariants:
   whether it is stored, and what that shows is durable;
 - it names the revision it builds on, and fails with StoreConflict when another writer came first, so the
   interface carries over to a store that several brokers share (etcd: a transaction on a key's revision);
-- SQLite runs in one thread of its own, never on the event loop.
+- SQLite runs in one thread of its own, never on the event loop;
+- a full disk does not keep a topic from being deleted: see `broker.cluster.room`.
 
 Called by `broker.services` (open, load, close), `broker.topics` and the producer id shell (commit).
 """
@@ -36,6 +37,7 @@ from broker.cluster.catalog import (
     TopicCreated,
     TopicDeleted,
 )
+from broker.cluster.room import CHECKPOINT_FRAMES, keep_room
 
 if TYPE_CHECKING:
     import sqlite3
@@ -132,8 +134,12 @@ class SqliteStore:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:
+            # Alone, and so without the memory file that others would share: on a full disk a page of it that
+            # has no block yet is the end of the process.
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
+            connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_FRAMES}")
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version == 0:
                 self._create(connection)
@@ -150,6 +156,7 @@ class SqliteStore:
         except BaseException:
             connection.close()
             raise
+        keep_room(self._path)
         self._connection = connection
         return connection
 
@@ -197,9 +204,10 @@ class SqliteStore:
         except StoreConflict:
             connection.execute("ROLLBACK")
             raise
-        except BaseException:
+        except BaseException as error:
             # What a commit that failed left in the files shows when they are opened as after a crash.
-            self._is_in_doubt = True
+            # It says "full" of writes alone, so what it synced holds; and a full disk takes no checkpoint.
+            self._is_in_doubt |= getattr(error, "sqlite_errorname", "") != "SQLITE_FULL"
             self._close()
             raise
 
@@ -207,6 +215,7 @@ class SqliteStore:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+            keep_room(self._path)
 
 
 def _read_image(connection: sqlite3.Connection) -> Catalog:

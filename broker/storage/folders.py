@@ -20,8 +20,14 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from broker.storage.checkpoints import CheckpointError, TopicPartition, read_topic_id, write_topic_id
-from broker.storage.disk import Disk
+from broker.storage.checkpoints import (
+    PARTITION_METADATA,
+    CheckpointError,
+    TopicPartition,
+    read_topic_id,
+    write_topic_id,
+)
+from broker.storage.disk import FULL, Disk
 from broker.storage.segment import LOG_SUFFIX
 
 _FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]*)")
@@ -109,8 +115,20 @@ class Folders:
         self._disk.fsync_directory(self._data_dir)
 
     def set_aside(self, folder: Path) -> None:
-        """Rename a folder so that `doomed` finds it. Raises OSError."""
-        self._disk.rename(folder, aside_path(folder, DELETE_SUFFIX))
+        """Rename a folder so that `doomed` finds it; where the disk has no room for a name, remove it here.
+
+        Raises OSError.
+        """
+        try:
+            self._disk.rename(folder, aside_path(folder, DELETE_SUFFIX))
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            # What tells whose it is goes last, for a start that meets the rest.
+            names = sorted(self._disk.list_directory(folder), key=PARTITION_METADATA.__eq__)
+            for name in names:
+                self._disk.unlink(folder / name)
+            self._disk.remove_directory(folder)
 
     def doomed(self) -> list[Path]:
         """Folders that were set aside."""

@@ -89,6 +89,7 @@ async def a_life(folder: Path, fates: list[str], asked: int, clock: list[int]) -
                 given_out += hand_out(ids, 880)
     except Killed:
         pass
+    await ids.close()
     await store.close()
     return given_out
 

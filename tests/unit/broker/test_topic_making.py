@@ -281,3 +281,22 @@ async def test_a_refusal_that_nobody_waits_for_any_more_is_no_failure(tmp_path: 
     with pytest.raises(ApiError, match="already exists"):
         await services.topics.create("t")
     await services.close()
+
+
+async def test_a_topic_is_deleted_where_the_disk_has_no_room_for_another_name(tmp_path: Path) -> None:
+    class NoNames(Disk):
+        has_room = True
+
+        def rename(self, old: Path, new: Path) -> None:
+            if not self.has_room:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            super().rename(old, new)
+
+    disk = NoNames()
+    services = await opened(tmp_path, disk=disk)
+    topic = await services.topics.create("t", NewTopic(num_partitions=2))
+    await stored(services, b"v")
+    disk.has_room = False
+    await services.topics.delete(topic.topic_id)
+    assert folders(tmp_path) == []
+    await services.close(clean=False)

@@ -111,3 +111,30 @@ async def test_commits_are_durable_when_they_return(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "cluster.db") as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
+
+
+def blocks(folder: Path) -> int:
+    return sum(path.stat().st_blocks for path in folder.iterdir())
+
+
+async def test_a_topic_is_deleted_within_the_room_that_the_store_has_on_the_disk(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "cluster.db", node_id=1)
+    await store.load()
+    many = [topic(f"t{number}", 500) for number in range(20)]
+    for revision, made in enumerate(many):
+        await store.commit([TopicCreated(made)], revision)
+    await store.close()
+    closed = blocks(tmp_path)
+    await store_deletes(tmp_path, many[:10], 20, closed)
+    await store_deletes(tmp_path, many[10:], 30, closed)
+
+
+async def store_deletes(folder: Path, topics: list[Topic], revision: int, most_blocks: int) -> None:
+    """A store that is opened, changed and closed takes no block more than it had closed."""
+    store = SqliteStore(folder / "cluster.db", node_id=1)
+    await store.load()
+    for number, gone in enumerate(topics):
+        await store.commit([TopicDeleted(gone.topic_id)], revision + number)
+        assert blocks(folder) <= most_blocks
+    await store.close()
+    assert blocks(folder) <= most_blocks
