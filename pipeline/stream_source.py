@@ -4,8 +4,9 @@ Owns the seam to Spark's planner: which offsets a micro-batch ends at, and its i
 arithmetic is in `pipeline.micro_batches`; tasks read as those of a batch query do.
 
 Invariants: a micro-batch is fixed by the offsets in Spark's checkpoint alone, so that a replay reads the same
-records, however its tasks are cut. With `availableNow` the end is pinned when the query starts. The instance
-lives in one planner process per query and holds no connection between calls.
+records, however its tasks are cut. With `availableNow` the end is pinned when the query starts. Where a new
+stream begins is decided once, though Spark asks twice. The instance lives in one planner process per query
+and holds no connection between calls.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,11 +41,17 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._pinned: dict[Place, tuple[int, int]] | None = None
+        self._initial: dict[Place, int] | None = None
 
     def initialOffset(self) -> _Json:  # noqa: N802
         """Where a stream without a checkpoint begins: at startingOffsets, or what stands for it."""
-        bounds = bounds_of(self._options)
-        return to_json(resolve("startingOffsets", starting_positions(self._options, bounds), bounds))
+        if self._initial is None:
+            bounds = bounds_of(self._options)
+            self._initial = resolve("startingOffsets", starting_positions(self._options, bounds), bounds)
+            if self._pinned is not None:
+                # Spark asks for the pinning first; a stream must not begin behind its end.
+                self.prepareForTriggerAvailableNow()
+        return to_json(self._initial)
 
     def latestOffset(self, start: Mapping[str, Mapping[str, Any]], limit: ReadLimit) -> _Json:  # noqa: N802
         """Where the micro-batch that begins at `start` ends. Raises OffsetsLostError."""

@@ -1,0 +1,45 @@
+"""What Spark's planner asks of a stream over a topic that grows meanwhile, asked without Spark."""
+
+import asyncio
+from typing import Any
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from pipeline.source_options import parse_stream_options
+from pipeline.stream_source import TidelogStreamReader
+from tests.conformance.client_site import TOPIC, Site
+
+
+def reader(site: Site, **options: str) -> TidelogStreamReader:
+    return TidelogStreamReader(
+        parse_stream_options({"bootstrap.servers": site.address, "subscribe": TOPIC} | options)
+    )
+
+
+async def grow(site: Site, count: int) -> None:
+    async with site.producer() as producer:
+        for _ in range(count):
+            await producer.send(TOPIC, b"x", partition=0)
+
+
+def up_to(offset: int) -> dict[str, Any]:
+    return {TOPIC: {"0": offset}}
+
+
+async def test_a_stream_does_not_begin_behind_its_end_where_the_topic_grew_in_between(site: Site) -> None:
+    await site.create()
+    await grow(site, 10)
+    stream = reader(site)
+    await asyncio.to_thread(stream.prepareForTriggerAvailableNow)
+    await grow(site, 10)
+    assert await asyncio.to_thread(stream.initialOffset) == up_to(20)
+    await grow(site, 10)
+    assert await asyncio.to_thread(stream.latestOffset, up_to(20), ReadAllAvailable()) == up_to(20)
+
+
+async def test_a_stream_begins_where_it_did_when_it_is_asked_again(site: Site) -> None:
+    await site.create()
+    stream = reader(site)
+    assert await asyncio.to_thread(stream.initialOffset) == up_to(0)
+    await grow(site, 10)
+    assert await asyncio.to_thread(stream.initialOffset) == up_to(0)
