@@ -83,6 +83,12 @@ class Partitions:
                         self.unopened.add((topic.name, index))
                         self._metrics.partition_failed()
 
+    @property
+    def highest_producer_id(self) -> int:
+        """The highest that any open log knows of, or -1."""
+        logs = (replica.log for replica in self.replicas.values())
+        return max((log.producers.highest_producer_id for log in logs), default=-1)
+
     async def prepare(self, topic: Topic, first: int) -> list[PartitionLog]:
         """Make folders and logs of a topic's partitions from `first` on, all or none. Raises OSError."""
         wanted = self._assigned(topic, first)

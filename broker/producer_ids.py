@@ -1,8 +1,8 @@
 """Producer ids with a store behind them: the waiting that the pure allocator leaves to its shell.
 
 Owns the reservation that is under way. Invariants: a block is committed to the cluster store before the
-allocator hears of it; a request waits for a block that is on its way and is sent away with a retriable code
-when reserving failed just now.
+allocator hears of it, and lies above every id that the logs knew at the start; a request waits for a block
+that is on its way and is sent away with a retriable code when reserving failed just now.
 
 Called by `handlers.producers` and by each partition's log (for the bound), on the event loop.
 """
@@ -35,8 +35,27 @@ class ProducerIds:
     def __init__(self, cluster: Cluster, clock_ms: Callable[[], int]) -> None:
         self._cluster = cluster
         self._clock_ms = clock_ms
-        self._allocator = ProducerIdAllocator(cluster.catalog.next_producer_id)
+        self._first = cluster.catalog.next_producer_id
+        self._allocator = ProducerIdAllocator(self._first)
         self._reservation: asyncio.Task[None] | None = None
+
+    def begin_above(self, highest_seen: int) -> None:
+        """Before the first id: hand out none up to the highest that the logs hold.
+
+        The store knows of it but for one: that of a backup, older than the logs.
+        """
+        if highest_seen < self._first:
+            return
+        logger.warning(
+            "producer_ids_behind_logs",
+            next_producer_id=self._first,
+            highest_in_logs=highest_seen,
+            advice="cluster.db is older than the logs beside it; no producer id is given twice, but topics "
+            "and settings are as of then",
+        )
+        self._first = highest_seen + 1
+        self._allocator = ProducerIdAllocator(self._first)
+        self.try_next()  # Gives none yet, and has a block reserved, for the logs may forget whom they saw.
 
     def bound(self) -> int:
         """Ids at or above it were never issued."""
@@ -67,7 +86,7 @@ class ProducerIds:
 
     async def _reserve(self) -> None:
         def plan(catalog: Catalog) -> ProducerIdsReserved:
-            return ProducerIdsReserved(next_block(catalog.next_producer_id).end)
+            return ProducerIdsReserved(next_block(max(catalog.next_producer_id, self._first)).end)
 
         try:
             reserved = await self._cluster.change(plan)

@@ -120,8 +120,8 @@ async def open_services(
     """Open the data folder and everything in it.
 
     `clock_ms` gives milliseconds since the epoch; `steady_ms` (without it, `clock_ms`) is never set: see
-    `broker.clock`. `store` and `disk` replace the embedded store and the
-    system calls. Raises DataFolderError, StoreError or OSError; then nothing is left open.
+    `broker.clock`. `store` and `disk` replace the embedded store and the system calls.
+    Raises DataFolderError, StoreError or OSError; then nothing is left open.
     """
     disk = disk or Disk()
     steady_ms = steady_ms or clock_ms
@@ -130,15 +130,12 @@ async def open_services(
         config.data_dir, next_producer_id=lambda: held[0].bound(), disk=disk, steady_ms=steady_ms
     )
     await asyncio.to_thread(logs.lock)
-    if store is None:
-        store = SqliteStore(
-            config.data_dir / STORE_FILE, node_id=config.node_id, cluster_id=config.cluster_id or None
-        )
+    store = store or _embedded_store(config)
     group_commit = GroupCommit(asyncio.get_running_loop(), disk.sync_queue())
+    settings = TopicConfigs(config)
     try:
         cluster = Cluster(await store.load(), store)
         held.append(ProducerIds(cluster, steady_ms))
-        settings = TopicConfigs(config)
         partitions = Partitions(
             logs,
             settings,
@@ -150,6 +147,7 @@ async def open_services(
             clock_ms=clock_ms,
         )
         await partitions.open_all(cluster.catalog)
+        held[0].begin_above(partitions.highest_producer_id)
     except BaseException:
         await group_commit.close()
         await store.close()
@@ -178,6 +176,11 @@ async def open_services(
         topics=topics,
         maintenance=maintenance,
     )
+
+
+def _embedded_store(config: BrokerConfig) -> ClusterStore:
+    path = config.data_dir / STORE_FILE
+    return SqliteStore(path, node_id=config.node_id, cluster_id=config.cluster_id or None)
 
 
 def _base_log_config(config: BrokerConfig) -> LogConfig:

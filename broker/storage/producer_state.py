@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
+from broker.storage.producer_index import FOREIGN_IDS_FROM
 from broker.storage.producer_table import (
     CACHED_BATCHES,
     CachedBatch,
@@ -137,6 +138,7 @@ class ProducerStates:
         self.evicted = 0
         """How many were forgotten because of the limit since the start."""
         self._evicted_epochs: OrderedDict[int, int] = OrderedDict(restored.evicted if restored else {})
+        self._highest_evicted = max(filter(FOREIGN_IDS_FROM.__gt__, self._evicted_epochs), default=-1)
         self._next_producer_id = next_producer_id
         self._table = ProducerTable() if restored is None else ProducerTable.from_frozen(restored)
         self._recent: dict[int, _Recent] = {}
@@ -148,6 +150,11 @@ class ProducerStates:
 
     def __len__(self) -> int:
         return len(self._table)
+
+    @property
+    def highest_producer_id(self) -> int:
+        """The highest that was ever seen here, as far as it is known, or -1."""
+        return max(self._table.highest_producer_id, self._highest_evicted)
 
     def check(self, header: BatchHeader) -> Verdict:
         """What to do with a batch that carries a producer id and passed every check that needs no state."""

@@ -24,7 +24,7 @@ from itertools import chain
 from struct import Struct
 from typing import NamedTuple
 
-from broker.storage.producer_index import SPREAD, SlotIndex
+from broker.storage.producer_index import FOREIGN_IDS_FROM, SPREAD, SlotIndex
 from protocol.types import NO_OFFSET, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 CACHED_BATCHES = 5
@@ -120,6 +120,8 @@ class ProducerTable:
     """Producer id -> slot, and the order of the slots by last append."""
 
     def __init__(self) -> None:
+        self.highest_producer_id = -1
+        """Of all that ever were in it, below `FOREIGN_IDS_FROM`."""
         self._index = SlotIndex(self.producer_id)
         self._recent: tuple[int, int] = (NO_PRODUCER_ID, 0)
         """Producer id and slot of the last one found: it is asked for again at once."""
@@ -140,7 +142,9 @@ class ProducerTable:
         table._chunks = frozen.chunks
         table._index = index = SlotIndex(table.producer_id, size)
         ids = chain.from_iterable(map(_SLOT_ID.iter_unpack, frozen.chunks))
-        index.fill((slot, producer_id) for slot, (producer_id,) in enumerate(ids) if producer_id >= 0)
+        table.highest_producer_id = index.fill(
+            (slot, producer_id) for slot, (producer_id,) in enumerate(ids) if producer_id >= 0
+        )
         if len(index) != frozen.count:
             raise ValueError(f"{len(index)} producers where {frozen.count} were announced")
         table._previous = frozen.previous
@@ -214,6 +218,8 @@ class ProducerTable:
         chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
         _HEAD.pack_into(self._writable(chunk), index * SLOT_SIZE, producer_id, 0, NO_OFFSET, -1, epoch, 0)
         self._index.add(producer_id, slot, len(self._next) - 1)
+        if self.highest_producer_id < producer_id < FOREIGN_IDS_FROM:
+            self.highest_producer_id = producer_id
         self._link_latest(slot)
         return slot
 

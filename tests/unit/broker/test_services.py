@@ -83,6 +83,30 @@ async def test_a_folder_of_an_unknown_topic_is_set_aside_and_never_served(tmp_pa
     await services.close()
 
 
+@pytest.mark.parametrize("clean", [True, False])
+async def test_producer_ids_that_logs_know_are_not_given_again_by_an_older_store(
+    tmp_path: Path, clean: bool
+) -> None:
+    services = await opened(tmp_path)
+    await services.topics.create("t")
+    await services.close()
+    backup = (tmp_path / STORE_FILE).read_bytes()
+    services = await opened(tmp_path, producer_id_unknown_sequence="accept")
+    given = [await services.producer_ids.next() for _ in range(3)]
+    foreign = 2**63 - 1
+    for producer_id in (given[1], given[2], given[0], foreign):
+        sent = batch(producer_id=producer_id, sequence=0)
+        services.replicas["t", 0].append_as_leader(sent, services.clock_ms())
+    await services.close(clean=clean)
+    lose_the_store(tmp_path)
+    (tmp_path / STORE_FILE).write_bytes(backup)
+    services = await opened(tmp_path)
+    assert services.producer_ids.bound() == given[2] + 1
+    await until(lambda: services.catalog.next_producer_id > given[2])  # Also if nobody asks for one.
+    assert await services.producer_ids.next() > given[2]
+    await services.close()
+
+
 async def test_a_deletion_that_was_cut_short_does_not_bring_records_back(tmp_path: Path) -> None:
     class Stuck(Disk):
         def rename(self, old: Path, new: Path) -> None:
