@@ -17,9 +17,12 @@ import types
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pipeline.offsets import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 JOBS = ("archive", "audit", "mirror", "replay", "stats")
 # Settings of every command, beside the job's own.
@@ -51,6 +54,12 @@ class Report(Protocol):
 
     def summary(self) -> dict[str, object]:
         """Flat; the first key is "event". Its numbers become gauges."""
+
+
+def use_in_this_thread(spark: "SparkSession") -> None:
+    """Let rows be written to the sink from the calling thread: Spark finds data sources that are registered
+    in Python only where a session is the thread's own, and that is the one that made it."""
+    spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
 def choose(

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from client.errors import ClientError
 from pipeline.jobs.copies import only_run
-from pipeline.jobs.job import JobProgress
+from pipeline.jobs.job import JobProgress, use_in_this_thread
 from pipeline.jobs.mirror_topics import prepare_topics
 from pipeline.jobs.projection import KEPT, PLACED, project
 from pipeline.micro_batches import from_json
@@ -170,6 +170,7 @@ def run(
 
     Raises OptionError, MirrorError, ClientError, or Spark's error for what a task met.
     """
+    use_in_this_thread(spark)
     rows = build(spark, settings)
     session = MirrorSession(str(settings.session_path), "")
     with only_run(session):

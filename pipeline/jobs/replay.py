@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.jobs.archive_folder import OWN_FOLDER, folder_of
 from pipeline.jobs.copies import only_run
-from pipeline.jobs.job import JobProgress, OnProgress
+from pipeline.jobs.job import JobProgress, OnProgress, use_in_this_thread
 from pipeline.jobs.projection import project
 from pipeline.jobs.replay_sources import ArchivedRecords, Bounds, Records, Times, TopicRecords
 from pipeline.jobs.replay_topics import prepare_topics
@@ -164,6 +164,7 @@ def run(
     Raises OptionError, MirrorError, ClientError, or Spark's error for what a task met.
     """
     settings.check()
+    use_in_this_thread(spark)
     tell = on_progress or (lambda _: None)
     records = _records(spark, settings)
     bounds = _chosen(records, settings)

@@ -1,6 +1,7 @@
 """The mirror job copies topics under new names, filtered and projected, and goes on where it stopped."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,9 @@ def test_topics_are_mirrored_between_brokers_and_a_second_run_goes_on(
         append(broker, "orders", 1, first, 50)
         append(broker, "users", 0, first, 50)
         progress: list[JobProgress] = []
-        report = run(spark, settings, progress.append)
+        # In a thread of its own, as in a program that goes on meanwhile.
+        with ThreadPoolExecutor(1) as thread:
+            report = thread.submit(run, spark, settings, progress.append).result()
         assert report.summary()["rows_written"] == 75
         assert (report.topics, report.exit_code, progress[-1].rows) == (2, 0, 75)
     orders, people = read(spark, other, "orders"), read(spark, other, "people")
