@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterable
 
 SPREAD = 663_608_941
 """What an id is multiplied by: about 2**30 over the golden ratio, which puts neighbours far apart."""
-FOREIGN_IDS_FROM = 1 << 62
-"""No broker gets so far: ids from here on were chosen by clients that `producer.id.unknown.sequence` let."""
 _SMALLEST = 11
 _MOVED_AT_ONCE = 16
 
@@ -60,17 +58,11 @@ class SlotIndex:
         if not self._moving:
             self.cells, self._larger = larger, None
 
-    def fill(self, slots: Iterable[tuple[int, int]]) -> int:
-        """Find (slot, producer id) each, without growing. Raises ValueError when two have the same id.
-
-        Returns the highest id below `FOREIGN_IDS_FROM`, or -1.
-        """
+    def fill(self, slots: Iterable[tuple[int, int]]) -> None:
+        """Find (slot, producer id) each, without growing. Raises ValueError when two have the same id."""
         cells = self.cells
         size = len(cells)
-        highest = -1
         for slot, producer_id in slots:
-            if highest < producer_id < FOREIGN_IDS_FROM:
-                highest = producer_id
             at = producer_id * SPREAD % size
             while other := cells[at]:
                 if self._id_of(other) == producer_id:
@@ -78,7 +70,6 @@ class SlotIndex:
                 at = (at + 1) % size
             cells[at] = slot
             self._count += 1
-        return highest
 
     def remove(self, producer_id: int, slot: int) -> None:
         """`slot` is found no more; it still tells its producer id."""

@@ -26,9 +26,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.storage.producer_index import FOREIGN_IDS_FROM
 from broker.storage.producer_table import (
     CACHED_BATCHES,
+    FOREIGN_IDS_FROM,
     CachedBatch,
     FrozenTable,
     ProducerEntry,

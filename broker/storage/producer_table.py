@@ -24,10 +24,12 @@ from itertools import chain
 from struct import Struct
 from typing import NamedTuple
 
-from broker.storage.producer_index import FOREIGN_IDS_FROM, SPREAD, SlotIndex
+from broker.storage.producer_index import SPREAD, SlotIndex
 from protocol.types import NO_OFFSET, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 CACHED_BATCHES = 5
+FOREIGN_IDS_FROM = 1 << 62
+"""No broker gets so far: ids from here on were chosen by clients that `producer.id.unknown.sequence` let."""
 _CHUNK_BITS = 6
 _SLOTS_PER_CHUNK = 1 << _CHUNK_BITS
 _IN_CHUNK = _SLOTS_PER_CHUNK - 1
@@ -116,6 +118,18 @@ def _entry(chunks: list[bytearray], slot: int) -> ProducerEntry:
     return ProducerEntry(producer_id, epoch, coordinator_epoch, txn, last_append_ms, batches)
 
 
+def _highest_in(chunks: list[bytearray]) -> int:
+    """The highest producer id below `FOREIGN_IDS_FROM`; free slots have -1."""
+    highest: int = max(_ids(chunks))[0]  # Nothing but C runs for each of a million.
+    if highest >= FOREIGN_IDS_FROM:
+        highest = max(producer_id for (producer_id,) in _ids(chunks) if producer_id < FOREIGN_IDS_FROM)
+    return highest
+
+
+def _ids(chunks: list[bytearray]) -> Iterator[tuple[int]]:
+    return chain.from_iterable(map(_SLOT_ID.iter_unpack, chunks))
+
+
 class ProducerTable:
     """Producer id -> slot, and the order of the slots by last append."""
 
@@ -141,10 +155,9 @@ class ProducerTable:
         table = cls()
         table._chunks = frozen.chunks
         table._index = index = SlotIndex(table.producer_id, size)
-        ids = chain.from_iterable(map(_SLOT_ID.iter_unpack, frozen.chunks))
-        table.highest_producer_id = index.fill(
-            (slot, producer_id) for slot, (producer_id,) in enumerate(ids) if producer_id >= 0
-        )
+        ids = enumerate(_ids(frozen.chunks))
+        index.fill((slot, producer_id) for slot, (producer_id,) in ids if producer_id >= 0)
+        table.highest_producer_id = _highest_in(frozen.chunks)
         if len(index) != frozen.count:
             raise ValueError(f"{len(index)} producers where {frozen.count} were announced")
         table._previous = frozen.previous
