@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from pipeline.jobs.job import JobProgress, MetricsFile, OnProgress, Report
 
 _METRICS_EVERY_S = 5.0
+# So long a process that was killed may take to be gone.
+_DYING_S = 0.5
 # How the error of a Spark task tells which of ours it was.
 _OURS = re.compile(r"^(?:(?:pipeline|client|protocol)\.[\w.]+|FileNotFoundError): (.+)$", re.MULTILINE)
 _OF_JAVA = re.compile(r"^(?::|Caused by:) [\w.$]+: (.+)$", re.MULTILINE)
@@ -104,7 +108,7 @@ def _read_settings(file: Path) -> dict[str, Any]:
 
 
 def _run(job: str, module: Any, settings: Any, master: str, metrics: MetricsFile | None) -> Report:
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import AnalysisException, PySparkException
 
     from client.errors import ClientError
@@ -121,11 +125,12 @@ def _run(job: str, module: Any, settings: Any, master: str, metrics: MetricsFile
         with _progress(metrics) as on_progress:
             spark = start_session(f"tidelog {job}", master=master)
             try:
-                with _signals(rounds=takes_stop) as stop:
+                with _signals(rounds=takes_stop) as stop, _while_java_runs(stop):
                     arguments = {"stop": stop} if takes_stop else {}
                     report: Report = module.run(spark, settings, on_progress, **arguments)
             finally:
-                spark.stop()
+                with suppress(Py4JError, OSError):  # Nobody is left to be stopped.
+                    spark.stop()
     except OptionError as error:
         raise typer.BadParameter(_as_flags(job, str(error))) from None
     except (*ours, ClientError, FileNotFoundError, JavaNotFoundError) as error:
@@ -165,12 +170,16 @@ def _reason(text: str, lines: int | None = None) -> str:
 
 @contextmanager
 def _signals(*, rounds: bool) -> Iterator[threading.Event]:
-    """The event that the first signal sets. Without `rounds` it raises KeyboardInterrupt at once."""
-    stop = threading.Event()
+    """The event that the first signal sets. Without `rounds` it raises KeyboardInterrupt at once, and so does
+    whatever Spark makes of that on its way through."""
+    stop, broken_off = threading.Event(), threading.Event()
     main_thread = threading.current_thread() is threading.main_thread()
 
     def receive(number: int, _: object) -> None:
         if stop.is_set() or not rounds:
+            broken_off.set()
+            # py4j would log where the query was cut off.
+            logging.disable()
             raise KeyboardInterrupt
         stop.set()
         name = signal.Signals(number).name
@@ -181,9 +190,44 @@ def _signals(*, rounds: bool) -> Iterator[threading.Event]:
         before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
+    except Exception:
+        if broken_off.is_set():
+            raise KeyboardInterrupt from None
+        raise
     finally:
+        logging.disable(logging.NOTSET)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _while_java_runs(stop: threading.Event) -> Iterator[None]:
+    """Whatever comes of the death of Spark's Java process becomes a Failure, or the end that `stop` asked
+    for: a service manager signals all processes of a service at once."""
+    try:
+        yield
+    except Exception:
+        if not _java_has_ended():
+            raise
+        if stop.is_set():
+            raise KeyboardInterrupt from None
+        raise Failure(
+            "Spark's Java process ended while the job ran (killed, or out of memory?): run it again, what was"
+            " stored stays stored"
+        ) from None
+
+
+def _java_has_ended() -> bool:
+    from pyspark import SparkContext
+
+    java = getattr(SparkContext._gateway, "proc", None)
+    if java is None:
+        return False
+    try:
+        java.wait(_DYING_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 @contextmanager

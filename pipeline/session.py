@@ -50,9 +50,10 @@ def start_session(
         chosen = _SETTINGS | (local if master.startswith("local") else {}) | dict(settings or {})
         for name, value in chosen.items():
             conf.set(name, value)
-        options: dict[str, Any] = {}
+        # What a terminal signals to its group is for us alone: Java ends when we do, by the end of its input.
+        options: dict[str, Any] = {"start_new_session": True}
         if driver_log is None:
-            gateway = launch_gateway(conf)
+            gateway = launch_gateway(conf, popen_kwargs=options)
         else:
             with driver_log.open("ab") as log:
                 options["stderr"] = log

@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 )
 
 from pipeline.offsets import OptionError
+from pipeline.paths import local_path
 
 AT_LEAST_ONCE = "at_least_once"
 MIRROR = "mirror"
@@ -180,12 +181,9 @@ def _session_path(given: Mapping[str, str], *, is_stream: bool) -> str:
 
 def folder_path(name: str, text: str) -> str:
     """The folder that an option names, as a path or a file: URI. Raises OptionError for other URIs."""
-    scheme, colon, rest = text.partition(":")
-    if colon and scheme == "file":
-        text = "/" + rest.lstrip("/")
-    elif colon and len(scheme) > 1 and rest.startswith("/"):
+    if (path := local_path(text)) is None:
         raise OptionError(
             f"{name}={text}: the session of delivery=mirror must lie in a folder that driver and executors"
             " see as a path; set option session.path to one on a shared file system"
         )
-    return text.rstrip("/")
+    return str(path)

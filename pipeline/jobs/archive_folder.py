@@ -12,7 +12,6 @@ not at all. A draft is swept out only by who holds the lock, when no commit need
 Called by the archives, on the driver.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -24,6 +23,7 @@ from typing import Any, Self
 
 from pipeline.jobs.archive_files import DraftFile
 from pipeline.offsets import OptionError, Place
+from pipeline.paths import local_path, try_lock
 
 OWN_FOLDER = "_tidelog"
 _ORIGIN = "origin.json"
@@ -52,12 +52,13 @@ class Archive(ABC):
         """Raises OptionError where the folder is none of an archive of this kind, ArchiveError where another
         run writes it, or where what was written is gone."""
         try:
-            self.own.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.own / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            lock = try_lock(self.own)
         except OSError as error:
             raise OptionError(f"path: no archive can be kept in {self.root}: {error}") from None
+        if lock is None:
+            raise ArchiveError(f"another run writes the archive in {self.root}: wait for its end")
+        self._lock = lock
         try:
-            self._take_lock()
             sync_folder(self.root.parent)
             sync_folder(self.root)
             self._check_kind()
@@ -116,12 +117,6 @@ class Archive(ABC):
         """True where something beside `_tidelog` tells how far the archive is."""
         return False
 
-    def _take_lock(self) -> None:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ArchiveError(f"another run writes the archive in {self.root}: wait for its end") from None
-
     def _check_kind(self) -> None:
         mine = {"format": self.kind, "version": _VERSION}
         marker = self.own / "archive.json"
@@ -148,15 +143,12 @@ def archived_topic_ids(root: Path) -> dict[str, str]:
 
 def folder_of(path: str) -> Path:
     """The folder that a setting names. Raises OptionError for what is none."""
-    scheme, colon, rest = path.partition(":")
-    if colon and scheme == "file":
-        return Path("/" + rest.lstrip("/"))
-    if colon and len(scheme) > 1 and rest.startswith("/"):
+    if (found := local_path(path)) is None:
         raise OptionError(
             f"{path}: an archive lies in a folder that driver and executors see as a path, not behind"
-            f" {scheme}:"
+            f" {path.partition(':')[0]}:"
         )
-    return Path(path).absolute()
+    return found.absolute()
 
 
 def publish(moves: Iterable[tuple[Path, Path]]) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.fetch import find_bounds
 from pipeline.folders import Segment, by_place, find_segments, folder_bounds
 from pipeline.jobs.job import JobProgress, OnProgress
+from pipeline.jobs.outputs import check_folder
 from pipeline.offsets import OptionError, Place
 from pipeline.segments import read_segments
 
@@ -49,6 +50,8 @@ class AuditSettings:
         """Raises OptionError for settings that cannot be followed."""
         if self.path is None and (self.bootstrap_servers is None or not self.topics):
             raise OptionError("an audit needs topics and bootstrap servers, or a path with segment files")
+        if self.output is not None:
+            check_folder("output", self.output)
 
 
 @dataclass(frozen=True, slots=True)

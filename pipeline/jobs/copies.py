@@ -9,7 +9,6 @@ for the session takes its records for stored.
 Invariants: nothing is made where anything is refused. Called by the mirror and the replay, on the driver.
 """
 
-import fcntl
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from client.admin import Admin
 from client.admin_types import ConfigResource, ConfigResourceType, NewTopic, TopicDescription
 from pipeline.mirror_session import NO_TOPIC_ID, MirrorError, MirrorSession
 from pipeline.offsets import OptionError
+from pipeline.paths import try_lock
 
 # A record that a mirror stores has one more header, which names its source.
 _HEADER_BYTES = 1024
@@ -50,17 +50,14 @@ def only_run(session: MirrorSession) -> Iterator[None]:
     another run of this machine holds it, OptionError where the folder cannot be written.
     """
     try:
-        session.folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(session.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        lock = try_lock(session.folder)
     except OSError as error:
         raise OptionError(f"no session can be kept in {session.path}: {error}") from None
+    if lock is None:
+        raise MirrorError(
+            f"another run is at work with the session in {session.path}: wait for its end, or end it"
+        )
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise MirrorError(
-                f"another run is at work with the session in {session.path}: wait for its end, or end it"
-            ) from None
         yield
     finally:
         os.close(lock)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.fetch import find_bounds
 from pipeline.jobs.job import JobProgress, OnProgress
+from pipeline.jobs.outputs import check_file, check_folder
 from pipeline.jobs.stats_sketches import METRICS, PARTS, merge, metrics, size_of_record, sketch
 from pipeline.micro_batches import from_json
 from pipeline.offsets import OptionError, Place, to_json
@@ -38,6 +39,7 @@ READ_COLUMNS = ("key", "value", "headers", "topic", "partition", "offset", "time
 _WINDOW = ("topic", "partition", "window_ms")
 _UNITS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
 _TABLE = ("topic", "partition", "records", "records_per_second", "bytes_per_second", *METRICS[4:])
+_LONGEST_WINDOW = 36_500 * 86_400
 _MICRO_BATCH = "250 milliseconds"
 _MOST_PARTS = 500
 _FEW = 10
@@ -68,7 +70,10 @@ class StatsSettings:
         match = re.fullmatch(r"([1-9]\d{0,8}) *(second|minute|hour|day|week)s?", self.window.strip())
         if match is None:
             raise OptionError(f'window: {self.window!r} is not like "10 seconds", "1 minute" or "2 hours"')
-        return int(match[1]) * _UNITS[match[2]]
+        seconds = int(match[1]) * _UNITS[match[2]]
+        if seconds > _LONGEST_WINDOW:
+            raise OptionError(f"window: {self.window!r} is longer than {_LONGEST_WINDOW // 86_400} days")
+        return seconds
 
     def check(self) -> None:
         """Raises OptionError for settings that cannot be followed."""
@@ -83,6 +88,10 @@ class StatsSettings:
         if self.follow_seconds is not None and self.follow_seconds < 1:
             raise OptionError(f"follow_seconds: {self.follow_seconds} is less than 1")
         _ = self.window_seconds
+        if self.output is not None:
+            check_folder("output", self.output)
+        if self.plot is not None:
+            check_file("plot", self.plot)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,14 @@ import inspect
 import io
 import os
 import signal
+import subprocess
+import threading
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from pyspark import SparkContext
 
 from cli import pipeline, pipeline_run
 from cli.failures import Failure
@@ -62,6 +66,13 @@ def test_every_command_explains_itself(job: str, capsys: pytest.CaptureFixture[s
         (["mirror", "--topic-pattern", "(", "-b", "x:1", "--checkpoint", "c"], "not a regular expression"),
         (["replay", "-b", "x:1", "--archive", "a", "--compression-type", "br"], "br: expected none"),
         (["replay", "-b", "x:1", "--archive", "a", "--where", "timestamp > now()"], "write the time down"),
+        (["stats", "t", "-b", "x:1", "--window", "99999999 weeks"], "is longer than 36500 days"),
+        (["audit", "t", "-b", "x:1", "--output", __file__], "is a file, and a folder is needed"),
+        (
+            ["stats", "t", "-b", "x:1", "--output", str(Path(__file__).parent)],
+            "which is not of an earlier result",
+        ),
+        (["stats", "t", "-b", "x:1", "--plot", f"{__file__}/plot.png"], "cannot be written"),
         (["audit", "--path", "p", "--metrics-file", "absent/a.prom"], "metrics_file: absent is not a folder"),
     ],
 )
@@ -110,6 +121,31 @@ def test_the_first_signal_asks_and_the_second_insists(
 def test_a_job_without_rounds_is_broken_off_at_once() -> None:
     with pipeline_run._signals(rounds=False), pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_what_spark_makes_of_a_break_off_is_a_break_off() -> None:
+    def query() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            raise RuntimeError("what was cut off cannot be cleared up either")
+
+    with pytest.raises(KeyboardInterrupt), pipeline_run._signals(rounds=False):
+        query()
+
+
+@pytest.mark.parametrize(("asked", "expected"), [(False, Failure), (True, KeyboardInterrupt)])
+def test_the_death_of_spark_s_java_is_a_failure_or_the_end_that_was_asked_for(
+    asked: bool, expected: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service manager signals all processes of a service at once."""
+    with subprocess.Popen(["true"]) as java:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+    stop = threading.Event()
+    if asked:
+        stop.set()
+    with pytest.raises(expected), pipeline_run._while_java_runs(stop):
+        raise ConnectionRefusedError
 
 
 def test_progress_is_a_line_on_a_terminal_and_numbers_in_a_file(

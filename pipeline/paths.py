@@ -1,0 +1,36 @@
+"""Folders and files that settings name: which are paths here, and who works in a folder.
+
+Owns the reading of a path that may be a URI, as Spark takes both, and the lock that keeps a folder to one run
+at a time. Called by the sink's options and the jobs.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+
+def local_path(text: str) -> Path | None:
+    """The path that a setting names as such or as a file: URI, None for what lies behind another scheme."""
+    scheme, colon, rest = text.partition(":")
+    if colon and scheme == "file":
+        return Path("/" + rest.lstrip("/"))
+    if colon and len(scheme) > 1 and rest.startswith("/"):
+        return None
+    return Path(text)
+
+
+def try_lock(folder: Path) -> int | None:
+    """Make the folder, and take the lock in it: a descriptor to be closed, None where another process has it.
+
+    The kernel lets go of the lock when that process dies, however it does. Raises OSError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return lock
