@@ -1,10 +1,13 @@
 """An asyncio client for Kafka and Tidelog: idempotent, pipelined, and honest about what it does not know.
 
 The public names. `Producer`, `Consumer` and `Admin` have aiokafka's verbs and argument names where it has
-them.
+them. What brings much along is imported when it is first asked for: a process that wants one of them, as each
+of Spark's workers does, does not pay for the others.
 """
 
-from client.admin import Admin
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from client.admin_types import (
     ClusterDescription,
     ConfigEntry,
@@ -14,8 +17,6 @@ from client.admin_types import (
     ProducerDescription,
     TopicDescription,
 )
-from client.consumer import Consumer
-from client.delivery import Delivery
 from client.errors import (
     AuthorizationError,
     BrokerError,
@@ -38,9 +39,6 @@ from client.errors import (
     UnknownTopicError,
     UnsupportedVersionError,
 )
-from client.producer import Producer
-from client.record_batch import BatchBuilder
-from client.session import ProducerSession, SessionPartition
 from client.types import (
     ConsumerRecord,
     OffsetAndTimestamp,
@@ -48,6 +46,24 @@ from client.types import (
     TimestampType,
     TopicPartition,
 )
+
+if TYPE_CHECKING:
+    from client.admin import Admin
+    from client.consumer import Consumer
+    from client.delivery import Delivery
+    from client.producer import Producer
+    from client.record_batch import BatchBuilder
+    from client.session import ProducerSession, SessionPartition
+
+_HOMES = {
+    "Admin": "client.admin",
+    "BatchBuilder": "client.record_batch",
+    "Consumer": "client.consumer",
+    "Delivery": "client.delivery",
+    "Producer": "client.producer",
+    "ProducerSession": "client.session",
+    "SessionPartition": "client.session",
+}
 
 __all__ = [
     "Admin",
@@ -90,3 +106,14 @@ __all__ = [
     "UnknownTopicError",
     "UnsupportedVersionError",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(globals().keys() | _HOMES.keys())

@@ -16,16 +16,16 @@ Called by the Spark source, in Python workers; knows nothing of Spark or sockets
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.arrays import ArrowArray, flags, numbers, repeated
 from pipeline.batches import NO_END, Batches, batch_positions
 from pipeline.isolation import BatchFilter
 from pipeline.record_ends import record_places
-from pipeline.vectors import Flags, Integers, RecordFields, Slices, read_fields
+from pipeline.vectors import Integers, RecordFields, Slices, read_fields
 from protocol.compression import Compression, decompress
 from protocol.errors import ProtocolError
 from protocol.records import BATCH_HEADER_SIZE, DEFAULT_MAX_DECOMPRESSED_BYTES, read_batch_header
@@ -50,9 +50,7 @@ ARROW_SCHEMA = pa.schema(
         pa.field("sequence", pa.int32(), nullable=False),
     ]
 )
-COLUMNS: tuple[str, ...] = tuple(ARROW_SCHEMA.names)
 
-_ArrowArray: TypeAlias = Any
 # Arrow's binary arrays hold 32-bit positions.
 _MOST_PAYLOAD_BYTES = 2**31 - 1
 # What fits into Arrow's microseconds; a record may claim any number of milliseconds.
@@ -66,7 +64,7 @@ def decode_record_batches(
     partition: int,
     start_offset: int = 0,
     end_offset: int = NO_END,
-    columns: Sequence[str] = COLUMNS,
+    columns: Sequence[str] = tuple(ARROW_SCHEMA.names),
     target_rows: int = 65_536,
     batch_filter: BatchFilter | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -166,7 +164,7 @@ class _Decoder:
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         wanted = (columns.offsets >= self._start_offset) & (columns.offsets < self._end_offset)
         if not wanted.all():
-            rows = rows.filter(_flags(wanted))
+            rows = rows.filter(flags(wanted))
         if rows.num_rows:
             yield rows
 
@@ -182,18 +180,18 @@ class _Columns:
         self._rows = len(fields.offset_deltas)
         self.offsets: Integers = self._each("base_offset") + fields.offset_deltas
 
-    def build(self, name: str, topic: str, partition: int) -> _ArrowArray:
-        builders: dict[str, Callable[[], _ArrowArray]] = {
+    def build(self, name: str, topic: str, partition: int) -> ArrowArray:
+        builders: dict[str, Callable[[], ArrowArray]] = {
             "key": lambda: self._gather(self._fields.keys, pa.binary()),
             "value": lambda: self._gather(self._fields.values, pa.binary()),
-            "topic": lambda: _repeated(topic, self._rows),
-            "partition": lambda: _numbers(np.full(self._rows, partition, np.int32)),
-            "offset": lambda: _numbers(self.offsets),
+            "topic": lambda: repeated(topic, self._rows),
+            "partition": lambda: numbers(np.full(self._rows, partition, np.int32)),
+            "offset": lambda: numbers(self.offsets),
             "timestamp": self._timestamps,
-            "timestampType": lambda: _numbers((self._each("attributes") >> 3 & 1).astype(np.int32)),
+            "timestampType": lambda: numbers((self._each("attributes") >> 3 & 1).astype(np.int32)),
             "headers": self._headers,
-            "producer_id": lambda: _numbers(self._each("producer_id")),
-            "producer_epoch": lambda: _numbers(self._each("producer_epoch").astype(np.int32)),
+            "producer_id": lambda: numbers(self._each("producer_id")),
+            "producer_epoch": lambda: numbers(self._each("producer_epoch").astype(np.int32)),
             "sequence": self._sequences,
         }
         return builders[name]()
@@ -202,19 +200,19 @@ class _Columns:
         """A field of the batch header, repeated for each record of its batch."""
         return np.repeat(self._batches.field(name), self._counts)
 
-    def _timestamps(self) -> _ArrowArray:
+    def _timestamps(self) -> ArrowArray:
         created = self._each("base_timestamp") + self._fields.timestamp_deltas
         is_append_time = (self._each("attributes") & 8).astype(np.bool_)
         timestamps = np.where(is_append_time, self._each("max_timestamp"), created)
         clipped = np.clip(timestamps, -_LARGEST_TIMESTAMP_MS, _LARGEST_TIMESTAMP_MS)
-        return _numbers(clipped * 1000).view(pa.timestamp("us", tz="UTC"))
+        return numbers(clipped * 1000).view(pa.timestamp("us", tz="UTC"))
 
-    def _sequences(self) -> _ArrowArray:
+    def _sequences(self) -> ArrowArray:
         base = self._each("base_sequence")
         sequences = np.where(base < 0, NO_SEQUENCE, (base + self._fields.offset_deltas) & MAX_SEQUENCE)
-        return _numbers(sequences.astype(np.int32))
+        return numbers(sequences.astype(np.int32))
 
-    def _headers(self) -> _ArrowArray:
+    def _headers(self) -> ArrowArray:
         """Null where a record has none, as in Spark's own Kafka source."""
         names = self._gather(self._fields.header_names, pa.string())
         try:
@@ -226,39 +224,20 @@ class _Columns:
         pairs = pa.StructArray.from_arrays([names, values], fields=list(struct_type))
         counts = self._fields.header_counts
         ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))).astype(np.int32)
-        return pa.ListArray.from_arrays(_numbers(ends), pairs, type=HEADERS_TYPE, mask=_flags(counts == 0))
+        return pa.ListArray.from_arrays(numbers(ends), pairs, type=HEADERS_TYPE, mask=flags(counts == 0))
 
-    def _gather(self, slices: Slices, arrow_type: pa.DataType) -> _ArrowArray:
+    def _gather(self, slices: Slices, arrow_type: pa.DataType) -> ArrowArray:
         """The slices of the payload as an array: all of it, cut at each start and end, of which every second
         piece is wanted."""
         count = len(slices.starts)
         if not count:
-            return pa.array([], arrow_type)
+            return pa.nulls(0, arrow_type)
         cuts: npt.NDArray[np.int32] = np.empty(2 * count, np.int32)
         cuts[0::2] = slices.starts
         cuts[1::2] = slices.ends
         pieces = pa.Array.from_buffers(arrow_type, 2 * count - 1, [None, pa.py_buffer(cuts), self._buffer])
-        wanted = _numbers(np.arange(0, 2 * count, 2))
+        wanted = numbers(np.arange(0, 2 * count, 2))
         if slices.nulls.any():
             validity = pa.py_buffer(np.packbits(~slices.nulls, bitorder="little"))
             wanted = pa.Array.from_buffers(pa.int64(), count, [validity, wanted.buffers()[1]])
         return pieces.take(wanted)
-
-
-# pa.array() and pa.scalar() would do the same, and import pandas first, in every Python worker.
-def _numbers(values: npt.NDArray[np.int64] | npt.NDArray[np.int32]) -> _ArrowArray:
-    arrow_type = pa.int64() if values.dtype == np.int64 else pa.int32()
-    return pa.Array.from_buffers(arrow_type, len(values), [None, pa.py_buffer(values)])
-
-
-def _flags(values: Flags) -> _ArrowArray:
-    bits = pa.py_buffer(np.packbits(values, bitorder="little"))
-    return pa.Array.from_buffers(pa.bool_(), len(values), [None, bits])
-
-
-def _repeated(text: str, count: int) -> _ArrowArray:
-    encoded = text.encode()
-    cuts = np.arange(count + 1, dtype=np.int32) * np.int32(len(encoded))
-    return pa.Array.from_buffers(
-        pa.string(), count, [None, pa.py_buffer(cuts), pa.py_buffer(encoded * count)]
-    )

@@ -18,7 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.vectors import Flags, Integers, Octets
+from pipeline.arrays import integers, nulls, numbers, octets
+from pipeline.vectors import Integers, Octets
 from protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder
 from protocol.records.varints import encode_varint
 from protocol.types import NO_TIMESTAMP
@@ -26,8 +27,8 @@ from protocol.types import NO_TIMESTAMP
 # Varints of length, timestamp and offset delta, key length, value length and header count, and attributes.
 _MOST_OVERHEAD = 5 + 10 + 5 + 5 + 5 + 5 + 1
 _BINARY = pa.binary()
-_NO_HEADERS = pa.scalar(b"\0", _BINARY)
-_NOTHING = pa.scalar(b"", _BINARY)
+_NO_HEADERS = octets(b"\0")
+_NOTHING = octets(b"")
 # Arrow's binary arrays hold 32-bit positions.
 MOST_BYTES = 2**30
 
@@ -48,7 +49,7 @@ class RecordColumns:
 
     def take(self, rows: Integers) -> "RecordColumns":
         """The records at these positions, in this order."""
-        chosen = pa.array(rows)
+        chosen = numbers(rows)
 
         def pick(column: Any) -> Any:
             return None if column is None else column.take(chosen)
@@ -204,7 +205,7 @@ def _header_blobs(columns: RecordColumns) -> _HeaderBlobs:
     parts: list[Any] = []
     constant_bytes = 0
     if columns.headers is not None and len(columns.headers.flatten()):
-        counts = pc.fill_null(pc.list_value_length(columns.headers), 0).to_numpy().astype(np.int64)
+        counts = integers(pc.list_value_length(columns.headers))
         blobs = _joined_headers(columns.headers.flatten(), counts)
         lengths = _lengths(blobs, absent=0)
         parts.append(blobs)
@@ -213,7 +214,7 @@ def _header_blobs(columns: RecordColumns) -> _HeaderBlobs:
         prefix = encode_varint(len(name.encode())) + name.encode()
         sizes = _lengths(contents, absent=0)
         size_field = varints(sizes)
-        parts += [pa.scalar(prefix, _BINARY), _ragged([size_field]), contents]
+        parts += [octets(prefix), _ragged([size_field]), contents]
         constant_bytes = len(prefix)
         counts = counts + 1
         lengths = lengths + len(prefix) + size_field.widths + sizes
@@ -245,10 +246,7 @@ def _joined_headers(elements: Any, counts: Integers) -> Any:
 
 def _lengths(array: Any, absent: int) -> Integers:
     """The length of each element, `absent` for a null."""
-    lengths = pc.binary_length(array)
-    if lengths.null_count:
-        lengths = lengths.fill_null(absent)
-    return np.asarray(lengths.to_numpy().astype(np.int64))
+    return integers(pc.binary_length(array), absent)
 
 
 def _lengths_or_null(array: Any, count: int) -> Integers:
@@ -282,7 +280,7 @@ def murmur2_partitions(keys: Any, partitions: int) -> Integers:
     hashes = (hashes ^ (hashes >> np.uint32(13))) * _M
     hashes ^= hashes >> np.uint32(15)
     chosen = (hashes & np.uint32(0x7FFFFFFF)).astype(np.int64) % partitions
-    return np.where(_nulls(keys), -1, chosen)
+    return np.where(nulls(keys), -1, chosen)
 
 
 _M = np.uint32(0x5BD1E995)
@@ -298,13 +296,9 @@ def _word(data: Octets, at: Integers) -> npt.NDArray[np.uint32]:
 def _data_of(array: Any) -> list[memoryview]:
     """The bytes of all elements in a row; null ones have none."""
     if array.null_count:
-        array = array.fill_null(b"")
+        array = array.fill_null(_NOTHING)
     _, positions, data = array.buffers()
     if data is None or not len(array):
         return []
     ends = np.frombuffer(positions, np.int32, len(array) + 1, 4 * array.offset)
     return [memoryview(data)[int(ends[0]) : int(ends[-1])]]
-
-
-def _nulls(array: Any) -> Flags:
-    return np.asarray(array.is_null().to_numpy(zero_copy_only=False))

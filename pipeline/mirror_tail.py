@@ -20,6 +20,7 @@ from client.errors import OffsetOutOfRangeError, UnsupportedVersionError
 from client.offset_lookup import EARLIEST, LATEST, edge_offsets
 from client.session_lookup import describe_producer, fetch_batches, repeat, wait_for_disk
 from client.types import TopicPartition
+from pipeline.arrays import octets
 from pipeline.mirror_session import MirrorError, StoredPlace
 from pipeline.offsets import Place
 from protocol.records import BatchHeader, decode_batch, increment_sequence, iter_batches
@@ -46,7 +47,7 @@ class Tail(NamedTuple):
 def source_headers(source: Place, offsets: Any) -> Any:
     """The contents of the header for rows of one source partition: `TOPIC-PARTITION@OFFSET`."""
     numbers = offsets.cast(pa.string()).cast(pa.binary())
-    return pc.binary_join_element_wise(pa.scalar(f"{source}@".encode(), pa.binary()), numbers, b"")
+    return pc.binary_join_element_wise(octets(f"{source}@".encode()), numbers, octets(b""))
 
 
 def parse_source(content: bytes | None) -> tuple[Place, int] | None:

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from client.cluster import Cluster, ClusterConfig
 from client.session import ProducerSession, SessionPartition
 from client.types import TopicPartition
+from pipeline import arrays
 from pipeline.encoding import RecordColumns, encode
 from pipeline.mirror_session import BatchFacts, MirrorError, MirrorSession, SourceFacts, StoredPlace
 from pipeline.mirror_tail import SOURCE_HEADER, find_tail, source_headers
@@ -271,11 +271,11 @@ def _by_source(table: Any) -> Iterator[tuple[Place, Any]]:
     column = flat(table, "source_partition")
     if column.null_count or flat(table, "source_offset").null_count:
         raise OptionError("source_partition and source_offset must not be null: they say where a row is from")
-    partitions = np.asarray(column.cast(pa.int64()).to_numpy())
+    partitions = arrays.integers(column.cast(pa.int64()))
     rows = SinkRows(RecordColumns(partitions), topics, numbers, partitions)
     for place, chosen in groups(rows, partitions):
-        yield place, table if chosen is None else table.take(pa.array(chosen))
+        yield place, table if chosen is None else table.take(arrays.numbers(chosen))
 
 
 def _offsets(table: Any) -> Integers:
-    return np.asarray(pc.cast(flat(table, "source_offset"), pa.int64()).to_numpy())
+    return arrays.integers(flat(table, "source_offset").cast(pa.int64()))

@@ -11,8 +11,9 @@ by himself does well to do the same: `COALESCE(headers, ARRAY()) AS headers`.
 
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
+
+from pipeline.arrays import flags, integers, null
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,5 +32,5 @@ def empty_for_null(rows: "DataFrame") -> "DataFrame":
 
 def null_for_empty(headers: Any) -> Any:
     """An Arrow array of lists, with null where one was empty."""
-    is_empty = pc.equal(pc.list_value_length(headers), 0)
-    return pc.if_else(is_empty, pa.scalar(None, headers.type), headers)
+    is_empty = flags(integers(pc.list_value_length(headers)) == 0)
+    return pc.if_else(is_empty, null(headers.type), headers)

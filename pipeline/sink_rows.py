@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.arrays import integers, numbers
 from pipeline.columnar import HEADERS_TYPE
 from pipeline.encoding import RecordColumns, murmur2_partitions, record_size_bounds
 from pipeline.offsets import OptionError, Place
@@ -93,7 +94,7 @@ def read_rows(table: Any, topic: str | None) -> SinkRows:
         given = column("partition", pa.int64())
         if (least := pc.min(given).as_py()) is not None and least < 0:
             raise OptionError(f"column partition holds {least}, expected 0 or more, or null for any")
-        partitions = given.fill_null(_NO_PARTITION).to_numpy()
+        partitions = integers(given, _NO_PARTITION)
     columns = RecordColumns(
         _timestamps(flat(table, "timestamp") if "timestamp" in present else None, count),
         column("key", pa.binary()),
@@ -114,7 +115,7 @@ def dictionary(texts: Any, name: str) -> tuple[tuple[str, ...], Integers]:
     if texts.null_count:
         raise OptionError(f"column {name} is null in {texts.null_count} rows, each row needs one")
     encoded = texts.dictionary_encode()
-    return tuple(encoded.dictionary.to_pylist()), np.asarray(encoded.indices.to_numpy().astype(np.int64))
+    return tuple(encoded.dictionary.to_pylist()), integers(encoded.indices)
 
 
 def choose_partitions(rows: SinkRows, counts: dict[str, int], batch_bytes: int, turn: int) -> Integers:
@@ -132,7 +133,7 @@ def choose_partitions(rows: SinkRows, counts: dict[str, int], batch_bytes: int, 
             continue
         chosen[open_rows] = turns[open_rows] % count
         if rows.columns.keys is not None:
-            by_key = murmur2_partitions(rows.columns.keys.take(pa.array(open_rows)), count)
+            by_key = murmur2_partitions(rows.columns.keys.take(numbers(open_rows)), count)
             chosen[open_rows] = np.where(by_key >= 0, by_key, chosen[open_rows])
     return chosen
 
@@ -160,4 +161,4 @@ def _timestamps(column: Any, count: int) -> Integers:
     if column is None:
         return np.full(count, now, np.int64)
     micros = column.cast(pa.timestamp("us", tz=column.type.tz)).view(pa.int64())
-    return np.asarray(micros.fill_null(now * 1000).to_numpy() // 1000)
+    return integers(micros, now * 1000) // 1000

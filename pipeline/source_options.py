@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.columnar import COLUMNS
 from pipeline.offsets import EARLIEST, LATEST, OptionError, Place, Positions
+from pipeline.schema import COLUMNS
 
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 

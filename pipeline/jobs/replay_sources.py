@@ -182,7 +182,7 @@ class ArchivedRecords:
     def _load(self, files: Sequence[_File]) -> "DataFrame":
         from pyspark.sql.types import DateType, StructField, StructType
 
-        from pipeline.source import SCHEMA
+        from pipeline.schema import SCHEMA
 
         schema = StructType([*SCHEMA.fields, StructField("date", DateType())])
         if not files:
@@ -194,7 +194,7 @@ class ArchivedRecords:
 
 def _nothing(spark: "SparkSession") -> "DataFrame":
     """No record, with the source's columns."""
-    from pipeline.source import SCHEMA
+    from pipeline.schema import SCHEMA
 
     return spark.createDataFrame([], SCHEMA)
 

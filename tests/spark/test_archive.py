@@ -11,7 +11,6 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.columnar import COLUMNS
 from pipeline.jobs import archive_delta, archive_log
 from pipeline.jobs.archive import ArchiveReport, ArchiveSettings, build, run
 from pipeline.jobs.archive_delta import DeltaArchive
@@ -20,6 +19,7 @@ from pipeline.jobs.archive_folder import ArchiveError, publish
 from pipeline.jobs.archive_log import ParquetArchive
 from pipeline.jobs.job import JobProgress
 from pipeline.offsets import OffsetsLostError, Place
+from pipeline.schema import COLUMNS
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
 from tests.unit.pipeline.jobs.kills import Killed, die, release

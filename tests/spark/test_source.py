@@ -13,7 +13,7 @@ from client.errors import OffsetOutOfRangeError
 from pipeline.columnar import ARROW_SCHEMA
 from pipeline.fetch import find_bounds, read_record_sets
 from pipeline.offsets import OffsetRange, Place
-from pipeline.source import SCHEMA
+from pipeline.schema import SCHEMA
 from protocol.compression import Compression
 from protocol.records import iter_batches
 from tests.spark.brokers import RunningBroker, running_broker

@@ -14,9 +14,10 @@ from pipeline import segment_files, segments
 from pipeline.folders import by_place, find_segments
 from pipeline.isolation import TransactionsInFilesError
 from pipeline.offsets import OffsetRange, OffsetsLostError, Place
+from pipeline.schema import SCHEMA
 from pipeline.segment_files import SegmentCutError, SegmentFile
 from pipeline.segments import Piece, plan_pieces
-from pipeline.source import SCHEMA, TidelogDataSource
+from pipeline.source import TidelogDataSource
 from protocol.compression import Compression
 from protocol.errors import ProtocolError
 from protocol.records import BATCH_HEADER_SIZE

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.columnar import COLUMNS
 from pipeline.offsets import EARLIEST, LATEST, OptionError, Place
+from pipeline.schema import COLUMNS
 from pipeline.source_options import parse_options
 
 BOOTSTRAP = {"bootstrap.servers": "localhost:9092"}
