@@ -191,6 +191,13 @@ class BrokerConfig:
     max_incremental_fetch_session_cache_slots: int = _setting(
         1000, "Incremental fetch sessions kept; 0: none.", low=0, high=_INT
     )
+    max_incremental_fetch_session_cache_partitions: int = _setting(
+        200_000,
+        "Most partitions that all incremental fetch sessions together keep (about 400 bytes each); consumers "
+        "beyond that are served without a session.",
+        low=0,
+        high=_INT,
+    )
     shutdown_timeout_ms: int = _setting(
         10_000,
         "How long a stop waits for requests in flight before it closes their connections.",

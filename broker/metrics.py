@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from protocol.errors import error_code
 
@@ -116,6 +116,15 @@ class _TopicTally:
         self.failed = 0
 
 
+class FetchSessionCounts(Protocol):
+    """What a cache of fetch sessions says of itself."""
+
+    partition_count: int
+    evictions: int
+
+    def __len__(self) -> int: ...
+
+
 class Metrics:
     """All counts of one broker."""
 
@@ -126,6 +135,7 @@ class Metrics:
         self._duplicates = {"in_window": 0, "below_window": 0}
         self._group_commit = Distribution(GROUP_COMMIT_BUCKETS)
         self._producer_ids: Callable[[], int] = int
+        self._fetch_sessions: FetchSessionCounts | None = None
         self.connections = 0
         """Connections of clients that are open."""
         self._registry: CollectorRegistry | None = None
@@ -192,6 +202,10 @@ class Metrics:
     def count_producer_ids_with(self, count: Callable[[], int]) -> None:
         """Ask `count` for the number of remembered producers at every scrape."""
         self._producer_ids = count
+
+    def count_fetch_sessions_with(self, sessions: FetchSessionCounts) -> None:
+        """Ask `sessions` for their numbers at every scrape."""
+        self._fetch_sessions = sessions
 
     def forget_topic(self, topic: str) -> None:
         """The topic was deleted: its series end, so that names that come and go take no memory."""
@@ -293,6 +307,21 @@ class Metrics:
             "Connections of clients that are open.",
             self.connections,
         )
+        if (sessions := self._fetch_sessions) is not None:
+            cache = "kafka_server_fetchsessioncache"
+            yield GaugeMetricFamily(
+                f"{cache}_numincrementalfetchsessions", "Incremental fetch sessions kept.", len(sessions)
+            )
+            yield GaugeMetricFamily(
+                f"{cache}_numincrementalfetchpartitionscached",
+                "Partitions of all incremental fetch sessions.",
+                sessions.partition_count,
+            )
+            yield CounterMetricFamily(
+                f"{cache}_incrementalfetchsessionevictions",
+                "Incremental fetch sessions that made room for others.",
+                sessions.evictions,
+            )
         duplicates = CounterMetricFamily(
             "tidelog_duplicate_batches",
             "Batches recognised as stored before, and not stored again.",

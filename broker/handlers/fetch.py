@@ -57,8 +57,10 @@ class FetchHandler:
         self._max_wait_ms = services.config.fetch_max_wait_ms
         self.sessions = FetchSessions(
             services.config.max_incremental_fetch_session_cache_slots,
+            services.config.max_incremental_fetch_session_cache_partitions,
             lambda: secrets.randbelow(2**31 - 1) + 1,
         )
+        services.metrics.count_fetch_sessions_with(self.sessions)
 
     def handle(
         self, context: RequestContext, request: FetchRequest

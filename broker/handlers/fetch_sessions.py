@@ -5,8 +5,9 @@ request names only what changes, each response only what changed. A pure machine
 for new sessions, are passed in; no I/O, no asyncio.
 
 Invariants:
-- at most `slots` sessions exist; past that a full fetch is answered without one (session id 0), unless an
-  old one may be evicted: the longest unused past `EVICTION_MS`, or a smaller one older than `EVICTION_MS`;
+- at most `slots` sessions exist, with at most `cached_partitions` partitions in all; past that a full fetch
+  is answered without one (session id 0), unless old ones may be evicted: those unused for `EVICTION_MS`, and
+  for a slot a smaller one older than `EVICTION_MS`. A session that outgrows the bound ends;
 - a request with the wrong epoch changes nothing;
 - a response names a partition if it has records, an error, or a watermark or start offset that the client
   has not been told; partitions that gave records go to the end of the line, so none is starved.
@@ -107,10 +108,14 @@ class FetchContext(NamedTuple):
 class FetchSessions:
     """All sessions of a broker."""
 
-    def __init__(self, slots: int, new_session_id: Callable[[], int]) -> None:
+    def __init__(self, slots: int, cached_partitions: int, new_session_id: Callable[[], int]) -> None:
         """`new_session_id` draws a number in 1..2^31-1; it is called again when the number is taken."""
         self._slots = slots
+        self._cached_partitions = cached_partitions
         self._new_session_id = new_session_id
+        self.partition_count = 0
+        """Of all sessions."""
+        self.evictions = 0
         self._sessions: dict[int, FetchSession] = {}  # Least recently used first.
 
     def __len__(self) -> int:
@@ -129,7 +134,7 @@ class FetchSessions:
         Raises ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            self._remove(session_id)
             session = None
             if epoch == INITIAL_EPOCH and partitions:
                 session = self._create(partitions, now_ms)
@@ -142,18 +147,13 @@ class FetchSessions:
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,
                 f"fetch session {session_id} expects epoch {session.epoch}, the request carries {epoch}",
             )
-        session.update(partitions, forgotten)
-        if len(session.partitions) > MAX_PARTITIONS:
-            del self._sessions[session_id]
-            raise ApiError(
-                ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"a session holds at most {MAX_PARTITIONS} partitions"
-            )
-        if not session.partitions:
-            del self._sessions[session_id]
-            return FetchContext([], None, INITIAL_EPOCH)
         session.epoch = next_epoch(epoch)
         session.used_ms = now_ms
         self._sessions[session_id] = self._sessions.pop(session_id)
+        self._update(session, partitions, forgotten, now_ms)
+        if not session.partitions:
+            self._remove(session_id)
+            return FetchContext([], None, INITIAL_EPOCH)
         standing = [(topic, told.request) for (topic, _), told in session.partitions.items()]
         return FetchContext(standing, session, epoch)
 
@@ -187,29 +187,66 @@ class FetchSessions:
         return chosen
 
     def _create(self, partitions: list[tuple[str, FetchPartition]], now_ms: int) -> FetchSession | None:
-        if len(partitions) > MAX_PARTITIONS:
-            return None
-        if len(self._sessions) >= self._slots and not self._evict_for(len(partitions), now_ms):
+        if len(partitions) > MAX_PARTITIONS or not self._has_room(len(partitions), now_ms):
             return None
         session_id = self._new_session_id()
         while session_id in self._sessions or session_id == NO_SESSION:
             session_id = self._new_session_id()
-        session = FetchSession(session_id, now_ms)
+        session = self._sessions[session_id] = FetchSession(session_id, now_ms)
         session.update(partitions, ())
-        self._sessions[session_id] = session
+        self.partition_count += len(session.partitions)
         return session
 
-    def _evict_for(self, size: int, now_ms: int) -> bool:
-        """Make room for a session of `size` partitions, if one may go."""
-        if not self._sessions:
-            return False
-        oldest = next(iter(self._sessions.values()))
-        if now_ms - oldest.used_ms > EVICTION_MS:
-            del self._sessions[oldest.session_id]
+    def _update(
+        self,
+        session: FetchSession,
+        partitions: list[tuple[str, FetchPartition]],
+        forgotten: Iterable[PartitionKey],
+        now_ms: int,
+    ) -> None:
+        before = len(session.partitions)
+        session.update(partitions, forgotten)
+        count = len(session.partitions)
+        self.partition_count += count - before
+        if count > MAX_PARTITIONS:
+            problem = f"a session holds at most {MAX_PARTITIONS} partitions"
+        elif count > before and not self._evict_unused(0, 0, now_ms):
+            problem = f"all sessions hold at most {self._cached_partitions} partitions"
+        else:
+            return
+        self._remove(session.session_id)
+        raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, problem)
+
+    def _has_room(self, size: int, now_ms: int) -> bool:
+        """Whether there is room for a session of `size` partitions, once those that may go are gone."""
+        if self._evict_unused(1, size, now_ms):
             return True
         evictable = [held for held in self._sessions.values() if now_ms - held.created_ms > EVICTION_MS]
         smallest = min(evictable, key=lambda held: len(held.partitions), default=None)
         if smallest is None or len(smallest.partitions) >= size:
             return False
-        del self._sessions[smallest.session_id]
+        if self.partition_count - len(smallest.partitions) + size > self._cached_partitions:
+            return False
+        self._evict(smallest)
+        return len(self._sessions) < self._slots
+
+    def _evict_unused(self, sessions: int, partitions: int, now_ms: int) -> bool:
+        """Whether so many more are within the bounds, once sessions left unused had to go for them."""
+        while (
+            len(self._sessions) + sessions > self._slots
+            or self.partition_count + partitions > self._cached_partitions
+        ):
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.used_ms <= EVICTION_MS:
+                return False
+            self._evict(oldest)
         return True
+
+    def _evict(self, session: FetchSession) -> None:
+        self._remove(session.session_id)
+        self.evictions += 1
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partition_count -= len(session.partitions)

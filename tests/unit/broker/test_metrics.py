@@ -2,8 +2,10 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.handlers.fetch_sessions import FetchSessions
 from broker.metrics import LATENCY_BUCKETS_MS, Distribution, Metrics
 from protocol.errors import ErrorCode
+from protocol.hot import FetchPartition
 
 
 def scrape(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -88,12 +90,19 @@ def test_idempotence_shows_in_series_of_its_own() -> None:
     metrics.out_of_order()
     metrics.fenced()
     metrics.count_producer_ids_with(lambda: 42)
+    sessions = FetchSessions(10, 10, lambda: 1)
+    sessions.open_context(0, 0, [("t", FetchPartition(0, -1, 0, -1, -1, 1))], (), 0)
+    metrics.count_fetch_sessions_with(sessions)
     metrics.group_commit(3)
     assert value(metrics, "tidelog_duplicate_batches_total", window="in_window") == 2
     assert value(metrics, "tidelog_duplicate_batches_total", window="below_window") == 1
     assert value(metrics, "tidelog_out_of_order_batches_total") == 1
     assert value(metrics, "tidelog_fenced_batches_total") == 1
     assert value(metrics, "kafka_server_replicamanager_produceridcount") == 42
+    cache = "kafka_server_fetchsessioncache"
+    assert value(metrics, f"{cache}_numincrementalfetchsessions") == 1
+    assert value(metrics, f"{cache}_numincrementalfetchpartitionscached") == 1
+    assert value(metrics, f"{cache}_incrementalfetchsessionevictions_total") == 0
     assert value(metrics, "tidelog_group_commit_batches_sum") == 3
     assert value(metrics, "tidelog_group_commit_batches_bucket", le="2.0") == 0
     assert value(metrics, "tidelog_group_commit_batches_bucket", le="3.0") == 1

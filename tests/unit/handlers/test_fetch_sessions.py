@@ -24,9 +24,9 @@ def sessions() -> FetchSessions:
     return make(10)
 
 
-def make(slots: int) -> FetchSessions:
+def make(slots: int, cached_partitions: int = 1_000_000) -> FetchSessions:
     ids: Iterator[int] = count(1)
-    return FetchSessions(slots, lambda: next(ids))
+    return FetchSessions(slots, cached_partitions, lambda: next(ids))
 
 
 def wanted(*partitions: int, offset: int = 0) -> list[tuple[str, FetchPartition]]:
@@ -197,3 +197,30 @@ def test_a_session_never_holds_more_partitions_than_the_limit(sessions: FetchSes
 
 def test_zero_slots_mean_no_sessions() -> None:
     assert opened(make(0), 0).session is None
+
+
+def test_all_sessions_together_hold_no_more_partitions_than_the_bound() -> None:
+    sessions = make(10, cached_partitions=5)
+    first = session_id(opened(sessions, 0, 1))
+    second = session_id(opened(sessions, 0, 1, 2))
+    assert sessions.partition_count == 5
+    assert opened(sessions, 0).session is None
+    sessions.open_context(second, 1, wanted(3), [("t", 0)], 0)
+    with pytest.raises(ApiError) as caught:
+        sessions.open_context(second, 2, wanted(4), (), 0)
+    assert caught.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(sessions), sessions.partition_count, sessions.evictions) == (1, 2, 0)
+    opened(sessions, 5, 6, 7)
+    sessions.open_context(first, FINAL_EPOCH, [], (), 0)
+    assert sessions.partition_count == 3
+
+
+def test_unused_sessions_make_room_for_the_partitions_of_another() -> None:
+    sessions = make(10, cached_partitions=4)
+    for _ in range(4):
+        opened(sessions, 0)
+    assert opened(sessions, 0, 1, 2, now_ms=EVICTION_MS).session is None
+    used = session_id(opened(sessions, 0, 1, 2, now_ms=EVICTION_MS + 1))
+    assert (len(sessions), sessions.partition_count, sessions.evictions) == (2, 4, 3)
+    sessions.open_context(used, 1, wanted(3), (), EVICTION_MS + 1)
+    assert (len(sessions), sessions.partition_count, sessions.evictions) == (1, 4, 4)
