@@ -48,6 +48,7 @@ _FLAGS = {
     "mirror": _GOES_ON | {"a new checkpointLocation": "a new --checkpoint"},
     "replay": {
         "option mirror.gaps=allow": "--allow-gaps",
+        "with allow_gaps": "with --allow-gaps",
         "a new checkpointLocation or session.path": "a new --session",
         "a new checkpointLocation": "a new --session",
         "another checkpointLocation or session.path": "another --session",

@@ -12,6 +12,7 @@ a successful task named are taken in. Called by `cli.pipeline` and tests.
 
 import asyncio
 import json
+import logging
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -33,6 +34,7 @@ from pipeline.source_options import SourceOptions, parse_options
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_log = logging.getLogger(__name__)
 _FORMATS = {"parquet": ParquetArchive, "delta": DeltaArchive}
 _ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 
@@ -85,8 +87,8 @@ class ArchiveSettings:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveReport:
-    """What a run added. `lost_offsets` were gone from the log before they could be read; `behind` counts what
-    a run that was stopped has left."""
+    """What a run added. `lost_offsets` were gone from the log before they could be read; `missing_files` were
+    in the archive before, and are gone; `behind` counts what a run that was stopped has left."""
 
     path: str
     rows: int = 0
@@ -95,12 +97,13 @@ class ArchiveReport:
     rounds: int = 0
     partitions: int = 0
     lost_offsets: int = 0
+    missing_files: int = 0
     behind: int = 0
 
     @property
     def exit_code(self) -> int:
-        """1 where offsets were lost."""
-        return 1 if self.lost_offsets else 0
+        """1 where offsets were lost, or files are missing."""
+        return 1 if self.lost_offsets or self.missing_files else 0
 
     def summary(self) -> dict[str, object]:
         """Flat, for programs."""
@@ -136,7 +139,10 @@ def run(
     job = _Job(spark, settings)
     with _FORMATS[settings.format](str(settings.path)) as archive:
         bounds = job.look(archive)
-        report = ArchiveReport(str(archive.root), partitions=len(bounds))
+        missing = archive.missing()
+        for each in missing:
+            _log.warning("gone from the archive in %s: %s; bring it back", archive.root, each)
+        report = ArchiveReport(str(archive.root), partitions=len(bounds), missing_files=len(missing))
         while True:
             starts, lost = _starts(archive, bounds)
             waiting = sum(end - starts[place] for place, (_, end) in bounds.items())

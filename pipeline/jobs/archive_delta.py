@@ -56,6 +56,9 @@ class DeltaArchive(Archive):
         known = {place: self._table.transaction_version(_application(place)) for place in places}
         return {place: end for place, end in known.items() if end is not None}
 
+    def missing(self) -> list[str]:
+        return missing_files(self._table)
+
     def commit(self, ends: Mapping[Place, int], files: Sequence[DraftFile]) -> None:
         from deltalake.transaction import AddAction, CommitProperties, Transaction
 
@@ -101,6 +104,11 @@ def delta_table_class() -> Any:
             "format = 'delta' needs deltalake: install Tidelog with that extra, pip install 'tidelog[delta]'"
         ) from None
     return DeltaTable
+
+
+def missing_files(table: Any) -> list[str]:
+    """Files that the newest version of a Delta table holds, and nobody else does."""
+    return sorted(path for path in table.file_uris() if not Path(path).exists())
 
 
 def _application(place: Place) -> str:

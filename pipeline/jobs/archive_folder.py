@@ -89,6 +89,10 @@ class Archive(ABC):
     def commit(self, ends: Mapping[Place, int], files: Sequence[DraftFile]) -> None:
         """Take the files in, and with them move these partitions' ends: both or nothing."""
 
+    @abstractmethod
+    def missing(self) -> list[str]:
+        """Files that should be there, as far as what tells how far the archive is knows of them."""
+
     def belong_to(self, cluster_id: str, topics: Mapping[str, str]) -> None:
         """Keep the ids of the cluster and of topics, those that are known ("" for others), with the archive.
 

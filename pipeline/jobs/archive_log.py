@@ -13,6 +13,10 @@ Why this is exact, wherever a run is killed:
 Names and ranges depend on nothing that Spark keeps: there is no checkpoint that could be lost, or be older or
 newer than the files. A link that finds its name taken tells of another writer, and nothing has happened yet.
 
+A commit also names the last file of each partition, whenever that came in. Of these, and of the files of the
+commits that are kept, the log knows that they should be there (`missing_files`). Not missed are the oldest
+dates of a topic, if their folders are gone, and files in whose folder somebody put others, of other names.
+
 Called by `pipeline.jobs.archive`, on the driver.
 """
 
@@ -22,7 +26,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pipeline.jobs.archive_files import DraftFile
+from pipeline.jobs.archive_files import DraftFile, offsets_in_name
 from pipeline.jobs.archive_folder import (
     OWN_FOLDER,
     Archive,
@@ -50,6 +54,7 @@ class ParquetArchive(Archive):
         self._published = self.own / "published.json"
         self._number = 0
         self._ends: dict[Place, int] = {}
+        self._last: dict[Place, str] = {}
 
     def recover(self) -> None:
         self._commits.mkdir(exist_ok=True)
@@ -59,6 +64,7 @@ class ParquetArchive(Archive):
         self._number = numbers[-1]
         last = json.loads(self._commit_file(self._number).read_text())
         self._ends = from_json(last["ends"])
+        self._last = last_files(last.get("last", ()))
         published = read_json(self._published) or {"number": 0}
         if published["number"] >= self._number:
             return
@@ -70,19 +76,30 @@ class ParquetArchive(Archive):
 
     def commit(self, ends: Mapping[Place, int], files: Sequence[DraftFile]) -> None:
         after = self._ends | dict(ends)
+        last = self._last | last_files(each.name for each in files)
         drafts = [Path(each.draft) for each in files]
         moves = [
             (str(draft.relative_to(self.root)), each.name) for draft, each in zip(drafts, files, strict=True)
         ]
         for folder in {draft.parent for draft in drafts}:
             sync_folder(folder)
-        self._link({"number": self._number + 1, "ends": to_json(after), "files": moves})
+        self._link(
+            {
+                "number": self._number + 1,
+                "ends": to_json(after),
+                "files": moves,
+                "last": sorted(last.values()),
+            }
+        )
         self._number += 1
-        self._ends = after
+        self._ends, self._last = after, last
         publish((draft, self.root / each.name) for draft, each in zip(drafts, files, strict=True))
         self._mark_published()
         for old in self._numbers()[:-_COMMITS_KEPT]:
             self._commit_file(old).unlink()
+
+    def missing(self) -> list[str]:
+        return missing_files(self.root)
 
     def _link(self, content: Mapping[str, object]) -> None:
         target = self._commit_file(self._number + 1)
@@ -109,7 +126,7 @@ class ParquetArchive(Archive):
         return self._commits / _name(number)
 
     def _numbers(self) -> list[int]:
-        return sorted(int(path.stem) for path in self._commits.glob("*.json") if path.stem.isdecimal())
+        return _numbers(self._commits)
 
 
 def published_ends(root: Path) -> dict[Place, int] | None:
@@ -124,6 +141,44 @@ def published_ends(root: Path) -> dict[Place, int] | None:
     if commit is None:
         raise ArchiveError(f"commit {published['number']} is gone from {root / OWN_FOLDER}: bring it back")
     return from_json(commit["ends"])
+
+
+def missing_files(root: Path) -> list[str]:
+    """Files that should be in an archive, by what is kept of its log, and are not. Needs no lock."""
+    published = read_json(root / OWN_FOLDER / "published.json") or {"number": 0}
+    told: set[str] = set()
+    for number in _numbers(commits := root / OWN_FOLDER / _COMMITS):
+        # An archive at work may forget its oldest commit meanwhile.
+        if number <= published["number"] and (commit := read_json(commits / _name(number))) is not None:
+            told.update(name for _, name in commit["files"])
+            told.update(commit.get("last", ()))
+    return sorted(name for name in told if _is_missed(root / name))
+
+
+def last_files(names: Iterable[str]) -> dict[Place, str]:
+    """Of each partition the file with its last offset."""
+    last: dict[Place, tuple[int, str]] = {}
+    for name in names:
+        path = Path(name)
+        if (offsets := offsets_in_name(path.name)) is None:
+            raise ValueError(f"{name} is no name of an archive's file")
+        partition, _, end = offsets
+        place = Place(path.parts[0].removeprefix("topic="), partition)
+        last[place] = max(last.get(place, (-1, "")), (end, name))
+    return {place: name for place, (_, name) in last.items()}
+
+
+def _is_missed(file: Path) -> bool:
+    if file.exists():
+        return False
+    date, topic = file.parent, file.parent.parent
+    if not date.is_dir():
+        return any(each.name < date.name for each in topic.glob("date=*"))
+    return not any(offsets_in_name(each.name) is None for each in date.glob("[!._]*.parquet"))
+
+
+def _numbers(commits: Path) -> list[int]:
+    return sorted(int(path.stem) for path in commits.glob("*.json") if path.stem.isdecimal())
 
 
 def _name(number: int) -> str:

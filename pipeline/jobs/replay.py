@@ -111,6 +111,12 @@ class ReplaySettings:
         for name in ("start_offset", "end_offset"):
             if (number := getattr(self, name)) is not None and number < 0:
                 raise OptionError(f"{name} = {number}: expected 0 or more")
+        if (
+            self.start_offset is not None
+            and self.end_offset is not None
+            and self.start_offset >= self.end_offset
+        ):
+            raise OptionError(f"start_offset {self.start_offset} is not before end_offset {self.end_offset}")
         if self.max_rows < 1:
             raise OptionError(f"max_rows = {self.max_rows}: expected a number above 0")
         if _CLOCK.search(self.where or ""):
@@ -212,7 +218,13 @@ def _run(
 
 def _records(spark: "SparkSession", settings: ReplaySettings) -> Records:
     if settings.archive is not None:
-        return ArchivedRecords(spark, folder_of(settings.archive), settings.topics, settings.times)
+        return ArchivedRecords(
+            spark,
+            folder_of(settings.archive),
+            settings.topics,
+            settings.times,
+            allow_gaps=settings.allow_gaps,
+        )
     servers = settings.from_bootstrap_servers or settings.bootstrap_servers
     return TopicRecords(spark, servers, settings.topics, settings.times)
 

@@ -3,13 +3,15 @@
 Owns what of an archive counts: files that its log, or Delta's, says are there, up to the offsets to which
 they are complete, so that a replay beside a running archive reads whole rounds only. Parquet files without a
 log, such as a copy, count as they are. Files are chosen by their names; those that are named otherwise, as
-after a compaction by others, are always looked into.
+after a compaction by others, are always looked into. Files that should be there and are not count too, so
+that who reads their offsets is told.
 
 Invariants: `read` gives every record of the ranges once. Read-only. Called by `pipeline.jobs.replay`.
 """
 
 import asyncio
 import json
+import logging
 from collections.abc import Iterable, Sequence
 from datetime import date
 from pathlib import Path
@@ -17,14 +19,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pipeline.fetch import find_bounds, find_offsets_at
 from pipeline.jobs.archive_delta import delta_table_class
+from pipeline.jobs.archive_delta import missing_files as missing_in_table
 from pipeline.jobs.archive_files import offsets_in_name
-from pipeline.jobs.archive_folder import archived_topic_ids
-from pipeline.jobs.archive_log import published_ends
+from pipeline.jobs.archive_folder import ArchiveError, archived_topic_ids
+from pipeline.jobs.archive_log import missing_files, published_ends
 from pipeline.jobs.copies import origin_of
 from pipeline.offsets import OffsetRange, OptionError, Place, to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
 
 Bounds = dict[Place, tuple[int, int]]
 # Times in milliseconds, [start, end), None for no limit.
@@ -106,21 +111,31 @@ class ArchivedRecords:
 
     is_ordered = False
 
-    def __init__(self, spark: "SparkSession", root: Path, topics: Iterable[str], times: Times) -> None:
-        """Raises OptionError where there is no archive."""
+    def __init__(
+        self, spark: "SparkSession", root: Path, topics: Iterable[str], times: Times, *, allow_gaps: bool
+    ) -> None:
+        """With `allow_gaps`, files that are gone are only warned of. Raises OptionError where there is no
+        archive."""
         self._spark = spark
         self._root = root
         self._times = times
+        self._allow_gaps = allow_gaps
         chosen = frozenset(topics)
-        is_delta = (root / "_delta_log").is_dir()
-        self._ends = None if is_delta else published_ends(root)
-        paths = delta_table_class()(str(root)).file_uris() if is_delta else map(str, _parquet_files(root))
+        self._ends: dict[Place, int] | None = None
+        if (root / "_delta_log").is_dir():
+            table = delta_table_class()(str(root))
+            paths, gone = set(table.file_uris()), missing_in_table(table)
+        else:
+            self._ends = published_ends(root)
+            gone = [str(root / name) for name in missing_files(root)]
+            paths = {*map(str, _parquet_files(root)), *gone}
+            if not paths and self._ends is None:
+                raise OptionError(f"there is no archive in {root}")
+        self._gone = frozenset(gone)
         files = [_file(path) for path in sorted(paths)]
         self._files = [each for each in files if not chosen or each.topic in chosen]
         if absent := sorted(chosen - {each.topic for each in files}):
             raise OptionError(f"the archive in {root} holds no records of {', '.join(absent)}")
-        if not files:
-            raise OptionError(f"there is no archive in {root}")
 
     def topic_ids(self) -> dict[str, str]:
         return archived_topic_ids(self._root)
@@ -136,7 +151,7 @@ class ArchivedRecords:
         else:
             from pyspark.sql import functions as f
 
-            read = self._load(self._files).groupBy("topic", "partition")
+            read = self._load(self._present(self._files)).groupBy("topic", "partition")
             for row in read.agg(f.min("offset").alias("first"), f.max("offset").alias("last")).collect():
                 bounds[Place(row["topic"], row["partition"])] = (row["first"], row["last"] + 1)
         if self._ends is None:
@@ -151,14 +166,14 @@ class ArchivedRecords:
 
         if not ranges:
             return _nothing(self._spark)
+        files = self._present(self._files_of(ranges))
         wanted = [
             (f.col("topic") == each.topic)
             & (f.col("partition") == each.partition)
             & f.col("offset").between(each.start, each.end - 1)
             for each in ranges
         ]
-        rows = self._load(self._files_of(ranges))
-        return rows.where(reduce(lambda one, other: one | other, wanted))
+        return self._load(files).where(reduce(lambda one, other: one | other, wanted))
 
     def _files_of(self, ranges: Sequence[OffsetRange]) -> list[_File]:
         """Those that may hold records of the ranges and the times."""
@@ -178,6 +193,15 @@ class ArchivedRecords:
             return asked is not None and first < asked.end and last >= asked.start
 
         return [each for each in self._files if is_wanted(each)]
+
+    def _present(self, files: Sequence[_File]) -> list[_File]:
+        """Raises ArchiveError for files that are gone, unless that is allowed."""
+        if gone := [each.path for each in files if each.path in self._gone]:
+            what = f"{gone[0]} is gone from the archive" + (f", and {len(gone) - 1} more" if gone[1:] else "")
+            if not self._allow_gaps:
+                raise ArchiveError(f"{what}: bring it back, or replay without its records, with allow_gaps")
+            _log.warning("replayed without its records: %s", what)
+        return [each for each in files if each.path not in self._gone]
 
     def _load(self, files: Sequence[_File]) -> "DataFrame":
         from pyspark.sql.types import DateType, StructField, StructType

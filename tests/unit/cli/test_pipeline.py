@@ -62,6 +62,10 @@ def test_every_command_explains_itself(job: str, capsys: pytest.CaptureFixture[s
         (["replay", "t", "-b", "x:1"], "a replay of topics needs a session"),
         (["replay", "t", "-b", "x:1", "--session", "s"], "topics would be replayed onto themselves"),
         (["replay", "-b", "x:1", "--archive", "a", "--start-time", "now"], "start_time = 'now': expected a"),
+        (
+            ["replay", "-b", "x:1", "--archive", "a", "--start-offset", "7", "--end-offset", "7"],
+            "start_offset 7 is not before end_offset 7",
+        ),
         (["mirror", "t", "-b", "x:1", "--checkpoint", "c", "--compression-type", "br"], "br: expected none"),
         (["mirror", "--topic-pattern", "(", "-b", "x:1", "--checkpoint", "c"], "not a regular expression"),
         (["replay", "-b", "x:1", "--archive", "a", "--compression-type", "br"], "br: expected none"),

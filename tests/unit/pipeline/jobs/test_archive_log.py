@@ -1,5 +1,6 @@
 """The archive's log: a commit holds as a whole or not at all, wherever the run that makes it dies."""
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -107,13 +108,35 @@ def test_a_commit_whose_drafts_are_gone_is_an_error(tmp_path: Path, monkeypatch:
         pass
 
 
-def test_files_that_were_deleted_later_are_not_missed(tmp_path: Path) -> None:
+def test_a_file_that_was_deleted_is_missed_and_the_archive_goes_on(tmp_path: Path) -> None:
+    """The last file of a partition however long ago it came, others while their commit is kept."""
     with ParquetArchive(str(tmp_path)) as archive:
-        file = draft(archive, 0, 9)
-        archive.commit({PLACE: 10}, [file])
-    (tmp_path / file.name).unlink()
+        files = [draft(archive, 0, 9), draft(archive, 10, 19, "2026-11-20")]
+        archive.commit({PLACE: 20}, files)
+        for file in files:
+            (tmp_path / file.name).rename(tmp_path / f".{file.first_offset}")
+        assert archive.missing() == sorted(each.name for each in files)
+        for end in range(20):
+            archive.commit({OTHER: end}, [])
     with ParquetArchive(str(tmp_path)) as archive:
-        assert archive.ends([PLACE]) == {PLACE: 10}
+        assert archive.missing() == [files[1].name]
+        assert archive.ends([PLACE]) == {PLACE: 20}
+        (tmp_path / ".10").rename(tmp_path / files[1].name)
+        assert archive.missing() == []
+
+
+def test_what_was_taken_away_as_a_whole_is_not_missed(tmp_path: Path) -> None:
+    with ParquetArchive(str(tmp_path)) as archive:
+        dates = ("2026-11-20", "2026-11-21", "2026-11-22")
+        files = [draft(archive, 10 * number, 10 * number + 9, date) for number, date in enumerate(dates)]
+        archive.commit({PLACE: 30}, files)
+        folders = [(tmp_path / file.name).parent for file in files]
+        shutil.rmtree(folders[0])
+        assert archive.missing() == [], "the oldest date was cut off"
+        (tmp_path / files[1].name).rename(folders[1] / "part-0.parquet")
+        assert archive.missing() == [], "somebody compacted it"
+        shutil.rmtree(folders[2])
+        assert archive.missing() == [files[2].name]
 
 
 def test_two_runs_at_once_are_refused(tmp_path: Path) -> None:

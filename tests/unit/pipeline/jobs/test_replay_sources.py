@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline.jobs import archive_log
-from pipeline.jobs.archive_folder import publish
+from pipeline.jobs.archive_folder import ArchiveError, publish
 from pipeline.jobs.archive_log import ParquetArchive
 from pipeline.jobs.replay import ReplaySettings
 from pipeline.jobs.replay_sources import ArchivedRecords, Times
@@ -21,7 +21,7 @@ DAY_MS = 86_400_000
 
 
 def records(folder: Path, topics: Iterable[str] = (), times: Times = NO_TIMES) -> ArchivedRecords:
-    return ArchivedRecords(SPARK, folder, topics, times)
+    return ArchivedRecords(SPARK, folder, topics, times, allow_gaps=False)
 
 
 def test_files_of_a_round_that_is_under_way_do_not_count(
@@ -52,6 +52,27 @@ def test_files_without_a_log_count_as_they_are(tmp_path: Path) -> None:
         records(tmp_path, ["absent"])
     with pytest.raises(OptionError, match="no archive in"):
         records(tmp_path / "elsewhere")
+
+
+def test_an_archive_without_records_is_one(tmp_path: Path) -> None:
+    with ParquetArchive(str(tmp_path)):
+        pass
+    assert records(tmp_path).bounds() == {}
+
+
+def test_a_file_that_is_gone_is_told_to_who_reads_its_offsets(tmp_path: Path) -> None:
+    with ParquetArchive(str(tmp_path)) as archive:
+        files = [draft(archive, first, first + 9) for first in (0, 10, 20)]
+        archive.commit({PLACE: 30}, files)
+    (tmp_path / files[2].name).unlink()
+    found = records(tmp_path)
+    assert found.bounds() == {PLACE: (0, 30)}
+    with pytest.raises(ArchiveError, match=f"{files[2].name} is gone from the archive: bring it back"):
+        found.read([OffsetRange(*PLACE, 15, 25)])
+    for offsets, allow_gaps in (((0, 20), False), ((15, 25), True)):
+        found = ArchivedRecords(SPARK, tmp_path, (), NO_TIMES, allow_gaps=allow_gaps)
+        wanted = found._files_of([OffsetRange(*PLACE, *offsets)])
+        assert [each.offsets for each in found._present(wanted)][-1] == (3, 10, 19)
 
 
 @pytest.mark.parametrize(
