@@ -35,7 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
     console.print(
         f"Breaking things for {settings.seconds:g} s with seed {settings.seed}:"
         f" {settings.partitions} partitions, segments of {settings.segment_bytes:,} bytes,"
-        f" {settings.timestamp_type}, {settings.sync_delay_ms} ms for a sync,"
+        f" {settings.timestamp_type}, {settings.sync_delay_ms} ms for a sync"
+        f" ({settings.thread_share:.0%} in threads),"
         f" a checkpoint each {settings.checkpoint_interval_ms} ms",
         soft_wrap=True,
     )

@@ -1,13 +1,16 @@
-"""`python -m faults.honest_disk JOURNAL DELAY_MS …`: a broker whose disk notes what it was told to keep.
+"""`python -m faults.honest_disk JOURNAL DELAY_MS THREAD_SHARE …`: a broker whose disk notes what it keeps.
 
-Runs `python -m broker …` in this process, with `os.fdatasync` and `os.fsync` wrapped: each takes up to
-`DELAY_MS` longer, as a busy disk would, and writes down the file's inode and the size that is durable once it
-returned. After a kill -9 `faults.power` takes away what was never synced, which a real power cut would.
+Runs `python -m broker …` in this process. `os.fdatasync` and `os.fsync` are wrapped, and so is the queue in
+which the kernel syncs logs: each sync takes up to `DELAY_MS` longer, as on a busy disk, and is written down,
+the file's inode and the size that is durable, before the broker hears of it. After a kill -9 `faults.power`
+takes away what was never synced, which a real power cut would. `THREAD_SHARE`, 0 to 1, is how much of what
+the queue is offered it does not take, as if it were full: the broker's threads do that.
 
 Owns the journal's format: entries of two little-endian uint64, inode and size, the last one of an inode
-counts. Started by `faults.runner`, and imports nothing of the broker but its command.
+counts. Started by `faults.runner`; of the broker it knows the command and the queue alone.
 """
 
+import asyncio
 import os
 import random
 import runpy
@@ -17,6 +20,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+from broker.storage.disk import Disk
+from broker.storage.sync_queue import SyncQueue
 
 _ENTRY: Final = struct.Struct("<QQ")
 
@@ -29,26 +35,91 @@ def synced_sizes(journal: Path) -> dict[int, int]:
     return dict(_ENTRY.iter_unpack(data[: len(data) - len(data) % _ENTRY.size]))
 
 
-def _noting(sync: Callable[[int], None], journal_fd: int, delay_ms: float) -> Callable[[int], None]:
-    rng = random.Random()
+class Journal:
+    """Where it is written how much of which file is durable."""
 
-    def noting_sync(fd: int) -> None:
-        # What is written while the sync is under way may or may not be covered by it.
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def note(self, before: os.stat_result) -> None:
+        """A sync went well that began when the file was as `before`.
+
+        What was written while it was under way may be covered by it or not.
+        """
+        os.write(self._fd, _ENTRY.pack(before.st_ino, before.st_size))
+
+    def noting(self, sync: Callable[[int], None], delay_ms: float) -> Callable[[int], None]:
+        """`sync`, late and noted."""
+
+        def noting_sync(fd: int) -> None:
+            before = os.fstat(fd)
+            time.sleep(random.random() * delay_ms / 1000)
+            sync(fd)
+            self.note(before)
+
+        return noting_sync
+
+
+class NotingQueue:
+    """A `SyncQueue` that tells late, and notes what it tells. For an asyncio loop."""
+
+    def __init__(self, queue: SyncQueue, journal: Journal, delay_ms: float, thread_share: float) -> None:
+        self._queue = queue
+        self._journal = journal
+        self._delay_ms = delay_ms
+        self._thread_share = thread_share
+        self._before: dict[int, os.stat_result] = {}
+        self._late: list[tuple[float, int, OSError | None]] = []
+        """When each is to be told, its ticket and its answer."""
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def fileno(self) -> int:
+        return self._queue.fileno()
+
+    def submit(self, fd: int) -> int | None:
+        if random.random() < self._thread_share:
+            return None
         before = os.fstat(fd)
-        time.sleep(rng.random() * delay_ms / 1000)
-        sync(fd)
-        os.write(journal_fd, _ENTRY.pack(before.st_ino, before.st_size))
+        ticket = self._queue.submit(fd)
+        if ticket is not None:
+            self._before[ticket] = before
+        return ticket
 
-    return noting_sync
+    def finished(self) -> list[tuple[int, OSError | None]]:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for ticket, error in self._queue.finished():
+            self._late.append((now + random.random() * self._delay_ms / 1000, ticket, error))
+        told = [(ticket, error) for due, ticket, error in self._late if due <= now]
+        for ticket, error in told:
+            before = self._before.pop(ticket)
+            if error is None:
+                self._journal.note(before)
+        self._late = [answer for answer in self._late if answer[0] > now]
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._late:
+            self._alarm = loop.call_at(min(self._late)[0], os.eventfd_write, self.fileno(), 1)
+        return told
+
+    def close(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._queue.close()
 
 
 def main() -> None:
     """Take the own arguments away and become the broker."""
-    journal, delay_ms = sys.argv[1], float(sys.argv[2])
-    journal_fd = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.fdatasync = _noting(os.fdatasync, journal_fd, delay_ms)  # type: ignore[assignment]
-    os.fsync = _noting(os.fsync, journal_fd, delay_ms)  # type: ignore[assignment]
-    sys.argv[1:3] = []
+    journal, delay_ms, thread_share = Journal(Path(sys.argv[1])), float(sys.argv[2]), float(sys.argv[3])
+
+    def sync_queue(disk: Disk) -> NotingQueue | None:
+        queue = SyncQueue.open()
+        return None if queue is None else NotingQueue(queue, journal, delay_ms, thread_share)
+
+    Disk.sync_queue = sync_queue  # type: ignore[method-assign, assignment]
+    os.fdatasync = journal.noting(os.fdatasync, delay_ms)  # type: ignore[assignment]
+    os.fsync = journal.noting(os.fsync, delay_ms)  # type: ignore[assignment]
+    sys.argv[1:4] = []
     runpy.run_module("broker", run_name="__main__", alter_sys=True)
 
 

@@ -63,6 +63,8 @@ class Settings:
     segment_bytes: int = 262_144
     timestamp_type: str = "CreateTime"
     sync_delay_ms: int = 0
+    thread_share: float = 0.1
+    """How much of what the kernel could sync is left to threads."""
     checkpoint_interval_ms: int = 60_000
 
     @classmethod
@@ -77,6 +79,7 @@ class Settings:
             timestamp_type=rng.choice(("CreateTime", "CreateTime", "LogAppendTime")),
             sync_delay_ms=rng.choice((0, 5, 20, 50)),
             checkpoint_interval_ms=rng.choice((100, 500, 60_000)),
+            thread_share=rng.choice((0.0, 0.0, 0.1, 1.0)),
         )
 
 
@@ -149,7 +152,8 @@ async def _site(settings: Settings, data_dir: Path, result: Result) -> AsyncIter
             "log.flush.offset.checkpoint.interval.ms": settings.checkpoint_interval_ms,
         }
         journal = data_dir.parent / "synced"
-        command = (sys.executable, "-m", "faults.honest_disk", str(journal), str(settings.sync_delay_ms))
+        disk = (str(journal), str(settings.sync_delay_ms), str(settings.thread_share))
+        command = (sys.executable, "-m", "faults.honest_disk", *disk)
         async with BrokerProcess(data_dir, settings=broker_settings, command=command) as broker:
             proxy.retarget(broker.port)
             address = f"{proxy.host}:{proxy.port}"

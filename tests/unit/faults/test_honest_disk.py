@@ -1,0 +1,47 @@
+"""The honest disk notes what the kernel synced for the broker, when the broker hears of it and not before."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from broker.storage.sync_queue import SyncQueue
+from faults.honest_disk import Journal, NotingQueue, synced_sizes
+
+
+def made(journal: Path, *, delay_ms: float = 0, thread_share: float = 0) -> NotingQueue:
+    queue = SyncQueue.open()
+    assert queue is not None
+    return NotingQueue(queue, Journal(journal), delay_ms, thread_share)
+
+
+async def test_what_the_kernel_synced_is_noted_when_it_is_told(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    queue = made(journal, delay_ms=20)
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    told: list[tuple[int, OSError | None]] = []
+
+    def hear() -> None:
+        assert synced_sizes(journal) == {}
+        told.extend(queue.finished())
+        if told:
+            done.set_result(None)
+
+    with (tmp_path / "log").open("wb", buffering=0) as file:
+        file.write(bytes(1000))
+        ticket = queue.submit(file.fileno())
+        file.write(bytes(500))
+        loop.add_reader(queue.fileno(), hear)
+        async with asyncio.timeout(10):
+            await done
+        loop.remove_reader(queue.fileno())
+        assert told == [(ticket, None)]
+        assert synced_sizes(journal) == {os.fstat(file.fileno()).st_ino: 1000}
+    queue.close()
+
+
+async def test_what_is_left_to_threads_the_queue_does_not_take(tmp_path: Path) -> None:
+    queue = made(tmp_path / "journal", thread_share=1)
+    with (tmp_path / "log").open("wb", buffering=0) as file:
+        assert queue.submit(file.fileno()) is None
+    queue.close()
