@@ -152,21 +152,24 @@ async def _fetch(cluster: Cluster, key: TopicPartition, offset: int) -> bytes:
 
 
 def _match(data: bytes, position: int, header: BatchHeader, sought: _Sought) -> StoredPlace | None:
-    """The place behind the batch if its records come from the source; a mirror's batch has one only."""
+    """The place behind the last record in the batch that comes from the source. In a batch of ours all do;
+    others' may hold records of several."""
     is_ours = header.producer_id == sought.producer_id
     if header.is_control or not header.record_count or not (is_ours or sought.of_anyone):
         return None
-    *_, record = decode_batch(data, position)
-    texts = [content for name, content in record.headers if name == SOURCE_HEADER]
-    named = parse_source(texts[-1]) if texts else None
-    if named is None or named[0] != sought.source:
-        if not is_ours:
-            return None
-        raise MirrorError(
-            f"offset {record.offset} of {sought.key.topic}-{sought.key.partition} was written under producer"
-            f" {header.producer_id}, which belongs to {sought.source}, but does not say that it comes from"
-            " there: somebody else used the producer id"
-        )
+    for record in reversed(decode_batch(data, position)):
+        texts = [content for name, content in record.headers if name == SOURCE_HEADER]
+        named = parse_source(texts[-1]) if texts else None
+        if named is not None and named[0] == sought.source:
+            break
+        if is_ours:
+            raise MirrorError(
+                f"offset {record.offset} of {sought.key.topic}-{sought.key.partition} was written under"
+                f" producer {header.producer_id}, which belongs to {sought.source}, but does not say that it"
+                " comes from there: somebody else used the producer id"
+            )
+    else:
+        return None
     if not is_ours:
         return StoredPlace(NO_PRODUCER_EPOCH, 0, record.offset + 1, named[1])
     following = increment_sequence(header.last_sequence, 1)

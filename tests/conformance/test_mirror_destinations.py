@@ -6,6 +6,7 @@ import pytest
 
 from client.types import TopicPartition
 from pipeline.mirror_session import BatchFacts, MirrorError, MirrorSession, SourceFacts
+from pipeline.mirror_tail import SOURCE_HEADER
 from pipeline.offsets import Place
 from tests.conformance.client_site import TOPIC, Site
 from tests.conformance.test_mirror_tasks import SOURCE, Run, rows, stored
@@ -80,6 +81,20 @@ async def test_what_an_earlier_session_stored_is_known_for_as_many_batches_as_it
         assert done[1:] == (20, written, 20 - written)
         run.commit(batch, done)
     assert await stored(site) == list(range(80))
+
+
+async def test_rows_are_known_among_those_of_other_sources_that_somebody_stored_with_them(
+    site: Site, session: MirrorSession
+) -> None:
+    await site.create()
+    async with site.producer() as producer:
+        batch = producer.create_batch()
+        for source, n in [(0, 0), (1, 7), (0, 1), (1, 8)]:
+            header = (SOURCE_HEADER, b"%s-%d@%d" % (SOURCE.encode(), source, n))
+            batch.append(value=b"%d:%d" % (source, n), headers=[header])
+        await (await producer.send_batch(batch, TOPIC, partition=0))
+    assert (await Run(site, session, "run").execute(0, rows(0, 0, 5)))[1:] == (5, 3, 2)
+    assert await stored(site) == list(range(5))
 
 
 async def test_what_retention_took_of_a_forgotten_producer_is_not_missed(
