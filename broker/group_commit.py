@@ -111,23 +111,26 @@ class GroupCommit:
                 return
         if len(self._threads) < min(len(self._flushing) - len(self._in_kernel), MAX_THREADS):
             self._start_thread()
-        self._queue.put((log, work))
+        if self._threads:
+            self._queue.put((log, work))
+        else:
+            # Where the system gives no thread, better the loop waits for the disk than those who wait for it.
+            self._finished.append((log, work, _run(work)))
+            self._loop.call_soon(self._collect)
 
     def _start_thread(self) -> None:
         thread = threading.Thread(target=self._run, name=f"flusher-{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return  # No more of them than there are, until the next is wanted.
         self._threads.append(thread)
-        thread.start()
 
     def _run(self) -> None:
         """A thread's life: run work, hand it back, wake the loop unless it is about to look anyway."""
         while (item := self._queue.get()) is not None:
             log, work = item
-            error: BaseException | None = None
-            try:
-                work.run()
-            except BaseException as failure:
-                error = failure
-            self._finished.append((log, work, error))
+            self._finished.append((log, work, _run(work)))
             if not self._wake_pending:
                 self._wake_pending = True
                 try:
@@ -140,7 +143,12 @@ class GroupCommit:
             return
         for ticket, error in self._sync_queue.finished():
             log, work = self._in_kernel.pop(ticket)
-            self._finished.append((log, work, work.after_sync(error)))
+            outcome: BaseException | None
+            try:
+                outcome = work.after_sync(error)
+            except BaseException as failure:
+                outcome = failure
+            self._finished.append((log, work, outcome))
         self._collect()
 
     def _collect(self) -> None:
@@ -196,3 +204,11 @@ class GroupCommit:
         for thread in self._threads:
             await self._loop.run_in_executor(None, thread.join)
         self._threads.clear()
+
+
+def _run(work: Work) -> BaseException | None:
+    try:
+        work.run()
+    except BaseException as failure:
+        return failure
+    return None

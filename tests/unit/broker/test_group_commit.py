@@ -29,6 +29,8 @@ class Flush:
 
     def after_sync(self, error: OSError | None) -> OSError | None:
         self.log.released += 1
+        if self.error is not None:
+            raise self.error
         return error
 
 
@@ -209,6 +211,46 @@ async def test_an_error_of_the_kernel_is_reported_once_and_the_others_go_on(
         await group_commit.close()
     assert (bad.errors, good.flushed) == ([refused], [1])
     assert (bad.released, good.released) == (1, 1)
+
+
+async def test_a_file_that_cannot_be_closed_after_the_kernel_synced_it_keeps_no_other_waiting(
+    sync_queue: SyncQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group_commit, bad, good = GroupCommit(asyncio.get_running_loop(), sync_queue), Log(), Log()
+    bad.error = OSError(5, "Input/output error")
+    finished, answers = sync_queue.finished, list[tuple[int, OSError | None]]()
+
+    def both_at_once() -> list[tuple[int, OSError | None]]:
+        answers.extend(finished())
+        return sorted(answers) if len(answers) == 2 else []
+
+    monkeypatch.setattr(sync_queue, "finished", both_at_once)
+    with (tmp_path / "log").open("wb") as file:
+        for log in (bad, good):
+            log.lone_fd, log.unflushed = file.fileno(), 1
+            group_commit.request(log)
+        await bad.until(1)
+        await good.until(1)
+        await group_commit.close()
+    assert (bad.errors, good.flushed) == ([bad.error], [1])
+
+
+async def test_where_no_thread_can_be_started_the_loop_flushes_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    group_commit, logs = GroupCommit(asyncio.get_running_loop()), [Log(), Log()]
+    for log in logs:
+        log.unflushed = 1
+        log.may_finish.release()
+        group_commit.request(log)
+    for log in logs:
+        await log.until(1)
+    assert [log.flushed for log in logs] == [[1], [1]]
+    await group_commit.close()
 
 
 async def test_threads_stay_few_and_nothing_waits_for_ever() -> None:
