@@ -6,9 +6,9 @@ which costs a one-record request more processor time than all else that the brok
 Invariants: it means what the call means: the kernel runs the same fsync of the same open file in a thread of
 its own, and gives back its error; the caller keeps the descriptor open until the answer. What the kernel does
 not take (an old kernel, another system, too much under way) the caller does itself: `open` gives None then,
-and so does `submit`. Each that was taken is answered once by `finished`. To give a context back takes the
-kernel some 30 ms, so a few that brokers of this process used before are kept for the next; none in use is
-shared.
+and so does `submit`. So does `open` where a sandbox refuses any of the calls: syncs would never be answered.
+Each that was taken is answered once by `finished`. To give a context back takes the kernel some 30 ms, so a
+few that brokers of this process used before are kept for the next; none in use is shared.
 
 Made by `Disk.sync_queue`, used by `broker.group_commit` on the event loop alone.
 Source: io_submit(2); IOCB_CMD_FDSYNC, in Linux since 4.18. The calls have no wrapper in libc.
@@ -60,7 +60,9 @@ class SyncQueue:
         self._calls = calls
         self._context = context
         self._eventfd = eventfd
+        self._process = os.getpid()
         self._tickets = 0
+        self._unanswered = 0
         self._request = ctypes.create_string_buffer(_REQUEST.size)
         self._requests = (ctypes.c_void_p * 1)(ctypes.addressof(self._request))
         self._events = ctypes.create_string_buffer(_EVENT.size * _MOST_UNDER_WAY)
@@ -75,10 +77,19 @@ class SyncQueue:
         if context is None:
             return None
         try:
-            return cls(calls, context, os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+            queue = cls(calls, context, os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
         except OSError:
-            _give_back(calls, context)
+            _destroy(calls, context)
             return None
+        if not queue._is_served():
+            os.close(queue._eventfd)
+            _destroy(calls, context)
+            return None
+        return queue
+
+    def _is_served(self) -> bool:
+        """Whether the calls that it lives by are allowed: to submit nothing, or take nothing, does not fail."""
+        return self._submit(0) == self._get_events() == 0
 
     def fileno(self) -> int:
         return self._eventfd
@@ -102,8 +113,26 @@ class SyncQueue:
             _ANSWER_BY_EVENTFD,
             self._eventfd,
         )
-        taken = self._syscall(self._calls.submit, self._context, ctypes.c_long(1), self._requests)
-        return self._tickets if taken == 1 else None
+        if self._submit(1) != 1:
+            return None
+        self._unanswered += 1
+        return self._tickets
+
+    def _submit(self, count: int) -> int:
+        taken: int = self._syscall(self._calls.submit, self._context, ctypes.c_long(count), self._requests)
+        return taken
+
+    def _get_events(self) -> int:
+        """How many were put into `_events`, or -1."""
+        count: int = self._syscall(
+            self._calls.get_events,
+            self._context,
+            ctypes.c_long(0),
+            ctypes.c_long(_MOST_UNDER_WAY),
+            self._events,
+            None,
+        )
+        return count
 
     def finished(self) -> list[tuple[int, OSError | None]]:
         """Ticket and error, or None where it went well, of each that finished since it was last asked."""
@@ -117,25 +146,21 @@ class SyncQueue:
         answers: list[tuple[int, OSError | None]] = []
         count = _MOST_UNDER_WAY
         while count == _MOST_UNDER_WAY:
-            count = self._syscall(
-                self._calls.get_events,
-                self._context,
-                ctypes.c_long(0),
-                ctypes.c_long(_MOST_UNDER_WAY),
-                self._events,
-                None,
-            )
+            count = self._get_events()
             for number in range(count):
                 ticket, _, result, _ = _EVENT.unpack_from(self._events, number * _EVENT.size)
                 error = OSError(-result, os.strerror(-result)) if result < 0 else None
                 answers.append((ticket, error))
+        self._unanswered -= len(answers)
         return answers
 
     def close(self) -> None:
-        """Give it back; nothing may be under way."""
+        """Give it back. Nothing should be under way: its answer would be lost."""
         self._answers()
         os.close(self._eventfd)
-        _give_back(self._calls, self._context)
+        # With an answer to come it is nobody else's, and destroying it would wait for the disk.
+        if not self._unanswered:
+            _give_back(self._calls, self._context, self._process)
 
 
 def _new_context(calls: _Calls) -> ctypes.c_ulong | None:
@@ -148,8 +173,12 @@ def _new_context(calls: _Calls) -> ctypes.c_ulong | None:
     return None if failed else context
 
 
-def _give_back(calls: _Calls, context: ctypes.c_ulong) -> None:
+def _give_back(calls: _Calls, context: ctypes.c_ulong, process: int) -> None:
     if len(_spare_contexts) < _MOST_SPARE:
-        _spare_contexts.append((os.getpid(), context))
+        _spare_contexts.append((process, context))
     else:
-        ctypes.CDLL(None).syscall(calls.destroy, context)
+        _destroy(calls, context)
+
+
+def _destroy(calls: _Calls, context: ctypes.c_ulong) -> None:
+    ctypes.CDLL(None).syscall(calls.destroy, context)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.storage import sync_queue
 from broker.storage.disk import Disk
 from broker.storage.sync_queue import SyncQueue
 
@@ -80,3 +81,39 @@ def test_there_is_none_where_a_test_put_its_own_in_the_place_of_fdatasync(
 def test_there_is_none_on_a_machine_whose_calls_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "pdp11")
     assert SyncQueue.open() is None
+
+
+@pytest.mark.parametrize("refused", ["setup", "submit", "get_events"])
+def test_there_is_none_where_a_sandbox_refuses_one_of_the_calls(
+    monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    no_such_call = 100_000
+    numbers = {
+        machine: calls._replace(**{refused: no_such_call}) for machine, calls in sync_queue._NUMBERS.items()
+    }
+    monkeypatch.setattr(sync_queue, "_NUMBERS", numbers)
+    monkeypatch.setattr(sync_queue, "_spare_contexts", [])
+    before = len(os.listdir("/dev/fd"))
+    assert SyncQueue.open() is None
+    assert len(os.listdir("/dev/fd")) == before
+
+
+def test_a_context_with_an_answer_to_come_and_one_of_another_process_are_not_used_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    spare: list[object] = []
+    monkeypatch.setattr(sync_queue, "_spare_contexts", spare)
+    busy, inherited = SyncQueue.open(), SyncQueue.open()
+    assert busy is not None
+    assert inherited is not None
+    monkeypatch.setattr(busy, "_answers", list)  # As if the disk had not answered yet.
+    with (tmp_path / "log").open("wb", buffering=0) as file:
+        assert busy.submit(file.fileno()) is not None
+        busy.close()
+    assert spare == []
+    monkeypatch.setattr(os, "getpid", lambda: -1)  # As a fork's, which has the queue and not its context.
+    inherited.close()
+    reopened = SyncQueue.open()
+    assert reopened is not None
+    assert reopened._context is not inherited._context
+    reopened.close()
