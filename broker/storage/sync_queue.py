@@ -88,7 +88,7 @@ class SyncQueue:
         return queue
 
     def _is_served(self) -> bool:
-        """Whether the calls that it lives by are allowed: to submit nothing, or take nothing, does not fail."""
+        """Whether the calls that it lives by are allowed: to submit or take nothing does not fail."""
         return self._submit(0) == self._get_events() == 0
 
     def fileno(self) -> int:
