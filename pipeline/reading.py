@@ -67,14 +67,18 @@ def bounds_of(options: SourceOptions) -> dict[Place, tuple[int, int]]:
 
 
 def starting_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, int]]) -> Positions:
-    """startingOffsets, or the offsets at the starting timestamps. OptionError where no record is as young."""
+    """startingOffsets, or the offsets at the starting timestamps. Where no record is as young, OptionError, or
+    the log's end where startingOffsetsByTimestampStrategy says so."""
     if options.starting_times is None:
         return options.starting
     found = _offsets_at("startingOffsetsByTimestamp", options, options.starting_times, bounds)
     for place, offset in found.items():
-        if offset < 0:
-            raise OptionError(f"startingOffsetsByTimestamp: {place} holds no record as young as asked for")
-    return found
+        if offset < 0 and not options.starts_at_end:
+            raise OptionError(
+                f"startingOffsetsByTimestamp: {place} holds no record as young as asked for; with"
+                " startingOffsetsByTimestampStrategy=latest it would be read from its end on"
+            )
+    return {place: offset if offset >= 0 else LATEST for place, offset in found.items()}
 
 
 def ending_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, int]]) -> Positions:

@@ -27,6 +27,7 @@ _KNOWN_OPTIONS = frozenset(
         "startingtimestamp",
         "endingtimestamp",
         "startingoffsetsbytimestamp",
+        "startingoffsetsbytimestampstrategy",
         "endingoffsetsbytimestamp",
         "isolation.level",
         "maxoffsetspertrigger",
@@ -44,7 +45,8 @@ class SourceOptions:
     `bootstrap_servers` and `read_path`.
 
     A position is EARLIEST or LATEST for all partitions, or an offset (or one of the two) for each. Times, in
-    milliseconds, for all partitions or for each, go before positions where they are given.
+    milliseconds, for all partitions or for each, go before positions where they are given. A partition without
+    a record as young as the starting time is an error, or read from its end on (`starts_at_end`).
     """
 
     bootstrap_servers: str | None
@@ -57,6 +59,7 @@ class SourceOptions:
     pattern: str | None = None
     starting_times: Positions | None = None
     ending_times: Positions | None = None
+    starts_at_end: bool = False
     max_offsets_per_trigger: int | None = None
     fail_on_data_loss: bool = True
     read_committed: bool = False
@@ -126,6 +129,7 @@ def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -
         pattern=_parse_pattern(given.get("subscribepattern")),
         starting_times=_parse_times("starting", given),
         ending_times=_parse_times("ending", given),
+        starts_at_end=_parse_strategy(given.get("startingoffsetsbytimestampstrategy", "error")),
         max_offsets_per_trigger=_parse_count("maxOffsetsPerTrigger", given.get("maxoffsetspertrigger")),
         fail_on_data_loss=_parse_flag("failOnDataLoss", given.get("failondataloss", "true")),
         read_committed=_parse_isolation(given.get("isolation.level", "read_uncommitted")),
@@ -200,6 +204,12 @@ def _parse_flag(option: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise OptionError(f"{option}: {text!r} is neither true nor false")
     return text.lower() == "true"
+
+
+def _parse_strategy(text: str) -> bool:
+    if text.lower() not in ("error", "latest"):
+        raise OptionError(f"startingOffsetsByTimestampStrategy: {text!r} is neither error nor latest")
+    return text.lower() == "latest"
 
 
 def _parse_isolation(text: str) -> bool:

@@ -3,11 +3,15 @@
 import asyncio
 from typing import Any
 
+import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from pipeline.offsets import OptionError
 from pipeline.source_options import parse_stream_options
 from pipeline.stream_source import TidelogStreamReader
 from tests.conformance.client_site import TOPIC, Site
+
+NOON = 1_700_000_000_000
 
 
 def reader(site: Site, **options: str) -> TidelogStreamReader:
@@ -19,7 +23,7 @@ def reader(site: Site, **options: str) -> TidelogStreamReader:
 async def grow(site: Site, count: int) -> None:
     async with site.producer() as producer:
         for _ in range(count):
-            await producer.send(TOPIC, b"x", partition=0)
+            await producer.send(TOPIC, b"x", partition=0, timestamp_ms=NOON)
 
 
 def up_to(offset: int) -> dict[str, Any]:
@@ -43,3 +47,13 @@ async def test_a_stream_begins_where_it_did_when_it_is_asked_again(site: Site) -
     assert await asyncio.to_thread(stream.initialOffset) == up_to(0)
     await grow(site, 10)
     assert await asyncio.to_thread(stream.initialOffset) == up_to(0)
+
+
+async def test_a_partition_without_a_record_as_young_is_an_error_or_read_from_its_end_on(site: Site) -> None:
+    await site.create(2)
+    await grow(site, 10)
+    given = {"startingTimestamp": str(NOON)}
+    with pytest.raises(OptionError, match="events-1 holds no record as young"):
+        await asyncio.to_thread(reader(site, **given).initialOffset)
+    stream = reader(site, startingOffsetsByTimestampStrategy="latest", **given)
+    assert await asyncio.to_thread(stream.initialOffset) == {TOPIC: {"0": 0, "1": 0}}

@@ -58,6 +58,7 @@ def test_positions_and_assignments_are_sparks_json() -> None:
         (BOOTSTRAP | {"subscribe": "a", "startingOffsets": '{"a":{"0":true}}'}, "True is not an offset"),
         (BOOTSTRAP | {"subscribe": "a", "startingOffsets": '{"a":[1]}'}, "neither earliest"),
         (BOOTSTRAP | {"subscribe": "a", "startingOffsets": "[]"}, "not a JSON object"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOffsetsByTimestampStrategy": "no"}, "nor latest"),
         (BOOTSTRAP | {"assign": '{"a":0}'}, "assign"),
         (BOOTSTRAP | {"assign": '{"a":[-1]}'}, "below 0"),
         (BOOTSTRAP | {"assign": "{}"}, "names no partition"),
