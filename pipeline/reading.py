@@ -67,8 +67,8 @@ def bounds_of(options: SourceOptions) -> dict[Place, tuple[int, int]]:
 
 
 def starting_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, int]]) -> Positions:
-    """startingOffsets, or the offsets at the starting timestamps. Where no record is as young, OptionError, or
-    the log's end where startingOffsetsByTimestampStrategy says so."""
+    """startingOffsets, or the offsets at the starting timestamps. Where no record is as young, the log's
+    end or OptionError, as startingOffsetsByTimestampStrategy says."""
     if options.starting_times is None:
         return options.starting
     found = _offsets_at("startingOffsetsByTimestamp", options, options.starting_times, bounds)

@@ -45,8 +45,8 @@ class SourceOptions:
     `bootstrap_servers` and `read_path`.
 
     A position is EARLIEST or LATEST for all partitions, or an offset (or one of the two) for each. Times, in
-    milliseconds, for all partitions or for each, go before positions where they are given. A partition without
-    a record as young as the starting time is an error, or read from its end on (`starts_at_end`).
+    milliseconds, for all partitions or for each, go before positions where they are given. A partition that
+    holds no record as young as the starting time is an error, or read from its end on (`starts_at_end`).
     """
 
     bootstrap_servers: str | None
