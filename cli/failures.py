@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+import typer
+
 Result = TypeVar("Result")
 
 _PATIENCE_S = 5.0
-_DEFAULT_PORT = 9092
 
 
 class Failure(Exception):
@@ -49,14 +50,21 @@ async def _run_if_reached(work: Coroutine[Any, Any, Result], bootstrap_servers: 
 
 
 async def _reach(bootstrap_servers: str) -> None:
-    """Return when any of the servers answers as a broker does. Raises Failure when none does."""
+    """Return when any of the servers answers as a broker does. Raises Failure when none does, BadParameter
+    for what is no address."""
+    from client.cluster_config import parse_servers
     from client.connection import Connection
     from client.errors import ClientError
 
     patience_ms = int(_PATIENCE_S * 1000)
     reasons = []
-    for address in bootstrap_servers.split(","):
-        host, port = _host_and_port(address.strip())
+    try:
+        servers = parse_servers(bootstrap_servers)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{bootstrap_servers!r}: expected HOST:PORT[,HOST:PORT...]", param_hint="--bootstrap-servers"
+        ) from None
+    for host, port in servers:
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 _, writer = await asyncio.open_connection(host, port)
@@ -82,12 +90,3 @@ async def _reach(bootstrap_servers: str) -> None:
         f"no broker can be reached ({'; '.join(reasons)}): start one with `tidelog serve`,"
         " or name another with --bootstrap-servers"
     )
-
-
-def _host_and_port(address: str) -> tuple[str, int]:
-    host, colon, port = address.rpartition(":")
-    if not colon or address.endswith("]"):
-        return address.strip("[]"), _DEFAULT_PORT
-    if not port.isdigit() or not host:
-        raise Failure(f"--bootstrap-servers takes HOST:PORT[,HOST:PORT...], not {address!r}")
-    return host.strip("[]"), int(port)

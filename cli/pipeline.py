@@ -123,7 +123,7 @@ def mirror(
         str | None, _option("none, gzip, snappy, lz4 or zstd.", default="none")
     ] = None,
     fail_on_data_loss: Annotated[
-        bool | None, _option("End where offsets are gone from the source; else warn.", default="fail")
+        bool | None, _option("End where offsets are gone from the source; else count them.", default="fail")
     ] = None,
     settings: SettingsFile = None,
     master: Master = None,

@@ -43,8 +43,14 @@ _DYING_S = 0.5
 _OURS = re.compile(r"^(?:(?:pipeline|client|protocol)\.[\w.]+|FileNotFoundError): (.+)$", re.MULTILINE)
 _OF_JAVA = re.compile(r"^(?::|Caused by:) [\w.$]+: (.+)$", re.MULTILINE)
 _GOES_ON = {"set failOnDataLoss=false": "give --no-fail-on-data-loss"}
+_AGAIN = {
+    "set failOnDataLoss=false to go on with what is left, which is then named in the log": "run it again"
+}
+_BY_A_BROKER = {"give bootstrap.servers, or explicit endingOffsets in a batch": "give --bootstrap-servers"}
 _FLAGS = {
-    "archive": _GOES_ON,
+    "archive": _GOES_ON | _BY_A_BROKER | {"read.path:": "--read-path:"},
+    "audit": _AGAIN,
+    "stats": _AGAIN | _BY_A_BROKER | {"read.path:": "--path:"},
     "mirror": _GOES_ON | {"a new checkpointLocation": "a new --checkpoint"},
     "replay": {
         "option mirror.gaps=allow": "--allow-gaps",
@@ -120,6 +126,9 @@ def _run(job: str, module: Any, settings: Any, master: str, metrics: MetricsFile
     from pipeline.offsets import OffsetsLostError, OptionError
     from pipeline.session import start_session
 
+    # Each error of a query, in JSON, before it is told below.
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(name).disabled = True
     ours = (OffsetsLostError, RecordsMissingError, ArchiveError, MirrorError)
     takes_stop = "stop" in inspect.signature(module.run).parameters
     try:

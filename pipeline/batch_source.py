@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pipeline.offsets import plan_ranges
+from pipeline.offsets import plan_ranges, resolve
 from pipeline.reading import (
     bounds_of,
     ending_positions,
+    note_unread,
     read_partition,
     report_losses,
     starting_positions,
@@ -38,6 +39,8 @@ class TidelogReader(DataSourceReader):  # type: ignore[misc]
         ranges = plan_ranges(starting, ending, bounds, losses)
         tasks = tasks_of(options, ranges, losses)
         report_losses(losses)
+        starts, ends = resolve("startingOffsets", starting, bounds), resolve("endingOffsets", ending, bounds)
+        note_unread(options, {place: (starts[place], ends[place]) for place in bounds}, tasks)
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -18,6 +18,7 @@ Driver and executors must see the folder as the same path; a task that sees anot
 Called by the mirror's writers. No sockets.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -34,6 +35,7 @@ from pipeline.offsets import OptionError, Place
 _FORMAT = 1
 # Spark replays one batch at most, the last.
 _BATCHES_KEPT = 8
+_LONGEST_NAME = 200
 _CLAIMS_KEPT_SECONDS = 86_400
 _MOST_WAIT_SECONDS = 60
 _POLL_SECONDS = 0.01
@@ -208,27 +210,27 @@ class MirrorSession:
 
     def producer(self, source: Place) -> int | None:
         """The id of this source partition's producer, None where it has none yet."""
-        saved = _read(self.folder / "producers" / f"{source}.json")
+        saved = _read(self.folder / "producers" / f"{_name(source)}.json")
         return None if saved is None else int(saved["producer_id"])
 
     def keep_producer(self, source: Place, producer_id: int) -> int:
         """The same after this one was offered: another task or run may have been first."""
-        saved = _make_once(self.folder / "producers" / f"{source}.json", {"producer_id": producer_id})
+        saved = _make_once(self.folder / "producers" / f"{_name(source)}.json", {"producer_id": producer_id})
         return int(saved["producer_id"])
 
     def claim(self, write_id: str, source: Place, task: int, first_offset: int) -> None:
         """This task writes this source partition, from this offset on. To be called again right before the
         first record goes out. Raises MirrorError where another task of the same write claimed it too."""
         claims = self.folder / "claims" / write_id
-        mine = f"{source}@{task}.json"
+        mine = f"{_name(source)}@{task}.json"
         _make_once(claims / mine, {"first_offset": first_offset})
-        names = [name for name in os.listdir(claims) if name != mine and name.startswith(f"{source}@")]
+        names = [name for name in os.listdir(claims) if name != mine and name.startswith(f"{_name(source)}@")]
         firsts = [saved["first_offset"] for name in names if (saved := _read(claims / name)) is not None]
         if not firsts:
             return
         # Rows from here on are stored only if one of both went on without the other.
         limit = min(max(first_offset, other) for other in firsts)
-        _make_once(self.folder / "refused" / f"{source}@{write_id}.{task}.json", {"limit": limit})
+        _make_once(self.folder / "refused" / f"{_name(source)}@{write_id}.{task}.json", {"limit": limit})
         raise MirrorError(
             f"two tasks have rows of {source}: their order could not be kept. Give each source partition to"
             " one task: read without minPartitions, and repartition, sort, join or union nothing on the way;"
@@ -254,7 +256,7 @@ class MirrorSession:
 
     def check_refused(self, source: Place, position: int) -> None:
         """`position` is stored. Raises MirrorError where rows before it were refused and may be missing."""
-        for path in (self.folder / "refused").glob(f"{source}@*.json"):
+        for path in (self.folder / "refused").glob(f"{_name(source)}@*.json"):
             limit = (_read(path) or {}).get("limit", position + 1)
             if limit <= position:
                 raise MirrorError(
@@ -286,7 +288,7 @@ class MirrorSession:
             if time.time() - old.stat().st_mtime > _CLAIMS_KEPT_SECONDS:
                 shutil.rmtree(old, ignore_errors=True)
         for source in sources:
-            for path in (self.folder / "refused").glob(f"{source}@*.json"):
+            for path in (self.folder / "refused").glob(f"{_name(source)}@*.json"):
                 path.unlink(missing_ok=True)
 
     def _topic(self, side: Side, topic: str) -> Path:
@@ -303,6 +305,14 @@ class MirrorSession:
 
 def _no_session(path: str, error: OSError) -> OptionError:
     return OptionError(f"the mirror's session cannot be kept in {path}: {error}")
+
+
+def _name(source: Place) -> str:
+    """What a source partition is called in names of files, which have more behind it and 255 bytes in all."""
+    name = str(source)
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME // 2]}~{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
 def _facts_to(facts: BatchFacts) -> dict[str, Any]:

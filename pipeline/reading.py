@@ -2,8 +2,8 @@
 
 Owns the choice between the two ways to the records, the wire and the segment files (option read.path), and
 the report of records that were gone before they could be read (option failOnDataLoss=false): a warning for
-each loss through `logging`. With both bootstrap.servers and read.path, the broker says where logs start and
-end, and the records come from the files.
+each loss through `logging`, and a note where option losses.path says. With both bootstrap.servers and
+read.path, the broker says where logs start and end, and the records come from the files.
 
 Invariants: a task yields every record of its range, in order, or fails, or names what it skipped.
 Called by `pipeline.source` and `pipeline.stream_source`.
@@ -22,6 +22,7 @@ from pipeline.columnar import decode_record_batches
 from pipeline.fetch import find_bounds, find_offsets_at, next_offset, read_answers
 from pipeline.folders import bounds_without_broker, by_place, find_segments, offset_at
 from pipeline.isolation import AbortedTransactions, NoTransactions
+from pipeline.losses import left_out, note_losses
 from pipeline.offsets import (
     LATEST,
     OffsetRange,
@@ -103,6 +104,15 @@ def tasks_of(
     return [PiecePartition(each) for each in plan_pieces(segments, ranges, options.min_partitions, losses)]
 
 
+def note_unread(
+    options: SourceOptions, wanted: Mapping[Place, tuple[int, int]], tasks: Iterable[InputPartition]
+) -> None:
+    """Keep what was wanted, [start, end) a partition, and no task will read, where losses.path says."""
+    if options.losses_path is not None:
+        taken = [each.piece.offsets if isinstance(each, PiecePartition) else each.offsets for each in tasks]
+        note_losses(options.losses_path, left_out(wanted, taken))
+
+
 def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The records of one task's range.
 
@@ -127,6 +137,7 @@ def _read_piece(options: SourceOptions, piece: Piece) -> Iterator[pa.RecordBatch
         losses: list[str] | None = None if options.fail_on_data_loss else []
         lose(f"{what}, with it the offsets {offsets.start} to {offsets.end - 1}", losses)
         report_losses(losses)
+        note_losses(options.losses_path, [offsets])
         return
     batch_filter = NoTransactions() if options.read_committed else None
     with file:
@@ -168,6 +179,7 @@ def _fetch_range(options: SourceOptions, offsets: OffsetRange) -> Iterator[pa.Re
             report_losses(
                 [f"{place} starts at offset {log_start}, the records from {offsets.start} are gone"]
             )
+            note_losses(options.losses_path, [offsets._replace(end=min(log_start, offsets.end))])
             offsets = offsets._replace(start=log_start)
 
 

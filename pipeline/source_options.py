@@ -35,6 +35,7 @@ _KNOWN_OPTIONS = frozenset(
         "minpartitions",
         "columns",
         "read.path",
+        "losses.path",
     }
 )
 
@@ -64,6 +65,7 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     read_committed: bool = False
     read_path: str | None = None
+    losses_path: str | None = None
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -134,6 +136,7 @@ def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -
         fail_on_data_loss=_parse_flag("failOnDataLoss", given.get("failondataloss", "true")),
         read_committed=_parse_isolation(given.get("isolation.level", "read_uncommitted")),
         read_path=given.get("read.path") or None,
+        losses_path=given.get("losses.path") or None,
     )
 
 

@@ -25,6 +25,7 @@ from pipeline.micro_batches import batch_ranges, from_json, next_offsets
 from pipeline.offsets import Place, resolve, to_json
 from pipeline.reading import (
     bounds_of,
+    note_unread,
     read_partition,
     report_losses,
     starting_positions,
@@ -81,9 +82,11 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """One for each partition with records to read, more if `minPartitions` asks. Raises
         OffsetsLostError."""
         losses = self._losses()
-        ranges = batch_ranges(from_json(start), from_json(end), bounds_of(self._options), losses)
+        starts, ends = from_json(start), from_json(end)
+        ranges = batch_ranges(starts, ends, bounds_of(self._options), losses)
         tasks = tasks_of(self._options, ranges, losses)
         report_losses(losses)
+        note_unread(self._options, {each: (starts.get(each, 0), stop) for each, stop in ends.items()}, tasks)
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -25,6 +25,7 @@ from pipeline.jobs.archive_folder import Archive, ArchiveError, folder_of
 from pipeline.jobs.archive_log import ParquetArchive
 from pipeline.jobs.copies import origin_of
 from pipeline.jobs.job import JobProgress, OnProgress
+from pipeline.losses import count_losses
 from pipeline.micro_batches import batch_ranges, next_offsets
 from pipeline.null_headers import empty_for_null
 from pipeline.offsets import OffsetRange, OptionError, Place, to_json
@@ -158,7 +159,7 @@ def run(
                 return report
             else:
                 tell(JobProgress(report.rows, None, report.rounds, "waits for records"))
-                stopping.wait(settings.interval_seconds)
+                stopping.wait(min(settings.interval_seconds, threading.TIMEOUT_MAX))
                 bounds = job.look(archive)
 
 
@@ -184,8 +185,8 @@ class _Job:
             )
         return bounds_of(self.options)
 
-    def read(self, ranges: Iterable[OffsetRange]) -> "DataFrame":
-        """The records of some ranges; a partition has one at most."""
+    def read(self, ranges: Iterable[OffsetRange], lost: Path | None = None) -> "DataFrame":
+        """The records of some ranges; a partition has one at most. `lost` is where losses are noted."""
         ranges = list(ranges)
         assigned: dict[str, list[int]] = {}
         for each in ranges:
@@ -196,6 +197,8 @@ class _Job:
             "endingOffsets": to_json({Place(*each[:2]): each.end for each in ranges}),
         }
         options = self._given | {name: json.dumps(value) for name, value in chosen.items()}
+        if lost is not None:
+            options["losses.path"] = str(lost)
         return self._spark.read.format("tidelog").options(**options).load()
 
     def round(
@@ -211,7 +214,9 @@ class _Job:
         losses: list[str] | None = None if settings.fail_on_data_loss else []
         ranges = batch_ranges(starts, ends, bounds, losses)
         report_losses(losses)
-        files = self._write(ranges, archive.drafts) if ranges else []
+        # What goes between the look at the log and the reading.
+        lost = archive.drafts / f"lost-{before.rounds}"
+        files = self._write(ranges, archive.drafts, lost) if ranges else []
         archive.commit({place: end for place, end in ends.items() if end != starts[place]}, files)
         return replace(
             before,
@@ -219,11 +224,12 @@ class _Job:
             files=before.files + len(files),
             bytes=before.bytes + sum(each.bytes for each in files),
             rounds=before.rounds + 1,
+            lost_offsets=before.lost_offsets + count_losses(lost),
         )
 
-    def _write(self, ranges: list[OffsetRange], drafts: Path) -> list[DraftFile]:
+    def _write(self, ranges: list[OffsetRange], drafts: Path, lost: Path) -> list[DraftFile]:
         write = draft_writer(drafts, self._settings.compression, self._settings.rows_per_file)
-        rows = empty_for_null(self.read(ranges)).mapInArrow(write, DRAFT_COLUMNS).collect()
+        rows = empty_for_null(self.read(ranges, lost)).mapInArrow(write, DRAFT_COLUMNS).collect()
         files = in_order(DraftFile(*row) for row in rows)
         planned = {Place(each.topic, each.partition): each for each in ranges}
         for each in files:

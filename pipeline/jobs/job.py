@@ -11,6 +11,7 @@ Flags go before both. Owns the names in the metrics file: tidelog_pipeline_JOB_F
 whole by a rename. Nothing here starts Spark. Called by `cli.pipeline` and the jobs.
 """
 
+import math
 import os
 import time
 import types
@@ -107,7 +108,7 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
             many = [value] if isinstance(value, item) else value
             if isinstance(many, list | tuple) and all(_is(each, item) for each in many):
                 return tuple(many)
-        elif _is(value, option):
+        elif _is(value, option) and not (option is float and not math.isfinite(value)):
             return float(value) if option is float else value
     wanted = " or ".join(_name(option) for option in options if option is not type(None))
     raise OptionError(f"{name} = {value!r}: expected {wanted}")

@@ -16,9 +16,10 @@ Called by `cli.pipeline` and the demo.
 import asyncio
 import json
 import re
+import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from pipeline.jobs.copies import only_run
 from pipeline.jobs.job import JobProgress, use_in_this_thread
 from pipeline.jobs.mirror_topics import prepare_topics
 from pipeline.jobs.projection import KEPT, PLACED, project
+from pipeline.losses import count_losses
 from pipeline.micro_batches import from_json
 from pipeline.mirror_session import MirrorCounts, MirrorSession
 from pipeline.offsets import OptionError
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+# What this run lost; nothing of the session.
+_LOST = "lost"
 _POLL_SECONDS = 0.5
 _LOOK_SECONDS = 5.0
 
@@ -51,7 +55,7 @@ class MirrorSettings:
     as many partitions as their source. `checkpoint` is this mirror's own folder. Without `trigger_seconds`
     the mirror ends when it has what was there at its start; with it, it goes on, a batch every so often, and
     takes in topics that come to fit the pattern. Offsets that are gone from the source before they are read
-    end the mirror, or with `fail_on_data_loss` off are warned of.
+    end the mirror, or with `fail_on_data_loss` off are warned of and counted.
     """
 
     checkpoint: str
@@ -112,16 +116,18 @@ class MirrorSettings:
 
 @dataclass(frozen=True, slots=True)
 class MirrorReport:
-    """What a run did. `skipped` rows were stored by an earlier run."""
+    """What a run did. `skipped` rows were stored by an earlier run; `lost_offsets` were gone from the source
+    before they could be read."""
 
     topics: int
     counts: MirrorCounts
     seconds: float
+    lost_offsets: int = 0
 
     @property
     def exit_code(self) -> int:
-        """0: a mirror that cannot go on raises."""
-        return 0
+        """1 where offsets were lost; a mirror that cannot go on raises."""
+        return 1 if self.lost_offsets else 0
 
     def summary(self) -> dict[str, object]:
         """Flat, for programs."""
@@ -132,6 +138,7 @@ class MirrorReport:
             "rows_written": self.counts.written,
             "rows_skipped": self.counts.skipped,
             "batches": self.counts.batches,
+            "lost_offsets": self.lost_offsets,
             "seconds": round(self.seconds, 3),
             "rows_per_second": round(self.counts.read / self.seconds) if self.seconds else 0,
         }
@@ -139,6 +146,11 @@ class MirrorReport:
 
 def build(spark: "SparkSession", settings: MirrorSettings) -> "DataFrame":
     """The rows for the sink, as a stream. Raises OptionError."""
+    return _rows(spark, settings, None)
+
+
+def _rows(spark: "SparkSession", settings: MirrorSettings, lost: Path | None) -> "DataFrame":
+    """As `build`; `lost` is where losses are noted."""
     from pyspark.sql import functions as f
 
     settings.check()
@@ -150,6 +162,8 @@ def build(spark: "SparkSession", settings: MirrorSettings) -> "DataFrame":
     }
     source |= {"subscribe": ",".join(settings.topics)} if settings.topics else {}
     source |= {"subscribePattern": settings.topic_pattern} if settings.topic_pattern else {}
+    if lost is not None:
+        source["losses.path"] = str(lost)
     if settings.max_offsets_per_trigger is not None:
         source["maxOffsetsPerTrigger"] = str(settings.max_offsets_per_trigger)
     read = spark.readStream.format("tidelog").options(**source).load()
@@ -171,10 +185,13 @@ def run(
     Raises OptionError, MirrorError, ClientError, or Spark's error for what a task met.
     """
     use_in_this_thread(spark)
-    rows = build(spark, settings)
+    lost = settings.session_path / _LOST
+    rows = _rows(spark, settings, lost)
     session = MirrorSession(str(settings.session_path), "")
     with only_run(session):
-        return _run(settings, session, rows, on_progress or (lambda _: None), stop)
+        shutil.rmtree(lost, ignore_errors=True)
+        report = _run(settings, session, rows, on_progress or (lambda _: None), stop)
+        return replace(report, lost_offsets=count_losses(lost))
 
 
 def _run(

@@ -5,6 +5,7 @@ they come from, so that delivery=mirror can tell them apart. What chance decides
 it would give other rows. Called by the jobs that write topics.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pipeline.null_headers import empty_for_null
@@ -28,14 +29,15 @@ def project(
     """
     from pyspark.sql import functions as f
 
-    kept = records.where(where) if where else records
+    kept = _understood("where", lambda: records.where(where)) if where else records
     hidden = {name: f"__{name}" for name in (*KEPT, *PLACED)}
     if select is None:
         rows = kept.select(*KEPT, *(f.col(name).alias(hidden[name]) for name in PLACED))
     else:
         carried = ", ".join(f"{name} AS {alias}" for name, alias in hidden.items())
         # Named arguments of sql() would make a view of a stream, which Spark takes as well.
-        rows = spark.sql(f"SELECT {select}, {carried} FROM {{rows}}", rows=kept)
+        query = f"SELECT {select}, {carried} FROM {{rows}}"
+        rows = _understood("select", lambda: spark.sql(query, rows=kept))
     given = set(rows.columns) - set(hidden.values())
     if not given & {"key", "value"} or given - set(KEPT):
         raise OptionError(
@@ -54,3 +56,14 @@ def project(
         *(f.col(hidden[name]).alias(column) for name, column in places),
     )
     return empty_for_null(placed)
+
+
+def _understood(name: str, make: Callable[[], "DataFrame"]) -> "DataFrame":
+    """Raises OptionError for what Spark cannot make of the setting `name`."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        return make()
+    except AnalysisException as error:
+        # Below its first line comes Spark's plan of the query.
+        raise OptionError(f"{name}: {str(error).strip().splitlines()[0]}") from None

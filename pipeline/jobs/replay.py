@@ -34,7 +34,7 @@ from pipeline.jobs.replay_topics import prepare_topics
 from pipeline.micro_batches import batch_ranges, next_offsets
 from pipeline.mirror_session import MirrorSession
 from pipeline.offsets import OffsetRange, OptionError
-from pipeline.sink_options import POSITION_COLUMNS, check_codec
+from pipeline.sink_options import POSITION_COLUMNS, check_codec, parse_sink_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -178,9 +178,13 @@ def run(
         return ReplayReport(0, 0, 0, 0, 0, 0, 0.0)
     # Settings that nothing can be made of are told before anything is made.
     _rows(spark, settings, records, _ranges(bounds))
+    from pipeline.mirror_writer import open_session
+
     session = MirrorSession(str(settings.session_path), "")
     with only_run(session):
         asyncio.run(prepare_topics(settings, session, records.topic_ids(), bounds))
+        # Also where nothing is left to be written: it would have been written otherwise.
+        open_session(parse_sink_options(_sink_options(settings), is_stream=False))
         return _run(spark, settings, records, bounds, session, tell, stop)
 
 
@@ -208,7 +212,8 @@ def _run(
             break
         ends = next_offsets(starts, bounds, settings.max_rows, None)
         ranges = batch_ranges(starts, ends, bounds, None)
-        _write(_rows(spark, settings, records, ranges), settings)
+        rows = _rows(spark, settings, records, ranges)
+        rows.write.format("tidelog").mode("append").options(**_sink_options(settings)).save()
         starts, rounds = ends, rounds + 1
     tell(JobProgress(total - left, total, rounds, "has replayed"))
     read, written, skipped = (after - first for after, first in zip(_counts(session), before, strict=True))
@@ -270,7 +275,7 @@ def _rows(
     return by_place.sortWithinPartitions(*POSITION_COLUMNS)
 
 
-def _write(rows: "DataFrame", settings: ReplaySettings) -> None:
+def _sink_options(settings: ReplaySettings) -> dict[str, str]:
     decisive = {
         name: getattr(settings, name)
         for name in ("where", "select", "start_time", "end_time", "start_offset")
@@ -285,7 +290,7 @@ def _write(rows: "DataFrame", settings: ReplaySettings) -> None:
     }
     if settings.to_topic is not None:
         options["topic"] = settings.to_topic
-    rows.write.format("tidelog").mode("append").options(**options).save()
+    return options
 
 
 def _counts(session: MirrorSession) -> tuple[int, int, int]:

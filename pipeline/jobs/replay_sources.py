@@ -131,7 +131,7 @@ class ArchivedRecords:
             paths = {*map(str, _parquet_files(root)), *gone}
             if not paths and self._ends is None:
                 raise OptionError(f"there is no archive in {root}")
-        self._gone = frozenset(gone)
+        self._gone, self._told = frozenset(gone), set[str]()
         files = [_file(path) for path in sorted(paths)]
         self._files = [each for each in files if not chosen or each.topic in chosen]
         if absent := sorted(chosen - {each.topic for each in files}):
@@ -200,7 +200,9 @@ class ArchivedRecords:
             what = f"{gone[0]} is gone from the archive" + (f", and {len(gone) - 1} more" if gone[1:] else "")
             if not self._allow_gaps:
                 raise ArchiveError(f"{what}: bring it back, or replay without its records, with allow_gaps")
-            _log.warning("replayed without its records: %s", what)
+            if set(gone) - self._told:
+                _log.warning("replayed without its records: %s", what)
+            self._told.update(gone)
         return [each for each in files if each.path not in self._gone]
 
     def _load(self, files: Sequence[_File]) -> "DataFrame":

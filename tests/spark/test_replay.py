@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,8 @@ def test_offsets_of_a_topic_are_replayed_and_then_those_behind_them(
         )
         assert counts(run(spark, settings)) == (written, written, 0)
     assert values(spark, broker, "again") == [(p, n) for p in (0, 1) for n in range(20, COUNT)]
+    with pytest.raises(OptionError, match="begun with another plan"):
+        run(spark, replace(settings, start_offset=0))
 
 
 def test_a_topic_is_replayed_from_a_time_on(
@@ -144,6 +147,8 @@ def test_what_chance_decides_or_is_not_there_is_refused_before_a_topic_is_made(
     given: dict[str, Any] = {"archive": str(folders / "parquet"), "to_topic": "never"}
     with pytest.raises(OptionError, match="chance decides"):
         run(spark, ReplaySettings(broker.bootstrap_servers, where="rand() < 0.5", **given))
+    with pytest.raises(OptionError, match=r"where: .*`nothing` cannot be resolved"):
+        run(spark, ReplaySettings(broker.bootstrap_servers, where="nothing > 0", **given))
     with pytest.raises(OptionError, match="there is no partition 2"):
         run(spark, ReplaySettings(broker.bootstrap_servers, partitions=(2,), **given))
     with pytest.raises(OptionError, match="select gives offset"):

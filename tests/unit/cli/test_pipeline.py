@@ -176,9 +176,8 @@ class Terminal(io.StringIO):
 
 
 def test_a_broker_that_is_not_there_is_told_before_spark_starts(capsys: pytest.CaptureFixture[str]) -> None:
-    for servers, reason in (("127.0.0.1:1", "no broker can be reached"), ("x:y", "HOST:PORT[,HOST:PORT...]")):
-        assert main(["pipeline", "stats", "t", "-b", servers]) == 1
-        assert reason in " ".join(capsys.readouterr().err.split())
+    assert main(["pipeline", "stats", "t", "-b", "127.0.0.1:1"]) == 1
+    assert "no broker can be reached" in " ".join(capsys.readouterr().err.split())
 
 
 def test_advice_names_the_commands_own_flags() -> None:

@@ -20,6 +20,7 @@ from pipeline.mirror_session import (
 from pipeline.offsets import OptionError, Place
 
 SOURCE, OTHER = Place("orders", 0), Place("orders", 1)
+LONGEST = Place("t" * 249, 12)
 KEY = TopicPartition("copy", 0)
 STORED = SourceFacts(7, 0, 99, {KEY: StoredPlace(0, 100, 100, 99)})
 
@@ -73,10 +74,11 @@ def test_a_task_that_does_not_see_the_drivers_folder_refuses(session: MirrorSess
 
 
 def test_the_first_producer_that_is_offered_stays(session: MirrorSession) -> None:
-    assert session.producer(SOURCE) is None
-    assert session.keep_producer(SOURCE, 7) == 7
-    assert session.keep_producer(SOURCE, 8) == 7
-    assert session.producer(SOURCE) == 7
+    for source in (SOURCE, LONGEST):
+        assert session.producer(source) is None
+        assert session.keep_producer(source, 7) == 7
+        assert session.keep_producer(source, 8) == 7
+        assert session.producer(source) == 7
     assert session.producer(OTHER) is None
 
 
@@ -121,30 +123,32 @@ def test_what_a_run_did_adds_up(session: MirrorSession) -> None:
     assert session.counts("other") == MirrorCounts()
 
 
-def test_a_source_partition_belongs_to_one_task_of_a_write(session: MirrorSession) -> None:
-    session.claim("write", SOURCE, 0, 10)
-    session.claim("write", SOURCE, 0, 10)
+@pytest.mark.parametrize("source", [SOURCE, LONGEST], ids=("short", "longest"))
+def test_a_source_partition_belongs_to_one_task_of_a_write(session: MirrorSession, source: Place) -> None:
+    session.claim("write", source, 0, 10)
+    session.claim("write", source, 0, 10)
     session.claim("write", OTHER, 1, 10)
-    session.claim("next write", SOURCE, 1, 10)
-    with pytest.raises(MirrorError, match="two tasks have rows of orders-0"):
-        session.claim("write", SOURCE, 1, 60)
-    with pytest.raises(MirrorError, match="two tasks have rows of orders-0"):
-        session.claim("write", SOURCE, 0, 10)
+    session.claim("next write", source, 1, 10)
+    with pytest.raises(MirrorError, match=f"two tasks have rows of {source}"):
+        session.claim("write", source, 1, 60)
+    with pytest.raises(MirrorError, match=f"two tasks have rows of {source}"):
+        session.claim("write", source, 0, 10)
 
 
+@pytest.mark.parametrize("source", [SOURCE, LONGEST], ids=("short", "longest"))
 def test_a_refused_task_spoils_the_session_only_if_rows_behind_its_own_are_stored(
-    session: MirrorSession,
+    session: MirrorSession, source: Place
 ) -> None:
-    session.claim("write", SOURCE, 1, 60)
+    session.claim("write", source, 1, 60)
     with pytest.raises(MirrorError):
-        session.claim("write", SOURCE, 0, 10)
-    session.check_refused(SOURCE, 59)
+        session.claim("write", source, 0, 10)
+    session.check_refused(source, 59)
     session.check_refused(OTHER, 1000)
-    with pytest.raises(MirrorError, match="rows of orders-0 before offset 80 may be missing"):
-        session.check_refused(SOURCE, 80)
-    session.end_write("write", [SOURCE])
-    session.check_refused(SOURCE, 80)
-    session.claim("write", SOURCE, 0, 10)
+    with pytest.raises(MirrorError, match=f"rows of {source} before offset 80 may be missing"):
+        session.check_refused(source, 80)
+    session.end_write("write", [source])
+    session.check_refused(source, 80)
+    session.claim("write", source, 0, 10)
 
 
 def test_a_task_waits_for_the_one_before_it(session: MirrorSession) -> None:

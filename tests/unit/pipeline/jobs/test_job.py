@@ -72,6 +72,8 @@ def test_values_get_the_type_of_their_field() -> None:
         ({"path": "p", "partitions": [True]}, "expected a list of a whole number"),
         ({"path": "p", "max_rows": "many"}, "max_rows = 'many': expected a whole number"),
         ({"path": "p", "max_rows": True}, "expected a whole number"),
+        ({"path": "p", "interval_seconds": float("nan")}, "interval_seconds = nan: expected a number"),
+        ({"path": "p", "interval_seconds": float("inf")}, "expected a number"),
         ({"path": "p", "follow": 1}, "follow = 1: expected true or false"),
         ({}, "missing: path"),
     ],
