@@ -108,7 +108,8 @@ async def _names(broker: RunningBroker) -> list[str]:
 
 
 def test_a_report_is_flat() -> None:
-    report = MirrorReport(2, MirrorCounts(100, 60, 40, 3), 0.5)
+    report = MirrorReport(2, MirrorCounts(100, 60, 40, 3), 0.5, 7)
+    assert report.exit_code == 1
     assert report.summary() == {
         "event": "mirror_finished",
         "topics": 2,
@@ -116,6 +117,7 @@ def test_a_report_is_flat() -> None:
         "rows_written": 60,
         "rows_skipped": 40,
         "batches": 3,
+        "lost_offsets": 7,
         "seconds": 0.5,
         "rows_per_second": 200,
     }
