@@ -9,7 +9,6 @@ decodes one answer, the broker already prepares the next.
 """
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,7 +18,7 @@ from client.connection import Connection
 from client.errors import ClientError, OffsetOutOfRangeError, UnknownTopicError, broker_error
 from client.types import TopicPartition
 from pipeline.batches import batch_positions
-from pipeline.offsets import EARLIEST, LATEST, OffsetRange, Place
+from pipeline.offsets import EARLIEST, LATEST, OffsetRange, Place, fits
 from protocol.errors import ErrorCode, ProtocolError, error_code
 from protocol.hot import FetchPartition, FetchRequest, decode_fetch_response, encode_fetch_request
 from protocol.records import read_batch_header
@@ -177,7 +176,7 @@ async def _matching_topics(cluster: Cluster, pattern: str) -> list[str]:
     names = [
         each.name for each in answer.topics if not each.is_internal and each.error_code == ErrorCode.NONE
     ]
-    return sorted(name for name in names if re.fullmatch(pattern, name))
+    return sorted(name for name in names if fits(pattern, name))
 
 
 async def _places(

@@ -10,12 +10,11 @@ without a broker to ask, the end is the user's (explicit endingOffsets), or that
 Called by `pipeline.reading` and `pipeline.segments`.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.offsets import LATEST, OptionError, Place
+from pipeline.offsets import LATEST, OptionError, Place, fits
 from pipeline.segment_files import LOG_SUFFIX, SegmentCutError, SegmentFile
 from pipeline.source_options import SourceOptions
 from protocol.records import decode_batch
@@ -86,7 +85,7 @@ def bounds_without_broker(options: SourceOptions, folder: Path) -> Bounds:
         )
     found = by_place(find_segments(folder))
     if options.pattern is not None:
-        wanted = {place for place in found if re.fullmatch(options.pattern, place.topic)}
+        wanted = {place for place in found if fits(options.pattern, place.topic)}
     elif options.assigned is not None:
         wanted = set(options.assigned)
         strange = sorted(map(str, wanted - found.keys()))

@@ -1,12 +1,14 @@
 """What a read covers: positions and the bounds of logs in, offset ranges out.
 
-Owns the arithmetic of offset ranges, all of it pure, and the words for places in logs.
+Owns the arithmetic of offset ranges, all of it pure, the words for places in logs, and which topics a pattern
+means.
 
 Invariants: ranges are half open [start, end), never empty, and those of a partition lie in order without gap.
 What would read less than was asked is refused, or named in a list of losses.
 Called by `pipeline.source`, `pipeline.stream_source` and all that they call.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
@@ -31,6 +33,19 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def check_pattern(option: str, pattern: str) -> None:
+    """Raises OptionError for what is no regular expression."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise OptionError(f"{option}: {pattern!r} is not a regular expression ({error})") from None
+
+
+def fits(pattern: str, topic: str) -> bool:
+    """Whether a topic is one that the pattern means: its whole name, as in Kafka's subscribe."""
+    return re.fullmatch(pattern, topic) is not None
 
 
 class OffsetRange(NamedTuple):

@@ -6,12 +6,11 @@ Called by `pipeline.source`.
 """
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.offsets import EARLIEST, LATEST, OptionError, Place, Positions
+from pipeline.offsets import EARLIEST, LATEST, OptionError, Place, Positions, check_pattern
 from pipeline.schema import COLUMNS
 
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
@@ -222,12 +221,8 @@ def _parse_isolation(text: str) -> bool:
 
 
 def _parse_pattern(text: str | None) -> str | None:
-    if text is None:
-        return None
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise OptionError(f"subscribePattern: {text!r} is not a regular expression ({error})") from None
+    if text is not None:
+        check_pattern("subscribePattern", text)
     return text
 
 

@@ -15,7 +15,6 @@ Called by `cli.pipeline` and the demo.
 
 import asyncio
 import json
-import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -32,7 +31,7 @@ from pipeline.jobs.projection import KEPT, PLACED, project
 from pipeline.losses import count_losses
 from pipeline.micro_batches import from_json
 from pipeline.mirror_session import MirrorCounts, MirrorSession
-from pipeline.offsets import OptionError
+from pipeline.offsets import OptionError, check_pattern
 from pipeline.sink_options import SESSION_FOLDER, check_codec, folder_path
 
 if TYPE_CHECKING:
@@ -93,12 +92,8 @@ class MirrorSettings:
         """Raises OptionError for settings that cannot be followed."""
         if bool(self.topics) == bool(self.topic_pattern):
             raise OptionError("a mirror needs either topics or a topic_pattern")
-        try:
-            re.compile(self.topic_pattern or "")
-        except re.error as error:
-            raise OptionError(
-                f"topic_pattern: {self.topic_pattern!r} is not a regular expression ({error})"
-            ) from None
+        if self.topic_pattern is not None:
+            check_pattern("topic_pattern", self.topic_pattern)
         check_codec(self.compression_type.lower())
         if not self.checkpoint:
             raise OptionError("a mirror needs a checkpoint: a folder in which it notes how far it is")

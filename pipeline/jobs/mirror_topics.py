@@ -7,7 +7,6 @@ Called by `pipeline.jobs.mirror` at its start and, as long as it goes on, again 
 to fit the pattern get their copies, and partitions that are added too.
 """
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +14,7 @@ from client.admin import Admin
 from client.admin_types import TopicDescription
 from pipeline.jobs.copies import Copy, make_copies, settings_for_copies
 from pipeline.mirror_session import MirrorSession
-from pipeline.offsets import OptionError
+from pipeline.offsets import OptionError, fits
 
 if TYPE_CHECKING:
     from pipeline.jobs.mirror import MirrorSettings
@@ -65,7 +64,7 @@ def check_targets(settings: "MirrorSettings", targets: dict[str, str], *, is_sam
                 f"topic {name!r} would be mirrored onto itself: give a rename or a prefix, or another"
                 " cluster in to_bootstrap_servers"
             )
-        if copy in targets or (settings.topic_pattern and re.fullmatch(settings.topic_pattern, copy)):
+        if copy in targets or (settings.topic_pattern and fits(settings.topic_pattern, copy)):
             raise OptionError(
                 f"{copy!r}, the copy of {name!r}, would be mirrored itself, and so on without end: choose"
                 " names for copies that are not read"
@@ -75,5 +74,5 @@ def check_targets(settings: "MirrorSettings", targets: dict[str, str], *, is_sam
 async def _sources(source: Admin, settings: "MirrorSettings") -> list[TopicDescription]:
     if settings.topic_pattern is None:
         return await source.describe_topics(settings.topics)
-    names = [name for name in await source.list_topics() if re.fullmatch(settings.topic_pattern, name)]
+    names = [name for name in await source.list_topics() if fits(settings.topic_pattern, name)]
     return [each for each in await source.describe_topics(names) if not each.is_internal]
