@@ -3,9 +3,9 @@
 Owns what the files said when the folder was taken and what they say now. What was read stays for logs that
 could not be opened.
 
-Invariants: a file that cannot be understood counts as empty and is reported; `forget` says whether the files
-still name a partition that is gone. Until they are written without it, a crash would give its offsets to the
-next log of that name, which would lose the records before them.
+Invariants: a file that cannot be understood counts as empty and is reported; `forget` says whether a file may
+still name a partition that is gone, also after it could not be written. Until they are written without it, a
+crash would give its offsets to the next log of that name, which would lose the records before them.
 
 Used by `manager` alone, by one thread at a time.
 """
@@ -39,12 +39,16 @@ class OffsetCheckpoints:
         self._data_dir = data_dir
         self._recovery_points: Offsets = {}
         self._start_offsets: Offsets = {}
-        self._written: tuple[Offsets, Offsets] = ({}, {})
+        self._written: tuple[Offsets, Offsets] | None = None
+        """What both files say, where that is known."""
+        self._named: set[TopicPartition] = set()
+        """Whom either file may name."""
 
     def load(self) -> bool:
         """Read both; whether they could be understood. Raises OSError."""
         points, starts = self._read(RECOVERY_POINTS), self._read(LOG_START_OFFSETS)
         self._recovery_points, self._start_offsets = points or {}, starts or {}
+        self._named = self._recovery_points.keys() | self._start_offsets.keys()
         self._written = (dict(self._recovery_points), dict(self._start_offsets))
         return points is not None and starts is not None
 
@@ -74,7 +78,7 @@ class OffsetCheckpoints:
         for key in keys:
             self._recovery_points.pop(key, None)
             self._start_offsets.pop(key, None)
-            is_written |= any(key in offsets for offsets in self._written)
+            is_written |= key in self._named
         return is_written
 
     def write(
@@ -88,6 +92,10 @@ class OffsetCheckpoints:
         start_offsets = self._start_offsets | dict(starts)
         if (points, start_offsets) == self._written:
             return
+        keys = points.keys() | start_offsets.keys()
+        self._written = None
+        self._named |= keys
         write_offsets(self._disk, self._data_dir / RECOVERY_POINTS, points)
         write_offsets(self._disk, self._data_dir / LOG_START_OFFSETS, start_offsets)
         self._written = (points, start_offsets)
+        self._named = keys

@@ -42,6 +42,24 @@ def test_a_topic_made_again_inherits_no_offset_of_the_old_one_over_a_crash(
     logs.close()
 
 
+def test_offsets_that_one_file_took_and_the_other_did_not_are_not_the_next_ones(tmp_path: Path) -> None:
+    disk, new_id = FaultyDisk(), uuid4()
+    logs = manager(tmp_path, disk)
+    fill(create(logs), 50)
+    disk.open_error = lambda path: errno.ENOSPC if path.name.startswith("log-start-offset") else None
+    with pytest.raises(OSError, match="No space"):
+        checkpoint(logs)
+    disk.open_error = lambda path: None
+    logs.delete("topic", [0])
+    fill(create(logs, topic_id=new_id), 30)
+    kill(logs)
+    logs = manager(tmp_path)
+    new = create(logs, topic_id=new_id)
+    assert (new.end_offset, new.recovery.recovery_point) == (30, 0)
+    assert not new.recovery.below_recovery_point
+    logs.close()
+
+
 def test_offsets_of_a_topic_that_was_deleted_before_a_crash_are_not_the_next_ones(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     fill(create(logs))
