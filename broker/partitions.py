@@ -8,6 +8,7 @@ Invariants:
   partition offline (no leader in metadata) and the others untouched;
 - a folder whose topic id the catalog does not know is renamed, never deleted: it may be all that is left
   if somebody lost the catalog. One that never held a record goes: a topic was being made when it ended.
+  Where the disk has no room for the new name it stays, until a topic of its name is to be made.
 
 Built by `broker.services`; changed by `broker.topics` and `broker.maintenance`, read by handlers.
 """
@@ -23,8 +24,8 @@ from broker.cluster.catalog import Catalog, Topic
 from broker.group_commit import GroupCommit
 from broker.metrics import Metrics
 from broker.replica import Replica
-from broker.storage.disk import Disk
-from broker.storage.folders import aside_path
+from broker.storage.disk import FULL, Disk
+from broker.storage.folders import FoundPartition, aside_path
 from broker.storage.log_config import LogConfig
 from broker.storage.manager import LogManager
 from broker.storage.partition_log import PartitionLog
@@ -56,6 +57,8 @@ class Partitions:
         self.logs = logs
         self.disk_work = asyncio.Lock()
         """Held by whoever opens, removes or checkpoints logs in a thread: one at a time."""
+        self._strays: dict[tuple[str, int], FoundPartition] = {}
+        """Folders of no topic that could not be set aside."""
         self._settings = settings
         self._base_config = base_config
         self._node_id = node_id
@@ -93,10 +96,16 @@ class Partitions:
         """Make folders and logs of a topic's partitions from `first` on, all or none. Raises OSError."""
         wanted = self._assigned(topic, first)
         config = self._config_of(topic)
+
+        def make() -> list[PartitionLog]:
+            for key in [(topic.name, index) for index in wanted]:
+                if key in self._strays:
+                    self._set_aside(self._strays[key])
+                    del self._strays[key]
+            return self.logs.create_many(topic.name, topic.topic_id, wanted, config, self._clock_ms())
+
         async with self.disk_work:
-            return await asyncio.to_thread(
-                self.logs.create_many, topic.name, topic.topic_id, wanted, config, self._clock_ms()
-            )
+            return await asyncio.to_thread(make)
 
     def serve(self, topic: Topic, logs: Iterable[PartitionLog]) -> None:
         """Let replicas of prepared logs begin."""
@@ -138,18 +147,33 @@ class Partitions:
                 continue
             if not known and self.logs.remove_if_nothing_is_in_it(found):
                 continue
-            folder = self.logs.data_dir / f"{found.topic}-{found.partition}"
-            aside = aside_path(folder, STRAY_SUFFIX)
-            self._disk.rename(folder, aside)
-            logger.warning(
-                "stray_partition_set_aside",
-                topic=found.topic,
-                partition=found.partition,
-                topic_id=str(found.topic_id),
-                folder=aside.name,
-                advice="no topic of the catalog has this id: it was deleted, or the catalog was lost; "
-                "remove the folder if nobody misses its records",
-            )
+            try:
+                self._set_aside(found)
+            except OSError as error:
+                if known or error.errno not in FULL:
+                    raise
+                self._strays[found.topic, found.partition] = found
+                logger.warning(
+                    "stray_partition_left",
+                    topic=found.topic,
+                    partition=found.partition,
+                    error=str(error),
+                    advice="make room on the disk that holds the data folder; the next start sets it aside",
+                )
+
+    def _set_aside(self, found: FoundPartition) -> None:
+        folder = self.logs.data_dir / f"{found.topic}-{found.partition}"
+        aside = aside_path(folder, STRAY_SUFFIX)
+        self._disk.rename(folder, aside)
+        logger.warning(
+            "stray_partition_set_aside",
+            topic=found.topic,
+            partition=found.partition,
+            topic_id=str(found.topic_id),
+            folder=aside.name,
+            advice="no topic of the catalog has this id: it was deleted, or the catalog was lost; "
+            "remove the folder if nobody misses its records",
+        )
 
     async def delete_partitions(self, topic: Topic) -> None:
         """Stop a topic's replicas and remove their folders. Raises OSError."""

@@ -83,6 +83,35 @@ async def test_a_folder_of_an_unknown_topic_is_set_aside_and_never_served(tmp_pa
     await services.close()
 
 
+async def test_a_folder_that_a_full_disk_has_no_other_name_for_keeps_no_start_and_is_not_lost(
+    tmp_path: Path,
+) -> None:
+    class NoNames(Disk):
+        has_room = False
+
+        def rename(self, old: Path, new: Path) -> None:
+            if new.name.endswith(STRAY_SUFFIX) and not self.has_room:
+                raise OSError(28, "No space left on device")
+            super().rename(old, new)
+
+    services = await opened(tmp_path)
+    await services.topics.create("t")
+    await stored(services, b"v")
+    await services.close()
+    lose_the_store(tmp_path)
+    disk = NoNames()
+    services = await opened(tmp_path, disk=disk)
+    await services.topics.create("other")
+    with pytest.raises(ApiError) as caught:
+        await services.topics.create("t")
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (tmp_path / "t-0" / f"{0:020d}.log").stat().st_size == len(batch())
+    disk.has_room = True
+    await services.topics.create("t")
+    assert stray_sizes(tmp_path) == [len(batch())]
+    await services.close()
+
+
 @pytest.mark.parametrize("clean", [True, False])
 async def test_producer_ids_that_logs_know_are_not_given_again_by_an_older_store(
     tmp_path: Path, clean: bool
