@@ -164,10 +164,16 @@ class SyncQueue:
 
 
 def _new_context(calls: _Calls) -> ctypes.c_ulong | None:
-    while _spare_contexts:
-        process, context = _spare_contexts.pop()
-        if process == os.getpid():
-            return context
+    process = 0
+    while process != os.getpid():
+        try:
+            process, context = _spare_contexts.pop()
+        except IndexError:  # Not asked before: brokers in other threads take from it too.
+            return _made_context(calls)
+    return context
+
+
+def _made_context(calls: _Calls) -> ctypes.c_ulong | None:
     context = ctypes.c_ulong(0)
     failed = ctypes.PyDLL(None).syscall(calls.setup, ctypes.c_long(_MOST_UNDER_WAY), ctypes.byref(context))
     return None if failed else context

@@ -117,3 +117,16 @@ def test_a_context_with_an_answer_to_come_and_one_of_another_process_are_not_use
     assert reopened is not None
     assert reopened._context is not inherited._context
     reopened.close()
+
+
+def test_a_spare_context_that_a_broker_in_another_thread_took_meanwhile_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class EmptyWhenTaken(list[object]):
+        def __bool__(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sync_queue, "_spare_contexts", EmptyWhenTaken())
+    opened = SyncQueue.open()
+    assert opened is not None
+    opened.close()
