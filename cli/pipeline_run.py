@@ -85,8 +85,13 @@ def run_job(job: str, given: Mapping[str, Any]) -> None:
             metrics.check()
     except OptionError as error:
         raise typer.BadParameter(str(error)) from None
-    _reach_brokers(settings)
-    report = _run(job, module, settings, master, metrics)
+    try:
+        _reach_brokers(settings)
+        report = _run(job, module, settings, master, metrics)
+    except (typer.BadParameter, Failure) as error:
+        if metrics is not None:
+            metrics.fail(getattr(error, "exit_code", 1))
+        raise
     if metrics is not None:
         metrics.finish(report)
     show(job, report)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LOCAL_ADDRESS = "127.0.0.1"
 WORKER_PYTHON = Path(__file__).with_name("worker_python.sh")
+_TASKS_A_CORE = 4
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -46,7 +47,12 @@ def start_session(
     if SparkContext._active_spark_context is None:
         _prepare_environment(master)
         conf = SparkConf().setAppName(app_name).setMaster(master)
-        local = {"spark.driver.bindAddress": LOCAL_ADDRESS, "spark.driver.host": LOCAL_ADDRESS}
+        local = {
+            "spark.driver.bindAddress": LOCAL_ADDRESS,
+            "spark.driver.host": LOCAL_ADDRESS,
+            # Spark's 200 are for a cluster: here each of them is a task that mostly finds nothing.
+            "spark.sql.shuffle.partitions": str(_TASKS_A_CORE * (os.cpu_count() or 1)),
+        }
         chosen = _SETTINGS | (local if master.startswith("local") else {}) | dict(settings or {})
         for name, value in chosen.items():
             conf.set(name, value)

@@ -149,20 +149,24 @@ class MetricsFile:
 
     def finish(self, report: Report) -> None:
         """Show the numbers of its summary, when it ended, how long it took, and its exit code."""
-        ended = time.time()
         numbers = {
             name: float(value)
             for name, value in report.summary().items()
             if isinstance(value, int | float) and value == value  # NaN is no number to show
         }
-        self._write(
-            numbers
-            | {
-                "exit_code": report.exit_code,
-                "duration_seconds": ended - self._began,
-                "finished_timestamp_seconds": ended,
-            }
-        )
+        self._write(numbers | self._end(report.exit_code))
+
+    def fail(self, exit_code: int) -> None:
+        """Show that the job ended without a report: of its numbers none is known."""
+        self._write(self._end(exit_code))
+
+    def _end(self, exit_code: int) -> dict[str, float]:
+        ended = time.time()
+        return {
+            "exit_code": exit_code,
+            "duration_seconds": ended - self._began,
+            "finished_timestamp_seconds": ended,
+        }
 
     def _write(self, numbers: Mapping[str, float]) -> None:
         from prometheus_client import CollectorRegistry, Gauge, write_to_textfile

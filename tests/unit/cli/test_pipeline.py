@@ -175,9 +175,13 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_broker_that_is_not_there_is_told_before_spark_starts(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["pipeline", "stats", "t", "-b", "127.0.0.1:1"]) == 1
+def test_a_broker_that_is_not_there_is_told_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = tmp_path / "stats.prom"
+    assert main(["pipeline", "stats", "t", "-b", "127.0.0.1:1", "--metrics-file", str(metrics)]) == 1
     assert "no broker can be reached" in " ".join(capsys.readouterr().err.split())
+    assert "tidelog_pipeline_stats_exit_code 1.0" in metrics.read_text().splitlines()
 
 
 def test_advice_names_the_commands_own_flags() -> None:
