@@ -7,13 +7,15 @@ takes away what was never synced, which a real power cut would. `THREAD_SHARE`, 
 the queue is offered it does not take, as if it were full: the broker's threads do that.
 
 Owns the journal's format: entries of two little-endian uint64, inode and size, the last one of an inode
-counts. Started by `faults.runner`; of the broker it knows the command and the queue alone.
+counts; instead of a size, that a directory was synced while it named the inode. Started by `faults.runner`;
+of the broker it knows the command and the queue alone.
 """
 
 import asyncio
 import os
 import random
 import runpy
+import stat
 import struct
 import sys
 import time
@@ -25,14 +27,22 @@ from broker.storage.disk import Disk
 from broker.storage.sync_queue import SyncQueue
 
 _ENTRY: Final = struct.Struct("<QQ")
+_NAMED: Final = 2**64 - 1
 
 
 def synced_sizes(journal: Path) -> dict[int, int]:
     """Inode -> bytes that are durable."""
-    if not journal.exists():
-        return {}
-    data = journal.read_bytes()
-    return dict(_ENTRY.iter_unpack(data[: len(data) - len(data) % _ENTRY.size]))
+    return dict(entry for entry in _entries(journal) if entry[1] != _NAMED)
+
+
+def named_files(journal: Path) -> set[int]:
+    """The inodes whose names are durable."""
+    return {inode for inode, size in _entries(journal) if size == _NAMED}
+
+
+def _entries(journal: Path) -> list[tuple[int, int]]:
+    data = journal.read_bytes() if journal.exists() else b""
+    return list(_ENTRY.iter_unpack(data[: len(data) - len(data) % _ENTRY.size]))
 
 
 class Journal:
@@ -53,9 +63,11 @@ class Journal:
 
         def noting_sync(fd: int) -> None:
             before = os.fstat(fd)
+            named = [entry.inode() for entry in os.scandir(fd)] if stat.S_ISDIR(before.st_mode) else []
             time.sleep(random.random() * delay_ms / 1000)
             sync(fd)
             self.note(before)
+            os.write(self._fd, b"".join(_ENTRY.pack(inode, _NAMED) for inode in named))
 
         return noting_sync
 

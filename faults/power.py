@@ -1,8 +1,9 @@
-"""A power cut on the files of a killed broker: bytes that were never synced are lost, or come back as zeros.
+"""A power cut on the files of a killed broker: what was never synced is lost, or comes back as zeros.
 
-Owns the choice of what is lost. Invariant: nothing is touched that `faults.honest_disk` saw synced, so a
-broker that acknowledges only what is durable loses nothing by it. Names of files and the catalog's database
-are left alone, but for the note in which life of the machine the broker ran: the next one is another.
+Owns the choice of what is lost: bytes, and names of new files. Invariant: nothing is touched that
+`faults.honest_disk` saw synced, so a broker that acknowledges only what is durable loses nothing by it. Names
+that changed, names of folders, and the catalog's database are left alone, but for the note in which life of
+the machine the broker ran: the next one is another.
 Blocking; the broker must be dead. Called by `faults.saboteur`.
 """
 
@@ -10,7 +11,7 @@ import os
 import random
 from pathlib import Path
 
-from faults.honest_disk import synced_sizes
+from faults.honest_disk import named_files, synced_sizes
 
 _SUFFIXES = (".log", ".index", ".timeindex", ".snapshot", ".tmp")
 _KEPT = "checkpoint"
@@ -21,15 +22,20 @@ def cut_power(data_dir: Path, journal: Path, rng: random.Random) -> int:
     """Take away a random part of what was not synced, and return how many bytes.
 
     A file ends early, or its tail reads as zeros, as file systems leave it that had noted the new length
-    but not written the data.
+    but not written the data; or it is not there, whatever of it was synced, as its folder was not.
     """
     synced = synced_sizes(journal)
+    named = named_files(journal)
     lost = 0
     (data_dir / _BOOT_ID).unlink(missing_ok=True)
     for path in sorted(data_dir.rglob("*")):
         if not path.is_file() or not (path.suffix in _SUFFIXES or path.name.endswith(_KEPT)):
             continue
         status = path.stat()
+        if status.st_ino not in named and rng.random() < 0.5:
+            lost += status.st_size
+            path.unlink()
+            continue
         durable = min(synced.get(status.st_ino, 0), status.st_size)
         at = rng.randint(durable, status.st_size)
         if at == status.st_size:

@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import random
 from pathlib import Path
 
 from broker.storage.sync_queue import SyncQueue
 from faults.honest_disk import Journal, NotingQueue, synced_sizes
+from faults.power import cut_power
 
 
 def made(journal: Path, *, delay_ms: float = 0, thread_share: float = 0) -> NotingQueue:
@@ -45,3 +47,28 @@ async def test_what_is_left_to_threads_the_queue_does_not_take(tmp_path: Path) -
     with (tmp_path / "log").open("wb", buffering=0) as file:
         assert queue.submit(file.fileno()) is None
     queue.close()
+
+
+def test_a_power_cut_takes_files_whose_folder_was_not_synced_and_no_others(tmp_path: Path) -> None:
+    journal, folder = tmp_path / "journal", tmp_path / "t-0"
+    folder.mkdir()
+    note = Journal(journal).noting(os.fsync, 0)
+
+    def made(name: str) -> None:
+        (folder / name).write_bytes(bytes(100))
+        fd = os.open(folder / name, os.O_RDONLY)
+        note(fd)
+        os.close(fd)
+
+    for number in range(20):
+        made(f"{number}.log")
+    fd = os.open(folder, os.O_RDONLY)
+    note(fd)
+    os.close(fd)
+    for number in range(20, 40):
+        made(f"{number}.log")
+    assert cut_power(folder, journal, random.Random(1)) > 0
+    left = {int(path.stem) for path in folder.iterdir()}
+    assert left >= set(range(20))
+    assert 20 <= len(left) < 40
+    assert {path.stat().st_size for path in folder.iterdir()} == {100}
