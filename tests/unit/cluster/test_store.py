@@ -120,13 +120,13 @@ def blocks(folder: Path) -> int:
 async def test_a_topic_is_deleted_within_the_room_that_the_store_has_on_the_disk(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "cluster.db", node_id=1)
     await store.load()
-    many = [topic(f"t{number}", 500) for number in range(20)]
+    many = [topic(f"t{number}", 500) for number in range(6)]
     for revision, made in enumerate(many):
         await store.commit([TopicCreated(made)], revision)
     await store.close()
     closed = blocks(tmp_path)
-    await store_deletes(tmp_path, many[:10], 20, closed)
-    await store_deletes(tmp_path, many[10:], 30, closed)
+    await store_deletes(tmp_path, many[:3], 6, closed)
+    await store_deletes(tmp_path, many[3:], 9, closed)
 
 
 async def store_deletes(folder: Path, topics: list[Topic], revision: int, most_blocks: int) -> None:
