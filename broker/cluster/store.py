@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     import sqlite3
 
 SCHEMA_VERSION = 1
+_LOCK_SECONDS = 5.0
+"""How long another process may still have the file open."""
 _T = TypeVar("_T")
 
 _SCHEMA = """
@@ -121,10 +123,13 @@ class SqliteStore:
         try:
             return work()
         except sqlite3.Error as error:
-            raise StoreError(
-                f"{self._path} cannot be used: {error}. Check that the disk has room and that the file is "
-                "a Tidelog cluster store; restore it from a backup if it is damaged."
-            ) from error
+            advice = (
+                "Close what has it open: while a broker runs, the file is its own."
+                if getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+                else "Check that the disk has room and that the file is a Tidelog cluster store; "
+                "restore it from a backup if it is damaged."
+            )
+            raise StoreError(f"{self._path} cannot be used: {error}. {advice}") from error
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is not None:
@@ -132,7 +137,7 @@ class SqliteStore:
         import sqlite3
 
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self._path, _LOCK_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             # Alone, and so without the memory file that others would share: on a full disk a page of it that
             # has no block yet is the end of the process.

@@ -101,6 +101,19 @@ async def test_a_file_that_is_no_store_is_named_in_the_error(tmp_path: Path) -> 
     await store.close()
 
 
+async def test_a_file_that_somebody_else_has_open_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.cluster.store._LOCK_SECONDS", 0.0)
+    first, second = (SqliteStore(tmp_path / "cluster.db", node_id=1) for _ in range(2))
+    await first.load()
+    with pytest.raises(StoreError, match="Close what has it open"):
+        await second.load()
+    await first.close()
+    await second.load()
+    await second.close()
+
+
 async def test_commits_are_durable_when_they_return(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "cluster.db", node_id=1)
     await store.load()
