@@ -8,7 +8,7 @@ Invariants:
 - at most one reservation is under way, and a failed one is tried again after a back-off only;
 - past int64 there is an error (`ProducerIdsExhausted`), never a wrap.
 
-No I/O, no clock: called on the event loop by the shell in `broker.services`, and by tests.
+No I/O, no clock: called on the event loop by the shell in `broker.producer_ids`, and by tests.
 Source: KIP-98 and KIP-360 (InitProducerId), Kafka's ProducerIdControlManager for the size of a block.
 """
 
