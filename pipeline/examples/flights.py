@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITIONS = 4
+PATIENCE_MS = 10_000
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         csv = find_csv(options.csv, options.folder)
         asyncio.run(create_topics(options.bootstrap_servers))
-    except (FileNotFoundError, ClientError) as error:
+    except (OSError, ValueError, ClientError) as error:
         print(error, file=sys.stderr)
         return 2
     spark = start_session("flights", master=options.master, settings={"spark.sql.shuffle.partitions": "4"})
@@ -52,7 +53,10 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rows", type=int, help="only the first ROWS flights of the CSV")
     parser.add_argument("--folder", type=Path, default=Path("flights-example"), help="default %(default)s")
     parser.add_argument("--master", default="local[*]", help="Spark's master, default %(default)s")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.rows is not None and options.rows < 1:
+        parser.error(f"argument --rows: {options.rows}: expected a number above 0")
+    return options
 
 
 def run(spark: "SparkSession", bootstrap_servers: str, csv: Path, folder: Path, rows: int | None) -> None:
@@ -107,8 +111,11 @@ def topic_size(bootstrap_servers: str, topic: str) -> int:
 
 
 async def create_topics(bootstrap_servers: str) -> None:
-    """Both topics, if they are not there. The flights are of 2013: retention by time would drop them."""
-    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+    """Both topics, if they are not there. The flights are of 2013: retention by time would drop them.
+
+    Raises ClientError, ValueError for what is no address.
+    """
+    async with Admin(bootstrap_servers=bootstrap_servers, request_timeout_ms=PATIENCE_MS) as admin:
         for name in (delays.RAW_TOPIC, delays.CLEANED_TOPIC):
             try:
                 await admin.create_topics([NewTopic(name, PARTITIONS, 1, {"retention.ms": "-1"})])
