@@ -8,8 +8,9 @@ checkpoint folder holds the mirror's session, and who starts again with it goes 
 
 Invariants: each source partition is read by one task, in its order, so that filtering is the only cause of
 gaps; what chance decides (rand() in `where`) is refused, and so are compacted topics, for both would give
-another sequence of rows when read again. A topic or a copy that was deleted and made anew is refused too, and
-copies that would be mirrored themselves (`pipeline.jobs.mirror_topics`).
+another sequence of rows when read again. A topic or a copy that was deleted and made anew is refused too, a
+copy of another topic of the same name (`pipeline.jobs.mirror_origin`), and copies that would be mirrored
+themselves (`pipeline.jobs.mirror_topics`).
 Called by `cli.pipeline` and the demo.
 """
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from client.admin import Admin
 from client.admin_types import TopicDescription
-from pipeline.jobs.copies import Copy, make_copies, settings_for_copies
-from pipeline.mirror_session import MirrorSession
+from pipeline.jobs.copies import Copy, existing_copies, make_copies, settings_for_copies
+from pipeline.jobs.mirror_origin import check_origins
+from pipeline.mirror_session import NO_TOPIC_ID, MirrorSession
 from pipeline.offsets import OptionError, fits
 
 if TYPE_CHECKING:
@@ -43,6 +44,20 @@ async def prepare_topics(settings: "MirrorSettings", session: MirrorSession) -> 
         clusters = [(await each.describe_cluster()).cluster_id for each in (source, target)]
         check_targets(settings, targets, is_same_cluster=clusters[0] == clusters[1])
         configs = await settings_for_copies(source, targets)
+        # What brokers that give no ids have cannot be told from what the session knows.
+        new = {
+            each.name: len(each.partitions)
+            for each in described
+            if each.topic_id != NO_TOPIC_ID and session.topic_id("from", each.name) is None
+        }
+        present = await existing_copies(target, session, [targets[name] for name in new]) if new else {}
+        copies = {
+            name: (copy.name, min(count, len(copy.partitions)))
+            for name, count in new.items()
+            if (copy := present.get(targets[name])) is not None
+        }
+        is_projected = settings.select is not None
+        await check_origins(settings.bootstrap_servers, target_servers, copies, is_projected=is_projected)
         for each in described:
             session.keep_topic("from", each.name, each.topic_id)
         wanted = {

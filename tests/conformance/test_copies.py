@@ -15,6 +15,7 @@ from pipeline.jobs.mirror_topics import prepare_topics
 from pipeline.jobs.replay import ReplaySettings
 from pipeline.jobs.replay_topics import prepare_topics as prepare_replay
 from pipeline.mirror_session import MirrorError, MirrorSession
+from pipeline.mirror_tail import SOURCE_HEADER
 from pipeline.offsets import OptionError, Place
 from tests.conformance.client_site import Site
 
@@ -87,6 +88,33 @@ async def test_a_topic_or_a_copy_that_is_another_one_now_is_refused(
     await admin.create_topics([NewTopic("t", 1)])
     with pytest.raises(MirrorError, match="'t' was deleted and made anew since this session began to read"):
         await prepare_topics(settings, session)
+
+
+async def test_a_copy_of_another_topic_of_the_name_is_refused_before_its_records_pass_for_stored(
+    site: Site, admin: Admin, session: MirrorSession
+) -> None:
+    async def append(topic: str, first: int, end: int, source: str | None = None) -> None:
+        async with site.producer() as producer:
+            for n in range(first, end):
+                named = [] if source is None else [(SOURCE_HEADER, b"%s-0@%d" % (source.encode(), n))]
+                await producer.send(topic, b"%d" % n, partition=0, timestamp_ms=10**12 + n, headers=named)
+
+    settings = mirror(site, session, topics=("t",), prefix="copy.")
+    await admin.create_topics([NewTopic("t", 2), NewTopic("copy.t", 2)])
+    await append("t", 0, 10)
+    await append("copy.t", 0, 8, source="t")
+    assert await prepare_topics(settings, session) == (1, False)
+    # As on another cluster, or after it was deleted: others' records at the same offsets.
+    for end, message in (
+        (5, "goes up to its offset 7, and it ends at 5"),
+        (20, "another record as its offset"),
+    ):
+        await admin.delete_topics(["t"])
+        await admin.create_topics([NewTopic("t", 2)])
+        await append("t", 100, 100 + end)
+        for _ in range(2):
+            with pytest.raises(MirrorError, match=message):
+                await prepare_topics(settings, MirrorSession(f"{session.path}-{end}", ""))
 
 
 @pytest.mark.parametrize(
