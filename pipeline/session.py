@@ -73,9 +73,10 @@ def start_session(
 def _prepare_environment(master: str) -> None:
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ["PIPELINE_PYTHON"] = sys.executable
-    if os.environ.get("PYSPARK_PYTHON") in (None, str(WORKER_PYTHON)):
-        os.environ["PYSPARK_PYTHON"] = worker_python(master)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    # The second one looks data sources up.
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        if os.environ.get(name) in (None, str(WORKER_PYTHON)):
+            os.environ[name] = worker_python(master)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", LOCAL_ADDRESS)
     # The workers import this package by name, whether it is installed or run from its own folder.

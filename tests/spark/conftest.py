@@ -12,16 +12,7 @@ from pyspark.sql import SparkSession
 from bench.targets.maven import ConnectorError
 from bench.targets.spark import JARS, PACKAGES, resolve_connector
 from pipeline.session import start_session
-
-# The default one starts eight processes to rename a file of a checkpoint: the wheel has no native library of
-# Hadoop's, so it calls readlink. Drivers that are killed keep to the default.
-CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-SETTINGS = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
-    "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
+from tests.spark.small import CHECKPOINTS, SMALL
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +32,8 @@ def connector() -> Mapping[str, str]:
 def spark(tmp_path_factory: pytest.TempPathFactory, connector: Mapping[str, str]) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     settings = {
-        **SETTINGS,
+        **SMALL,
+        **CHECKPOINTS,
         **connector,
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

@@ -20,15 +20,13 @@ from pyspark.sql.types import StructType
 
 from pipeline.session import start_session
 from pipeline.source import TidelogDataSource
+from tests.spark.small import JAVA_OPTIONS, SMALL
 
-SPARK_SETTINGS = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.memory": "512m",
+SPARK_SETTINGS = SMALL | {
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 # Spark makes the writers in processes of its own, which inherit this process's environment.
 STOP_AT = "MIRROR_DRIVER_STOPS_AT"

@@ -14,14 +14,13 @@ import pyspark
 
 from pipeline.java import find_java
 from tests.processes import command_of, descendants, kill_tree
+from tests.spark.small import JAVA_OPTIONS
 from tests.waiting import wait_for
 
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _SECONDS = 60
-# Small and quick to start: these JVMs live for one test.
-_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class StandaloneCluster:
@@ -67,7 +66,7 @@ class StandaloneCluster:
             "JAVA_HOME": str(find_java().home),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": _JAVA_OPTIONS,
+            "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
             "SPARK_NO_DAEMONIZE": "1",
         }
         script = Path(pyspark.__file__).parent / "bin" / "spark-class"

@@ -17,8 +17,9 @@ from pipeline.examples import delays
 from pipeline.examples.flights import create_topics, fill, find_csv, run
 from pipeline.java import find_java
 from pipeline.jobs import audit
+from pipeline.session import worker_python
 from tests.spark.brokers import RunningBroker, running_broker
-from tests.spark.conftest import CHECKPOINTS
+from tests.spark.small import CHECKPOINTS, SMALL
 from tests.tidy.house import ROOT
 
 ROWS = 3000
@@ -26,13 +27,6 @@ ROWS = 3000
 NONE = ("", "NA")
 PNG = b"\x89PNG\r\n\x1a\n"
 DECLARATIVE = ROOT / "pipeline" / "examples" / "declarative"
-# Enough for small data, and started quickly.
-LEAN = {
-    "spark.driver.memory": "512m",
-    "spark.ui.enabled": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
-}
 SECONDS = 300
 
 
@@ -141,12 +135,13 @@ def run_pipeline(bootstrap_servers: str, folder: Path) -> str:
         **os.environ,
         "JAVA_HOME": str(find_java().home),
         "PYTHONPATH": str(ROOT),
-        "PYSPARK_PYTHON": sys.executable,
+        "PIPELINE_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": worker_python("local[2]"),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     command = [str(Path(sys.executable).parent / "spark-pipelines"), "--remote", "local[2]", "run"]
     command += ["--spec", str(spec)]
-    for name, value in LEAN.items():
+    for name, value in ({"spark.ui.enabled": "false"} | SMALL | CHECKPOINTS).items():
         command += ["--conf", f"{name}={value}"]
     ran = subprocess.run(
         command,

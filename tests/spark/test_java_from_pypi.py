@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from tests.spark.brokers import RunningBroker, broker_with_orders
+from tests.spark.small import JAVA_OPTIONS
 from tests.tidy.house import ROOT
 from tests.waiting import wait_for
 
 _SECONDS = 180
-_QUICK_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+_QUICK_START = {"JDK_JAVA_OPTIONS": JAVA_OPTIONS}
 
 
 @pytest.fixture

@@ -1,0 +1,24 @@
+"""Settings of the tests' Sparks, for small data and a quick start.
+
+Java does without its second compiler and without checking Spark's own classes: the one or the other costs
+each JVM seconds. Spark interprets its operators: for a few rows their generated code takes longer to compile
+than to run, and what is tested here lies in Python.
+"""
+
+JAVA_OPTIONS = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+SMALL = {
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+# Spark's own choice starts eight processes to rename a file of a checkpoint: the wheel has no native library
+# of Hadoop's, so it calls readlink. Drivers that are killed keep to it.
+CHECKPOINTS = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    )
+}
