@@ -39,8 +39,11 @@ if TYPE_CHECKING:
 _METRICS_EVERY_S = 5.0
 # So long a process that was killed may take to be gone.
 _DYING_S = 0.5
-# How the error of a Spark task tells which of ours it was.
-_OURS = re.compile(r"^(?:(?:pipeline|client|protocol)\.[\w.]+|FileNotFoundError): (.+)$", re.MULTILINE)
+# How the error of a Spark task tells which of ours, or of the machine's, it was.
+_OURS = re.compile(
+    r"^(?:(?:pipeline|client|protocol)\.[\w.]+|(?:OS|Permission|FileNotFound|NotADirectory)Error): (.+)$",
+    re.MULTILINE,
+)
 _OF_JAVA = re.compile(r"^(?::|Caused by:) [\w.$]+: (.+)$", re.MULTILINE)
 _GOES_ON = {"set failOnDataLoss=false": "give --no-fail-on-data-loss"}
 _AGAIN = {

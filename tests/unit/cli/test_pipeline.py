@@ -199,6 +199,8 @@ def test_of_a_tasks_traceback_only_the_reason_is_shown() -> None:
         "pipeline.mirror_session.MirrorError: two tasks have rows of t-0\n\n\tat org.apache.spark.Task\n"
     )
     assert pipeline_run._reason(text) == "two tasks have rows of t-0"
+    full = "Traceback (most recent call last):\n  raise\nOSError: [Errno 28] No space left on device\n"
+    assert pipeline_run._reason(full) == "[Errno 28] No space left on device"
     assert pipeline_run._reason(" Job aborted \n") == "Job aborted"
     assert pipeline_run._reason("no column x\n'Filter\n", lines=1) == "no column x"
     java = "An error.\n: org.a.SparkException: Job aborted\n\tat A\nCaused by: java.io.IOException: full\n"
