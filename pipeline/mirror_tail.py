@@ -94,6 +94,19 @@ async def find_tail(
     return Tail(found or known, end)
 
 
+async def find_last(
+    cluster: Cluster, key: TopicPartition, source: Place, producer_id: int | None, first: int = 0
+) -> StoredPlace | None:
+    """The last record of `source` in `key` from offset `first` on, whoever stored it: its epoch is -1 unless
+    it was this producer. Raises MirrorError, ClientError."""
+    await cluster.topic(key.topic)
+    first = max(first, (await edge_offsets(cluster, [key], EARLIEST))[key])
+    end = (await edge_offsets(cluster, [key], LATEST))[key]
+    # No record has the id -2, while those of producers without one have -1.
+    ours = -2 if producer_id is None else producer_id
+    return await _search(cluster, _Sought(key, source, ours, True), first, end)
+
+
 def _is_behind(stands: tuple[int, int], known: StoredPlace) -> bool:
     """Whether a producer stands before where it stood when the session was there."""
     epoch, next_sequence = stands

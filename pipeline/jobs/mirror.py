@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from client.errors import ClientError
 from pipeline.jobs.copies import only_run
 from pipeline.jobs.job import JobProgress, use_in_this_thread
+from pipeline.jobs.mirror_origin import check_rivals
 from pipeline.jobs.mirror_topics import prepare_topics
 from pipeline.jobs.projection import KEPT, PLACED, project
 from pipeline.losses import count_losses
@@ -198,6 +199,7 @@ def _run(
     stop: Event | None,
 ) -> MirrorReport:
     prepared = asyncio.run(prepare_topics(settings, session))
+    asyncio.run(check_rivals(session, settings.to_bootstrap_servers or settings.bootstrap_servers))
     began = time.monotonic()
     options = {
         "bootstrap.servers": settings.to_bootstrap_servers or settings.bootstrap_servers,

@@ -1,31 +1,35 @@
-"""Does what a copy holds come from the topic that is to be mirrored, or from another one of its name?
+"""Does what a copy holds come from the topic that is to be mirrored, and if it was stored since the last run,
+was it stored by this mirror?
 
 Owns the question that a session asks before it reads a topic for the first time whose copy is there already.
 The header of a copied record names topic, partition and offset, so that rows that an earlier session stored
 are known; it does not tell a topic from one of the same name on another cluster, or from one that was deleted
 and made anew: their first records would pass for stored, and be left out.
 
+And the question of each run: whoever goes back to an older checkpoint, after a mirror with another one went
+on, would store again what that one stored, for its tasks believe their own producers.
+
 Invariants: refused is only what cannot be an earlier copy: the last record in it lies behind the topic's end,
 or differs in its time and its value from the topic's record at that offset. Nothing is written.
-Called by `pipeline.jobs.mirror_topics`.
+Called by `pipeline.jobs.mirror` and `mirror_topics`.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from client.cluster import Cluster, ClusterConfig
-from client.errors import OffsetOutOfRangeError
+from client.errors import OffsetOutOfRangeError, UnknownTopicError
 from client.offset_lookup import EARLIEST, LATEST, edge_offsets
 from client.session_lookup import fetch_batches, repeat
 from client.types import TopicPartition
-from pipeline.mirror_session import MirrorError
-from pipeline.mirror_tail import find_tail
+from pipeline.mirror_session import MirrorError, MirrorSession, StoredPlace
+from pipeline.mirror_tail import find_last
 from pipeline.offsets import Place
 from protocol.records import Record, TimestampType, decode_batch, iter_batches
+from protocol.types import NO_PRODUCER_EPOCH
 
 _CLIENT_ID = "tidelog-mirror"
-# No producer has this id, and no record that was written without one either.
-_NOBODY = -2
 
 
 async def check_origins(
@@ -38,17 +42,48 @@ async def check_origins(
     async with _cluster(source_servers) as source, _cluster(target_servers) as target:
         for topic, (copy, count) in copies.items():
             await source.topic(topic)
-            await target.topic(copy)
             for partition in range(count):
                 await _check(source, target, Place(topic, partition), copy, is_projected=is_projected)
 
 
+async def check_rivals(session: MirrorSession, target_servers: str) -> None:
+    """Raises MirrorError where another mirror went on since the session's last batch, ClientError."""
+    stood = [
+        (source, key, facts.producer_id, place)
+        for source, facts in session.facts(None).sources.items()
+        for key, place in facts.places.items()
+        if place.producer_epoch != NO_PRODUCER_EPOCH
+    ]
+    if not stood:
+        return
+    async with _cluster(target_servers) as target:
+        asked = (_stored_since(target, *each) for each in stood)
+        found = await asyncio.gather(*asked)
+    for (source, key, _, place), last in zip(stood, found, strict=True):
+        if last is not None and last.producer_epoch == NO_PRODUCER_EPOCH and last.position > place.position:
+            raise MirrorError(
+                f"{key.topic}-{key.partition} holds records of {source} up to offset {last.position} that"
+                f" another mirror stored after this session had come to {place.position}: go on with that"
+                " one's checkpoint, or with a new one, which finds and skips what is stored"
+            )
+
+
+async def _stored_since(
+    target: Cluster, source: Place, key: TopicPartition, producer_id: int, place: StoredPlace
+) -> StoredPlace | None:
+    try:
+        return await find_last(target, key, source, producer_id, place.end_offset)
+    except UnknownTopicError:
+        # A copy that this run does not write to: the others are there.
+        return None
+
+
 async def _check(source: Cluster, target: Cluster, place: Place, copy: str, *, is_projected: bool) -> None:
     key, original = TopicPartition(copy, place.partition), TopicPartition(*place)
-    tail = await find_tail(target, key, place, _NOBODY, None)
-    if tail.place is None:
+    stored = await find_last(target, key, place, None)
+    if stored is None:
         return
-    last = tail.place.position
+    last = stored.position
     end = (await edge_offsets(source, [original], LATEST))[original]
     if last >= end:
         raise _another(place, copy, f"goes up to its offset {last}, and it ends at {end}")
@@ -56,7 +91,7 @@ async def _check(source: Cluster, target: Cluster, place: Place, copy: str, *, i
         return
     ours, theirs = (
         await _record(source, original, last),
-        await _record(target, key, tail.place.end_offset - 1),
+        await _record(target, key, stored.end_offset - 1),
     )
     if ours is None or theirs is None or theirs.timestamp_type is not TimestampType.CREATE_TIME:
         return

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from client.types import TopicPartition
+from pipeline.jobs.mirror_origin import check_rivals
 from pipeline.mirror_session import BatchFacts, MirrorError, MirrorSession, SourceFacts
 from pipeline.mirror_tail import SOURCE_HEADER
 from pipeline.offsets import Place
@@ -81,6 +82,23 @@ async def test_what_an_earlier_session_stored_is_known_for_as_many_batches_as_it
         assert done[1:] == (20, written, 20 - written)
         run.commit(batch, done)
     assert await stored(site) == list(range(80))
+
+
+async def test_a_session_does_not_go_on_where_another_one_did_since(
+    site: Site, session: MirrorSession, tmp_path: Path
+) -> None:
+    await site.create()
+    run = Run(site, session, "run")
+    run.commit(0, await run.execute(0, rows(0, 0, 20)))
+    await check_rivals(session, site.address)
+    # Its own, of a batch in which it was killed.
+    await run.execute(1, rows(0, 20, 30))
+    await check_rivals(session, site.address)
+    other = MirrorSession.open(str(tmp_path / "other"), "plan")
+    await Run(site, other, "run").execute(0, rows(0, 0, 50))
+    await check_rivals(other, site.address)
+    with pytest.raises(MirrorError, match="up to offset 49 that another mirror stored"):
+        await check_rivals(session, site.address)
 
 
 async def test_rows_are_known_among_those_of_other_sources_that_somebody_stored_with_them(
