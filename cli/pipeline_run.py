@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -162,14 +162,25 @@ def _run(job: str, module: Any, settings: Any, master: str, metrics: MetricsFile
 
 
 def _reach_brokers(settings: Any) -> None:
-    """Raises Failure where nobody answers: Spark need not start for that, nor a client wait for long."""
+    """Raises Failure where nobody answers, or knows a topic that is to be read: Spark need not start for
+    that, nor a client wait for long."""
     for name in ("bootstrap_servers", "to_bootstrap_servers", "from_bootstrap_servers"):
         if (servers := getattr(settings, name, None)) is not None:
-            run(_nothing(), servers)
+            run(_find((), servers), servers)
+    # Those of a replay may be in an archive only.
+    if getattr(settings, "archive", None) is None and settings.topics:
+        source = getattr(settings, "from_bootstrap_servers", None) or settings.bootstrap_servers
+        if source is not None:
+            run(_find(settings.topics, source), source)
 
 
-async def _nothing() -> None:
-    """Reaching the broker was all."""
+async def _find(topics: Sequence[str], bootstrap_servers: str) -> None:
+    """Raises ClientError where the broker does not have one of the topics."""
+    from client.admin import Admin
+
+    if topics:
+        async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+            await admin.describe_topics(topics)
 
 
 def _as_flags(job: str, text: str) -> str:
