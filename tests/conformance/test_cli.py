@@ -73,6 +73,18 @@ def test_an_unknown_topic_is_one_line_and_is_not_created(tidelog: Type, command:
     assert "nowhere" not in tidelog("topic", "list")[1]
 
 
+def test_a_job_whose_topic_is_nowhere_says_so_before_spark_starts(
+    broker: RunningBroker, tidelog: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("pipeline.session.start_session")
+    servers = ("-b", broker.address)
+    for command in (("audit",), ("stats",), ("archive", "--path", str(tmp_path / "archive"))):
+        code, shown, error = tidelog("pipeline", *command, "nowhere", *servers)
+        assert (code, shown) == (1, "")
+        assert re.fullmatch(r"error: .*nowhere.*\n", error)
+    assert "nowhere" not in tidelog("topic", "list")[1]
+
+
 def test_lines_come_back_as_they_were_sent(tidelog: Type, lines: Callable[[str], str]) -> None:
     file = lines("one\n\nthrée\nlast without a line feed")
     code, shown, report = tidelog("produce", "lines", "--file", file, "--compression", "zstd")
