@@ -18,7 +18,8 @@ of source partition S that go to destination partition D, in the order of S, und
    all attempts do the same, by 2.
 Refused is what cannot be kept so: rows out of order or missing (mirror.gaps=allow: a filter leaves them out),
 two tasks with rows of one S, another plan, query or cluster, a destination that lost records. A lost session
-is found again by the headers; its old run must be gone then, for it has another producer id.
+is found again by the headers; its old run must be gone for good then, for it has another producer id: whoever
+goes back to the old session stores again what the new one stored (the mirror job refuses to).
 
 Invariants: as in `pipeline.sink`.
 """
