@@ -27,11 +27,20 @@ def _show_audit(report: Any) -> None:
     found = sum(report.findings.values())
     if found > len(report.shown):
         print(f"... and {found - len(report.shown)} more")
-    print(
-        f"{report.records} records of {report.producers} producers,"
-        f" {report.unidentified} without a producer: "
-        + (f"{found} findings" if found else "each once and in order")
-    )
+    print(_verdict(report.records - report.unidentified, report.producers, report.unidentified, found))
+
+
+def _verdict(judged: int, producers: int, unidentified: int, found: int) -> str:
+    verdict = _count(found, "finding") if found else "each once and in order"
+    said = f"{_count(judged, 'record')} of {_count(producers, 'producer')}: {verdict}"
+    parts = [said if judged else "no record that can be judged"]
+    if unidentified:
+        parts.append(f"{_count(unidentified, 'record')} without a producer cannot be judged")
+    return "; ".join(parts)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _show_stats(report: Any) -> None:

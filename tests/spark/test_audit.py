@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cli.pipeline_reports import show
 from pipeline.jobs.audit import COLUMNS, KINDS, AuditReport, AuditSettings, build, find, run
 from pipeline.offsets import OptionError, Place
 from protocol.types import MAX_SEQUENCE
@@ -111,24 +110,3 @@ def test_nothing_to_audit_is_an_error_with_the_reason(spark: SparkSession, tmp_p
         build(spark, AuditSettings())
     with pytest.raises(FileNotFoundError, match="no segments of absent below"):
         build(spark, AuditSettings(topics=("absent",), path=str(tmp_path)))
-
-
-def test_the_report_names_each_finding(capsys: pytest.CaptureFixture[str]) -> None:
-    finding = {
-        "kind": "gap",
-        "topic": "t",
-        "partition": 0,
-        "offset": 4,
-        "producer_id": 7,
-        "producer_epoch": 0,
-        "sequence": 9,
-        "amount": 3,
-    }
-    report = AuditReport(10, 0, 1, dict.fromkeys(KINDS, 0) | {"gap": 2}, (finding,))
-    show("audit", report)
-    lines = capsys.readouterr().out.splitlines()
-    assert "3 missing before it" in lines[0]
-    assert lines[1] == "... and 1 more"
-    assert lines[2] == "10 records of 1 producers, 0 without a producer: 2 findings"
-    summary = report.summary()
-    assert (summary["event"], summary["gap"], report.exit_code) == ("audit_finished", 2, 1)
