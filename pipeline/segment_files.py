@@ -176,7 +176,10 @@ class SegmentFile:
 
 def _read_index(path: Path) -> Integers:
     """(relative offset, position) of each entry, as far as both ascend; Kafka fills up with zeros."""
-    data = path.read_bytes() if path.exists() else b""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        data = b""
     whole = len(data) // _INDEX_ENTRY_BYTES * _INDEX_ENTRY_BYTES
     entries = np.frombuffer(data[:whole], ">i4").astype(np.int64).reshape(-1, 2)
     before = np.vstack((np.array([[-1, 0]]), entries[:-1])) if len(entries) else entries

@@ -14,6 +14,7 @@ Called by `pipeline.reading` and the jobs.
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -102,18 +103,18 @@ def _span(segment: Segment, offsets: OffsetRange) -> _Span:
 
 
 def _cut(span: _Span, count: int) -> Iterator[Piece]:
-    """About `count` pieces of about the same number of bytes, each beginning at a batch."""
+    """About `count` pieces of about the same number of bytes, each beginning at a batch; one where the file
+    is gone meanwhile, whose task says so."""
     position, offsets = span.start, span.offsets
-    if count > 1:
-        with SegmentFile(Path(span.segment.path)) as file:
-            for number in range(1, count):
-                batch = file.first_from(span.start + span.size_bytes * number // count, position)
-                if batch is None or not offsets.start < batch.header.base_offset < offsets.end:
-                    continue
-                if batch.position > position:
-                    cut = batch.header.base_offset
-                    yield Piece(span.segment.path, position, offsets._replace(end=cut))
-                    position, offsets = batch.position, offsets._replace(start=cut)
+    with suppress(FileNotFoundError), SegmentFile(Path(span.segment.path)) as file:
+        for number in range(1, count):
+            batch = file.first_from(span.start + span.size_bytes * number // count, position)
+            if batch is None or not offsets.start < batch.header.base_offset < offsets.end:
+                continue
+            if batch.position > position:
+                cut = batch.header.base_offset
+                yield Piece(span.segment.path, position, offsets._replace(end=cut))
+                position, offsets = batch.position, offsets._replace(start=cut)
     yield Piece(span.segment.path, position, offsets)
 
 

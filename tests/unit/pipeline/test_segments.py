@@ -166,6 +166,18 @@ def test_a_segment_deleted_after_planning_is_skipped_and_named(
     assert "offsets 100 to 179" in caplog.text
 
 
+def test_a_segment_deleted_while_it_is_cut_is_left_to_its_task(
+    planned: dict[Place, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place, files), *_ = planned.items()
+    whole = OffsetRange(*place, files[0].base_offset, files[1].base_offset)
+    spans = list(segments._spans(planned, whole, None))
+    assert len(plan_pieces(planned, [whole], 4)) > 1
+    Path(files[0].path).unlink()
+    monkeypatch.setattr(segments, "_spans", lambda *_: iter(spans))
+    assert plan_pieces(planned, [whole], 4) == [Piece(files[0].path, 0, whole)]
+
+
 def test_a_missing_head_is_an_error_or_named(planned: dict[Place, list[Any]]) -> None:
     wanted = [OffsetRange("t", 0, 40, 110)]
     with pytest.raises(OffsetsLostError, match="no segment file holds the offsets 40 to 99"):
