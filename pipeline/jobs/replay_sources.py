@@ -131,6 +131,8 @@ class ArchivedRecords:
             paths = {*map(str, _parquet_files(root)), *gone}
             if not paths and self._ends is None:
                 raise OptionError(f"there is no archive in {root}")
+            if not paths and self._ends:
+                raise OptionError(f"no file is left of the archive in {root}: bring back what was taken away")
         self._gone, self._told = frozenset(gone), set[str]()
         files = [_file(path) for path in sorted(paths)]
         self._files = [each for each in files if not chosen or each.topic in chosen]

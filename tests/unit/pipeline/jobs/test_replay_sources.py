@@ -1,5 +1,6 @@
 """What of an archive a replay reads: whole rounds, files by their names, and nothing of what is under way."""
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -54,10 +55,13 @@ def test_files_without_a_log_count_as_they_are(tmp_path: Path) -> None:
         records(tmp_path / "elsewhere")
 
 
-def test_an_archive_without_records_is_one(tmp_path: Path) -> None:
-    with ParquetArchive(str(tmp_path)):
-        pass
-    assert records(tmp_path).bounds() == {}
+def test_an_archive_without_records_is_one_unless_it_had_some(tmp_path: Path) -> None:
+    with ParquetArchive(str(tmp_path)) as archive:
+        assert records(tmp_path).bounds() == {}
+        archive.commit({PLACE: 10}, [draft(archive, 0, 9)])
+    shutil.rmtree(tmp_path / "topic=t")
+    with pytest.raises(OptionError, match="no file is left of the archive"):
+        records(tmp_path)
 
 
 def test_a_file_that_is_gone_is_told_to_who_reads_its_offsets(tmp_path: Path) -> None:
