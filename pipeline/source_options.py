@@ -31,6 +31,7 @@ _KNOWN_OPTIONS = frozenset(
         "isolation.level",
         "maxoffsetspertrigger",
         "failondataloss",
+        "includeheaders",
         "minpartitions",
         "columns",
         "read.path",
@@ -99,7 +100,7 @@ def parse_stream_options(options: Mapping[str, str]) -> SourceOptions:
 
 def parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:
     """The columns that the options ask for, all if none. Raises OptionError for an unknown one."""
-    return _parse_columns({name.lower(): text for name, text in options.items()}.get("columns"))
+    return _columns({name.lower(): text.strip() for name, text in options.items()})
 
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
@@ -126,7 +127,7 @@ def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -
         starting=starting,
         ending=ending,
         min_partitions=_parse_count("minPartitions", given.get("minpartitions")),
-        columns=_parse_columns(given.get("columns")),
+        columns=_columns(given),
         pattern=_parse_pattern(given.get("subscribepattern")),
         starting_times=_parse_times("starting", given),
         ending_times=_parse_times("ending", given),
@@ -241,9 +242,11 @@ def _parse_times(edge: str, given: Mapping[str, str]) -> Positions | None:
     return times
 
 
-def _parse_columns(text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return COLUMNS
+def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Spark's own source leaves the headers out unless told otherwise, this one only where told so."""
+    with_headers = _parse_flag("includeHeaders", given.get("includeheaders", "true"))
+    if (text := given.get("columns")) is None:
+        return tuple(name for name in COLUMNS if with_headers or name != "headers")
     by_name = {name.lower(): name for name in COLUMNS}
     names = [name.strip().lower() for name in text.split(",")]
     for name in names:

@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.offsets import EARLIEST, LATEST, OptionError, Place
 from pipeline.schema import COLUMNS
-from pipeline.source_options import parse_options
+from pipeline.source_options import parse_columns, parse_options
 
 BOOTSTRAP = {"bootstrap.servers": "localhost:9092"}
 
@@ -21,6 +21,12 @@ def test_defaults_read_everything() -> None:
 def test_names_come_in_any_case_and_with_sparks_prefix() -> None:
     given_options = {"kafka.bootstrap.servers": "h:1", "SUBSCRIBE": "a", "startingOffsets": "Earliest"}
     assert parse_options(given_options).bootstrap_servers == "h:1"
+
+
+def test_headers_are_there_unless_sparks_option_says_no() -> None:
+    asked = [parse_columns({"includeHeaders": text}) for text in ("true", "false")]
+    assert asked == [COLUMNS, tuple(name for name in COLUMNS if name != "headers")]
+    assert parse_columns({"includeHeaders": "false", "columns": "value, headers"}) == ("value", "headers")
 
 
 def test_positions_and_assignments_are_sparks_json() -> None:
