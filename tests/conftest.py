@@ -1,5 +1,5 @@
 """Shared set-up of the whole suite: Hypothesis profiles that print what is needed to replay a failure, a
-deadline for every test and fixture, and what belongs together when two processes share the tests."""
+deadline for every test and fixture, and what comes first."""
 
 import os
 import signal
@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadScopeScheduling
 
 from tests.deadline import deadline
 
 _SPARK = "tests/spark/"
-# These start Sparks of their own, so they may as well run in the other process.
-_SPARK_APART = tuple(f"tests/spark/test_{name}.py" for name in ("examples", "java_from_pypi", "kills"))
 
 settings.register_profile(
     "ci", max_examples=60, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
@@ -24,20 +21,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 # What is started in the background ignores it, and so would the processes that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-class Shares(LoadScopeScheduling):  # type: ignore[misc]
-    """What runs in one process of several: a file's tests, which share fixtures, and most of Spark's, which
-    share a session."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return "spark" if file.startswith(_SPARK) and file not in _SPARK_APART else file
-
-
-@pytest.hookimpl(tryfirst=True, optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares:
-    return Shares(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
