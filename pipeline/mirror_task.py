@@ -134,9 +134,7 @@ class _Task:
             self._facts = self._session.facts(self._place.batch_id)
         parts = [(source, part, _offsets(part)) for source, part in _by_source(table)]
         if not self._is_announced:
-            for source, _, offsets in parts:
-                self._session.claim(self._place.write_id, source, self._place.task, int(offsets[0]))
-            self._announce()
+            self._claim({source: int(offsets[0]) for source, _, offsets in parts})
         for source, part, offsets in parts:
             known = self._sources.get(source) or self._begin(source, int(offsets[0]), self._facts)
             check_order(source, offsets, known.last_offset, allows_gaps=self._options.allows_gaps)
@@ -159,6 +157,19 @@ class _Task:
                 self._loop.run(sender.close(0))
         if self._facts is not None:
             self._loop.run(self._cluster.close())
+
+    def _claim(self, first_offsets: dict[Place, int]) -> None:
+        """Claim what the first rows come from, all of it though some is refused: who waits for this task goes
+        by its claims."""
+        refusals = []
+        for source, first_offset in first_offsets.items():
+            try:
+                self._session.claim(self._place.write_id, source, self._place.task, first_offset)
+            except MirrorError as error:
+                refusals.append(error)
+        self._announce()
+        if refusals:
+            raise refusals[0]
 
     def _begin(self, source: Place, first_offset: int, facts: BatchFacts) -> _Source:
         self._session.claim(self._place.write_id, source, self._place.task, first_offset)

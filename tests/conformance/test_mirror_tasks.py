@@ -25,6 +25,7 @@ from pipeline.mirror_task import MirroredRows, TaskPlace, mirror_rows
 from pipeline.offsets import OptionError, Place
 from pipeline.sink_options import SinkOptions
 from tests.conformance.client_site import TOPIC, Site
+from tests.waiting import until
 
 SOURCE = "orders"
 PIECE = 10
@@ -291,6 +292,20 @@ async def test_the_second_task_with_a_source_partition_is_refused(site: Site, se
     assert in_order == list(range(len(in_order))), "the second did not begin before the first came"
     await run.execute(0, rows(0, 0, 60))
     assert await stored(site) == list(range(60))
+
+
+async def test_who_waits_for_a_task_that_is_refused_is_refused_at_once(
+    site: Site, session: MirrorSession
+) -> None:
+    await site.create()
+    run = Run(site, session, "run")
+    late = asyncio.create_task(run.execute(0, rows(0, 40, 60), "write", task=1))
+    announced = session.folder / "claims" / "write" / "tasks" / "1.json"
+    await until(announced.exists)
+    for task in (run.execute(0, rows(0, 0, 40), "write", task=0), late):
+        with pytest.raises(MirrorError, match="two tasks"):
+            await asyncio.wait_for(task, 30)
+    assert await stored(site) == []
 
 
 async def reached_or_ended(hold: Hold, task: asyncio.Task[Any]) -> None:
