@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -96,8 +97,12 @@ async def test_each_record_is_stored_once_and_in_order_through_a_kill(tmp_path: 
         await asyncio.to_thread(PEER.create_topics, address, {"survivor": 1})
         settings = {"batch_size": 1000, "retry_backoff_ms": 20, "reconnect_backoff_max_ms": 100}
         producer = await asyncio.to_thread(PEER.producer, address, **settings)
-        answers = [producer.send("survivor", b"%d" % number, partition=0) for number in range(count)]
+        numbers = iter(range(count))
+        answers = [producer.send("survivor", b"%d" % n, partition=0) for n in islice(numbers, count // 2)]
         await asyncio.to_thread(answers[count // 10].get, _PATIENCE_S)
+        # A quick broker would have stored them all before the kill comes.
+        process.pause()
+        answers += [producer.send("survivor", b"%d" % n, partition=0) for n in numbers]
         await process.kill_9()
         assert not answers[-1].is_done
         await process.start()
