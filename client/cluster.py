@@ -13,7 +13,8 @@ Callers: producer, sender, consumer, fetcher, admin; all on one event loop.
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from client.backoff import Backoff
 from client.cluster_config import ClusterConfig, parse_servers
@@ -71,6 +72,15 @@ class Cluster:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
     async def start(self) -> None:
         """Find a broker and learn who else there is.

@@ -133,6 +133,10 @@ def read_answers(
         loop.close()
 
 
+def _cluster(bootstrap_servers: str) -> Cluster:
+    return Cluster(ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=CLIENT_ID))
+
+
 async def _find_bounds(
     bootstrap_servers: str,
     topics: Iterable[str] | None,
@@ -140,30 +144,22 @@ async def _find_bounds(
     pattern: str | None,
     read_committed: bool,
 ) -> dict[Place, tuple[int, int]]:
-    cluster = Cluster(ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=CLIENT_ID))
-    await cluster.start()
-    try:
+    async with _cluster(bootstrap_servers) as cluster:
         if pattern is not None:
             topics = await _matching_topics(cluster, pattern)
         places = await _places(cluster, topics, assigned)
         bounds = await asyncio.gather(*(_bounds(cluster, place, read_committed) for place in places))
         return dict(zip(places, bounds, strict=True))
-    finally:
-        await cluster.close()
 
 
 async def _find_offsets_at(
     bootstrap_servers: str, times: Mapping[Place, int], read_committed: bool
 ) -> dict[Place, int]:
-    cluster = Cluster(ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=CLIENT_ID))
-    await cluster.start()
-    try:
+    async with _cluster(bootstrap_servers) as cluster:
         await _places(cluster, None, times)
         asked = (_offset_at(cluster, place, time, read_committed) for place, time in times.items())
         offsets = await asyncio.gather(*asked)
         return dict(zip(times, offsets, strict=True))
-    finally:
-        await cluster.close()
 
 
 async def _offset_at(cluster: Cluster, place: Place, timestamp: int, read_committed: bool) -> int:
@@ -229,8 +225,7 @@ class _RangeReader:
         self._place = Place(offsets.topic, offsets.partition)
         self._fetch_bytes = fetch_bytes
         self._read_committed = read_committed
-        config = ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=CLIENT_ID)
-        self._cluster = Cluster(config)
+        self._cluster = _cluster(bootstrap_servers)
 
     async def start(self) -> None:
         await self._cluster.start()

@@ -36,7 +36,8 @@ def start_session(
     """The running Spark session, or a new one with `format("tidelog")` registered.
 
     `driver_log` takes what the JVM and the Python workers write to standard error; without it they share this
-    process's. Sets JAVA_HOME and the PYSPARK_PYTHON variables of this process. Raises JavaNotFoundError.
+    process's. Sets JAVA_HOME, PIPELINE_PYTHON and the PYSPARK_PYTHON variables of this
+    process. Raises JavaNotFoundError.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway

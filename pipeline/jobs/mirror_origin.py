@@ -15,8 +15,7 @@ Called by `pipeline.jobs.mirror` and `mirror_topics`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 
 from client.cluster import Cluster, ClusterConfig
 from client.errors import OffsetOutOfRangeError, UnknownTopicError
@@ -120,11 +119,5 @@ def _another(place: Place, copy: str, what: str) -> MirrorError:
     )
 
 
-@asynccontextmanager
-async def _cluster(bootstrap_servers: str) -> AsyncIterator[Cluster]:
-    cluster = Cluster(ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=_CLIENT_ID))
-    await cluster.start()
-    try:
-        yield cluster
-    finally:
-        await cluster.close()
+def _cluster(bootstrap_servers: str) -> Cluster:
+    return Cluster(ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=_CLIENT_ID))

@@ -1,8 +1,8 @@
 """A running broker for Spark's tests, and batches put into its log exactly as a test built them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +44,8 @@ class RunningBroker:
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         self.run(self._delete_records(topic, partition, before))
 
-    @asynccontextmanager
-    async def _cluster(self) -> AsyncIterator[Cluster]:
-        cluster = Cluster(ClusterConfig(bootstrap_servers=self.bootstrap_servers, client_id="spark tests"))
-        await cluster.start()
-        try:
-            yield cluster
-        finally:
-            await cluster.close()
+    def _cluster(self) -> Cluster:
+        return Cluster(ClusterConfig(bootstrap_servers=self.bootstrap_servers, client_id="spark tests"))
 
     async def _create_topic(self, name: str, partitions: int) -> None:
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}

@@ -191,6 +191,17 @@ async def test_what_the_kernel_does_not_take_a_thread_does(sync_queue: SyncQueue
     await group_commit.close()
 
 
+async def flush_together(group_commit: GroupCommit, path: Path, *logs: Log) -> None:
+    """Have the kernel flush them once, in this order, and close."""
+    with path.open("wb") as file:
+        for log in logs:
+            log.lone_fd, log.unflushed = file.fileno(), 1
+            group_commit.request(log)
+        for log in logs:
+            await log.until(1)
+        await group_commit.close()
+
+
 async def test_an_error_of_the_kernel_is_reported_once_and_the_others_go_on(
     sync_queue: SyncQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,13 +213,7 @@ async def test_an_error_of_the_kernel_is_reported_once_and_the_others_go_on(
         "finished",
         lambda: [(ticket, refused if ticket == 1 else error) for ticket, error in finished()],
     )
-    with (tmp_path / "log").open("wb") as file:
-        for log in (bad, good):
-            log.lone_fd, log.unflushed = file.fileno(), 1
-            group_commit.request(log)
-        await bad.until(1)
-        await good.until(1)
-        await group_commit.close()
+    await flush_together(group_commit, tmp_path / "log", bad, good)
     assert (bad.errors, good.flushed) == ([refused], [1])
     assert (bad.released, good.released) == (1, 1)
 
@@ -225,13 +230,7 @@ async def test_a_file_that_cannot_be_closed_after_the_kernel_synced_it_keeps_no_
         return sorted(answers) if len(answers) == 2 else []
 
     monkeypatch.setattr(sync_queue, "finished", both_at_once)
-    with (tmp_path / "log").open("wb") as file:
-        for log in (bad, good):
-            log.lone_fd, log.unflushed = file.fileno(), 1
-            group_commit.request(log)
-        await bad.until(1)
-        await good.until(1)
-        await group_commit.close()
+    await flush_together(group_commit, tmp_path / "log", bad, good)
     assert (bad.errors, good.flushed) == ([bad.error], [1])
 
 
