@@ -23,6 +23,7 @@ COPY broker broker
 COPY client client
 COPY pipeline pipeline
 COPY cli cli
+COPY tidelog tidelog
 RUN /opt/build/bin/python -m hatchling build -t wheel -d /dist \
  && uv pip install --offline --no-cache --no-deps --python /opt/tidelog --compile-bytecode /dist/*.whl
 

@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 p
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTHON_ROOMS := protocol broker client cli pipeline faults demo bench tests
+PYTHON_ROOMS := tidelog protocol broker client cli pipeline faults demo bench tests
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test lint types tests serve faults bench format up down lock clean

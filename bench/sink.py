@@ -18,9 +18,9 @@ from struct import Struct
 import uvloop
 
 from bench.wire import HOST, TOPIC
-from protocol.framing import encode_response_frame
-from protocol.hot import ProducePartitionResult, encode_produce_response
-from protocol.schema import ApiKey, advertised_api_keys, encode_response
+from tidelog.protocol.framing import encode_response_frame
+from tidelog.protocol.hot import ProducePartitionResult, encode_produce_response
+from tidelog.protocol.schema import ApiKey, advertised_api_keys, encode_response
 
 BUFFER_BYTES = 1 << 20
 _HEAD = Struct(">ihhi")

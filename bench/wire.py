@@ -10,9 +10,9 @@ from struct import Struct
 from types import TracebackType
 from typing import Any, Self
 
-from protocol.errors import ErrorCode
-from protocol.framing import decode_response_header, encode_request_frame
-from protocol.schema import ApiKey, decode_response, encode_request
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import decode_response_header, encode_request_frame
+from tidelog.protocol.schema import ApiKey, decode_response, encode_request
 
 HOST = "127.0.0.1"
 TOPIC = "bench"

@@ -1,8 +1,8 @@
-"""`python -m broker`: see `broker.command`."""
+"""`python -m tidelog.broker`: see `broker.command`."""
 
 import sys
 
-from broker.command import main
+from tidelog.broker.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -21,23 +21,23 @@ from typing import TYPE_CHECKING, Self
 
 import structlog
 
-from broker.clock import SteadyClock, clock_ms
-from broker.cluster.store import StoreError
-from broker.config import BrokerConfig
-from broker.handlers import Handler, build_handlers
-from broker.metrics import Metrics
-from broker.net.dispatch import Dispatcher
-from broker.net.http import HttpServer
-from broker.net.server import BindError, Endpoint, Server, bind, bind_endpoints
-from broker.services import Services, open_services
-from broker.storage.disk import Disk
-from broker.storage.manager import DataFolderError
-from protocol.schema import ApiKey, unsupported_api_versions_body
+from tidelog.broker.clock import SteadyClock, clock_ms
+from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.handlers import Handler, build_handlers
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.net.dispatch import Dispatcher
+from tidelog.broker.net.http import HttpServer
+from tidelog.broker.net.server import BindError, Endpoint, Server, bind, bind_endpoints
+from tidelog.broker.services import Services, open_services
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.manager import DataFolderError
+from tidelog.protocol.schema import ApiKey, unsupported_api_versions_body
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from broker.fault_injection import FaultInjector
+    from tidelog.broker.fault_injection import FaultInjector
 
 logger = structlog.get_logger(__name__)
 
@@ -196,7 +196,7 @@ def _with_faults(
     """The handlers as they are, or where faults are enabled with those around them."""
     if not config.faults_enable:
         return handlers, None
-    from broker.fault_injection import FaultInjector
+    from tidelog.broker.fault_injection import FaultInjector
 
     faults = FaultInjector(services)
     return faults.around(handlers), faults
@@ -204,8 +204,8 @@ def _with_faults(
 
 def _add_routes(services: Services, faults: FaultInjector | None, application: web.Application) -> None:
     """What the HTTP port serves beside metrics and health; loaded when somebody first connects there."""
-    from broker.net.http_faults import FaultRoutes
-    from broker.net.http_producers import ProducerRoutes
+    from tidelog.broker.net.http_faults import FaultRoutes
+    from tidelog.broker.net.http_producers import ProducerRoutes
 
     ProducerRoutes(services).add_to(application)
     FaultRoutes(faults).add_to(application)

@@ -1,4 +1,4 @@
-"""The command line of the broker: `python -m broker`, which is `tidelog serve`.
+"""The command line of the broker: `python -m tidelog.broker`, which is `tidelog serve`.
 
 Owns how flags become settings, and the order in which a process loads what it needs: time from the command to
 the first request is a promise (0.5 s), so nothing is imported here that is not needed to serve.
@@ -15,8 +15,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from broker.config import BrokerConfig, ConfigError, unknown_variables
-from broker.settings import parse_assignment
+from tidelog.broker.config import BrokerConfig, ConfigError, unknown_variables
+from tidelog.broker.settings import parse_assignment
 
 _FLAGS = (
     ("--host", "host", "address to listen on for clients"),
@@ -35,7 +35,7 @@ def settings_given(flags: Mapping[str, object], assignments: Sequence[str]) -> d
 
 def serve(given: Mapping[str, object], config_file: Path | None = None) -> int:
     """Run a broker until it is told to stop; returns the exit code. `given` has outward names."""
-    from broker import log_events
+    from tidelog.broker import log_events
 
     log_events.import_structlog_without_rich()
     log_events.configure()
@@ -49,12 +49,12 @@ def serve(given: Mapping[str, object], config_file: Path | None = None) -> int:
         return 1
     for variable in unknown_variables(os.environ):
         logger.warning("unknown_variable_ignored", variable=variable, advice="`tidelog config` lists all")
-    from broker.app import run
+    from tidelog.broker.app import run
 
     return run(config)
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "python -m broker") -> int:
+def main(arguments: Sequence[str] | None = None, program: str = "python -m tidelog.broker") -> int:
     """Parse the command line and serve; returns the exit code. `program` is what usage messages call it."""
     parser = argparse.ArgumentParser(prog=program, description="Run a Tidelog broker.")
     for flag, name, description in _FLAGS:

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker.settings import (
+from tidelog.broker.settings import (
     BOOTSTRAP_SERVERS_VARIABLE,
     CONFIG_FILE_VARIABLE,
     ENVIRONMENT_PREFIX,

@@ -21,9 +21,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from broker.app import Broker, StartError
-from broker.config import BrokerConfig
-from broker.topics import NewTopic
+from tidelog.broker.app import Broker, StartError
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.topics import NewTopic
 
 __all__ = ["EmbeddedBroker", "StartError", "ThreadedBroker"]
 

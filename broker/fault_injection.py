@@ -23,13 +23,13 @@ from typing import Any
 
 import structlog
 
-from broker.faults import APIS, Fault, FaultKind, FaultOrder, FaultRules, Moment, Plan, RequestFacts
-from broker.handlers import Handler
-from broker.handlers.context import CloseConnection, RequestContext
-from broker.producer_faults import ProducerFaults
-from broker.services import Services
-from protocol.errors import ApiError
-from protocol.schema import ApiKey
+from tidelog.broker.faults import APIS, Fault, FaultKind, FaultOrder, FaultRules, Moment, Plan, RequestFacts
+from tidelog.broker.handlers import Handler
+from tidelog.broker.handlers.context import CloseConnection, RequestContext
+from tidelog.broker.producer_faults import ProducerFaults
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError
+from tidelog.protocol.schema import ApiKey
 
 logger = structlog.get_logger(__name__)
 

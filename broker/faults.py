@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.schema import ApiKey
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
 
 ENABLE_HINT = "start the broker with --enable-faults (setting faults.enable=true)"
 FINISHED_KEPT = 100

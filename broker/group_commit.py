@@ -27,7 +27,7 @@ from collections import deque
 from queue import SimpleQueue
 from typing import Protocol
 
-from broker.storage.sync_queue import SyncQueue
+from tidelog.broker.storage.sync_queue import SyncQueue
 
 MAX_THREADS = 4
 """How many logs threads flush at the same time. They start only when that many flushes are under way."""

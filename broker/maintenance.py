@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from broker.config import BrokerConfig
-from broker.partitions import Partitions
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.partitions import Partitions
 
 CHECKPOINT_BYTES = 128 << 20
 CHECKPOINT_BYTES_INTERVAL_MS = 1_000

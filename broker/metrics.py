@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from protocol.errors import error_code
+from tidelog.protocol.errors import error_code
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric

@@ -20,17 +20,17 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from broker.cluster.catalog import Catalog, Topic
-from broker.group_commit import GroupCommit
-from broker.metrics import Metrics
-from broker.replica import Replica
-from broker.storage.disk import FULL, Disk
-from broker.storage.folders import FoundPartition, aside_path
-from broker.storage.log_config import LogConfig
-from broker.storage.manager import LogManager
-from broker.storage.partition_log import PartitionLog
-from broker.topic_configs import TopicConfigs
-from protocol.errors import ErrorCode
+from tidelog.broker.cluster.catalog import Catalog, Topic
+from tidelog.broker.group_commit import GroupCommit
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.replica import Replica
+from tidelog.broker.storage.disk import FULL, Disk
+from tidelog.broker.storage.folders import FoundPartition, aside_path
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.manager import LogManager
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.topic_configs import TopicConfigs
+from tidelog.protocol.errors import ErrorCode
 
 STRAY_SUFFIX = "-stray"
 logger = structlog.get_logger(__name__)

@@ -20,11 +20,11 @@ from typing import Any
 
 import structlog
 
-from broker.faults import FaultError
-from broker.replica import Replica
-from broker.services import Services
-from broker.storage.producer_state import ProducerEntry
-from protocol.types import MAX_SEQUENCE
+from tidelog.broker.faults import FaultError
+from tidelog.broker.replica import Replica
+from tidelog.broker.services import Services
+from tidelog.broker.storage.producer_state import ProducerEntry
+from tidelog.protocol.types import MAX_SEQUENCE
 
 logger = structlog.get_logger(__name__)
 

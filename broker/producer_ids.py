@@ -14,17 +14,17 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.cluster.catalog import Catalog, ProducerIdsReserved
-from broker.cluster.cluster import Cluster
-from broker.cluster.store import StoreConflict, StoreError
-from broker.coordinator.producer_ids import (
+from tidelog.broker.cluster.catalog import Catalog, ProducerIdsReserved
+from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.store import StoreConflict, StoreError
+from tidelog.broker.coordinator.producer_ids import (
     BLOCK_SIZE,
     ProducerIdAllocator,
     ProducerIdBlock,
     ProducerIdsExhausted,
     next_block,
 )
-from protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 logger = structlog.get_logger(__name__)
 

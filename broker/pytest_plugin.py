@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from broker.embedded import ThreadedBroker
+    from tidelog.broker.embedded import ThreadedBroker
 
 _MARKER = "tidelog"
 _KEYWORDS = {"settings", "partitions"}
@@ -54,7 +54,7 @@ def tidelog_broker(
     request: pytest.FixtureRequest, tidelog_settings: Mapping[str, Any]
 ) -> Iterator[ThreadedBroker]:
     """A fresh, empty broker for this test: `bootstrap_servers`, `create_topic`, `restart`, `crash`."""
-    from broker.embedded import ThreadedBroker
+    from tidelog.broker.embedded import ThreadedBroker
 
     settings = {**tidelog_settings, **_marked(request).get("settings", {})}
     with ThreadedBroker(settings=settings) as broker:
@@ -73,7 +73,7 @@ def tidelog_topic(request: pytest.FixtureRequest, tidelog_broker: ThreadedBroker
 @pytest.fixture(scope="session")
 def tidelog_session_broker(tidelog_settings: Mapping[str, Any]) -> Iterator[ThreadedBroker]:
     """One broker for the whole run, for suites whose tests make topics of their own (`create_topic()`)."""
-    from broker.embedded import ThreadedBroker
+    from tidelog.broker.embedded import ThreadedBroker
 
     with ThreadedBroker(settings=tidelog_settings) as broker:
         yield broker

@@ -24,11 +24,11 @@ from uuid import UUID
 
 import structlog
 
-from broker.group_commit import GroupCommit, Work
-from broker.metrics import Metrics
-from broker.storage.partition_log import AppendResult, FlushWork, PartitionLog, ReadResult
-from protocol.errors import ApiError, ErrorCode
-from protocol.types import NO_LEADER_EPOCH, Buffer
+from tidelog.broker.group_commit import GroupCommit, Work
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.storage.partition_log import AppendResult, FlushWork, PartitionLog, ReadResult
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
 FLUSH_SOON_MS = 5
 TOLD_EVERY_MS = 10_000

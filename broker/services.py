@@ -15,23 +15,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from broker.cluster.catalog import Catalog
-from broker.cluster.cluster import Cluster
-from broker.cluster.store import ClusterStore, SqliteStore
-from broker.config import BrokerConfig
-from broker.group_commit import GroupCommit
-from broker.maintenance import Maintenance
-from broker.metrics import Metrics
-from broker.partitions import Partitions
-from broker.producer_ids import ProducerIds
-from broker.replica import Replica
-from broker.storage.disk import Disk
-from broker.storage.log_config import LogConfig
-from broker.storage.manager import LogManager
-from broker.topic_configs import DescribedSetting, TopicConfigs, describe_broker
-from broker.topics import Topics
-from protocol.errors import ApiError, ErrorCode
-from protocol.types import NO_LEADER_EPOCH
+from tidelog.broker.cluster.catalog import Catalog
+from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.store import ClusterStore, SqliteStore
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.group_commit import GroupCommit
+from tidelog.broker.maintenance import Maintenance
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.partitions import Partitions
+from tidelog.broker.producer_ids import ProducerIds
+from tidelog.broker.replica import Replica
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.manager import LogManager
+from tidelog.broker.topic_configs import DescribedSetting, TopicConfigs, describe_broker
+from tidelog.broker.topics import Topics
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.types import NO_LEADER_EPOCH
 
 STORE_FILE = "cluster.db"
 

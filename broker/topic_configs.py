@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from broker.cluster.topic_settings import TOPIC_SETTINGS, ConfigType, TopicSetting, check_settings
-from broker.config import BrokerConfig, settings
-from broker.settings import Setting
-from broker.storage.log_config import LogConfig
+from tidelog.broker.cluster.topic_settings import TOPIC_SETTINGS, ConfigType, TopicSetting, check_settings
+from tidelog.broker.config import BrokerConfig, settings
+from tidelog.broker.settings import Setting
+from tidelog.broker.storage.log_config import LogConfig
 
 _INT = 2**31 - 1
 

@@ -25,7 +25,7 @@ from uuid import UUID
 
 import structlog
 
-from broker.cluster.catalog import (
+from tidelog.broker.cluster.catalog import (
     Catalog,
     Delta,
     PartitionsAdded,
@@ -36,12 +36,12 @@ from broker.cluster.catalog import (
     assign,
     assign_manually,
 )
-from broker.cluster.cluster import Cluster
-from broker.cluster.store import StoreConflict, StoreError
-from broker.storage.disk import OUT_OF_HANDLES
-from broker.storage.partition_log import PartitionLog
-from broker.topic_configs import TopicConfigs
-from protocol.errors import ApiError, ErrorCode
+from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.store import StoreConflict, StoreError
+from tidelog.broker.storage.disk import OUT_OF_HANDLES
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.topic_configs import TopicConfigs
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 logger = structlog.get_logger(__name__)
 _D = TypeVar("_D", bound=Delta)

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.cluster.catalog import Topic
-from broker.cluster.store import StoredCluster, StoreError, read_store
-from broker.config import BrokerConfig
-from broker.services import STORE_FILE
-from broker.storage.checkpoints import (
+from tidelog.broker.cluster.catalog import Topic
+from tidelog.broker.cluster.store import StoredCluster, StoreError, read_store
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.services import STORE_FILE
+from tidelog.broker.storage.checkpoints import (
     LOG_START_OFFSETS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
@@ -28,12 +28,12 @@ from broker.storage.checkpoints import (
     read_offsets,
     read_topic_id,
 )
-from broker.storage.disk import Disk
-from broker.storage.manager import CLEAN_SHUTDOWN, LOCK_FILE
-from broker.storage.segment import LOG_SUFFIX
-from broker.storage.verification.findings import Finding, Findings, Severity
-from broker.storage.verification.partition import PartitionCheck, PartitionFacts
-from broker.topic_configs import TopicConfigs
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.manager import CLEAN_SHUTDOWN, LOCK_FILE
+from tidelog.broker.storage.segment import LOG_SUFFIX
+from tidelog.broker.storage.verification.findings import Finding, Findings, Severity
+from tidelog.broker.storage.verification.partition import PartitionCheck, PartitionFacts
+from tidelog.broker.topic_configs import TopicConfigs
 
 __all__ = ["Finding", "FolderTotals", "Severity", "VerificationError", "verify_folder"]
 

@@ -1,8 +1,8 @@
-"""`python -m cli`, which is `tidelog`."""
+"""`python -m tidelog.cli`, which is `tidelog`."""
 
 import sys
 
-from cli.main import main
+from tidelog.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

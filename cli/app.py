@@ -16,8 +16,8 @@ from typing import Annotated
 
 import typer
 
-from cli import bench, config, consume, fault, log, pipeline, produce, producers, topic
-from cli.failures import Failure
+from tidelog.cli import bench, config, consume, fault, log, pipeline, produce, producers, topic
+from tidelog.cli.failures import Failure
 
 app = typer.Typer(
     name="tidelog",
@@ -53,7 +53,7 @@ def _common(
 )
 def _serve(context: typer.Context) -> None:
     """Run a broker (`tidelog serve --help` lists its options)."""
-    from broker.command import main
+    from tidelog.broker.command import main
 
     raise typer.Exit(main(context.args, program="tidelog serve"))
 

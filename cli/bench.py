@@ -16,8 +16,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from cli.failures import Failure, run
-from cli.options import (
+from tidelog.cli.failures import Failure, run
+from tidelog.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
     Compression,
@@ -25,7 +25,7 @@ from cli.options import (
     Topic,
     compression_type,
 )
-from cli.pace import Pace, Progress
+from tidelog.cli.pace import Pace, Progress
 
 app = typer.Typer(help="Measure a broker.", no_args_is_help=True)
 
@@ -124,7 +124,7 @@ def consume(
 async def _produce(
     topic: str, records: int, size: int, pace: Pace, progress: Progress, options: dict[str, Any]
 ) -> Measured:
-    from client import Producer
+    from tidelog.client import Producer
 
     value = os.urandom(size)
     every = -(-records // _MOST_SAMPLES)
@@ -162,7 +162,7 @@ async def _watch(samples: asyncio.Queue[tuple[float, Any] | None]) -> list[float
 async def _consume(
     topic: str, records: int, timeout_ms: int, check_crcs: bool, progress: Progress, bootstrap_servers: str
 ) -> Measured:
-    from client import Consumer
+    from tidelog.client import Consumer
 
     waits_ms: list[float] = []
     size = done = 0

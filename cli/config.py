@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from cli.failures import Failure
+from tidelog.cli.failures import Failure
 
 
 def config(
@@ -31,9 +31,9 @@ def config(
     import json
     import os
 
-    from broker.command import settings_given
-    from broker.config import BrokerConfig, ConfigError
-    from cli.tables import print_table
+    from tidelog.broker.command import settings_given
+    from tidelog.broker.config import BrokerConfig, ConfigError
+    from tidelog.cli.tables import print_table
 
     try:
         settings = BrokerConfig.load(

@@ -14,13 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.failures import Failure, run
-from cli.json_lines import format_line
-from cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers, KeySeparator, Rate, Topic, unescape
-from cli.pace import Pace, Progress
+from tidelog.cli.failures import Failure, run
+from tidelog.cli.json_lines import format_line
+from tidelog.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    BootstrapServers,
+    KeySeparator,
+    Rate,
+    Topic,
+    unescape,
+)
+from tidelog.cli.pace import Pace, Progress
 
 if TYPE_CHECKING:
-    from client import Consumer, ConsumerRecord
+    from tidelog.client import Consumer, ConsumerRecord
 
 _MOST_AT_ONCE = 5_000
 _NO_VALUE = b"null"
@@ -108,7 +115,7 @@ async def _print_records(
     printer: _Printer,
     bootstrap_servers: str,
 ) -> None:
-    from client import Consumer
+    from tidelog.client import Consumer
 
     async with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer:
         await _assign(consumer, topic, partitions, start, bootstrap_servers)
@@ -123,7 +130,7 @@ async def _assign(
     consumer: Consumer, topic: str, partitions: list[int] | None, start: int | None, bootstrap_servers: str
 ) -> None:
     """Read these partitions of the topic, by default all, from `start` or from their ends as they are now."""
-    from client import Admin, TopicPartition
+    from tidelog.client import Admin, TopicPartition
 
     async with Admin(bootstrap_servers=bootstrap_servers) as admin:
         (described,) = await admin.describe_topics([topic])

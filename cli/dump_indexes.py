@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from struct import Struct
 
-from broker.storage.index import OFFSET_ENTRY, TIME_ENTRY
-from broker.storage.producer_table import ProducerTable
-from broker.storage.snapshot import decode_snapshot
-from cli.tables import format_timestamp, print_table
+from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY
+from tidelog.broker.storage.producer_table import ProducerTable
+from tidelog.broker.storage.snapshot import decode_snapshot
+from tidelog.cli.tables import format_timestamp, print_table
 
 
 def dump_offset_index(path: Path) -> bool:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cli.tables import format_timestamp
-from protocol.errors import ProtocolError
-from protocol.records import (
+from tidelog.cli.tables import format_timestamp
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import (
     BatchHeader,
     TimestampType,
     batch_crc_is_valid,
@@ -22,7 +22,7 @@ from protocol.records import (
     read_batch_header,
     read_magic,
 )
-from protocol.types import Buffer
+from tidelog.protocol.types import Buffer
 
 
 def dump(path: Path, *, with_records: bool) -> bool:

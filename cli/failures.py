@@ -29,10 +29,10 @@ def run(work: Coroutine[Any, Any, Result], bootstrap_servers: str) -> Result:
     """
     import uvloop
 
-    from broker.log_events import import_structlog_without_rich
+    from tidelog.broker.log_events import import_structlog_without_rich
 
     import_structlog_without_rich()
-    from client.errors import ClientError
+    from tidelog.client.errors import ClientError
 
     try:
         result: Result = uvloop.run(_run_if_reached(work, bootstrap_servers))
@@ -52,9 +52,9 @@ async def _run_if_reached(work: Coroutine[Any, Any, Result], bootstrap_servers: 
 async def _reach(bootstrap_servers: str) -> None:
     """Return when any of the servers answers as a broker does. Raises Failure when none does, BadParameter
     for what is no address."""
-    from client.cluster_config import parse_servers
-    from client.connection import Connection
-    from client.errors import ClientError
+    from tidelog.client.cluster_config import parse_servers
+    from tidelog.client.connection import Connection
+    from tidelog.client.errors import ClientError
 
     patience_ms = int(_PATIENCE_S * 1000)
     reasons = []

@@ -14,9 +14,9 @@ from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
-from cli.failures import Failure, run
-from cli.http_port import HttpAddress, ask, find
-from cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers, Topic
+from tidelog.cli.failures import Failure, run
+from tidelog.cli.http_port import HttpAddress, ask, find
+from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers, Topic
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -189,7 +189,7 @@ def list_faults(
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
 ) -> None:
     """Show the faults that are ordered, oldest first, and how often each was applied."""
-    from cli.tables import print_table
+    from tidelog.cli.tables import print_table
 
     answer = _ask("GET", "/faults", None, http, bootstrap_servers)
     faults = [*(answer["finished"] if finished else ()), *answer["faults"]]
@@ -273,7 +273,7 @@ def _ask(
 
 
 async def _find(bootstrap_servers: str) -> str | None:
-    from client import Admin
+    from tidelog.client import Admin
 
     async with Admin(bootstrap_servers=bootstrap_servers) as admin:
         return await find(admin)

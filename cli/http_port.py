@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from cli.failures import Failure
+from tidelog.cli.failures import Failure
 
 if TYPE_CHECKING:
-    from client import Admin
+    from tidelog.client import Admin
 
 HttpAddress: TypeAlias = Annotated[
     str | None,
@@ -38,8 +38,8 @@ class NoAnswerError(Failure):
 
 async def find(admin: Admin) -> str | None:
     """HOST:PORT of the HTTP port of the broker that `admin` reached first; None where it has none."""
-    from client import ConfigResource, ConfigResourceType
-    from client.errors import ClientError
+    from tidelog.client import ConfigResource, ConfigResourceType
+    from tidelog.client.errors import ClientError
 
     cluster = await admin.describe_cluster()
     by_id = {node.node_id: node for node in cluster.brokers}

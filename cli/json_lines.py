@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from cli.failures import Failure
+from tidelog.cli.failures import Failure
 
 _FIELDS = frozenset({"topic", "partition", "offset", "timestamp", "key", "value", "headers"})
 

@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from cli import verify
-from cli.failures import Failure
+from tidelog.cli import verify
+from tidelog.cli.failures import Failure
 
 app = typer.Typer(no_args_is_help=True, help="Look into the files of a log.")
 
@@ -29,7 +29,7 @@ def dump(
     records: Annotated[bool, typer.Option("--records", help="Show the records of each batch too.")] = False,
 ) -> None:
     """Show what FILE holds: batches of a .log, entries of an .index, .timeindex or .snapshot."""
-    from cli import dump_indexes, dump_log
+    from tidelog.cli import dump_indexes, dump_log
 
     dumpers: dict[str, Callable[[Path], bool]] = {
         ".log": lambda path: dump_log.dump(path, with_records=records),

@@ -9,7 +9,7 @@ imports what it needs when it is called.
 
 As process 1 of a container it obeys SIGTERM from its first lines on, which nothing does there by default.
 
-Called by the console script and `python -m cli`.
+Called by the console script, `python -m tidelog` and `python -m tidelog.cli`.
 """
 
 import os
@@ -25,13 +25,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, _end)
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["serve"]:
-        from broker.command import main as serve
+        from tidelog.broker.command import main as serve
 
         try:
             return serve(given[1:], program="tidelog serve")
         except SystemExit as ended:  # How argparse ends after --help and wrong usage.
             return ended.code if isinstance(ended.code, int) else 1
-    from cli.app import run_command
+    from tidelog.cli.app import run_command
 
     return run_command(given)
 
@@ -43,3 +43,7 @@ def _end(number: int, _: FrameType | None) -> None:
     it serves once the engine has waited long enough.
     """
     os._exit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

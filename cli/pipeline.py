@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from cli.pipeline_run import run_job
+from tidelog.cli.pipeline_run import run_job
 
 app = typer.Typer(no_args_is_help=True, help="Jobs on Spark over topics.")
 

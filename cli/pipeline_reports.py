@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cli.tables import print_table
+from tidelog.cli.tables import print_table
 
 if TYPE_CHECKING:
-    from pipeline.jobs.job import Report
+    from tidelog.pipeline.jobs.job import Report
 
 
 def show(job: str, report: Report) -> None:

@@ -30,18 +30,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cli.failures import Failure, run
-from cli.pipeline_reports import show
+from tidelog.cli.failures import Failure, run
+from tidelog.cli.pipeline_reports import show
 
 if TYPE_CHECKING:
-    from pipeline.jobs.job import JobProgress, MetricsFile, OnProgress, Report
+    from tidelog.pipeline.jobs.job import JobProgress, MetricsFile, OnProgress, Report
 
 _METRICS_EVERY_S = 5.0
 # So long a process that was killed may take to be gone.
 _DYING_S = 0.5
 # How the error of a Spark task tells which of ours, or of the machine's, it was.
 _OURS = re.compile(
-    r"^(?:(?:pipeline|client|protocol)\.[\w.]+|(?:OS|Permission|FileNotFound|NotADirectory)Error): (.+)$",
+    r"^(?:tidelog\.[\w.]+|(?:OS|Permission|FileNotFound|NotADirectory)Error): (.+)$",
     re.MULTILINE,
 )
 _OF_JAVA = re.compile(r"^(?::|Caused by:) [\w.$]+: (.+)$", re.MULTILINE)
@@ -72,10 +72,10 @@ def run_job(job: str, given: Mapping[str, Any]) -> None:
     file = flags.pop("settings")
     values = _read_settings(Path(file)) if file is not None else {}
 
-    from pipeline.jobs.job import MetricsFile, choose, make_settings, names_of
-    from pipeline.offsets import OptionError
+    from tidelog.pipeline.jobs.job import MetricsFile, choose, make_settings, names_of
+    from tidelog.pipeline.offsets import OptionError
 
-    module = import_module(f"pipeline.jobs.{job}")
+    module = import_module(f"tidelog.pipeline.jobs.{job}")
     kind = getattr(module, f"{job.capitalize()}Settings")
     try:
         chosen = choose(job, values, flags, names_of(kind))
@@ -126,13 +126,13 @@ def _run(job: str, module: Any, settings: Any, master: str, metrics: MetricsFile
     from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import AnalysisException, PySparkException
 
-    from client.errors import ClientError
-    from pipeline.fetch import RecordsMissingError
-    from pipeline.java import JavaNotFoundError
-    from pipeline.jobs.archive_folder import ArchiveError
-    from pipeline.mirror_session import MirrorError
-    from pipeline.offsets import OffsetsLostError, OptionError
-    from pipeline.session import start_session
+    from tidelog.client.errors import ClientError
+    from tidelog.pipeline.fetch import RecordsMissingError
+    from tidelog.pipeline.java import JavaNotFoundError
+    from tidelog.pipeline.jobs.archive_folder import ArchiveError
+    from tidelog.pipeline.mirror_session import MirrorError
+    from tidelog.pipeline.offsets import OffsetsLostError, OptionError
+    from tidelog.pipeline.session import start_session
 
     # Each error of a query, in JSON, before it is told below.
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
@@ -176,7 +176,7 @@ def _reach_brokers(settings: Any) -> None:
 
 async def _find(topics: Sequence[str], bootstrap_servers: str) -> None:
     """Raises ClientError where the broker does not have one of the topics."""
-    from client.admin import Admin
+    from tidelog.client.admin import Admin
 
     if topics:
         async with Admin(bootstrap_servers=bootstrap_servers) as admin:

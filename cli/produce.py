@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.failures import Failure, run
-from cli.json_lines import Line, parse_line
-from cli.options import (
+from tidelog.cli.failures import Failure, run
+from tidelog.cli.json_lines import Line, parse_line
+from tidelog.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
     Compression,
@@ -29,10 +29,10 @@ from cli.options import (
     compression_type,
     unescape,
 )
-from cli.pace import Pace, Progress
+from tidelog.cli.pace import Pace, Progress
 
 if TYPE_CHECKING:
-    from client import Producer
+    from tidelog.client import Producer
 
 _READ_BYTES = 1 << 18
 _LONGEST_LINE_BYTES = 64 << 20
@@ -100,7 +100,7 @@ async def _send(
     progress: Progress,
     options: dict[str, Any],
 ) -> int:
-    from client import Producer
+    from tidelog.client import Producer
 
     async with Producer(**options) as producer:
         return await _send_lines(producer, _lines(descriptor), topic, parse, pace, progress)

@@ -13,12 +13,12 @@ from urllib.parse import urlencode
 
 import typer
 
-from cli.failures import run
-from cli.http_port import HttpAddress, NoAnswerError, ask, find
-from cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers, Topic
+from tidelog.cli.failures import run
+from tidelog.cli.http_port import HttpAddress, NoAnswerError, ask, find
+from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers, Topic
 
 if TYPE_CHECKING:
-    from client import ProducerDescription, TopicPartition
+    from tidelog.client import ProducerDescription, TopicPartition
 
 _MOST_PRODUCERS = 10_000
 _COLUMNS = (
@@ -61,7 +61,7 @@ def producers(
 async def _ask(
     topic: str, partitions: list[int] | None, bootstrap_servers: str, http: str | None
 ) -> tuple[dict[TopicPartition, list[ProducerDescription]], str | None, str]:
-    from client import Admin
+    from tidelog.client import Admin
 
     async with Admin(bootstrap_servers=bootstrap_servers) as admin:
         found = await admin.describe_producers(topic, partitions)
@@ -91,7 +91,7 @@ def _batches(address: str | None, topic: str, cluster_id: str) -> tuple[_Batches
 
 
 def _print_table(found: dict[TopicPartition, list[ProducerDescription]], batches: _Batches) -> None:
-    from cli.tables import format_timestamp, print_table
+    from tidelog.cli.tables import format_timestamp, print_table
 
     rows = [
         (

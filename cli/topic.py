@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from cli.failures import run
-from cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers
+from tidelog.cli.failures import run
+from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers
 
 if TYPE_CHECKING:
-    from client import Consumer, TopicDescription
+    from tidelog.client import Consumer, TopicDescription
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe and delete topics.")
 
@@ -63,7 +63,7 @@ async def _create(
     if_not_exists: bool,
     bootstrap_servers: str,
 ) -> None:
-    from client import Admin, NewTopic, TopicAlreadyExistsError
+    from tidelog.client import Admin, NewTopic, TopicAlreadyExistsError
 
     async with Admin(bootstrap_servers=bootstrap_servers) as admin:
         for name in names:
@@ -86,7 +86,7 @@ def list_topics(bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS)
 
 
 async def _list(bootstrap_servers: str) -> list[str]:
-    from client import Admin
+    from tidelog.client import Admin
 
     async with Admin(bootstrap_servers=bootstrap_servers) as admin:
         return await admin.list_topics()
@@ -99,7 +99,7 @@ def describe(topics: Topics, bootstrap_servers: BootstrapServers = DEFAULT_BOOTS
 
 
 async def _describe(names: list[str], bootstrap_servers: str) -> None:
-    from client import Admin, ConfigResource, ConfigResourceType, Consumer
+    from tidelog.client import Admin, ConfigResource, ConfigResourceType, Consumer
 
     async with (
         Admin(bootstrap_servers=bootstrap_servers) as admin,
@@ -114,8 +114,8 @@ async def _describe(names: list[str], bootstrap_servers: str) -> None:
 
 
 async def _print_partitions(described: TopicDescription, consumer: Consumer) -> None:
-    from cli.tables import print_table
-    from client import TopicPartition
+    from tidelog.cli.tables import print_table
+    from tidelog.client import TopicPartition
 
     keys = {each.partition: TopicPartition(described.name, each.partition) for each in described.partitions}
     first = await consumer.beginning_offsets(keys.values())
@@ -143,7 +143,7 @@ def delete(topics: Topics, bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTR
 
 
 async def _delete(names: list[str], bootstrap_servers: str) -> None:
-    from client import Admin
+    from tidelog.client import Admin
 
     async with Admin(bootstrap_servers=bootstrap_servers) as admin:
         for name in names:

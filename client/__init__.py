@@ -8,7 +8,7 @@ of Spark's workers does, does not pay for the others.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from client.admin_types import (
+from tidelog.client.admin_types import (
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
@@ -17,7 +17,7 @@ from client.admin_types import (
     ProducerDescription,
     TopicDescription,
 )
-from client.errors import (
+from tidelog.client.errors import (
     AuthorizationError,
     BrokerError,
     BrokerUnavailableError,
@@ -39,7 +39,7 @@ from client.errors import (
     UnknownTopicError,
     UnsupportedVersionError,
 )
-from client.types import (
+from tidelog.client.types import (
     ConsumerRecord,
     OffsetAndTimestamp,
     RecordMetadata,
@@ -48,21 +48,21 @@ from client.types import (
 )
 
 if TYPE_CHECKING:
-    from client.admin import Admin
-    from client.consumer import Consumer
-    from client.delivery import Delivery
-    from client.producer import Producer
-    from client.record_batch import BatchBuilder
-    from client.session import ProducerSession, SessionPartition
+    from tidelog.client.admin import Admin
+    from tidelog.client.consumer import Consumer
+    from tidelog.client.delivery import Delivery
+    from tidelog.client.producer import Producer
+    from tidelog.client.record_batch import BatchBuilder
+    from tidelog.client.session import ProducerSession, SessionPartition
 
 _HOMES = {
-    "Admin": "client.admin",
-    "BatchBuilder": "client.record_batch",
-    "Consumer": "client.consumer",
-    "Delivery": "client.delivery",
-    "Producer": "client.producer",
-    "ProducerSession": "client.session",
-    "SessionPartition": "client.session",
+    "Admin": "tidelog.client.admin",
+    "BatchBuilder": "tidelog.client.record_batch",
+    "Consumer": "tidelog.client.consumer",
+    "Delivery": "tidelog.client.delivery",
+    "Producer": "tidelog.client.producer",
+    "ProducerSession": "tidelog.client.session",
+    "SessionPartition": "tidelog.client.session",
 }
 
 __all__ = [

@@ -17,10 +17,10 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from client.batch import ProducerBatch
-from client.types import TopicPartition
-from client.verdicts import SPLITTABLE
-from protocol.records import RecordBatchBuilder
+from tidelog.client.batch import ProducerBatch
+from tidelog.client.types import TopicPartition
+from tidelog.client.verdicts import SPLITTABLE
+from tidelog.protocol.records import RecordBatchBuilder
 
 __all__ = ["Accumulator", "PartitionQueue"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from client.admin_types import (
+from tidelog.client.admin_types import (
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
@@ -20,13 +20,13 @@ from client.admin_types import (
     ProducerDescription,
     TopicDescription,
 )
-from client.backoff import Backoff
-from client.cluster import Cluster, ClusterConfig
-from client.errors import BrokerUnavailableError, ClientError, broker_error
-from client.metadata import EMPTY, ClusterImage, apply_metadata
-from client.types import TopicPartition
-from protocol.errors import ErrorCode, error_code
-from protocol.schema import ApiKey
+from tidelog.client.backoff import Backoff
+from tidelog.client.cluster import Cluster, ClusterConfig
+from tidelog.client.errors import BrokerUnavailableError, ClientError, broker_error
+from tidelog.client.metadata import EMPTY, ClusterImage, apply_metadata
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.schema import ApiKey
 
 __all__ = ["Admin"]
 

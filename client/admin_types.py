@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from client.metadata import Node, PartitionInfo
+from tidelog.client.metadata import Node, PartitionInfo
 
 __all__ = [
     "ClusterDescription",

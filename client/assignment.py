@@ -9,9 +9,9 @@ Callers: the consumer; the fetcher fills the readers.
 
 from collections.abc import Iterable
 
-from client.errors import ClientError
-from client.partition_reader import PartitionReader
-from client.types import ConsumerRecord, TopicPartition
+from tidelog.client.errors import ClientError
+from tidelog.client.partition_reader import PartitionReader
+from tidelog.client.types import ConsumerRecord, TopicPartition
 
 __all__ = ["Assignment"]
 

@@ -12,12 +12,12 @@ delivery (waits).
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from client.errors import ClientError
-from client.types import TopicPartition
-from protocol.compression import Compression
-from protocol.errors import ErrorCode
-from protocol.records import RecordBatchBuilder, decode_batch, last_sequence, set_producer
-from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from tidelog.client.errors import ClientError
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records import RecordBatchBuilder, decode_batch, last_sequence, set_producer
+from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 __all__ = ["Identity", "Outcome", "ProducerBatch"]
 

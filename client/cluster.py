@@ -16,23 +16,23 @@ from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Self
 
-from client.backoff import Backoff
-from client.cluster_config import ClusterConfig, parse_servers
-from client.connection import Connection
-from client.errors import (
+from tidelog.client.backoff import Backoff
+from tidelog.client.cluster_config import ClusterConfig, parse_servers
+from tidelog.client.connection import Connection
+from tidelog.client.errors import (
     BrokerUnavailableError,
     ClientClosedError,
     ClientError,
     UnsupportedVersionError,
     broker_error,
 )
-from client.events import logger
-from client.links import Address, Links, result_of
-from client.metadata import EMPTY, ClusterImage, TopicInfo, apply_metadata
-from client.metrics import ClientMetrics
-from client.types import TopicPartition
-from protocol.errors import ErrorCode
-from protocol.schema import ApiKey
+from tidelog.client.events import logger
+from tidelog.client.links import Address, Links, result_of
+from tidelog.client.metadata import EMPTY, ClusterImage, TopicInfo, apply_metadata
+from tidelog.client.metrics import ClientMetrics
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
 
 __all__ = ["Cluster", "ClusterConfig", "parse_servers"]
 

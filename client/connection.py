@@ -17,18 +17,18 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from client.errors import (
+from tidelog.client.errors import (
     BrokerUnavailableError,
     ClientError,
     ConnectionLostError,
     RequestTimeoutError,
     UnsupportedVersionError,
 )
-from client.metrics import ClientMetrics
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.framing import FrameReader, decode_response_header, encode_request_frame
-from protocol.schema import APIS, ApiKey, decode_response, encode_request
-from protocol.types import Buffer
+from tidelog.client.metrics import ClientMetrics
+from tidelog.protocol.errors import ErrorCode, ProtocolError
+from tidelog.protocol.framing import FrameReader, decode_response_header, encode_request_frame
+from tidelog.protocol.schema import APIS, ApiKey, decode_response, encode_request
+from tidelog.protocol.types import Buffer
 
 __all__ = ["AnswerHandler", "Connection"]
 

@@ -18,14 +18,14 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from client.assignment import Assignment
-from client.cluster import Cluster, ClusterConfig
-from client.conversion import Deserializer, converted
-from client.errors import ClientClosedError, NoOffsetError
-from client.fetcher import RESET_TIMESTAMPS, FetchConfig, Fetcher
-from client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up_offsets
-from client.partition_reader import PartitionReader
-from client.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
+from tidelog.client.assignment import Assignment
+from tidelog.client.cluster import Cluster, ClusterConfig
+from tidelog.client.conversion import Deserializer, converted
+from tidelog.client.errors import ClientClosedError, NoOffsetError
+from tidelog.client.fetcher import RESET_TIMESTAMPS, FetchConfig, Fetcher
+from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up_offsets
+from tidelog.client.partition_reader import PartitionReader
+from tidelog.client.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 
 __all__ = ["Consumer"]
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any, TypeAlias
 
-from client.types import ConsumerRecord, TimestampType, TopicPartition
-from protocol.records import BatchHeader, decode_batch_columns
-from protocol.types import NO_LEADER_EPOCH
+from tidelog.client.types import ConsumerRecord, TimestampType, TopicPartition
+from tidelog.protocol.records import BatchHeader, decode_batch_columns
+from tidelog.protocol.types import NO_LEADER_EPOCH
 
 __all__ = ["Deserializer", "converted", "opened"]
 

@@ -12,9 +12,9 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Self
 
-from client.batch import Outcome, ProducerBatch
-from client.types import RecordMetadata, TimestampType
-from protocol.sequences import increment_sequence
+from tidelog.client.batch import Outcome, ProducerBatch
+from tidelog.client.types import RecordMetadata, TimestampType
+from tidelog.protocol.sequences import increment_sequence
 
 __all__ = ["BatchDelivery", "Delivery"]
 

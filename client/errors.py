@@ -9,7 +9,7 @@ Callers: every module of the client; applications catch these. Wrong arguments r
 
 from typing import ClassVar
 
-from protocol.errors import ErrorCode
+from tidelog.protocol.errors import ErrorCode
 
 __all__ = [
     "AuthorizationError",

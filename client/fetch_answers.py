@@ -10,13 +10,13 @@ Callers: the fetcher.
 from collections.abc import Callable, Iterable
 from enum import Enum
 
-from client.errors import CorruptRecordError, OffsetOutOfRangeError, broker_error
-from client.events import logger
-from client.fetch_session import FetchSession
-from client.partition_reader import PartitionReader
-from client.types import TopicPartition
-from protocol.errors import ErrorCode, error_code
-from protocol.hot import FetchPartitionResult, FetchResponse
+from tidelog.client.errors import CorruptRecordError, OffsetOutOfRangeError, broker_error
+from tidelog.client.events import logger
+from tidelog.client.fetch_session import FetchSession
+from tidelog.client.partition_reader import PartitionReader
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.hot import FetchPartitionResult, FetchResponse
 
 __all__ = ["FetchAnswers", "Verdict"]
 

@@ -14,9 +14,9 @@ Source: KIP-227, Kafka's FetchSessionHandler.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from client.types import TopicPartition
-from protocol.errors import ErrorCode
-from protocol.hot import FetchPartition, FetchResponse
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.hot import FetchPartition, FetchResponse
 
 __all__ = ["FINAL_EPOCH", "FIRST_VERSION", "SESSION_ERRORS", "Ask", "FetchSession"]
 

@@ -16,24 +16,24 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from client.backoff import Backoff
-from client.cluster import Cluster
-from client.connection import Connection
-from client.errors import ClientError
-from client.events import logger
-from client.fetch_answers import FetchAnswers, Verdict
-from client.fetch_session import FINAL_EPOCH, FetchSession
-from client.offset_lookup import EARLIEST, LATEST, look_up_offsets
-from client.partition_reader import PartitionReader
-from client.types import TopicPartition
-from protocol.hot import (
+from tidelog.client.backoff import Backoff
+from tidelog.client.cluster import Cluster
+from tidelog.client.connection import Connection
+from tidelog.client.errors import ClientError
+from tidelog.client.events import logger
+from tidelog.client.fetch_answers import FetchAnswers, Verdict
+from tidelog.client.fetch_session import FINAL_EPOCH, FetchSession
+from tidelog.client.offset_lookup import EARLIEST, LATEST, look_up_offsets
+from tidelog.client.partition_reader import PartitionReader
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.hot import (
     FetchPartition,
     FetchRequest,
     decode_fetch_response,
     encode_fetch_request,
 )
-from protocol.schema import ApiKey
-from protocol.types import NO_LEADER_EPOCH, NO_OFFSET
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET
 
 __all__ = ["FetchConfig", "Fetcher"]
 

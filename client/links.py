@@ -13,12 +13,12 @@ import random
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple, TypeVar
 
-from client.backoff import Backoff
-from client.cluster_config import ClusterConfig
-from client.connection import Connection
-from client.errors import ClientClosedError, ClientError
-from client.events import logger
-from client.metrics import ClientMetrics
+from tidelog.client.backoff import Backoff
+from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client.connection import Connection
+from tidelog.client.errors import ClientClosedError, ClientError
+from tidelog.client.events import logger
+from tidelog.client.metrics import ClientMetrics
 
 __all__ = ["Address", "Links", "result_of"]
 

@@ -10,8 +10,8 @@ Callers: cluster.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from client.types import TopicPartition
-from protocol.errors import ErrorCode, error_code
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.errors import ErrorCode, error_code
 
 __all__ = ["EMPTY", "ClusterImage", "Node", "PartitionInfo", "TopicInfo", "apply_metadata"]
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias
 
-from client.events import logger
+from tidelog.client.events import logger
 
 __all__ = ["ClientMetrics", "Measured", "MetricsCallback", "MetricsReporter"]
 

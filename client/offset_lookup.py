@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from client.backoff import Backoff
-from client.cluster import Cluster
-from client.errors import BrokerError, ClientError, RequestTimeoutError, broker_error
-from client.types import OffsetAndTimestamp, TopicPartition
-from protocol.errors import ErrorCode, error_code
-from protocol.schema import ApiKey
+from tidelog.client.backoff import Backoff
+from tidelog.client.cluster import Cluster
+from tidelog.client.errors import BrokerError, ClientError, RequestTimeoutError, broker_error
+from tidelog.client.types import OffsetAndTimestamp, TopicPartition
+from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.schema import ApiKey
 
 __all__ = ["EARLIEST", "LATEST", "edge_offsets", "look_up_offsets"]
 

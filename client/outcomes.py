@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from client.accumulator import Accumulator
-from client.batch import Outcome, ProducerBatch
-from client.errors import ClientError, DeliveryTimeoutError
-from client.events import logger
-from client.producer_state import ProducerState
-from client.room import Room
-from client.verdicts import Action, Verdict
+from tidelog.client.accumulator import Accumulator
+from tidelog.client.batch import Outcome, ProducerBatch
+from tidelog.client.errors import ClientError, DeliveryTimeoutError
+from tidelog.client.events import logger
+from tidelog.client.producer_state import ProducerState
+from tidelog.client.room import Room
+from tidelog.client.verdicts import Action, Verdict
 
 __all__ = ["Outcomes"]
 

@@ -10,12 +10,12 @@ Callers: the consumer reads, the fetcher fills.
 
 from collections import deque
 
-from client.conversion import opened
-from client.errors import ClientError, CorruptRecordError
-from client.types import ConsumerRecord, TopicPartition
-from protocol.errors import ProtocolError
-from protocol.records import LOG_OVERHEAD, BatchHeader, iter_batches
-from protocol.types import Buffer
+from tidelog.client.conversion import opened
+from tidelog.client.errors import ClientError, CorruptRecordError
+from tidelog.client.types import ConsumerRecord, TopicPartition
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import LOG_OVERHEAD, BatchHeader, iter_batches
+from tidelog.protocol.types import Buffer
 
 __all__ = ["PartitionReader"]
 

@@ -18,19 +18,19 @@ from time import monotonic, time, time_ns
 from types import TracebackType
 from typing import Any, Self
 
-from client.accumulator import Accumulator, PartitionQueue
-from client.cluster import Cluster
-from client.delivery import BatchDelivery, Delivery
-from client.errors import ClientClosedError, RecordTooLargeError, SessionError
-from client.producer_config import ProducerConfig
-from client.record_batch import BatchBuilder, bytes_or_none
-from client.room import Room
-from client.routes import Partitioner, Route
-from client.sender import Sender
-from client.session import ProducerSession
-from client.session_keeper import SessionKeeper
-from client.types import RecordMetadata
-from protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder
+from tidelog.client.accumulator import Accumulator, PartitionQueue
+from tidelog.client.cluster import Cluster
+from tidelog.client.delivery import BatchDelivery, Delivery
+from tidelog.client.errors import ClientClosedError, RecordTooLargeError, SessionError
+from tidelog.client.producer_config import ProducerConfig
+from tidelog.client.record_batch import BatchBuilder, bytes_or_none
+from tidelog.client.room import Room
+from tidelog.client.routes import Partitioner, Route
+from tidelog.client.sender import Sender
+from tidelog.client.session import ProducerSession
+from tidelog.client.session_keeper import SessionKeeper
+from tidelog.client.types import RecordMetadata
+from tidelog.protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder
 
 __all__ = ["Producer"]
 

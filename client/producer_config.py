@@ -7,8 +7,8 @@ Callers: producer and sender.
 
 from dataclasses import dataclass
 
-from client.cluster import ClusterConfig
-from protocol.compression import Compression
+from tidelog.client.cluster import ClusterConfig
+from tidelog.protocol.compression import Compression
 
 __all__ = ["ProducerConfig"]
 

@@ -6,8 +6,8 @@ Invariants: in-flight batches are oldest first, in sequence order. Pure.
 Callers: producer_state only.
 """
 
-from client.batch import Identity, ProducerBatch
-from protocol.sequences import decrement_sequence, increment_sequence
+from tidelog.client.batch import Identity, ProducerBatch
+from tidelog.protocol.sequences import decrement_sequence, increment_sequence
 
 __all__ = ["PartitionState"]
 

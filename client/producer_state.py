@@ -28,11 +28,11 @@ seeds.
 from collections.abc import Iterable
 from typing import Final
 
-from client.batch import Identity, ProducerBatch
-from client.errors import ClientError, DeliveryTimeoutError
-from client.producer_partition import PartitionState
-from client.types import TopicPartition
-from client.verdicts import (
+from tidelog.client.batch import Identity, ProducerBatch
+from tidelog.client.errors import ClientError, DeliveryTimeoutError
+from tidelog.client.producer_partition import PartitionState
+from tidelog.client.types import TopicPartition
+from tidelog.client.verdicts import (
     REFUSED_BEFORE_APPEND,
     SEQUENCE_REFUSALS,
     SPLITTABLE,
@@ -43,8 +43,8 @@ from client.verdicts import (
     uncertain,
     with_last_code,
 )
-from protocol.errors import ErrorCode
-from protocol.sequences import increment_sequence, sequence_distance
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.sequences import increment_sequence, sequence_distance
 
 __all__ = ["MAX_EPOCH", "ProducerState"]
 

@@ -8,7 +8,7 @@ Callers: applications that serve their own registry.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from client.metrics import Measured
+from tidelog.client.metrics import Measured
 
 if TYPE_CHECKING:
     from prometheus_client.registry import CollectorRegistry

@@ -8,9 +8,9 @@ Callers: the producer makes and takes them, applications fill them.
 from collections.abc import Sequence
 from time import time
 
-from protocol.compression import Compression
-from protocol.records import RecordBatchBuilder, decode_batch
-from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.records import RecordBatchBuilder, decode_batch
+from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 __all__ = ["BatchBuilder", "bytes_or_none"]
 

@@ -9,9 +9,9 @@ Callers: the producer waits, the sender notifies; on one event loop.
 from asyncio import Future, get_running_loop, sleep
 from collections import deque
 
-from client.accumulator import Accumulator, PartitionQueue
-from client.errors import ClientError
-from client.metrics import ClientMetrics
+from tidelog.client.accumulator import Accumulator, PartitionQueue
+from tidelog.client.errors import ClientError
+from tidelog.client.metrics import ClientMetrics
 
 __all__ = ["Room"]
 

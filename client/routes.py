@@ -10,10 +10,10 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from client.accumulator import Accumulator, PartitionQueue
-from client.metadata import TopicInfo
-from client.partitioner import murmur2_partition, next_sticky_partition
-from client.types import TopicPartition
+from tidelog.client.accumulator import Accumulator, PartitionQueue
+from tidelog.client.metadata import TopicInfo
+from tidelog.client.partitioner import murmur2_partition, next_sticky_partition
+from tidelog.client.types import TopicPartition
 
 __all__ = ["Partitioner", "Route"]
 

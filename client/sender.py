@@ -14,23 +14,23 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from client.accumulator import Accumulator, PartitionQueue
-from client.backoff import Backoff
-from client.batch import Identity, ProducerBatch
-from client.cluster import Cluster
-from client.connection import Connection
-from client.errors import ClientError, ConnectionLostError, UnsupportedVersionError, broker_error
-from client.events import logger
-from client.outcomes import Outcomes
-from client.producer_config import ProducerConfig
-from client.producer_state import ProducerState
-from client.room import Room
-from client.types import TopicPartition
-from protocol.compression import Compression
-from protocol.errors import ErrorCode, error_code
-from protocol.hot import ProduceRequest, decode_produce_response, encode_produce_request
-from protocol.schema import ApiKey
-from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer
+from tidelog.client.accumulator import Accumulator, PartitionQueue
+from tidelog.client.backoff import Backoff
+from tidelog.client.batch import Identity, ProducerBatch
+from tidelog.client.cluster import Cluster
+from tidelog.client.connection import Connection
+from tidelog.client.errors import ClientError, ConnectionLostError, UnsupportedVersionError, broker_error
+from tidelog.client.events import logger
+from tidelog.client.outcomes import Outcomes
+from tidelog.client.producer_config import ProducerConfig
+from tidelog.client.producer_state import ProducerState
+from tidelog.client.room import Room
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.hot import ProduceRequest, decode_produce_response, encode_produce_request
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer
 
 __all__ = ["Sender"]
 

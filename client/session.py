@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from client.errors import SessionError
-from client.types import TopicPartition
-from protocol.records import BatchHeader
-from protocol.sequences import increment_sequence, sequence_distance
+from tidelog.client.errors import SessionError
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.records import BatchHeader
+from tidelog.protocol.sequences import increment_sequence, sequence_distance
 
 __all__ = ["Found", "ProducerSession", "Run", "SessionPartition", "found_in_batches", "found_in_entry"]
 

@@ -13,18 +13,18 @@ import asyncio
 from collections.abc import Mapping
 from time import time
 
-from client.accumulator import Accumulator
-from client.batch import Identity, Outcome, ProducerBatch
-from client.cluster import Cluster
-from client.delivery import Delivery
-from client.errors import ProducerFencedError, SessionError
-from client.events import logger
-from client.metadata import TopicInfo
-from client.producer_state import ProducerState
-from client.session import Found, ProducerSession, SessionPartition
-from client.session_lookup import find_stored
-from client.types import TopicPartition
-from protocol.sequences import increment_sequence
+from tidelog.client.accumulator import Accumulator
+from tidelog.client.batch import Identity, Outcome, ProducerBatch
+from tidelog.client.cluster import Cluster
+from tidelog.client.delivery import Delivery
+from tidelog.client.errors import ProducerFencedError, SessionError
+from tidelog.client.events import logger
+from tidelog.client.metadata import TopicInfo
+from tidelog.client.producer_state import ProducerState
+from tidelog.client.session import Found, ProducerSession, SessionPartition
+from tidelog.client.session_lookup import find_stored
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.sequences import increment_sequence
 
 __all__ = ["SessionKeeper"]
 

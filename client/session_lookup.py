@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeVar
 
-from client.backoff import Backoff
-from client.cluster import Cluster
-from client.errors import (
+from tidelog.client.backoff import Backoff
+from tidelog.client.cluster import Cluster
+from tidelog.client.errors import (
     ClientError,
     OffsetOutOfRangeError,
     RequestTimeoutError,
@@ -22,12 +22,12 @@ from client.errors import (
     UnsupportedVersionError,
     broker_error,
 )
-from client.offset_lookup import EARLIEST, LATEST, look_up_offsets
-from client.session import Found, SessionPartition, found_in_batches, found_in_entry
-from client.types import TopicPartition
-from protocol.errors import ErrorCode, error_code
-from protocol.records import BatchHeader, iter_batches
-from protocol.schema import ApiKey
+from tidelog.client.offset_lookup import EARLIEST, LATEST, look_up_offsets
+from tidelog.client.session import Found, SessionPartition, found_in_batches, found_in_entry
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.records import BatchHeader, iter_batches
+from tidelog.protocol.schema import ApiKey
 
 __all__ = [
     "ProducerEntry",

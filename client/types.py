@@ -8,7 +8,7 @@ Callers: every module of the client, and applications.
 from enum import IntEnum
 from typing import NamedTuple
 
-from protocol.types import NO_OFFSET, NO_TIMESTAMP
+from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP
 
 __all__ = [
     "ConsumerRecord",

@@ -10,15 +10,15 @@ timeouts). Callers: producer_state makes verdicts, the sender acts on them.
 from enum import Enum
 from typing import Final, NamedTuple
 
-from client.batch import ProducerBatch
-from client.errors import (
+from tidelog.client.batch import ProducerBatch
+from tidelog.client.errors import (
     ClientError,
     DeliveryFailedError,
     DeliveryUncertainError,
     ProducerFencedError,
     SessionError,
 )
-from protocol.errors import ErrorCode
+from tidelog.protocol.errors import ErrorCode
 
 __all__ = [
     "REFUSED_BEFORE_APPEND",

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from demo.shipment import Tally
 from demo.verdict import KeyVerdict, total
-from pipeline.jobs.audit import AuditReport
+from tidelog.pipeline.jobs.audit import AuditReport
 
 _EVENTS_SHOWN = 8
 _LINES_SHOWN = 10

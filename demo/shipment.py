@@ -19,11 +19,11 @@ from pathlib import Path
 import pyarrow as pa
 from prometheus_client.parser import text_string_to_metric_families
 
-from client import Admin, ClientError, NewTopic, Producer
 from demo.plan import Kind, Step
 from demo.wiretap import Wiretap, batches_in
 from faults.process import BrokerProcess
 from faults.proxy import FaultProxy
+from tidelog.client import Admin, ClientError, NewTopic, Producer
 
 TOPIC = "flights"
 IN_FLIGHT = 5

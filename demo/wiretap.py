@@ -8,10 +8,10 @@ each request.
 from typing import NamedTuple
 
 from faults.link import Request
-from protocol.framing import decode_request_header
-from protocol.hot import decode_produce_request
-from protocol.records import iter_batches
-from protocol.schema import ApiKey
+from tidelog.protocol.framing import decode_request_header
+from tidelog.protocol.hot import decode_produce_request
+from tidelog.protocol.records import iter_batches
+from tidelog.protocol.schema import ApiKey
 
 
 class Batch(NamedTuple):

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from client import ClientError
 from faults.process import BrokerProcessError
 from faults.report import report
 from faults.runner import Settings, run
+from tidelog.client import ClientError
 
 _LARGEST_SEED = 1_000_000
 

@@ -40,7 +40,7 @@ class BrokerProcess:
         *,
         http_port: int = 0,
         settings: Mapping[str, object] | None = None,
-        command: Sequence[str] = (sys.executable, "-m", "broker"),
+        command: Sequence[str] = (sys.executable, "-m", "tidelog.broker"),
     ) -> None:
         self.data_dir = data_dir
         self.port = port

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Self
 
 from faults.link import Action, Link, Policy, Request, open_stream, reset
-from protocol.schema import ApiKey
+from tidelog.protocol.schema import ApiKey
 
 _READ_BUFFER_BYTES = 1024 * 1024
 

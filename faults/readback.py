@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from client import ClientError, Consumer, ConsumerRecord, TopicPartition
 from faults.checker import BatchFacts, Finding, Kind, Stored
 from faults.marks import mark_of
-from protocol.errors import ProtocolError
-from protocol.records import batch_crc_is_valid, decode_batch, iter_batches
+from tidelog.client import ClientError, Consumer, ConsumerRecord, TopicPartition
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import batch_crc_is_valid, decode_batch, iter_batches
 
 _POLL_MS = 200
 _RETRY_S = 0.05

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-from client import Admin, ClientError, NewTopic
 from faults.checker import Finding, Kind, Ledger, check, check_sequences, compare
 from faults.process import BrokerProcess, BrokerProcessError
 from faults.proxy import FaultProxy, ProxyCounters
@@ -28,6 +27,7 @@ from faults.saboteur import Saboteur, Site
 from faults.schedule import FaultKind, schedule
 from faults.workload import Job, TidelogWriter, Writer
 from faults.workload_confluent import ConfluentWriter
+from tidelog.client import Admin, ClientError, NewTopic
 
 TOPIC: Final = "faults"
 _SETTLE_SECONDS: Final = 60.0

@@ -19,7 +19,7 @@ from faults.process import BrokerProcess, BrokerProcessError
 from faults.proxy import FaultProxy
 from faults.schedule import FaultKind, Step
 from faults.workload import Writer
-from protocol.schema import ApiKey
+from tidelog.protocol.schema import ApiKey
 
 _START_MS = 450
 

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from client import ClientError, Delivery, DeliveryFailedError, DeliveryTimeoutError, Producer
 from faults.checker import REFUSED, UNCERTAIN, Ledger, Mark
 from faults.marks import record_of
+from tidelog.client import ClientError, Delivery, DeliveryFailedError, DeliveryTimeoutError, Producer
 
 _LARGEST_BURST: Final = 25
 _LONGEST_PAUSE_S: Final = 0.04

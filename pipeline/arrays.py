@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.vectors import Flags, Integers
+from tidelog.pipeline.vectors import Flags, Integers
 
 ArrowArray: TypeAlias = Any
 ArrowScalar: TypeAlias = Any

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pipeline.offsets import plan_ranges, resolve
-from pipeline.reading import (
+from tidelog.pipeline.offsets import plan_ranges, resolve
+from tidelog.pipeline.reading import (
     bounds_of,
     ending_positions,
     note_unread,
@@ -20,7 +20,7 @@ from pipeline.reading import (
     starting_positions,
     tasks_of,
 )
-from pipeline.source_options import SourceOptions
+from tidelog.pipeline.source_options import SourceOptions
 
 
 class TidelogReader(DataSourceReader):  # type: ignore[misc]

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
-from pipeline.vectors import Flags, Integers
-from protocol.errors import ProtocolError
-from protocol.records import BATCH_HEADER_SIZE, CURRENT_MAGIC, LOG_OVERHEAD, read_batch_header
-from protocol.types import Buffer
+from tidelog.pipeline.vectors import Flags, Integers
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import BATCH_HEADER_SIZE, CURRENT_MAGIC, LOG_OVERHEAD, read_batch_header
+from tidelog.protocol.types import Buffer
 
 NO_END = 2**63 - 1
 # Base offset and batch length, the magic, the delta of the last offset.

@@ -21,16 +21,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.arrays import ArrowArray, flags, numbers, repeated
-from pipeline.batches import NO_END, Batches, batch_positions
-from pipeline.isolation import BatchFilter
-from pipeline.record_ends import record_places
-from pipeline.vectors import Integers, RecordFields, Slices, read_fields
-from protocol.compression import Compression, decompress
-from protocol.errors import ProtocolError
-from protocol.records import BATCH_HEADER_SIZE, DEFAULT_MAX_DECOMPRESSED_BYTES, read_batch_header
-from protocol.records.header import COMPRESSION_MASK, CONTROL_BIT
-from protocol.types import MAX_SEQUENCE, NO_SEQUENCE, Buffer
+from tidelog.pipeline.arrays import ArrowArray, flags, numbers, repeated
+from tidelog.pipeline.batches import NO_END, Batches, batch_positions
+from tidelog.pipeline.isolation import BatchFilter
+from tidelog.pipeline.record_ends import record_places
+from tidelog.pipeline.vectors import Integers, RecordFields, Slices, read_fields
+from tidelog.protocol.compression import Compression, decompress
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import BATCH_HEADER_SIZE, DEFAULT_MAX_DECOMPRESSED_BYTES, read_batch_header
+from tidelog.protocol.records.header import COMPRESSION_MASK, CONTROL_BIT
+from tidelog.protocol.types import MAX_SEQUENCE, NO_SEQUENCE, Buffer
 
 HEADERS_TYPE = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))

@@ -18,11 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.arrays import integers, nulls, numbers, octets
-from pipeline.vectors import Integers, Octets
-from protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder
-from protocol.records.varints import encode_varint
-from protocol.types import NO_TIMESTAMP
+from tidelog.pipeline.arrays import integers, nulls, numbers, octets
+from tidelog.pipeline.vectors import Integers, Octets
+from tidelog.protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder
+from tidelog.protocol.records.varints import encode_varint
+from tidelog.protocol.types import NO_TIMESTAMP
 
 # Varints of length, timestamp and offset delta, key length, value length and header count, and attributes.
 _MOST_OVERHEAD = 5 + 10 + 5 + 5 + 5 + 5 + 1

@@ -12,17 +12,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from client.backoff import Backoff
-from client.cluster import Cluster, ClusterConfig
-from client.connection import Connection
-from client.errors import ClientError, OffsetOutOfRangeError, UnknownTopicError, broker_error
-from client.types import TopicPartition
-from pipeline.batches import batch_positions
-from pipeline.offsets import EARLIEST, LATEST, OffsetRange, Place, fits
-from protocol.errors import ErrorCode, ProtocolError, error_code
-from protocol.hot import FetchPartition, FetchRequest, decode_fetch_response, encode_fetch_request
-from protocol.records import read_batch_header
-from protocol.schema import ApiKey
+from tidelog.client.backoff import Backoff
+from tidelog.client.cluster import Cluster, ClusterConfig
+from tidelog.client.connection import Connection
+from tidelog.client.errors import ClientError, OffsetOutOfRangeError, UnknownTopicError, broker_error
+from tidelog.client.types import TopicPartition
+from tidelog.pipeline.batches import batch_positions
+from tidelog.pipeline.offsets import EARLIEST, LATEST, OffsetRange, Place, fits
+from tidelog.protocol.errors import ErrorCode, ProtocolError, error_code
+from tidelog.protocol.hot import FetchPartition, FetchRequest, decode_fetch_response, encode_fetch_request
+from tidelog.protocol.records import read_batch_header
+from tidelog.protocol.schema import ApiKey
 
 CLIENT_ID = "tidelog-pipeline"
 # A little less than what a connection keeps memory for: an answer that is larger takes new memory each time.

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.offsets import LATEST, OptionError, Place, fits
-from pipeline.segment_files import LOG_SUFFIX, SegmentCutError, SegmentFile
-from pipeline.source_options import SourceOptions
-from protocol.records import decode_batch
+from tidelog.pipeline.offsets import LATEST, OptionError, Place, fits
+from tidelog.pipeline.segment_files import LOG_SUFFIX, SegmentCutError, SegmentFile
+from tidelog.pipeline.source_options import SourceOptions
+from tidelog.protocol.records import decode_batch
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _LOG_START_OFFSETS = "log-start-offset-checkpoint"

@@ -12,9 +12,9 @@ Called by `pipeline.reading`. Source: KIP-98, "Consumer", and the protocol's Fet
 from collections.abc import Iterable
 from struct import Struct
 
-from protocol.errors import ProtocolError
-from protocol.records import BatchHeader, decode_batch
-from protocol.types import Buffer
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import BatchHeader, decode_batch
+from tidelog.protocol.types import Buffer
 
 _CONTROL_KEY = Struct(">hh")
 _ABORT = 0

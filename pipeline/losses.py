@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from pipeline.offsets import OffsetRange, Place
+from tidelog.pipeline.offsets import OffsetRange, Place
 
 
 def note_losses(folder: str | None, lost: Iterable[OffsetRange]) -> None:

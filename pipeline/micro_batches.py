@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from math import ceil, floor
 from typing import Any
 
-from pipeline.offsets import OffsetRange, Place, lose
+from tidelog.pipeline.offsets import OffsetRange, Place, lose
 
 Bounds = Mapping[Place, tuple[int, int]]
 

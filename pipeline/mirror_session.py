@@ -29,8 +29,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from client.types import TopicPartition
-from pipeline.offsets import OptionError, Place
+from tidelog.client.types import TopicPartition
+from tidelog.pipeline.offsets import OptionError, Place
 
 _FORMAT = 1
 # Spark replays one batch at most, the last.

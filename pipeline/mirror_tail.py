@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from client.cluster import Cluster
-from client.errors import OffsetOutOfRangeError, UnsupportedVersionError
-from client.offset_lookup import EARLIEST, LATEST, edge_offsets
-from client.session_lookup import describe_producer, fetch_batches, repeat, wait_for_disk
-from client.types import TopicPartition
-from pipeline.arrays import octets
-from pipeline.mirror_session import MirrorError, StoredPlace
-from pipeline.offsets import Place
-from protocol.records import BatchHeader, decode_batch, increment_sequence, iter_batches
-from protocol.sequences import sequence_distance
-from protocol.types import NO_PRODUCER_EPOCH
+from tidelog.client.cluster import Cluster
+from tidelog.client.errors import OffsetOutOfRangeError, UnsupportedVersionError
+from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets
+from tidelog.client.session_lookup import describe_producer, fetch_batches, repeat, wait_for_disk
+from tidelog.client.types import TopicPartition
+from tidelog.pipeline.arrays import octets
+from tidelog.pipeline.mirror_session import MirrorError, StoredPlace
+from tidelog.pipeline.offsets import Place
+from tidelog.protocol.records import BatchHeader, decode_batch, increment_sequence, iter_batches
+from tidelog.protocol.sequences import sequence_distance
+from tidelog.protocol.types import NO_PRODUCER_EPOCH
 
 SOURCE_HEADER = "tidelog.source"
 _FIRST_REACH = 1

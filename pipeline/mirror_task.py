@@ -16,18 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from client.cluster import Cluster, ClusterConfig
-from client.session import ProducerSession, SessionPartition
-from client.types import TopicPartition
-from pipeline import arrays
-from pipeline.encoding import RecordColumns, encode
-from pipeline.mirror_session import BatchFacts, MirrorError, MirrorSession, SourceFacts, StoredPlace
-from pipeline.mirror_tail import SOURCE_HEADER, find_tail, source_headers
-from pipeline.offsets import OptionError, Place
-from pipeline.sending import CLIENT_ID, BatchSender, LoopThread, make_producer
-from pipeline.sink_options import SinkOptions
-from pipeline.sink_rows import SinkRows, chunks, dictionary, flat, groups, read_rows
-from pipeline.vectors import Integers
+from tidelog.client.cluster import Cluster, ClusterConfig
+from tidelog.client.session import ProducerSession, SessionPartition
+from tidelog.client.types import TopicPartition
+from tidelog.pipeline import arrays
+from tidelog.pipeline.encoding import RecordColumns, encode
+from tidelog.pipeline.mirror_session import BatchFacts, MirrorError, MirrorSession, SourceFacts, StoredPlace
+from tidelog.pipeline.mirror_tail import SOURCE_HEADER, find_tail, source_headers
+from tidelog.pipeline.offsets import OptionError, Place
+from tidelog.pipeline.sending import CLIENT_ID, BatchSender, LoopThread, make_producer
+from tidelog.pipeline.sink_options import SinkOptions
+from tidelog.pipeline.sink_rows import SinkRows, chunks, dictionary, flat, groups, read_rows
+from tidelog.pipeline.vectors import Integers
 
 # Source partitions whose producers are open at a time; in a task they come one after the other.
 _MOST_OPEN = 16

@@ -32,10 +32,10 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from pipeline.mirror_session import MirrorCounts, MirrorError, MirrorSession, SourceFacts, next_facts
-from pipeline.mirror_task import MirroredRows, TaskPlace, mirror_rows
-from pipeline.offsets import Place
-from pipeline.sink_options import SinkOptions
+from tidelog.pipeline.mirror_session import MirrorCounts, MirrorError, MirrorSession, SourceFacts, next_facts
+from tidelog.pipeline.mirror_task import MirroredRows, TaskPlace, mirror_rows
+from tidelog.pipeline.offsets import Place
+from tidelog.pipeline.sink_options import SinkOptions
 
 _BATCH_QUERY = "batch"
 

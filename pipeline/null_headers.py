@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from pipeline.arrays import flags, integers, null
+from tidelog.pipeline.arrays import flags, integers, null
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

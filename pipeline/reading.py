@@ -17,13 +17,13 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from client.errors import OffsetOutOfRangeError
-from pipeline.columnar import decode_record_batches
-from pipeline.fetch import find_bounds, find_offsets_at, next_offset, read_answers
-from pipeline.folders import bounds_without_broker, by_place, find_segments, offset_at
-from pipeline.isolation import AbortedTransactions, NoTransactions
-from pipeline.losses import left_out, note_losses
-from pipeline.offsets import (
+from tidelog.client.errors import OffsetOutOfRangeError
+from tidelog.pipeline.columnar import decode_record_batches
+from tidelog.pipeline.fetch import find_bounds, find_offsets_at, next_offset, read_answers
+from tidelog.pipeline.folders import bounds_without_broker, by_place, find_segments, offset_at
+from tidelog.pipeline.isolation import AbortedTransactions, NoTransactions
+from tidelog.pipeline.losses import left_out, note_losses
+from tidelog.pipeline.offsets import (
     LATEST,
     OffsetRange,
     OptionError,
@@ -32,9 +32,9 @@ from pipeline.offsets import (
     lose,
     split_ranges,
 )
-from pipeline.segment_files import SegmentFile
-from pipeline.segments import Piece, plan_pieces
-from pipeline.source_options import SourceOptions
+from tidelog.pipeline.segment_files import SegmentFile
+from tidelog.pipeline.segments import Piece, plan_pieces
+from tidelog.pipeline.source_options import SourceOptions
 
 _log = logging.getLogger(__name__)
 

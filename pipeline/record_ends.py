@@ -12,9 +12,9 @@ loop refuses raises ProtocolError. Called by `pipeline.columnar` only.
 
 import numpy as np
 
-from pipeline.vectors import SMALLEST_RECORD_BYTES, Flags, Integers, Octets
-from protocol.errors import ProtocolError
-from protocol.records.varints import MAX_VARLONG_BYTES, decode_varint, encode_varint
+from tidelog.pipeline.vectors import SMALLEST_RECORD_BYTES, Flags, Integers, Octets
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records.varints import MAX_VARLONG_BYTES, decode_varint, encode_varint
 
 # With fewer pieces at once, a step of all costs more than one of each in the plain loop.
 _FEWEST_LANES = 24

@@ -18,10 +18,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from pipeline.batches import batch_positions
-from pipeline.vectors import Integers
-from protocol.errors import ProtocolError
-from protocol.records import BATCH_HEADER_SIZE, CURRENT_MAGIC, BatchHeader, read_batch_header
+from tidelog.pipeline.batches import batch_positions
+from tidelog.pipeline.vectors import Integers
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import BATCH_HEADER_SIZE, CURRENT_MAGIC, BatchHeader, read_batch_header
 
 LOG_SUFFIX = ".log"
 READ_BYTES = 4 * 1024 * 1024

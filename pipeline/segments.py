@@ -18,9 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.folders import Segment, by_place, folder_bounds
-from pipeline.offsets import OffsetRange, Place, lose, to_json
-from pipeline.segment_files import SegmentFile
+from tidelog.pipeline.folders import Segment, by_place, folder_bounds
+from tidelog.pipeline.offsets import OffsetRange, Place, lose, to_json
+from tidelog.pipeline.segment_files import SegmentFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,12 +15,12 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from client.delivery import Delivery
-from client.producer import Producer
-from client.record_batch import BatchBuilder
-from client.session import ProducerSession
-from pipeline.encoding import EncodedBatch
-from pipeline.sink_options import SinkOptions
+from tidelog.client.delivery import Delivery
+from tidelog.client.producer import Producer
+from tidelog.client.record_batch import BatchBuilder
+from tidelog.client.session import ProducerSession
+from tidelog.pipeline.encoding import EncodedBatch
+from tidelog.pipeline.sink_options import SinkOptions
 
 CLIENT_ID = "tidelog-sink"
 _BUFFER_BYTES = 32 * 1024 * 1024

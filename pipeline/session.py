@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.java import find_java
+import tidelog
+from tidelog.pipeline.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +44,7 @@ def start_session(
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    from pipeline.source import TidelogDataSource
+    from tidelog.pipeline.source import TidelogDataSource
 
     if SparkContext._active_spark_context is None:
         _prepare_environment(master)
@@ -81,7 +82,7 @@ def _prepare_environment(master: str) -> None:
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", LOCAL_ADDRESS)
     # The workers import this package by name, whether it is installed or run from its own folder.
-    root = str(Path(__file__).resolve().parent.parent)
+    root = str(Path(tidelog.__file__).parent.parent)
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if root not in known:
         os.environ["PYTHONPATH"] = os.pathsep.join([root, *filter(None, known)])

@@ -22,11 +22,11 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pipeline.encoding import encode
-from pipeline.mirror_writer import MirrorStreamWriter, MirrorWriter
-from pipeline.sending import BatchSender, LoopThread, make_producer
-from pipeline.sink_options import MIRROR, SinkOptions, check_columns, parse_sink_options
-from pipeline.sink_rows import choose_partitions, chunks, groups, read_rows
+from tidelog.pipeline.encoding import encode
+from tidelog.pipeline.mirror_writer import MirrorStreamWriter, MirrorWriter
+from tidelog.pipeline.sending import BatchSender, LoopThread, make_producer
+from tidelog.pipeline.sink_options import MIRROR, SinkOptions, check_columns, parse_sink_options
+from tidelog.pipeline.sink_rows import choose_partitions, chunks, groups, read_rows
 
 
 @dataclass

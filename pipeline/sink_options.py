@@ -19,8 +19,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.offsets import OptionError
-from pipeline.paths import local_path
+from tidelog.pipeline.offsets import OptionError
+from tidelog.pipeline.paths import local_path
 
 AT_LEAST_ONCE = "at_least_once"
 MIRROR = "mirror"

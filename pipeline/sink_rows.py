@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.arrays import integers, numbers
-from pipeline.columnar import HEADERS_TYPE
-from pipeline.encoding import RecordColumns, murmur2_partitions, record_size_bounds
-from pipeline.offsets import OptionError, Place
-from pipeline.vectors import Integers
+from tidelog.pipeline.arrays import integers, numbers
+from tidelog.pipeline.columnar import HEADERS_TYPE
+from tidelog.pipeline.encoding import RecordColumns, murmur2_partitions, record_size_bounds
+from tidelog.pipeline.offsets import OptionError, Place
+from tidelog.pipeline.vectors import Integers
 
 # What is encoded together: enough to share numpy's overhead, little enough to keep the sender busy.
 _CHUNK_ROWS = 65_536

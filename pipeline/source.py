@@ -19,12 +19,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pipeline.schema import SCHEMA
-from pipeline.source_options import parse_columns, parse_options, parse_stream_options
+from tidelog.pipeline.schema import SCHEMA
+from tidelog.pipeline.source_options import parse_columns, parse_options, parse_stream_options
 
 if TYPE_CHECKING:
-    from pipeline.batch_source import TidelogReader
-    from pipeline.stream_source import TidelogStreamReader
+    from tidelog.pipeline.batch_source import TidelogReader
+    from tidelog.pipeline.stream_source import TidelogStreamReader
 
 
 class TidelogDataSource(DataSource):  # type: ignore[misc]
@@ -39,21 +39,21 @@ class TidelogDataSource(DataSource):  # type: ignore[misc]
         return StructType([SCHEMA[name] for name in parse_columns(self.options)])
 
     def reader(self, schema: StructType) -> "TidelogReader":
-        from pipeline.batch_source import TidelogReader
+        from tidelog.pipeline.batch_source import TidelogReader
 
         return TidelogReader(parse_options(self.options))
 
     def streamReader(self, schema: StructType) -> "TidelogStreamReader":  # noqa: N802
-        from pipeline.stream_source import TidelogStreamReader
+        from tidelog.pipeline.stream_source import TidelogStreamReader
 
         return TidelogStreamReader(parse_stream_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from pipeline.sink import make_writer
+        from tidelog.pipeline.sink import make_writer
 
         return make_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        from pipeline.sink import make_stream_writer
+        from tidelog.pipeline.sink import make_stream_writer
 
         return make_stream_writer(self.options, schema, overwrite=overwrite)

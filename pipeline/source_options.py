@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.offsets import EARLIEST, LATEST, OptionError, Place, Positions, check_pattern
-from pipeline.schema import COLUMNS
+from tidelog.pipeline.offsets import EARLIEST, LATEST, OptionError, Place, Positions, check_pattern
+from tidelog.pipeline.schema import COLUMNS
 
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 

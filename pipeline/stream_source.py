@@ -21,9 +21,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pipeline.micro_batches import batch_ranges, from_json, next_offsets
-from pipeline.offsets import Place, resolve, to_json
-from pipeline.reading import (
+from tidelog.pipeline.micro_batches import batch_ranges, from_json, next_offsets
+from tidelog.pipeline.offsets import Place, resolve, to_json
+from tidelog.pipeline.reading import (
     bounds_of,
     note_unread,
     read_partition,
@@ -31,7 +31,7 @@ from pipeline.reading import (
     starting_positions,
     tasks_of,
 )
-from pipeline.source_options import SourceOptions
+from tidelog.pipeline.source_options import SourceOptions
 
 _Json = dict[str, dict[str, int]]
 

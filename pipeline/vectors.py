@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from protocol.errors import ProtocolError
-from protocol.records.varints import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records.varints import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]

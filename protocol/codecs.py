@@ -17,9 +17,9 @@ from uuid import UUID
 
 from construct import Container
 
-from protocol.errors import ProtocolError
-from protocol.messages.declaration import ZERO, Field, Message, version_in
-from protocol.primitives import (
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.messages.declaration import ZERO, Field, Message, version_in
+from tidelog.protocol.primitives import (
     SCALAR_FORMATS,
     ArrayOf,
     Blob,
@@ -32,8 +32,8 @@ from protocol.primitives import (
     WireType,
     remaining,
 )
-from protocol.structs import Absent, Member, Tagged, WireStruct
-from protocol.types import Buffer
+from tidelog.protocol.structs import Absent, Member, Tagged, WireStruct
+from tidelog.protocol.types import Buffer
 
 _NO_UUID: Final = UUID(int=0)
 _ZEROS: Final[Mapping[str, object]] = {

@@ -14,8 +14,8 @@ from enum import IntEnum
 
 import cramjam
 
-from protocol.errors import ProtocolError
-from protocol.types import Buffer
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.types import Buffer
 
 __all__ = ["Compression", "compress", "decompress"]
 

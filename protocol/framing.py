@@ -15,10 +15,10 @@ Called by: broker/net and the client's connection, on both sides of the wire. So
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.errors import ProtocolError
-from protocol.schema import APIS, ApiKey
-from protocol.types import Buffer
-from protocol.varint import skip_tagged_fields
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.schema import APIS, ApiKey
+from tidelog.protocol.types import Buffer
+from tidelog.protocol.varint import skip_tagged_fields
 
 _SIZE = Struct(">i")
 _REQUEST_HEADER_V0 = Struct(">hhi")

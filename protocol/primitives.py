@@ -23,8 +23,8 @@ from uuid import UUID
 
 from construct import Construct, ConstructError
 
-from protocol.types import Buffer
-from protocol.varint import MAX_UNSIGNED_VARINT, unsigned_varint
+from tidelog.protocol.types import Buffer
+from tidelog.protocol.varint import MAX_UNSIGNED_VARINT, unsigned_varint
 
 MAX_STRING_BYTES: Final = 32767
 MAX_BYTES: Final = 2147483647

@@ -15,13 +15,13 @@ from enum import IntEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages import admin, fetch, groups, metadata, produce, topics
-from protocol.messages.declaration import Message
-from protocol.types import Buffer
+from tidelog.protocol.errors import ErrorCode, ProtocolError
+from tidelog.protocol.messages import admin, fetch, groups, metadata, produce, topics
+from tidelog.protocol.messages.declaration import Message
+from tidelog.protocol.types import Buffer
 
 if TYPE_CHECKING:
-    from protocol.codecs import Codec
+    from tidelog.protocol.codecs import Codec
 
 
 # A request of 200,000 elements costs about 100 MB and a second of decoding. Answers come from a broker that
@@ -246,6 +246,6 @@ def _supported(api_key: int, version: int) -> Api:
 
 
 def _codec(message: Message, version: int, max_elements: int) -> "Codec":
-    from protocol.codecs import Codec
+    from tidelog.protocol.codecs import Codec
 
     return Codec(message, version, max_elements)

@@ -8,7 +8,7 @@ sequence, on either side of the wire.
 Source: KIP-98 and DefaultRecordBatch of Apache Kafka, whose increment and decrement these equal.
 """
 
-from protocol.types import MAX_SEQUENCE
+from tidelog.protocol.types import MAX_SEQUENCE
 
 __all__ = ["decrement_sequence", "increment_sequence", "last_sequence", "sequence_distance"]
 

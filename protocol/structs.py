@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from construct import Container
 
-from protocol.primitives import (
+from tidelog.protocol.primitives import (
     ScalarRun,
     WireError,
     WireType,
@@ -27,7 +27,7 @@ from protocol.primitives import (
     remaining,
     shown,
 )
-from protocol.varint import unsigned_varint
+from tidelog.protocol.varint import unsigned_varint
 
 _SMALLEST_TAGGED_FIELD_BYTES: Final = 2
 

@@ -9,8 +9,8 @@ Called by: `protocol.framing`, `protocol.primitives`, and hand-tuned codecs. Sou
 
 from typing import Final
 
-from protocol.errors import ProtocolError
-from protocol.types import Buffer
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.types import Buffer
 
 MAX_UNSIGNED_VARINT: Final = 4294967295
 MAX_SKIPPED_TAGGED_FIELDS: Final = 1024

@@ -22,7 +22,7 @@ async def open_consumer(name: str, port: int, topic: str) -> Any:
     consumer: Any
     partition: Any
     if name == "tidelog":
-        from client import Consumer, TopicPartition
+        from tidelog.client import Consumer, TopicPartition
 
         consumer = Consumer(bootstrap_servers=servers, max_partition_fetch_bytes=FETCH_BYTES)
         partition = TopicPartition(topic, 0)

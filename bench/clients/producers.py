@@ -63,7 +63,7 @@ async def open_producer(name: str, port: int, settings: Settings) -> Sending:
 
 
 async def _tidelog(servers: str, settings: Settings) -> Sending:
-    from client import Producer
+    from tidelog.client import Producer
 
     producer = Producer(
         bootstrap_servers=servers,

@@ -11,11 +11,11 @@ from struct import Struct
 from crc32c import crc32c
 
 from bench.wire import TOPIC
-from protocol.framing import encode_request_frame
-from protocol.hot import ProduceRequest, encode_produce_request
-from protocol.records import RecordBatchBuilder
-from protocol.schema import ApiKey
-from protocol.types import NO_SEQUENCE
+from tidelog.protocol.framing import encode_request_frame
+from tidelog.protocol.hot import ProduceRequest, encode_produce_request
+from tidelog.protocol.records import RecordBatchBuilder
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import NO_SEQUENCE
 
 PRODUCE_VERSION = 7
 TIMEOUT_MS = 30_000

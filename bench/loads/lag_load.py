@@ -19,14 +19,14 @@ import uvloop
 
 from bench.loads.producers_load import POPULATIONS, StateError, header
 from bench.wire import TOPIC
-from broker.clock import SteadyClock, clock_ms
-from broker.config import BrokerConfig
-from broker.log_events import configure
-from broker.metrics import Metrics
-from broker.services import Services, open_services
-from broker.storage.disk import Disk
-from broker.storage.snapshot import snapshot_offsets
-from protocol.records import RecordBatchBuilder
+from tidelog.broker.clock import SteadyClock, clock_ms
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.log_events import configure
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.services import Services, open_services
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.snapshot import snapshot_offsets
+from tidelog.protocol.records import RecordBatchBuilder
 
 _NEVER_MS = 2**40
 

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.targets.process import resident_bytes
-from broker.storage.disk import Disk
-from broker.storage.producer_state import Append, ProducerRules, ProducerStates
-from broker.storage.producer_table import CACHED_BATCHES
-from broker.storage.snapshot import load_newest, write_snapshot
-from protocol.records import BatchHeader
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.producer_state import Append, ProducerRules, ProducerStates
+from tidelog.broker.storage.producer_table import CACHED_BATCHES
+from tidelog.broker.storage.snapshot import load_newest, write_snapshot
+from tidelog.protocol.records import BatchHeader
 
 POPULATIONS = (1_000, 100_000, 1_000_000)
 _RECORDS_A_BATCH = 10

@@ -21,7 +21,7 @@ from typing import Any
 from bench.loads.frames import FrameMaker, Sender
 from bench.loads.window import AnswerError, Window
 from bench.wire import HOST, Wire
-from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 IN_FLIGHT = 5
 IDEMPOTENT, PLAIN = "idempotent", "plain"
@@ -93,7 +93,7 @@ def open_confluents(work: Work) -> dict[str, Side]:
 
 
 def _open_client(work: Work, *, idempotent: bool) -> Side:
-    from client import Producer
+    from tidelog.client import Producer
 
     loop = asyncio.get_event_loop()
     value = os.urandom(work.value_bytes)

@@ -1,4 +1,4 @@
-"""Tidelog itself, as `python -m broker` on an empty folder, with default settings."""
+"""Tidelog itself, as `python -m tidelog.broker` on an empty folder, with default settings."""
 
 import sys
 from pathlib import Path
@@ -17,6 +17,6 @@ class Tidelog(Target):
 
     def command(self) -> list[str]:
         return [
-            *(sys.executable, "-m", "broker", "--port", str(self.port), "--http-port", "0"),
+            *(sys.executable, "-m", "tidelog.broker", "--port", str(self.port), "--http-port", "0"),
             *("--data-dir", str(self.folder), "--set", f"advertised.port={self._advertised_port}"),
         ]

@@ -20,8 +20,8 @@ from typing import NamedTuple, TypeVar
 
 import structlog
 
-from broker.cluster.catalog import Catalog, Delta
-from broker.cluster.store import ClusterStore, StoreConflict, StoreError
+from tidelog.broker.cluster.catalog import Catalog, Delta
+from tidelog.broker.cluster.store import ClusterStore, StoreConflict, StoreError
 
 logger = structlog.get_logger(__name__)
 _D = TypeVar("_D", bound=Delta)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from broker.cluster.catalog import (
+from tidelog.broker.cluster.catalog import (
     Catalog,
     Delta,
     PartitionAssignment,
@@ -37,7 +37,7 @@ from broker.cluster.catalog import (
     TopicCreated,
     TopicDeleted,
 )
-from broker.cluster.room import CHECKPOINT_FRAMES, keep_room
+from tidelog.broker.cluster.room import CHECKPOINT_FRAMES, keep_room
 
 if TYPE_CHECKING:
     import sqlite3

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 
 class ConfigType(IntEnum):

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.errors import ApiError, ErrorCode
-from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 BLOCK_SIZE = 1000
 MAX_PRODUCER_ID = 2**63 - 1

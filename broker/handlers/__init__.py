@@ -14,17 +14,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from broker.handlers.configs import ConfigsHandler
-from broker.handlers.context import RequestContext
-from broker.handlers.coordinators import CoordinatorsHandler
-from broker.handlers.fetch import FetchHandler
-from broker.handlers.metadata import MetadataHandler
-from broker.handlers.offsets import OffsetsHandler
-from broker.handlers.produce import ProduceHandler
-from broker.handlers.producers import ProducersHandler
-from broker.handlers.topics import TopicsHandler
-from broker.services import Services
-from protocol.schema import ApiKey
+from tidelog.broker.handlers.configs import ConfigsHandler
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.handlers.coordinators import CoordinatorsHandler
+from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.metadata import MetadataHandler
+from tidelog.broker.handlers.offsets import OffsetsHandler
+from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.handlers.producers import ProducersHandler
+from tidelog.broker.handlers.topics import TopicsHandler
+from tidelog.broker.services import Services
+from tidelog.protocol.schema import ApiKey
 
 Response = Any
 """A mapping for `encode_response`; for Produce its topics or None (no answer); for Fetch a FetchResponse."""

@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from broker.cluster.catalog import check_topic_name
-from broker.cluster.topic_settings import TOPIC_SETTINGS, ConfigType
-from broker.handlers.context import RequestContext
-from broker.services import Services
-from broker.topic_configs import DescribedSetting
-from protocol.errors import ApiError, ErrorCode
+from tidelog.broker.cluster.catalog import check_topic_name
+from tidelog.broker.cluster.topic_settings import TOPIC_SETTINGS, ConfigType
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.services import Services
+from tidelog.broker.topic_configs import DescribedSetting
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4

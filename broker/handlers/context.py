@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
-from protocol.framing import RequestHeader
+from tidelog.protocol.framing import RequestHeader
 
 
 class Listener(NamedTuple):

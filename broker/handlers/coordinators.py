@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.handlers.context import RequestContext
-from broker.services import Services
-from protocol.errors import ErrorCode
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ErrorCode
 
 _KEY_TYPES = {0: "group", 1: "transaction"}
 _NOBODY = {"node_id": -1, "host": "", "port": -1}

@@ -21,14 +21,14 @@ import secrets
 from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple
 
-from broker.handlers.context import RequestContext
-from broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
-from broker.replica import Replica
-from broker.services import Services
-from broker.storage.disk import ColdRead
-from protocol.errors import ApiError, ErrorCode
-from protocol.hot import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
-from protocol.types import NO_LEADER_EPOCH, Buffer
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
+from tidelog.broker.replica import Replica
+from tidelog.broker.services import Services
+from tidelog.broker.storage.disk import ColdRead
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.hot import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
+from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
 READ_COMMITTED = 1
 _NO_REPLICA = -1

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from protocol.errors import ApiError, ErrorCode
-from protocol.hot import NO_EPOCH_END_OFFSET, FetchPartition, FetchPartitionResult
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.hot import NO_EPOCH_END_OFFSET, FetchPartition, FetchPartitionResult
 
 EVICTION_MS = 120_000
 MAX_PARTITIONS = 20_000

@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 from uuid import UUID
 
-from broker.cluster.catalog import Topic, check_topic_name
-from broker.handlers.context import RequestContext
-from broker.services import Services
-from protocol.errors import ApiError, ErrorCode
-from protocol.schema import advertised_api_keys
+from tidelog.broker.cluster.catalog import Topic, check_topic_name
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.schema import advertised_api_keys
 
 NO_LEADER = -1
 NO_TOPIC_ID = UUID(int=0)

@@ -20,11 +20,11 @@ from typing import Any
 
 import structlog
 
-from broker.handlers.context import RequestContext
-from broker.replica import Replica
-from broker.services import Services
-from protocol.errors import ApiError, ErrorCode
-from protocol.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.replica import Replica
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
 
 logger = structlog.get_logger(__name__)
 

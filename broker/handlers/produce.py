@@ -23,16 +23,16 @@ import asyncio
 
 import structlog
 
-from broker.handlers.context import CloseConnection, LateAnswer, RequestContext
-from broker.metrics import Metrics
-from broker.replica import Replica
-from broker.services import Services
-from broker.storage.partition_log import AppendResult
-from protocol.compression import Compression
-from protocol.errors import ApiError, ErrorCode
-from protocol.hot import NO_LEADER, ProducePartitionResult, ProduceRequest
-from protocol.records import BATCH_HEADER_SIZE
-from protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
+from tidelog.broker.handlers.context import CloseConnection, LateAnswer, RequestContext
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.replica import Replica
+from tidelog.broker.services import Services
+from tidelog.broker.storage.partition_log import AppendResult
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.hot import NO_LEADER, ProducePartitionResult, ProduceRequest
+from tidelog.protocol.records import BATCH_HEADER_SIZE
+from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
 
 ProduceResponse = list[tuple[str, list[ProducePartitionResult]]]
 

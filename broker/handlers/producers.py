@@ -18,14 +18,14 @@ from typing import Any, TypeAlias
 
 import structlog
 
-from broker.coordinator.producer_ids import check_init_producer_id
-from broker.handlers.context import EncodedAnswer, RequestContext
-from broker.services import Services
-from broker.storage.producer_state import ProducerEntry, ProducerStates
-from broker.storage.producer_table import FrozenTable, entries_of
-from protocol.errors import ApiError, ErrorCode
-from protocol.schema import ApiKey, encode_response
-from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from tidelog.broker.coordinator.producer_ids import check_init_producer_id
+from tidelog.broker.handlers.context import EncodedAnswer, RequestContext
+from tidelog.broker.services import Services
+from tidelog.broker.storage.producer_state import ProducerEntry, ProducerStates
+from tidelog.broker.storage.producer_table import FrozenTable, entries_of
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.schema import ApiKey, encode_response
+from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 DESCRIBED_ON_THE_LOOP = 1_000
 """More producers than these are read and encoded in a thread: a million take seconds."""

@@ -15,12 +15,12 @@ from collections import Counter
 from typing import Any
 from uuid import UUID
 
-from broker.cluster.catalog import MAX_PARTITIONS_PER_REQUEST, Topic
-from broker.handlers.context import RequestContext
-from broker.handlers.metadata import NO_TOPIC_ID
-from broker.services import Services
-from broker.topics import NewTopic
-from protocol.errors import ApiError, ErrorCode
+from tidelog.broker.cluster.catalog import MAX_PARTITIONS_PER_REQUEST, Topic
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.handlers.metadata import NO_TOPIC_ID
+from tidelog.broker.services import Services
+from tidelog.broker.topics import NewTopic
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 _UNKNOWN_TOPIC = "This server does not host this topic-partition."
 

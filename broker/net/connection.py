@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.handlers.context import Listener
-from broker.net.dispatch import BadRequest, Pending
-from protocol.errors import ProtocolError
-from protocol.framing import FrameReader
-from protocol.types import Buffer
+from tidelog.broker.handlers.context import Listener
+from tidelog.broker.net.dispatch import BadRequest, Pending
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.framing import FrameReader
+from tidelog.protocol.types import Buffer
 
 if TYPE_CHECKING:
-    from broker.net.server import Endpoint, Server
+    from tidelog.broker.net.server import Endpoint, Server
 
 logger = structlog.get_logger(__name__)
 

@@ -23,14 +23,14 @@ from typing import Any, Protocol
 
 import structlog
 
-from broker.handlers.context import CloseConnection, LateAnswer, Listener, RequestContext
-from broker.metrics import Metrics
-from broker.net.routes import Handler, Route, RouteTable, refuse_old_produce
-from protocol.errors import ApiError, ErrorCode, ProtocolError
-from protocol.framing import RequestHeader, decode_request_header, encode_response_frame
-from protocol.hot import FetchRequest, FetchResponse, ProduceRequest
-from protocol.schema import APIS, ApiKey, unsupported_api_versions_body
-from protocol.types import Buffer
+from tidelog.broker.handlers.context import CloseConnection, LateAnswer, Listener, RequestContext
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.net.routes import Handler, Route, RouteTable, refuse_old_produce
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
+from tidelog.protocol.framing import RequestHeader, decode_request_header, encode_response_frame
+from tidelog.protocol.hot import FetchRequest, FetchResponse, ProduceRequest
+from tidelog.protocol.schema import APIS, ApiKey, unsupported_api_versions_body
+from tidelog.protocol.types import Buffer
 
 logger = structlog.get_logger(__name__)
 

@@ -15,17 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from protocol.errors import ErrorCode
-from protocol.hot import (
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.hot import (
     FetchPartitionResult,
     FetchRequest,
     FetchResponse,
     ProducePartitionResult,
     ProduceRequest,
 )
-from protocol.messages.declaration import Field
-from protocol.schema import APIS, ApiKey
-from protocol.types import NO_OFFSET
+from tidelog.protocol.messages.declaration import Field
+from tidelog.protocol.schema import APIS, ApiKey
+from tidelog.protocol.types import NO_OFFSET
 
 ErrorAnswer = Callable[[Any, ErrorCode, str | None], Any]
 ErrorCount = Callable[[Any], Mapping[int, int] | None]

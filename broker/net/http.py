@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.metrics import Metrics
-from broker.net.server import bind_error
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.net.server import bind_error
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -18,13 +18,13 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from broker.faults import ENABLE_HINT, FaultError, parse_order
-from protocol.errors import ApiError, ErrorCode
+from tidelog.broker.faults import ENABLE_HINT, FaultError, parse_order
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from broker.fault_injection import FaultInjector
+    from tidelog.broker.fault_injection import FaultInjector
 
 _PRODUCER_FAULTS = ("forget", "expire", "sequence")
 
@@ -51,7 +51,7 @@ class FaultRoutes:
         async def guarded(request: web.Request) -> web.Response:
             from aiohttp import web
 
-            from broker.producer_faults import UnknownProducerError
+            from tidelog.broker.producer_faults import UnknownProducerError
 
             if self._injector is None:
                 status, body = 403, _error(f"faults are not enabled on this broker: {ENABLE_HINT}")

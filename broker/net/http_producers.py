@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from broker.services import Services
-from broker.storage.producer_state import ProducerEntry
-from protocol.errors import ApiError, ErrorCode
-from protocol.sequences import decrement_sequence
+from tidelog.broker.services import Services
+from tidelog.broker.storage.producer_state import ProducerEntry
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.sequences import decrement_sequence
 
 if TYPE_CHECKING:
     from aiohttp import web

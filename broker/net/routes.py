@@ -12,19 +12,19 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from broker.handlers.context import EncodedAnswer, RequestContext
-from broker.metrics import Metrics, RequestTally
-from broker.net.error_answers import ERROR_ANSWERS, ErrorAnswer, ErrorCount, error_count_of
-from protocol.errors import ErrorCode
-from protocol.hot import (
+from tidelog.broker.handlers.context import EncodedAnswer, RequestContext
+from tidelog.broker.metrics import Metrics, RequestTally
+from tidelog.broker.net.error_answers import ERROR_ANSWERS, ErrorAnswer, ErrorCount, error_count_of
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.hot import (
     FetchResponse,
     decode_fetch_request,
     decode_produce_request,
     encode_fetch_response,
     encode_produce_response,
 )
-from protocol.schema import APIS, ApiKey, decode_request, encode_response
-from protocol.types import Buffer
+from tidelog.protocol.schema import APIS, ApiKey, decode_request, encode_response
+from tidelog.protocol.types import Buffer
 
 Handler = Callable[[RequestContext, Any], Any]
 """(context, request) -> response values, an asyncio.Future or coroutine of them, or None for no answer."""
@@ -115,7 +115,7 @@ def refuse_old_produce(version: int, body: memoryview) -> bytes | None:
     These versions are advertised (see `protocol.schema`) and not served: they carry message sets of the old
     formats. Raises ProtocolError for malformed bytes.
     """
-    from protocol.codecs import Codec
+    from tidelog.protocol.codecs import Codec
 
     api = APIS[ApiKey.PRODUCE]
     request = Codec(api.request, version, 100_000).decode(body)

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 
 import structlog
 
-from broker.config import BrokerConfig
-from broker.handlers.context import Listener
-from broker.metrics import Metrics
-from broker.net.connection import Connection
-from broker.net.dispatch import Dispatcher
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.handlers.context import Listener
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.net.connection import Connection
+from tidelog.broker.net.dispatch import Dispatcher
 
 logger = structlog.get_logger(__name__)
 

@@ -11,10 +11,10 @@ Used by `partition_log.append`. Source: Kafka's ProduceRequest, UnifiedLog and L
 
 from __future__ import annotations
 
-from broker.storage.log_config import LogConfig
-from protocol.compression import Compression
-from protocol.errors import ApiError, ErrorCode, ProtocolError
-from protocol.records import (
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
+from tidelog.protocol.records import (
     BATCH_HEADER_SIZE,
     CURRENT_MAGIC,
     LOG_OVERHEAD,
@@ -23,7 +23,7 @@ from protocol.records import (
     read_batch_header,
     read_magic,
 )
-from protocol.types import Buffer
+from tidelog.protocol.types import Buffer
 
 _CODEC_MASK = 0x07
 _LOG_APPEND_TIME = 0x08

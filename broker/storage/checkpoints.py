@@ -20,7 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
 
-from broker.storage.disk import Disk
+from tidelog.broker.storage.disk import Disk
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import BuiltinFunctionType
 
-from broker.storage.sync_queue import SyncQueue
-from protocol.types import Buffer
+from tidelog.broker.storage.sync_queue import SyncQueue
+from tidelog.protocol.types import Buffer
 
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _BUFFERS_A_WRITE = 256

@@ -20,15 +20,15 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from broker.storage.checkpoints import (
+from tidelog.broker.storage.checkpoints import (
     PARTITION_METADATA,
     CheckpointError,
     TopicPartition,
     read_topic_id,
     write_topic_id,
 )
-from broker.storage.disk import FULL, Disk
-from broker.storage.segment import LOG_SUFFIX
+from tidelog.broker.storage.disk import FULL, Disk
+from tidelog.broker.storage.segment import LOG_SUFFIX
 
 _FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]*)")
 DELETE_SUFFIX = "-delete"

@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 from struct import Struct
 
-from broker.storage.disk import Disk, OpenFile
+from tidelog.broker.storage.disk import Disk, OpenFile
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")

@@ -8,8 +8,8 @@ Pure. Used by `segment` and `recovery`.
 
 from __future__ import annotations
 
-from protocol.errors import ProtocolError
-from protocol.records import CURRENT_MAGIC, BatchHeader, batch_crc_is_valid, read_batch_header
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import CURRENT_MAGIC, BatchHeader, batch_crc_is_valid, read_batch_header
 
 
 class CorruptSegmentError(OSError):

@@ -13,9 +13,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.storage.checkpoints import LEADER_EPOCHS, CheckpointError, read_leader_epochs, write_leader_epochs
-from broker.storage.disk import FULL, Disk
-from protocol.types import NO_LEADER_EPOCH, NO_OFFSET
+from tidelog.broker.storage.checkpoints import (
+    LEADER_EPOCHS,
+    CheckpointError,
+    read_leader_epochs,
+    write_leader_epochs,
+)
+from tidelog.broker.storage.disk import FULL, Disk
+from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET
 
 
 class LeaderEpochs:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.storage.producer_state import ProducerRules
+from tidelog.broker.storage.producer_state import ProducerRules
 
 _FOREVER_MS = 2**63 - 1
 

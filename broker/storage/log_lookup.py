@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from broker.storage.integrity import CorruptSegmentError
-from broker.storage.log_config import LogConfig
-from broker.storage.segment import Place, Segment
-from protocol.records import Record, batch_crc_is_valid, decode_batch, read_batch_header
-from protocol.types import NO_TIMESTAMP
+from tidelog.broker.storage.integrity import CorruptSegmentError
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.segment import Place, Segment
+from tidelog.protocol.records import Record, batch_crc_is_valid, decode_batch, read_batch_header
+from tidelog.protocol.types import NO_TIMESTAMP
 
 
 def _records(segment: Segment, place: Place, start_offset: int) -> Iterator[Record]:

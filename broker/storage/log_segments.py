@@ -16,12 +16,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from broker.storage.disk import Disk
-from broker.storage.log_config import LogConfig
-from broker.storage.log_types import CheckpointWork, FlushWork, ReadResult
-from broker.storage.segment import Segment
-from protocol.records import BatchHeader
-from protocol.types import Buffer
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.log_types import CheckpointWork, FlushWork, ReadResult
+from tidelog.broker.storage.segment import Segment
+from tidelog.protocol.records import BatchHeader
+from tidelog.protocol.types import Buffer
 
 _MAX_HINTS = 256
 

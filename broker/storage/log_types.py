@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.storage.checkpoints import sync_topic_id
-from broker.storage.disk import OUT_OF_HANDLES, Disk, OpenFile
-from broker.storage.index import SparseIndex
-from broker.storage.producer_table import FrozenTable
-from broker.storage.snapshot import write_snapshot
+from tidelog.broker.storage.checkpoints import sync_topic_id
+from tidelog.broker.storage.disk import OUT_OF_HANDLES, Disk, OpenFile
+from tidelog.broker.storage.index import SparseIndex
+from tidelog.broker.storage.producer_table import FrozenTable
+from tidelog.broker.storage.snapshot import write_snapshot
 
 _HANDLE_ATTEMPTS = 100
 _HANDLE_PAUSE_S = 0.1

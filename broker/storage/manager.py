@@ -27,19 +27,19 @@ from uuid import UUID
 
 import structlog
 
-from broker.storage.checkpoints import (
+from tidelog.broker.storage.checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
     TopicPartition,
     note_boot,
 )
-from broker.storage.disk import Disk
-from broker.storage.folders import Folders, FoundPartition, MadeFolder
-from broker.storage.log_config import LogConfig
-from broker.storage.log_types import CheckpointWork
-from broker.storage.offset_checkpoints import OffsetCheckpoints
-from broker.storage.partition_log import PartitionLog
-from protocol.errors import ApiError
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.folders import Folders, FoundPartition, MadeFolder
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.log_types import CheckpointWork
+from tidelog.broker.storage.offset_checkpoints import OffsetCheckpoints
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.protocol.errors import ApiError
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"

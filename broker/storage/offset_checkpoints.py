@@ -17,7 +17,7 @@ from pathlib import Path
 
 import structlog
 
-from broker.storage.checkpoints import (
+from tidelog.broker.storage.checkpoints import (
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     CheckpointError,
@@ -25,7 +25,7 @@ from broker.storage.checkpoints import (
     read_offsets,
     write_offsets,
 )
-from broker.storage.disk import Disk
+from tidelog.broker.storage.disk import Disk
 
 Offsets = dict[TopicPartition, int]
 logger = structlog.get_logger(__name__)

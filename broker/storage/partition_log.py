@@ -20,26 +20,26 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from broker.storage.batch_rules import checked_header
-from broker.storage.disk import FULL, OUT_OF_HANDLES, ColdRead, Disk
-from broker.storage.leader_epochs import LeaderEpochs
-from broker.storage.log_config import LogConfig
-from broker.storage.log_lookup import find_first_at, find_max_timestamp, segments_to_delete
-from broker.storage.log_segments import LogSegments
-from broker.storage.log_types import (
+from tidelog.broker.storage.batch_rules import checked_header
+from tidelog.broker.storage.disk import FULL, OUT_OF_HANDLES, ColdRead, Disk
+from tidelog.broker.storage.leader_epochs import LeaderEpochs
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.log_lookup import find_first_at, find_max_timestamp, segments_to_delete
+from tidelog.broker.storage.log_segments import LogSegments
+from tidelog.broker.storage.log_types import (
     AppendResult,
     CheckpointWork,
     FlushWork,
     ReadResult,
     TimestampedOffset,
 )
-from broker.storage.producer_state import Append, Duplicate, ProducerEntry
-from broker.storage.recovery import Recovered, Recovery, RecoveryReport
-from broker.storage.segment import Segment
-from broker.storage.upkeep import Upkeep
-from protocol.errors import ApiError, ErrorCode, ProtocolError
-from protocol.records import patched_prefix, read_batch_header, with_log_append_time
-from protocol.types import NO_TIMESTAMP, Buffer
+from tidelog.broker.storage.producer_state import Append, Duplicate, ProducerEntry
+from tidelog.broker.storage.recovery import Recovered, Recovery, RecoveryReport
+from tidelog.broker.storage.segment import Segment
+from tidelog.broker.storage.upkeep import Upkeep
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
+from tidelog.protocol.records import patched_prefix, read_batch_header, with_log_append_time
+from tidelog.protocol.types import NO_TIMESTAMP, Buffer
 
 __all__ = [
     "AppendResult",

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.storage.producer_table import (
+from tidelog.broker.storage.producer_table import (
     CACHED_BATCHES,
     FOREIGN_IDS_FROM,
     CachedBatch,
@@ -34,11 +34,11 @@ from broker.storage.producer_table import (
     ProducerEntry,
     ProducerTable,
 )
-from protocol.errors import ErrorCode
-from protocol.records import BatchHeader
-from protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
-from protocol.sequences import decrement_sequence, increment_sequence, sequence_distance
-from protocol.types import (
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records import BatchHeader
+from tidelog.protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
+from tidelog.protocol.sequences import decrement_sequence, increment_sequence, sequence_distance
+from tidelog.protocol.types import (
     MAX_SEQUENCE,
     NO_OFFSET,
     NO_PRODUCER_EPOCH,

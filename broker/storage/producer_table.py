@@ -24,8 +24,8 @@ from itertools import chain
 from struct import Struct
 from typing import NamedTuple
 
-from broker.storage.producer_index import SPREAD, SlotIndex
-from protocol.types import NO_OFFSET, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
+from tidelog.broker.storage.producer_index import SPREAD, SlotIndex
+from tidelog.protocol.types import NO_OFFSET, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 CACHED_BATCHES = 5
 FOREIGN_IDS_FROM = 1 << 62

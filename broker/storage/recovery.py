@@ -24,20 +24,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.storage.disk import Disk
-from broker.storage.integrity import CorruptSegmentError, problem_of
-from broker.storage.producer_state import ProducerRules, ProducerStates
-from broker.storage.segment import (
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.integrity import CorruptSegmentError, problem_of
+from tidelog.broker.storage.producer_state import ProducerRules, ProducerStates
+from tidelog.broker.storage.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     Segment,
 )
-from broker.storage.snapshot import load_newest, set_aside
-from protocol.errors import ProtocolError
-from protocol.records import BATCH_HEADER_SIZE, BatchHeader, batch_crc_is_valid, read_batch_header
-from protocol.types import NO_LEADER_EPOCH, NO_TIMESTAMP
+from tidelog.broker.storage.snapshot import load_newest, set_aside
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import BATCH_HEADER_SIZE, BatchHeader, batch_crc_is_valid, read_batch_header
+from tidelog.protocol.types import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 _CHUNK_BYTES = 1 << 20
 _VIEWS_A_WRITE = 256

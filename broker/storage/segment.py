@@ -20,11 +20,11 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-from broker.storage.disk import Disk, OpenFile
-from broker.storage.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
-from broker.storage.integrity import CorruptSegmentError, good_prefix
-from protocol.records import BATCH_HEADER_SIZE, LOG_OVERHEAD, BatchHeader
-from protocol.types import NO_TIMESTAMP, Buffer
+from tidelog.broker.storage.disk import Disk, OpenFile
+from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from tidelog.broker.storage.integrity import CorruptSegmentError, good_prefix
+from tidelog.protocol.records import BATCH_HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from tidelog.protocol.types import NO_TIMESTAMP, Buffer
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from broker.storage.disk import Disk
-from broker.storage.producer_table import CHUNK_SIZE, FrozenTable
-from protocol.types import Buffer
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.producer_table import CHUNK_SIZE, FrozenTable
+from tidelog.protocol.types import Buffer
 
 SUFFIX = ".snapshot"
 CORRUPT_SUFFIX = ".corrupt"

@@ -18,13 +18,13 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from broker.storage.disk import FULL, Disk
-from broker.storage.leader_epochs import LeaderEpochs
-from broker.storage.log_segments import LogSegments
-from broker.storage.log_types import CheckpointWork
-from broker.storage.producer_state import ProducerStates
-from broker.storage.recovery import RecoveryReport
-from broker.storage.snapshot import snapshots, write_snapshot
+from tidelog.broker.storage.disk import FULL, Disk
+from tidelog.broker.storage.leader_epochs import LeaderEpochs
+from tidelog.broker.storage.log_segments import LogSegments
+from tidelog.broker.storage.log_types import CheckpointWork
+from tidelog.broker.storage.producer_state import ProducerStates
+from tidelog.broker.storage.recovery import RecoveryReport
+from tidelog.broker.storage.snapshot import snapshots, write_snapshot
 
 _SNAPSHOT_EVERY_BYTES = 16 << 20
 """So much at most is replayed from headers, or four times the snapshot's size where that is more."""

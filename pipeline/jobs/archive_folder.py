@@ -21,9 +21,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from pipeline.jobs.archive_files import DraftFile
-from pipeline.offsets import OptionError, Place
-from pipeline.paths import local_path, try_lock
+from tidelog.pipeline.jobs.archive_files import DraftFile
+from tidelog.pipeline.offsets import OptionError, Place
+from tidelog.pipeline.paths import local_path, try_lock
 
 OWN_FOLDER = "_tidelog"
 _ORIGIN = "origin.json"

@@ -26,8 +26,8 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pipeline.jobs.archive_files import DraftFile, offsets_in_name
-from pipeline.jobs.archive_folder import (
+from tidelog.pipeline.jobs.archive_files import DraftFile, offsets_in_name
+from tidelog.pipeline.jobs.archive_folder import (
     OWN_FOLDER,
     Archive,
     ArchiveError,
@@ -36,8 +36,8 @@ from pipeline.jobs.archive_folder import (
     replace_json,
     sync_folder,
 )
-from pipeline.micro_batches import from_json
-from pipeline.offsets import Place, to_json
+from tidelog.pipeline.micro_batches import from_json
+from tidelog.pipeline.offsets import Place, to_json
 
 _COMMITS = "commits"
 _COMMITS_KEPT = 16

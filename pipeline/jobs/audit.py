@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.fetch import find_bounds
-from pipeline.folders import Segment, by_place, find_segments, folder_bounds
-from pipeline.jobs.job import JobProgress, OnProgress
-from pipeline.jobs.outputs import check_folder
-from pipeline.offsets import OptionError, Place
-from pipeline.segments import read_segments
+from tidelog.pipeline.fetch import find_bounds
+from tidelog.pipeline.folders import Segment, by_place, find_segments, folder_bounds
+from tidelog.pipeline.jobs.job import JobProgress, OnProgress
+from tidelog.pipeline.jobs.outputs import check_folder
+from tidelog.pipeline.offsets import OptionError, Place
+from tidelog.pipeline.segments import read_segments
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

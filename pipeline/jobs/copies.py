@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from client.admin import Admin
-from client.admin_types import ConfigResource, ConfigResourceType, NewTopic, TopicDescription
-from pipeline.mirror_session import NO_TOPIC_ID, MirrorError, MirrorSession
-from pipeline.offsets import OptionError
-from pipeline.paths import try_lock
+from tidelog.client.admin import Admin
+from tidelog.client.admin_types import ConfigResource, ConfigResourceType, NewTopic, TopicDescription
+from tidelog.pipeline.mirror_session import NO_TOPIC_ID, MirrorError, MirrorSession
+from tidelog.pipeline.offsets import OptionError
+from tidelog.pipeline.paths import try_lock
 
 # A record that a mirror stores has one more header, which names its source.
 _HEADER_BYTES = 1024

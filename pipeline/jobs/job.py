@@ -20,7 +20,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pipeline.offsets import OptionError
+from tidelog.pipeline.offsets import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,17 +24,17 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from client.errors import ClientError
-from pipeline.jobs.copies import only_run
-from pipeline.jobs.job import JobProgress, use_in_this_thread
-from pipeline.jobs.mirror_origin import check_rivals
-from pipeline.jobs.mirror_topics import prepare_topics
-from pipeline.jobs.projection import KEPT, PLACED, project
-from pipeline.losses import count_losses
-from pipeline.micro_batches import from_json
-from pipeline.mirror_session import MirrorCounts, MirrorSession
-from pipeline.offsets import OptionError, check_pattern
-from pipeline.sink_options import SESSION_FOLDER, check_codec, folder_path
+from tidelog.client.errors import ClientError
+from tidelog.pipeline.jobs.copies import only_run
+from tidelog.pipeline.jobs.job import JobProgress, use_in_this_thread
+from tidelog.pipeline.jobs.mirror_origin import check_rivals
+from tidelog.pipeline.jobs.mirror_topics import prepare_topics
+from tidelog.pipeline.jobs.projection import KEPT, PLACED, project
+from tidelog.pipeline.losses import count_losses
+from tidelog.pipeline.micro_batches import from_json
+from tidelog.pipeline.mirror_session import MirrorCounts, MirrorSession
+from tidelog.pipeline.offsets import OptionError, check_pattern
+from tidelog.pipeline.sink_options import SESSION_FOLDER, check_codec, folder_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

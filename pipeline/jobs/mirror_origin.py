@@ -17,16 +17,16 @@ Called by `pipeline.jobs.mirror` and `mirror_topics`.
 import asyncio
 from collections.abc import Mapping
 
-from client.cluster import Cluster, ClusterConfig
-from client.errors import OffsetOutOfRangeError, UnknownTopicError
-from client.offset_lookup import EARLIEST, LATEST, edge_offsets
-from client.session_lookup import fetch_batches, repeat
-from client.types import TopicPartition
-from pipeline.mirror_session import MirrorError, MirrorSession, StoredPlace
-from pipeline.mirror_tail import find_last
-from pipeline.offsets import Place
-from protocol.records import Record, TimestampType, decode_batch, iter_batches
-from protocol.types import NO_PRODUCER_EPOCH
+from tidelog.client.cluster import Cluster, ClusterConfig
+from tidelog.client.errors import OffsetOutOfRangeError, UnknownTopicError
+from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets
+from tidelog.client.session_lookup import fetch_batches, repeat
+from tidelog.client.types import TopicPartition
+from tidelog.pipeline.mirror_session import MirrorError, MirrorSession, StoredPlace
+from tidelog.pipeline.mirror_tail import find_last
+from tidelog.pipeline.offsets import Place
+from tidelog.protocol.records import Record, TimestampType, decode_batch, iter_batches
+from tidelog.protocol.types import NO_PRODUCER_EPOCH
 
 _CLIENT_ID = "tidelog-mirror"
 

@@ -10,15 +10,15 @@ to fit the pattern get their copies, and partitions that are added too.
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from client.admin import Admin
-from client.admin_types import TopicDescription
-from pipeline.jobs.copies import Copy, existing_copies, make_copies, settings_for_copies
-from pipeline.jobs.mirror_origin import check_origins
-from pipeline.mirror_session import NO_TOPIC_ID, MirrorSession
-from pipeline.offsets import OptionError, fits
+from tidelog.client.admin import Admin
+from tidelog.client.admin_types import TopicDescription
+from tidelog.pipeline.jobs.copies import Copy, existing_copies, make_copies, settings_for_copies
+from tidelog.pipeline.jobs.mirror_origin import check_origins
+from tidelog.pipeline.mirror_session import NO_TOPIC_ID, MirrorSession
+from tidelog.pipeline.offsets import OptionError, fits
 
 if TYPE_CHECKING:
-    from pipeline.jobs.mirror import MirrorSettings
+    from tidelog.pipeline.jobs.mirror import MirrorSettings
 
 
 class Prepared(NamedTuple):

@@ -8,9 +8,9 @@ it would give other rows. Called by the jobs that write topics.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pipeline.null_headers import empty_for_null
-from pipeline.offsets import OptionError
-from pipeline.sink_options import POSITION_COLUMNS
+from tidelog.pipeline.null_headers import empty_for_null
+from tidelog.pipeline.offsets import OptionError
+from tidelog.pipeline.sink_options import POSITION_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

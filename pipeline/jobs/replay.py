@@ -25,16 +25,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.jobs.archive_folder import OWN_FOLDER, folder_of
-from pipeline.jobs.copies import only_run
-from pipeline.jobs.job import JobProgress, OnProgress, use_in_this_thread
-from pipeline.jobs.projection import project
-from pipeline.jobs.replay_sources import ArchivedRecords, Bounds, Records, Times, TopicRecords
-from pipeline.jobs.replay_topics import prepare_topics
-from pipeline.micro_batches import batch_ranges, next_offsets
-from pipeline.mirror_session import MirrorSession
-from pipeline.offsets import OffsetRange, OptionError
-from pipeline.sink_options import POSITION_COLUMNS, check_codec, parse_sink_options
+from tidelog.pipeline.jobs.archive_folder import OWN_FOLDER, folder_of
+from tidelog.pipeline.jobs.copies import only_run
+from tidelog.pipeline.jobs.job import JobProgress, OnProgress, use_in_this_thread
+from tidelog.pipeline.jobs.projection import project
+from tidelog.pipeline.jobs.replay_sources import ArchivedRecords, Bounds, Records, Times, TopicRecords
+from tidelog.pipeline.jobs.replay_topics import prepare_topics
+from tidelog.pipeline.micro_batches import batch_ranges, next_offsets
+from tidelog.pipeline.mirror_session import MirrorSession
+from tidelog.pipeline.offsets import OffsetRange, OptionError
+from tidelog.pipeline.sink_options import POSITION_COLUMNS, check_codec, parse_sink_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -178,7 +178,7 @@ def run(
         return ReplayReport(0, 0, 0, 0, 0, 0, 0.0)
     # Settings that nothing can be made of are told before anything is made.
     _rows(spark, settings, records, _ranges(bounds))
-    from pipeline.mirror_writer import open_session
+    from tidelog.pipeline.mirror_writer import open_session
 
     session = MirrorSession(str(settings.session_path), "")
     with only_run(session):

@@ -17,14 +17,14 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from pipeline.fetch import find_bounds, find_offsets_at
-from pipeline.jobs.archive_delta import delta_table_class
-from pipeline.jobs.archive_delta import missing_files as missing_in_table
-from pipeline.jobs.archive_files import offsets_in_name
-from pipeline.jobs.archive_folder import ArchiveError, archived_topic_ids
-from pipeline.jobs.archive_log import missing_files, published_ends
-from pipeline.jobs.copies import origin_of
-from pipeline.offsets import OffsetRange, OptionError, Place, to_json
+from tidelog.pipeline.fetch import find_bounds, find_offsets_at
+from tidelog.pipeline.jobs.archive_delta import delta_table_class
+from tidelog.pipeline.jobs.archive_delta import missing_files as missing_in_table
+from tidelog.pipeline.jobs.archive_files import offsets_in_name
+from tidelog.pipeline.jobs.archive_folder import ArchiveError, archived_topic_ids
+from tidelog.pipeline.jobs.archive_log import missing_files, published_ends
+from tidelog.pipeline.jobs.copies import origin_of
+from tidelog.pipeline.offsets import OffsetRange, OptionError, Place, to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -210,7 +210,7 @@ class ArchivedRecords:
     def _load(self, files: Sequence[_File]) -> "DataFrame":
         from pyspark.sql.types import DateType, StructField, StructType
 
-        from pipeline.schema import SCHEMA
+        from tidelog.pipeline.schema import SCHEMA
 
         schema = StructType([*SCHEMA.fields, StructField("date", DateType())])
         if not files:
@@ -222,7 +222,7 @@ class ArchivedRecords:
 
 def _nothing(spark: "SparkSession") -> "DataFrame":
     """No record, with the source's columns."""
-    from pipeline.schema import SCHEMA
+    from tidelog.pipeline.schema import SCHEMA
 
     return spark.createDataFrame([], SCHEMA)
 

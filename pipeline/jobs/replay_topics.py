@@ -9,15 +9,15 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from client.admin import Admin
-from client.admin_types import TopicDescription
-from pipeline.fetch import find_bounds
-from pipeline.jobs.copies import Copy, existing_copies, make_copies
-from pipeline.mirror_session import MirrorSession
-from pipeline.offsets import OptionError, Place
+from tidelog.client.admin import Admin
+from tidelog.client.admin_types import TopicDescription
+from tidelog.pipeline.fetch import find_bounds
+from tidelog.pipeline.jobs.copies import Copy, existing_copies, make_copies
+from tidelog.pipeline.mirror_session import MirrorSession
+from tidelog.pipeline.offsets import OptionError, Place
 
 if TYPE_CHECKING:
-    from pipeline.jobs.replay import ReplaySettings
+    from tidelog.pipeline.jobs.replay import ReplaySettings
 
 _FOR_OLD_RECORDS = {"retention.ms": "-1"}
 

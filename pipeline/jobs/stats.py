@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.fetch import find_bounds
-from pipeline.jobs.job import JobProgress, OnProgress
-from pipeline.jobs.outputs import check_file, check_folder
-from pipeline.jobs.stats_sketches import METRICS, PARTS, merge, metrics, size_of_record, sketch
-from pipeline.micro_batches import from_json
-from pipeline.offsets import OptionError, Place, to_json
+from tidelog.pipeline.fetch import find_bounds
+from tidelog.pipeline.jobs.job import JobProgress, OnProgress
+from tidelog.pipeline.jobs.outputs import check_file, check_folder
+from tidelog.pipeline.jobs.stats_sketches import METRICS, PARTS, merge, metrics, size_of_record, sketch
+from tidelog.pipeline.micro_batches import from_json
+from tidelog.pipeline.offsets import OptionError, Place, to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -287,7 +287,7 @@ def _ends(settings: StatsSettings) -> dict[Place, int]:
 
 
 def _draw(parts: "DataFrame", settings: StatsSettings, file: str) -> None:
-    from pipeline.jobs.stats_plot import draw
+    from tidelog.pipeline.jobs.stats_plot import draw
 
     by_topic = ("topic", "window_ms")
     topics = metrics(merge(parts, *by_topic), settings.window_seconds, *by_topic)

@@ -7,20 +7,20 @@ holds; record bytes are never copied; malformed input raises ProtocolError, noth
 Callers: the broker's dispatch, produce and fetch handlers; the client's sender and fetcher.
 """
 
-from protocol.hot.fetch_request import (
+from tidelog.protocol.hot.fetch_request import (
     FetchPartition,
     FetchRequest,
     decode_fetch_request,
     encode_fetch_request,
 )
-from protocol.hot.fetch_response import (
+from tidelog.protocol.hot.fetch_response import (
     NO_EPOCH_END_OFFSET,
     FetchPartitionResult,
     FetchResponse,
     decode_fetch_response,
     encode_fetch_response,
 )
-from protocol.hot.produce import (
+from tidelog.protocol.hot.produce import (
     ProducePartitionResult,
     ProduceRequest,
     ProduceResponse,
@@ -29,7 +29,7 @@ from protocol.hot.produce import (
     encode_produce_request,
     encode_produce_response,
 )
-from protocol.hot.wire import NO_LEADER
+from tidelog.protocol.hot.wire import NO_LEADER
 
 __all__ = [
     "NO_EPOCH_END_OFFSET",

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from protocol.errors import ProtocolError
-from protocol.hot.wire import (
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.hot.wire import (
     MALFORMED,
     MAX_REQUEST_ELEMENTS,
     Form,
@@ -21,7 +21,7 @@ from protocol.hot.wire import (
     read_size,
     require_end,
 )
-from protocol.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer
+from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer
 
 _FIRST_WITH_LOG_START_OFFSET = 5
 _FIRST_WITH_SESSION = 7

@@ -12,8 +12,8 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from protocol.errors import ProtocolError
-from protocol.hot.wire import (
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.hot.wire import (
     FLEXIBLE,
     MALFORMED,
     MAX_RESPONSE_ELEMENTS,
@@ -28,7 +28,7 @@ from protocol.hot.wire import (
     write_leader,
     write_tags,
 )
-from protocol.types import NO_OFFSET, Buffer
+from tidelog.protocol.types import NO_OFFSET, Buffer
 
 _FIRST_WITH_LOG_START_OFFSET = 5
 _FIRST_WITH_SESSION = 7

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from protocol.errors import ProtocolError
-from protocol.hot.wire import (
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.hot.wire import (
     CACHED_NAMES,
     CLASSIC,
     FLEXIBLE,
@@ -36,7 +36,7 @@ from protocol.hot.wire import (
     write_leader,
     write_tags,
 )
-from protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
+from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
 
 _FIRST_WITH_LOG_START_OFFSET = 5
 _FIRST_WITH_RECORD_ERRORS = 8

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from protocol.errors import ProtocolError
-from protocol.varint import MAX_SKIPPED_TAGGED_FIELDS, read_unsigned_varint, unsigned_varint
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.varint import MAX_SKIPPED_TAGGED_FIELDS, read_unsigned_varint, unsigned_varint
 
 # What malformed bytes (or, when encoding, impossible values) make the readers and writers raise.
 MALFORMED = (ProtocolError, struct.error, IndexError, UnicodeError)

@@ -3,7 +3,7 @@
 Declarations only. Source: the JSON definitions of the same names (KIP-133, KIP-226, KIP-339, KIP-569).
 """
 
-from protocol.messages.declaration import Field, Message
+from tidelog.protocol.messages.declaration import Field, Message
 
 ALTER_CONFIGS_RESOURCE_RESPONSE = (
     Field("error_code", "int16", "0+"),

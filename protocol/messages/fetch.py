@@ -5,8 +5,8 @@ FetchResponse.json, ListOffsetsRequest.json, ListOffsetsResponse.json, OffsetFor
 OffsetForLeaderEpochResponse.json (KIP-227, KIP-320, KIP-392, KIP-595).
 """
 
-from protocol.messages.declaration import Field, Message
-from protocol.messages.produce import LEADER_ID_AND_EPOCH
+from tidelog.protocol.messages.declaration import Field, Message
+from tidelog.protocol.messages.produce import LEADER_ID_AND_EPOCH
 
 FETCH_REQUEST = Message(
     "FetchRequest",

@@ -5,7 +5,7 @@ of the response is ignorable: it has two layouts, one coordinator up to version 
 version 4, and whoever answers gives both.
 """
 
-from protocol.messages.declaration import Field, Message
+from tidelog.protocol.messages.declaration import Field, Message
 
 FIND_COORDINATOR_REQUEST = Message(
     "FindCoordinatorRequest",

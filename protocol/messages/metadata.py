@@ -5,7 +5,7 @@ MetadataResponse.json, DescribeClusterRequest.json, DescribeClusterResponse.json
 KIP-584, KIP-700, KIP-919).
 """
 
-from protocol.messages.declaration import Field, Message
+from tidelog.protocol.messages.declaration import Field, Message
 
 NO_AUTHORIZED_OPERATIONS = -2147483648
 """The bit field of authorized operations when the client did not ask for it."""

@@ -5,7 +5,7 @@ ProduceResponse.json, InitProducerIdRequest.json, InitProducerIdResponse.json (K
 KIP-951).
 """
 
-from protocol.messages.declaration import Field, Message
+from tidelog.protocol.messages.declaration import Field, Message
 
 NODE_ENDPOINT = (
     Field("node_id", "int32", "0+"),

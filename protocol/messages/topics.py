@@ -4,7 +4,7 @@ Declarations only. Source: the JSON definitions of the same names (KIP-195, KIP-
 KIP-599, KIP-664).
 """
 
-from protocol.messages.declaration import Field, Message
+from tidelog.protocol.messages.declaration import Field, Message
 
 CREATE_TOPICS_REQUEST = Message(
     "CreateTopicsRequest",

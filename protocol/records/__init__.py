@@ -11,9 +11,9 @@ Callers: broker.storage, broker.replica, the client, the pipeline, tools.
 Source: KIP-98, Kafka's documentation of the message format ("Record Batch").
 """
 
-from protocol.records.builder import RecordBatchBuilder
-from protocol.records.columns import Columns, Headers
-from protocol.records.header import (
+from tidelog.protocol.records.builder import RecordBatchBuilder
+from tidelog.protocol.records.columns import Columns, Headers
+from tidelog.protocol.records.header import (
     BATCH_HEADER_SIZE,
     CURRENT_MAGIC,
     LOG_OVERHEAD,
@@ -28,7 +28,7 @@ from protocol.records.header import (
     set_producer,
     with_log_append_time,
 )
-from protocol.records.reader import (
+from tidelog.protocol.records.reader import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     Record,
     decode_batch,
@@ -36,7 +36,12 @@ from protocol.records.reader import (
     first_record_at_or_after,
     max_timestamp_record,
 )
-from protocol.sequences import decrement_sequence, increment_sequence, last_sequence, sequence_distance
+from tidelog.protocol.sequences import (
+    decrement_sequence,
+    increment_sequence,
+    last_sequence,
+    sequence_distance,
+)
 
 __all__ = [
     "BATCH_HEADER_SIZE",

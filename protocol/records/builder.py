@@ -11,8 +11,8 @@ Callers: the client's accumulator, the broker's coordinators, tests and tools.
 
 from collections.abc import Sequence
 
-from protocol.compression import Compression, compress
-from protocol.records.header import (
+from tidelog.protocol.compression import Compression, compress
+from tidelog.protocol.records.header import (
     BATCH_HEADER_SIZE,
     CONTROL_BIT,
     CURRENT_MAGIC,
@@ -21,9 +21,9 @@ from protocol.records.header import (
     BatchHeader,
     write_header,
 )
-from protocol.records.runs import encode_run, record_sizes, run_end
-from protocol.records.varints import TABLE_SIZE, VARINTS, encode_varint
-from protocol.types import (
+from tidelog.protocol.records.runs import encode_run, record_sizes, run_end
+from tidelog.protocol.records.varints import TABLE_SIZE, VARINTS, encode_varint
+from tidelog.protocol.types import (
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

@@ -11,9 +11,9 @@ Columns, because whoever makes rows of them can do so in the interpreter's own l
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
-from protocol.errors import ProtocolError
-from protocol.records.header import BatchHeader, TimestampType
-from protocol.records.varints import MAX_VARLONG_BYTES, decode_varint
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records.header import BatchHeader, TimestampType
+from tidelog.protocol.records.varints import MAX_VARLONG_BYTES, decode_varint
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

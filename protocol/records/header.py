@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from protocol.compression import Compression
-from protocol.errors import ProtocolError
-from protocol.sequences import increment_sequence
-from protocol.types import NO_SEQUENCE, Buffer
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.sequences import increment_sequence
+from tidelog.protocol.types import NO_SEQUENCE, Buffer
 
 BATCH_HEADER_SIZE = 61
 # Base offset and batch length: what precedes the bytes that the batch length counts.

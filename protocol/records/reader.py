@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from protocol.compression import Compression, decompress
-from protocol.errors import ProtocolError
-from protocol.records.columns import SMALLEST_RECORD_BYTES, Columns, Headers, decode_columns
-from protocol.records.header import (
+from tidelog.protocol.compression import Compression, decompress
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records.columns import SMALLEST_RECORD_BYTES, Columns, Headers, decode_columns
+from tidelog.protocol.records.header import (
     ATTRIBUTES_AT,
     BATCH_HEADER_SIZE,
     COMPRESSION_MASK,
@@ -29,9 +29,9 @@ from protocol.records.header import (
     batch_crc_is_valid,
     read_batch_header,
 )
-from protocol.records.stencils import decode_by_stencils
-from protocol.records.uniform import decode_uniform
-from protocol.types import Buffer
+from tidelog.protocol.records.stencils import decode_by_stencils
+from tidelog.protocol.records.uniform import decode_uniform
+from tidelog.protocol.types import Buffer
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 104_857_600
 _NOT_PLAIN = COMPRESSION_MASK | LOG_APPEND_TIME_BIT

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from protocol.records.varints import TABLE_SIZE, VARINTS, encode_varint
+from tidelog.protocol.records.varints import TABLE_SIZE, VARINTS, encode_varint
 
 Shape: TypeAlias = int | tuple[int, int]
 """Length of the value, or (length of the key, length of the value)."""

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from struct import Struct, error
 from typing import Any, NamedTuple
 
-from protocol.records.columns import Columns
-from protocol.records.header import BatchHeader
-from protocol.records.varints import ONE_BYTE_DELTAS, SHORT_NUMBERS, TABLE_SIZE, VARINTS, dense_column
+from tidelog.protocol.records.columns import Columns
+from tidelog.protocol.records.header import BatchHeader
+from tidelog.protocol.records.varints import ONE_BYTE_DELTAS, SHORT_NUMBERS, TABLE_SIZE, VARINTS, dense_column
 
 # Longer records are of so many lengths that making their stencils would take longer than these save.
 _LONGEST = 512

@@ -14,10 +14,10 @@ from functools import lru_cache
 from struct import Struct
 from typing import Any, NamedTuple
 
-from protocol.errors import ProtocolError
-from protocol.records.columns import Columns
-from protocol.records.header import LOG_APPEND_TIME_BIT, BatchHeader, TimestampType
-from protocol.records.varints import (
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records.columns import Columns
+from tidelog.protocol.records.header import LOG_APPEND_TIME_BIT, BatchHeader, TimestampType
+from tidelog.protocol.records.varints import (
     ONE_BYTE_DELTAS,
     SHORT_NUMBERS,
     TABLE_SIZE,

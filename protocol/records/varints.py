@@ -9,7 +9,7 @@ Callers: the record builder and the record reader.
 
 from typing import Final
 
-from protocol.errors import ProtocolError
+from tidelog.protocol.errors import ProtocolError
 
 # Everything whose zigzag form takes at most two bytes.
 TABLE_SIZE: Final = 8192

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from broker.app import Broker
-from broker.config import BrokerConfig
-from client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from faults.proxy import FaultProxy
+from tidelog.broker.app import Broker
+from tidelog.broker.config import BrokerConfig
+from tidelog.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 
 TOPIC = "events"
 FIRST = TopicPartition(TOPIC, 0)

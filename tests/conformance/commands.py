@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
+from tidelog.cli.main import main
 
 Type = Callable[..., tuple[int, str, str]]
-TIDELOG = (sys.executable, "-m", "cli")
+TIDELOG = (sys.executable, "-m", "tidelog.cli")
 PATIENCE_S = 30.0
 
 

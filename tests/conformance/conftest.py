@@ -11,12 +11,12 @@ import pytest
 import structlog
 import uvloop
 
-from broker.app import Broker
-from broker.config import BrokerConfig
 from faults.proxy import FaultProxy
 from tests.conformance.client_site import Site
 from tests.conformance.commands import Type, typist
 from tests.processes import none_left
+from tidelog.broker.app import Broker
+from tidelog.broker.config import BrokerConfig
 
 
 class RunningBroker:

@@ -8,21 +8,21 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from broker.app import Broker
-from broker.config import BrokerConfig
-from broker.storage.disk import Disk
-from protocol.errors import ErrorCode
-from protocol.hot import (
+from tests.conformance.raw import FETCH_VERSION, PRODUCE_VERSION, RawClient
+from tidelog.broker.app import Broker
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.storage.disk import Disk
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.hot import (
     FetchPartition,
     FetchRequest,
     ProduceRequest,
     encode_fetch_request,
     encode_produce_request,
 )
-from protocol.records import batch_crc_is_valid, decode_batch, iter_batches
-from protocol.schema import ApiKey
-from protocol.types import Buffer
-from tests.conformance.raw import FETCH_VERSION, PRODUCE_VERSION, RawClient
+from tidelog.protocol.records import batch_crc_is_valid, decode_batch, iter_batches
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import Buffer
 
 
 class BadDisk(Disk):

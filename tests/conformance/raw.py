@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from protocol.errors import ErrorCode
-from protocol.framing import decode_response_header, encode_request_frame
-from protocol.hot import (
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import decode_response_header, encode_request_frame
+from tidelog.protocol.hot import (
     FetchPartition,
     FetchPartitionResult,
     FetchRequest,
@@ -21,8 +21,8 @@ from protocol.hot import (
     encode_fetch_request,
     encode_produce_request,
 )
-from protocol.records import RecordBatchBuilder, decode_batch, iter_batches
-from protocol.schema import ApiKey, decode_response, encode_request
+from tidelog.protocol.records import RecordBatchBuilder, decode_batch, iter_batches
+from tidelog.protocol.schema import ApiKey, decode_response, encode_request
 
 PRODUCE_VERSION, FETCH_VERSION = 9, 11
 SECONDS = 20

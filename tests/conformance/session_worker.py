@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from client import Producer, ProducerSession
+from tidelog.client import Producer, ProducerSession
 
 KEYS = 7
 

@@ -10,9 +10,9 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import OffsetOutOfRangeError, for_code
 
 from faults.process import BrokerProcess
-from protocol.errors import ErrorCode
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers.aio import AioKafka
+from tidelog.protocol.errors import ErrorCode
 
 _PATIENCE_S = 20.0
 PEER = AioKafka()

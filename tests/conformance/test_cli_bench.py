@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cli import failures
 from faults.process import BrokerProcess
 from tests.conformance.commands import Type, typist
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.tansu import running_tansu
+from tidelog.cli import failures
 
 BOTH = [("produce",), ("consume", "--timeout-ms", "500")]
 

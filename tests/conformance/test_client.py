@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from client import (
+from tests.conformance.client_site import FIRST, TOPIC, Site
+from tidelog.client import (
     Admin,
     ConfigResource,
     ConfigResourceType,
@@ -17,8 +18,7 @@ from client import (
     TopicPartition,
     UnknownTopicError,
 )
-from protocol.schema import ApiKey
-from tests.conformance.client_site import FIRST, TOPIC, Site
+from tidelog.protocol.schema import ApiKey
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])

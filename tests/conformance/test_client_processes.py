@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from client import (
+from faults.process import BrokerProcess
+from tests.waiting import until
+from tidelog.client import (
     Admin,
     BrokerUnavailableError,
     Consumer,
@@ -17,8 +19,6 @@ from client import (
     Producer,
     TopicPartition,
 )
-from faults.process import BrokerProcess
-from tests.waiting import until
 
 TOPIC = "events"
 FIRST = TopicPartition(TOPIC, 0)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from client import Producer, ProducerSession
-from client.record_batch import BatchBuilder
-from client.session import SessionPartition
-from protocol.records import RecordBatchBuilder
 from tests.conformance.client_site import FIRST, TOPIC, Site
+from tidelog.client import Producer, ProducerSession
+from tidelog.client.record_batch import BatchBuilder
+from tidelog.client.session import SessionPartition
+from tidelog.protocol.records import RecordBatchBuilder
 
 
 def values(first: int, end: int) -> list[bytes]:

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from client import (
+from faults.proxy import FaultProxy
+from tests.conformance.client_site import FIRST, TOPIC, Site
+from tests.conformance.session_worker import record
+from tidelog.client import (
     ProducerFencedError,
     ProducerSession,
     SessionError,
     TopicPartition,
 )
-from faults.proxy import FaultProxy
-from protocol.schema import ApiKey
-from tests.conformance.client_site import FIRST, TOPIC, Site
-from tests.conformance.session_worker import record
+from tidelog.protocol.schema import ApiKey
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from tests.conformance.tansu import running_tansu
+from tidelog.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from client import OffsetOutOfRangeError, TopicPartition, UnknownTopicError
-from protocol.schema import ApiKey
 from tests.conformance.client_site import FIRST, TOPIC, Site
 from tests.waiting import until
+from tidelog.client import OffsetOutOfRangeError, TopicPartition, UnknownTopicError
+from tidelog.protocol.schema import ApiKey
 
 
 async def delete_before(site: Site, offset: int) -> None:

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from client import Admin, NewTopic
-from client.admin_types import ConfigResource, ConfigResourceType
-from pipeline.jobs.copies import only_run
-from pipeline.jobs.mirror import MirrorSettings
-from pipeline.jobs.mirror_topics import prepare_topics
-from pipeline.jobs.replay import ReplaySettings
-from pipeline.jobs.replay_topics import prepare_topics as prepare_replay
-from pipeline.mirror_session import MirrorError, MirrorSession
-from pipeline.mirror_tail import SOURCE_HEADER
-from pipeline.offsets import OptionError, Place
 from tests.conformance.client_site import Site
+from tidelog.client import Admin, NewTopic
+from tidelog.client.admin_types import ConfigResource, ConfigResourceType
+from tidelog.pipeline.jobs.copies import only_run
+from tidelog.pipeline.jobs.mirror import MirrorSettings
+from tidelog.pipeline.jobs.mirror_topics import prepare_topics
+from tidelog.pipeline.jobs.replay import ReplaySettings
+from tidelog.pipeline.jobs.replay_topics import prepare_topics as prepare_replay
+from tidelog.pipeline.mirror_session import MirrorError, MirrorSession
+from tidelog.pipeline.mirror_tail import SOURCE_HEADER
+from tidelog.pipeline.offsets import OptionError, Place
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from protocol.errors import ErrorCode
 from tests.conformance.disks import BadDisk, create, fetch_everywhere, produce_everywhere, running
 from tests.conformance.raw import RawClient, batch, connected
+from tidelog.protocol.errors import ErrorCode
 
 OFFLINE = (ErrorCode.KAFKA_STORAGE_ERROR, -1)
 FULL = [errno.ENOSPC, errno.EDQUOT]

@@ -12,12 +12,12 @@ import aiohttp
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from broker.app import Broker
-from broker.config import BrokerConfig
-from protocol.errors import ErrorCode
-from protocol.schema import ApiKey
-from protocol.types import MAX_SEQUENCE
 from tests.conformance.raw import SECONDS, RawClient, batch, batches, connected
+from tidelog.broker.app import Broker
+from tidelog.broker.config import BrokerConfig
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import MAX_SEQUENCE
 
 STORED = ErrorCode.NONE
 

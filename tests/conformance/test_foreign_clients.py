@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import pytest
 
-from protocol.compression import Compression
-from protocol.records import BatchHeader, batch_crc_is_valid, iter_batches
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.corpus import PARTITIONS, corpus
 from tests.conformance.peers import CODECS, Message, Peer
 from tests.conformance.peers.aio import AioKafka
 from tests.conformance.peers.confluent import ConfluentKafka
 from tests.conformance.peers.pure import KafkaPython
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.records import BatchHeader, batch_crc_is_valid, iter_batches
 
 PEERS: tuple[Peer, ...] = (ConfluentKafka(), AioKafka(), KafkaPython())
 _NAMES = [peer.name for peer in PEERS]

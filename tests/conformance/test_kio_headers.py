@@ -14,8 +14,8 @@ from kio.schema.request_header.v2.header import RequestHeader as KioRequestHeade
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i16, i32
 
-from protocol.errors import ErrorCode
-from protocol.framing import (
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import (
     RequestHeader,
     decode_request_header,
     decode_response_header,
@@ -23,7 +23,7 @@ from protocol.framing import (
     encode_response_frame,
     request_header_version,
 )
-from protocol.schema import APIS, ApiKey
+from tidelog.protocol.schema import APIS, ApiKey
 
 VERSIONS = [
     (key, version) for key, api in APIS.items() for version in range(api.min_version, api.max_version + 1)

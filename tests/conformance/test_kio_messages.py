@@ -19,10 +19,10 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field, get_field_tag, is_optional
 
-from protocol import schema
-from protocol.messages.declaration import Field, version_in
-from protocol.schema import ApiKey
 from tests.property.messages import CASE_IDS, CASES, FEW_EXAMPLES, message_of, present, values_of
+from tidelog.protocol import schema
+from tidelog.protocol.messages.declaration import Field, version_in
+from tidelog.protocol.schema import ApiKey
 
 every_message = pytest.mark.parametrize(("key", "version", "kind"), CASES, ids=CASE_IDS)
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from client.types import TopicPartition
-from pipeline.jobs.mirror_origin import check_rivals
-from pipeline.mirror_session import BatchFacts, MirrorError, MirrorSession, SourceFacts
-from pipeline.mirror_tail import SOURCE_HEADER
-from pipeline.offsets import Place
 from tests.conformance.client_site import TOPIC, Site
 from tests.conformance.test_mirror_tasks import SOURCE, Run, rows, stored
+from tidelog.client.types import TopicPartition
+from tidelog.pipeline.jobs.mirror_origin import check_rivals
+from tidelog.pipeline.mirror_session import BatchFacts, MirrorError, MirrorSession, SourceFacts
+from tidelog.pipeline.mirror_tail import SOURCE_HEADER
+from tidelog.pipeline.offsets import Place
 
 SOURCE_0 = Place(SOURCE, 0)
 KEY = TopicPartition(TOPIC, 0)

@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline import mirror_task, sink_rows
-from pipeline.mirror_session import BatchFacts, MirrorError, MirrorSession, next_facts
-from pipeline.mirror_tail import Tail, find_tail
-from pipeline.mirror_task import MirroredRows, TaskPlace, mirror_rows
-from pipeline.offsets import OptionError, Place
-from pipeline.sink_options import SinkOptions
 from tests.conformance.client_site import TOPIC, Site
 from tests.waiting import until
+from tidelog.pipeline import mirror_task, sink_rows
+from tidelog.pipeline.mirror_session import BatchFacts, MirrorError, MirrorSession, next_facts
+from tidelog.pipeline.mirror_tail import Tail, find_tail
+from tidelog.pipeline.mirror_task import MirroredRows, TaskPlace, mirror_rows
+from tidelog.pipeline.offsets import OptionError, Place
+from tidelog.pipeline.sink_options import SinkOptions
 
 SOURCE = "orders"
 PIECE = 10

@@ -9,8 +9,8 @@ from aiokafka.record.memory_records import MemoryRecords as AiokafkaRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
-from protocol.compression import Compression
-from protocol.records import (
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.records import (
     RecordBatchBuilder,
     batch_crc_is_valid,
     decode_batch,

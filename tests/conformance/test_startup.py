@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.app import Broker, StartError
-from broker.config import BrokerConfig
-from protocol.schema import ApiKey
 from tests.unit.broker.net.peers import Peer, produce_frame
+from tidelog.broker.app import Broker, StartError
+from tidelog.broker.config import BrokerConfig
+from tidelog.protocol.schema import ApiKey
 
 READY_SECONDS = 0.5
 SLOW_MACHINE_FACTOR = 2
 
 
 class Process:
-    """`python -m broker` and its first line."""
+    """`python -m tidelog.broker` and its first line."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -33,7 +33,7 @@ class Process:
     @classmethod
     async def spawn(cls, *arguments: str) -> "Process":
         pipe = asyncio.subprocess.PIPE
-        command = (sys.executable, "-m", "broker", *arguments)
+        command = (sys.executable, "-m", "tidelog.broker", *arguments)
         return cls(await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe))
 
     async def event(self) -> dict[str, object]:
@@ -115,7 +115,7 @@ async def test_a_signal_ends_the_broker_cleanly_with_exit_code_0(
 
 
 async def test_what_was_acknowledged_is_there_after_a_signal_and_a_new_start(tmp_path: Path) -> None:
-    from protocol.records import RecordBatchBuilder
+    from tidelog.protocol.records import RecordBatchBuilder
 
     builder = RecordBatchBuilder()
     builder.append(1, b"key", b"value", ())

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pipeline.offsets import OptionError
-from pipeline.source_options import parse_stream_options
-from pipeline.stream_source import TidelogStreamReader
 from tests.conformance.client_site import TOPIC, Site
+from tidelog.pipeline.offsets import OptionError
+from tidelog.pipeline.source_options import parse_stream_options
+from tidelog.pipeline.stream_source import TidelogStreamReader
 
 NOON = 1_700_000_000_000
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.app import Broker
-from broker.config import BrokerConfig
-from protocol.errors import ErrorCode
-from protocol.framing import encode_request_frame
-from protocol.schema import APIS, ApiKey, decode_response
 from tests.unit.broker.net.peers import Peer, produce_frame
+from tidelog.broker.app import Broker
+from tidelog.broker.config import BrokerConfig
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import encode_request_frame
+from tidelog.protocol.schema import APIS, ApiKey, decode_response
 
 MAX_FRAME = 1 << 20
 SEED = 20_000

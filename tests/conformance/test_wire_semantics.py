@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from broker.app import Broker
-from broker.config import BrokerConfig
 from faults.process import BrokerProcess
-from protocol.errors import ErrorCode
-from protocol.hot import ProduceRequest, encode_produce_request
-from protocol.schema import ApiKey
-from protocol.types import MAX_SEQUENCE
 from tests.conformance.raw import PRODUCE_VERSION, SECONDS, Batch, RawClient, batch, batches, connected
 from tests.waiting import until
+from tidelog.broker.app import Broker
+from tidelog.broker.config import BrokerConfig
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.hot import ProduceRequest, encode_produce_request
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import MAX_SEQUENCE
 
 Start = Callable[..., Awaitable[Broker]]
 

@@ -10,10 +10,10 @@ import asyncio
 import sys
 from pathlib import Path
 
-from broker.clock import clock_ms
-from broker.cluster.cluster import Cluster
-from broker.cluster.store import SqliteStore
-from broker.producer_ids import ProducerIds
+from tidelog.broker.clock import clock_ms
+from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.store import SqliteStore
+from tidelog.broker.producer_ids import ProducerIds
 
 
 async def live(folder: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from broker.coordinator.producer_ids import BLOCK_SIZE
+from tidelog.broker.coordinator.producer_ids import BLOCK_SIZE
 
 SEED = 20_240_607
 LIVES = 12

@@ -5,7 +5,7 @@ from pathlib import Path
 from faults.checker import Kind, is_acked
 from faults.readback import segment_files
 from faults.runner import TOPIC, Result, Settings, judge_files, run
-from protocol.records import iter_batches
+from tidelog.protocol.records import iter_batches
 
 
 async def test_a_short_run_with_a_fixed_seed_survives_and_a_lost_batch_would_be_found(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode
-from protocol.messages.declaration import Field, Message, version_in
-from protocol.schema import APIS
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.declaration import Field, Message, version_in
+from tidelog.protocol.schema import APIS
 
 CASES = [
     (key, version, kind)

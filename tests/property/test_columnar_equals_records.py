@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.columnar import decode_record_batches
-from pipeline.vectors import read_varints
-from protocol.compression import Compression
-from protocol.errors import ProtocolError
-from protocol.records import BATCH_HEADER_SIZE, decode_batch, with_log_append_time
-from protocol.records.header import write_crc
-from protocol.records.varints import encode_varint
 from tests.unit.pipeline.batches import Row, expected_rows, make_batch, plain_rows
+from tidelog.pipeline.columnar import decode_record_batches
+from tidelog.pipeline.vectors import read_varints
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import BATCH_HEADER_SIZE, decode_batch, with_log_append_time
+from tidelog.protocol.records.header import write_crc
+from tidelog.protocol.records.varints import encode_varint
 
 SMALL = st.binary(max_size=20)
 # Lengths around which a length prefix takes another byte.

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.partitioner import murmur2_partition
-from pipeline.columnar import HEADERS_TYPE
-from pipeline.encoding import RecordColumns, encode, murmur2_partitions, record_size_bounds, varints
-from protocol.records import RecordBatchBuilder
-from protocol.records.varints import encode_varint
+from tidelog.client.partitioner import murmur2_partition
+from tidelog.pipeline.columnar import HEADERS_TYPE
+from tidelog.pipeline.encoding import RecordColumns, encode, murmur2_partitions, record_size_bounds, varints
+from tidelog.protocol.records import RecordBatchBuilder
+from tidelog.protocol.records.varints import encode_varint
 
 CONTENT = st.none() | st.binary(max_size=12) | st.binary(min_size=120, max_size=150)
 HEADER = st.tuples(st.text(max_size=6), CONTENT)

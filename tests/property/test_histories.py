@@ -15,13 +15,13 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import PartitionLog
-from broker.storage.producer_state import ProducerEntry, ProducerRules, ProducerStates
-from broker.storage.snapshot import snapshot_path, snapshots
-from protocol.records import BatchHeader, read_batch_header
 from tests.unit.storage.power import PowerDisk
 from tests.unit.storage.support import NEVER_ISSUED, NOW_MS, append, batch, open_log, stored
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.producer_state import ProducerEntry, ProducerRules, ProducerStates
+from tidelog.broker.storage.snapshot import snapshot_path, snapshots
+from tidelog.protocol.records import BatchHeader, read_batch_header
 
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=150, retention_bytes=1200)
 PRODUCERS = 6

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import hot, schema
-from protocol.errors import ProtocolError
-from protocol.schema import ApiKey
+from tidelog.protocol import hot, schema
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.schema import ApiKey
 
 PRODUCE_VERSIONS = range(3, 12)
 FETCH_VERSIONS = range(4, 13)

@@ -5,8 +5,8 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ProtocolError
-from protocol.framing import (
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.framing import (
     FrameReader,
     RequestHeader,
     decode_request_header,
@@ -14,7 +14,7 @@ from protocol.framing import (
     encode_request_frame,
     encode_response_frame,
 )
-from protocol.schema import APIS
+from tidelog.protocol.schema import APIS
 
 MAX_FRAME_BYTES = 5_000_000
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import schema
-from protocol.errors import ProtocolError
-from protocol.schema import ApiKey
 from tests.property.messages import CASE_IDS, CASES, FEW_EXAMPLES, message_of, present, values_of
+from tidelog.protocol import schema
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.schema import ApiKey
 
 every_message = pytest.mark.parametrize(("key", "version", "kind"), CASES, ids=CASE_IDS)
 

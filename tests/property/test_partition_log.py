@@ -10,11 +10,6 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import PartitionLog
-from broker.storage.producer_state import ProducerRules, ProducerStates
-from protocol.errors import ApiError
-from protocol.records import iter_batches
 from tests.unit.storage.support import (
     NEVER_ISSUED,
     NOW_MS,
@@ -26,6 +21,11 @@ from tests.unit.storage.support import (
     state,
     stored,
 )
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.producer_state import ProducerRules, ProducerStates
+from tidelog.protocol.errors import ApiError
+from tidelog.protocol.records import iter_batches
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150)
 

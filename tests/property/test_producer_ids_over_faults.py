@@ -10,12 +10,12 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.catalog import Catalog, Delta
-from broker.cluster.cluster import Cluster
-from broker.cluster.store import SqliteStore, StoreConflict, StoreError
-from broker.coordinator.producer_ids import RETRY_BACKOFF_MS
-from broker.producer_ids import ProducerIds
-from protocol.errors import ApiError, ErrorCode
+from tidelog.broker.cluster.catalog import Catalog, Delta
+from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.store import SqliteStore, StoreConflict, StoreError
+from tidelog.broker.coordinator.producer_ids import RETRY_BACKOFF_MS
+from tidelog.broker.producer_ids import ProducerIds
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 FATES = [
     "ok",

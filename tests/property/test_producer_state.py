@@ -8,12 +8,19 @@ from tempfile import TemporaryDirectory
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from broker.storage.disk import Disk
-from broker.storage.producer_state import Append, Duplicate, ProducerRules, ProducerStates, Refusal, Verdict
-from broker.storage.snapshot import load_newest, write_snapshot
-from protocol.errors import ErrorCode
-from protocol.types import MAX_SEQUENCE
 from tests.unit.storage.support import header
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.producer_state import (
+    Append,
+    Duplicate,
+    ProducerRules,
+    ProducerStates,
+    Refusal,
+    Verdict,
+)
+from tidelog.broker.storage.snapshot import load_newest, write_snapshot
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.types import MAX_SEQUENCE
 
 RING = MAX_SEQUENCE + 1
 EXPIRATION_MS = 1000

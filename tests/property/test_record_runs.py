@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder, decode_batch
-from protocol.records.builder import _encode_record
-from protocol.records.runs import RecordSizes, run_end
+from tidelog.protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder, decode_batch
+from tidelog.protocol.records.builder import _encode_record
+from tidelog.protocol.records.runs import RecordSizes, run_end
 
 NOW = 1_700_000_000_000
 

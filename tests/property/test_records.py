@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.compression import Compression, compress, decompress
-from protocol.errors import ProtocolError
-from protocol.records import (
+from tidelog.protocol.compression import Compression, compress, decompress
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import (
     BATCH_HEADER_SIZE,
     BatchHeader,
     Record,
@@ -22,8 +22,8 @@ from protocol.records import (
     set_producer,
     with_log_append_time,
 )
-from protocol.records.columns import Columns, _decode_record, _Lists, decode_columns
-from protocol.records.header import write_crc
+from tidelog.protocol.records.columns import Columns, _decode_record, _Lists, decode_columns
+from tidelog.protocol.records.header import write_crc
 
 codecs = st.sampled_from(list(Compression))
 contents = st.none() | st.binary(max_size=70) | st.sampled_from([b"v" * 8191, b"v" * 8192, b"v" * 20000])

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.records import decrement_sequence, increment_sequence, last_sequence, sequence_distance
-from protocol.types import MAX_SEQUENCE
+from tidelog.protocol.records import decrement_sequence, increment_sequence, last_sequence, sequence_distance
+from tidelog.protocol.types import MAX_SEQUENCE
 
 sequences = st.integers(0, MAX_SEQUENCE) | st.integers(MAX_SEQUENCE - 10, MAX_SEQUENCE) | st.integers(0, 10)
 counts = st.integers(0, MAX_SEQUENCE)

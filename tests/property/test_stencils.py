@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ProtocolError
-from protocol.records import BATCH_HEADER_SIZE, BatchHeader, RecordBatchBuilder, read_batch_header
-from protocol.records import stencils as known
-from protocol.records.columns import _decode_record, _Lists
-from protocol.records.stencils import decode_by_stencils
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import BATCH_HEADER_SIZE, BatchHeader, RecordBatchBuilder, read_batch_header
+from tidelog.protocol.records import stencils as known
+from tidelog.protocol.records.columns import _decode_record, _Lists
+from tidelog.protocol.records.stencils import decode_by_stencils
 
 NOW = 1_700_000_000_000
 sizes = st.sampled_from([0, 1, 5, 50, 51, 52, 55, 56, 57, 62, 63, 64, 65, 100, 400, 8192])

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ProtocolError
-from protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder, decode_batch, read_batch_header
-from protocol.records.columns import decode_columns
-from protocol.records.header import write_crc
-from protocol.records.uniform import decode_uniform
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder, decode_batch, read_batch_header
+from tidelog.protocol.records.columns import decode_columns
+from tidelog.protocol.records.header import write_crc
+from tidelog.protocol.records.uniform import decode_uniform
 
 NOW = 1_700_000_000_000
 counts = st.sampled_from([2, 3, 16, 63, 64, 65, 66, 130, 600])

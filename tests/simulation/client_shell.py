@@ -3,14 +3,14 @@ time."""
 
 import random
 
-from client.accumulator import Accumulator
-from client.batch import Outcome, ProducerBatch
-from client.errors import ClientError, DeliveryTimeoutError
-from client.producer_state import ProducerState
-from client.types import TopicPartition
-from client.verdicts import Action, Verdict
-from protocol.compression import Compression
 from tests.simulation.network import Answer, Broker, Clock, Connection
+from tidelog.client.accumulator import Accumulator
+from tidelog.client.batch import Outcome, ProducerBatch
+from tidelog.client.errors import ClientError, DeliveryTimeoutError
+from tidelog.client.producer_state import ProducerState
+from tidelog.client.types import TopicPartition
+from tidelog.client.verdicts import Action, Verdict
+from tidelog.protocol.compression import Compression
 
 REQUEST_TIMEOUT_MS = 500
 RETRY_BACKOFF_MS = 30

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from itertools import count
 from typing import NamedTuple
 
-from broker.storage.producer_state import Duplicate, ProducerRules, ProducerStates, Refusal
-from client.types import TopicPartition
-from protocol.errors import ErrorCode
-from protocol.records import BatchHeader, batch_crc_is_valid, decode_batch, read_batch_header
+from tidelog.broker.storage.producer_state import Duplicate, ProducerRules, ProducerStates, Refusal
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records import BatchHeader, batch_crc_is_valid, decode_batch, read_batch_header
 
 
 class Faults(NamedTuple):

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from broker.storage.producer_state import ProducerRules
-from client.batch import Identity, Outcome
-from client.errors import DeliveryUncertainError
-from client.producer_partition import PartitionState
-from client.producer_state import MAX_EPOCH, ProducerState
-from client.types import TopicPartition
-from protocol.compression import Compression
-from protocol.records import RecordBatchBuilder, read_batch_header
-from protocol.types import MAX_SEQUENCE
 from tests.simulation.client_shell import Client
 from tests.simulation.network import Broker, Clock, Faults, Log
+from tidelog.broker.storage.producer_state import ProducerRules
+from tidelog.client.batch import Identity, Outcome
+from tidelog.client.errors import DeliveryUncertainError
+from tidelog.client.producer_partition import PartitionState
+from tidelog.client.producer_state import MAX_EPOCH, ProducerState
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.records import RecordBatchBuilder, read_batch_header
+from tidelog.protocol.types import MAX_SEQUENCE
 
 SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", "85"))
 SEEDS = [int(os.environ["SIMULATION_SEED"])] if "SIMULATION_SEED" in os.environ else range(SCHEDULES)

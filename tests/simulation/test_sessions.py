@@ -9,18 +9,18 @@ import random
 
 import pytest
 
-from broker.storage.producer_state import ProducerRules
-from client.batch import Identity, ProducerBatch
-from client.producer_state import ProducerState
-from client.session import SessionPartition, found_in_batches, found_in_entry
-from client.types import TopicPartition
-from protocol.compression import Compression
-from protocol.records import RecordBatchBuilder, read_batch_header
-from protocol.sequences import decrement_sequence, increment_sequence
-from protocol.types import MAX_SEQUENCE
 from tests.simulation.client_shell import Client
 from tests.simulation.network import Broker, Clock, Faults
 from tests.simulation.test_exactly_once import NEVER_MS, ROUGH, SEEDS
+from tidelog.broker.storage.producer_state import ProducerRules
+from tidelog.client.batch import Identity, ProducerBatch
+from tidelog.client.producer_state import ProducerState
+from tidelog.client.session import SessionPartition, found_in_batches, found_in_entry
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.records import RecordBatchBuilder, read_batch_header
+from tidelog.protocol.sequences import decrement_sequence, increment_sequence
+from tidelog.protocol.types import MAX_SEQUENCE
 
 RECORDS = 150
 IDENTITY = Identity(0, 0)

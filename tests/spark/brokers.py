@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from client.cluster import Cluster, ClusterConfig
-from client.connection import Connection
-from client.types import TopicPartition
 from faults.process import BrokerProcess
-from pipeline.sending import LoopThread
-from protocol.hot import ProduceRequest, decode_produce_response, encode_produce_request
-from protocol.schema import ApiKey
 from tests.unit.pipeline.batches import make_batch
+from tidelog.client.cluster import Cluster, ClusterConfig
+from tidelog.client.connection import Connection
+from tidelog.client.types import TopicPartition
+from tidelog.pipeline.sending import LoopThread
+from tidelog.protocol.hot import ProduceRequest, decode_produce_response, encode_produce_request
+from tidelog.protocol.schema import ApiKey
 
 VERSION = 9
 _TIME_MS = 1_700_000_000_000

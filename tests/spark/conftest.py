@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from bench.targets.maven import ConnectorError
 from bench.targets.spark import JARS, PACKAGES, resolve_connector
-from pipeline.session import start_session
 from tests.spark.small import CHECKPOINTS, SMALL
+from tidelog.pipeline.session import start_session
 
 
 @pytest.fixture(scope="session")

@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pipeline.session import start_session
-from pipeline.source import TidelogDataSource
 from tests.spark.small import JAVA_OPTIONS, SMALL
+from tidelog.pipeline.session import start_session
+from tidelog.pipeline.source import TidelogDataSource
 
 SPARK_SETTINGS = SMALL | {
     "spark.executor.memory": "512m",

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pyspark
 
-from pipeline.java import find_java
 from tests.processes import command_of, descendants, kill_tree
 from tests.spark.small import JAVA_OPTIONS
 from tests.waiting import wait_for
+from tidelog.pipeline.java import find_java
 
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"

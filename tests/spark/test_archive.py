@@ -11,18 +11,18 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.jobs import archive_delta, archive_log
-from pipeline.jobs.archive import ArchiveReport, ArchiveSettings, build, run
-from pipeline.jobs.archive_delta import DeltaArchive
-from pipeline.jobs.archive_files import DraftFile
-from pipeline.jobs.archive_folder import ArchiveError, publish
-from pipeline.jobs.archive_log import ParquetArchive
-from pipeline.jobs.job import JobProgress
-from pipeline.offsets import OffsetsLostError, Place
-from pipeline.schema import COLUMNS
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
 from tests.unit.pipeline.jobs.kills import Killed, die, release
+from tidelog.pipeline.jobs import archive_delta, archive_log
+from tidelog.pipeline.jobs.archive import ArchiveReport, ArchiveSettings, build, run
+from tidelog.pipeline.jobs.archive_delta import DeltaArchive
+from tidelog.pipeline.jobs.archive_files import DraftFile
+from tidelog.pipeline.jobs.archive_folder import ArchiveError, publish
+from tidelog.pipeline.jobs.archive_log import ParquetArchive
+from tidelog.pipeline.jobs.job import JobProgress
+from tidelog.pipeline.offsets import OffsetsLostError, Place
+from tidelog.pipeline.schema import COLUMNS
 
 DAY_MS = 86_400_000
 TIME = 1_700_000_000_000 // DAY_MS * DAY_MS

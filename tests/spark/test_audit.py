@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.jobs.audit import COLUMNS, KINDS, AuditReport, AuditSettings, build, find, run
-from pipeline.offsets import OptionError, Place
-from protocol.types import MAX_SEQUENCE
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
+from tidelog.pipeline.jobs.audit import COLUMNS, KINDS, AuditReport, AuditSettings, build, find, run
+from tidelog.pipeline.offsets import OptionError, Place
+from tidelog.protocol.types import MAX_SEQUENCE
 
 Finding = tuple[str, int, int]
 TIME = 1_700_000_000_000

@@ -12,7 +12,7 @@ from demo.flights import load_flights
 from demo.plan import Kind, make_plan
 from demo.shipment import TOPIC, Shipment, Tally, open_site
 from demo.verdict import KeyVerdict, judge, total
-from pipeline.jobs import audit
+from tidelog.pipeline.jobs import audit
 
 EVENTS = 40_000
 FAULTS = 10

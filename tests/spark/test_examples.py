@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.examples import delays
-from pipeline.examples.flights import create_topics, fill, find_csv, run
-from pipeline.java import find_java
-from pipeline.jobs import audit
-from pipeline.session import worker_python
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.spark.small import CHECKPOINTS, SMALL
 from tests.tidy.house import ROOT
+from tidelog.pipeline.examples import delays
+from tidelog.pipeline.examples.flights import create_topics, fill, find_csv, run
+from tidelog.pipeline.java import find_java
+from tidelog.pipeline.jobs import audit
+from tidelog.pipeline.session import worker_python
 
 ROWS = 3000
 # How the CSV writes that a flight was cancelled.

@@ -57,7 +57,7 @@ def test_a_command_runs_without_a_java_of_the_machine_and_sigterm_ends_it_behind
     broker: RunningBroker, no_java: dict[str, str], tmp_path: Path
 ) -> None:
     metrics = tmp_path / "archive.prom"
-    command = [sys.executable, "-m", "cli", "pipeline", "archive", "orders"]
+    command = [sys.executable, "-m", "tidelog.cli", "pipeline", "archive", "orders"]
     command += ["-b", broker.bootstrap_servers, "--path", str(tmp_path / "archive"), "--master", "local[1]"]
     command += ["--interval-seconds", "0.1", "--metrics-file", str(metrics)]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.jobs.audit import AuditSettings
-from pipeline.jobs.audit import run as audit
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
+from tidelog.pipeline.jobs.audit import AuditSettings
+from tidelog.pipeline.jobs.audit import run as audit
 
 TIME = 1_700_000_000_000
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")

@@ -16,15 +16,15 @@ from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import SparkSession
 
 from demo.shipment import Site, open_site
-from pipeline.jobs.audit import AuditSettings
-from pipeline.jobs.audit import run as audit
-from pipeline.sending import LoopThread
 from tests.processes import kill_tree
 from tests.spark.brokers import RunningBroker
 from tests.spark.mirror_driver import COMMITTED, mirror
 from tests.spark.standalone import standalone_cluster
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import wait_for
+from tidelog.pipeline.jobs.audit import AuditSettings
+from tidelog.pipeline.jobs.audit import run as audit
+from tidelog.pipeline.sending import LoopThread
 
 TIME = 1_700_000_000_000
 PARTITIONS = 2

@@ -11,11 +11,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from pipeline.jobs.audit import AuditSettings
-from pipeline.jobs.audit import run as audit
-from pipeline.mirror_session import MirrorSession
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
+from tidelog.pipeline.jobs.audit import AuditSettings
+from tidelog.pipeline.jobs.audit import run as audit
+from tidelog.pipeline.mirror_session import MirrorSession
 
 TIME = 1_700_000_000_000
 COLUMNS = ("key", "value", "headers", "timestamp")

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.jobs.job import JobProgress
-from pipeline.jobs.mirror import MirrorReport, MirrorSettings, run
-from pipeline.mirror_session import MirrorCounts
-from pipeline.offsets import OptionError
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
+from tidelog.pipeline.jobs.job import JobProgress
+from tidelog.pipeline.jobs.mirror import MirrorReport, MirrorSettings, run
+from tidelog.pipeline.mirror_session import MirrorCounts
+from tidelog.pipeline.offsets import OptionError
 
 TIME = 1_700_000_000_000
 
@@ -101,7 +101,7 @@ def test_what_cannot_be_mirrored_is_refused(
 
 
 async def _names(broker: RunningBroker) -> list[str]:
-    from client import Admin
+    from tidelog.client import Admin
 
     async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         return await admin.list_topics()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cli.main import main
 from tests.spark.brokers import RunningBroker, broker_with_orders
+from tidelog.cli.main import main
 
 
 @pytest.fixture(scope="module")

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.jobs.archive import ArchiveSettings
-from pipeline.jobs.archive import run as archive
-from pipeline.jobs.audit import AuditSettings
-from pipeline.jobs.audit import run as audit
-from pipeline.jobs.replay import ReplayReport, ReplaySettings, build, run
-from pipeline.offsets import OptionError
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
+from tidelog.pipeline.jobs.archive import ArchiveSettings
+from tidelog.pipeline.jobs.archive import run as archive
+from tidelog.pipeline.jobs.audit import AuditSettings
+from tidelog.pipeline.jobs.audit import run as audit
+from tidelog.pipeline.jobs.replay import ReplayReport, ReplaySettings, build, run
+from tidelog.pipeline.offsets import OptionError
 
 DAY_MS = 86_400_000
 TIME = 1_700_000_000_000 // DAY_MS * DAY_MS

@@ -8,10 +8,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from client.partitioner import murmur2_partition
-from pipeline.jobs.audit import AuditSettings
-from pipeline.jobs.audit import run as audit
 from tests.spark.brokers import RunningBroker, running_broker
+from tidelog.client.partitioner import murmur2_partition
+from tidelog.pipeline.jobs.audit import AuditSettings
+from tidelog.pipeline.jobs.audit import run as audit
 
 
 @pytest.fixture(scope="module")

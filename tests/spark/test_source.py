@@ -9,15 +9,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from client.errors import OffsetOutOfRangeError
-from pipeline.columnar import ARROW_SCHEMA
-from pipeline.fetch import find_bounds, read_record_sets
-from pipeline.offsets import OffsetRange, Place
-from pipeline.schema import SCHEMA
-from protocol.compression import Compression
-from protocol.records import iter_batches
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import Row, expected_rows, make_batch, plain_rows
+from tidelog.client.errors import OffsetOutOfRangeError
+from tidelog.pipeline.columnar import ARROW_SCHEMA
+from tidelog.pipeline.fetch import find_bounds, read_record_sets
+from tidelog.pipeline.offsets import OffsetRange, Place
+from tidelog.pipeline.schema import SCHEMA
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.records import iter_batches
 
 PER_PARTITION = 500
 TIME = 1_700_000_000_000

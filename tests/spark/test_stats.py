@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.folders import CLEAN_SHUTDOWN
-from pipeline.jobs.job import JobProgress
-from pipeline.jobs.stats import StatsSettings, build, run
-from protocol.records import with_log_append_time
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import Row, make_batch
+from tidelog.pipeline.folders import CLEAN_SHUTDOWN
+from tidelog.pipeline.jobs.job import JobProgress
+from tidelog.pipeline.jobs.stats import StatsSettings, build, run
+from tidelog.protocol.records import with_log_append_time
 
 MINUTE_MS = 60_000
 # A full minute, so that windows begin here.

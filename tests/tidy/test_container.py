@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from broker.app import Broker
-from broker.config import BrokerConfig
-from broker.metrics import Metrics
-from broker.settings import BOOTSTRAP_SERVERS_VARIABLE
 from tests.tidy.house import ROOT, WHEEL_ROOMS
+from tidelog.broker.app import Broker
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.settings import BOOTSTRAP_SERVERS_VARIABLE
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 COMPOSE = (ROOT / "docker-compose.yml").read_text()

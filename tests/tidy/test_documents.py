@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
 from tests.tidy.house import ROOT
+from tidelog.cli.main import main
 
 _DOCUMENTS = sorted(ROOT.glob("*.md"))
 _MAKE = re.compile(r"\bmake ([a-z][a-z-]*)\b")

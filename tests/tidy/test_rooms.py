@@ -50,10 +50,13 @@ def test_every_folder_of_tests_is_a_package_so_that_names_may_repeat() -> None:
 
 def test_the_wheel_holds_the_rooms_it_should() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    assert sorted(packages) == sorted(WHEEL_ROOMS)
-    for room in WHEEL_ROOMS:
-        assert (ROOT / room / "py.typed").exists(), f"{room} does not say that it is typed"
+    sources = project["tool"]["hatch"]["build"]["targets"]["wheel"]["sources"]
+    assert sources == {room: f"tidelog/{room}" for room in WHEEL_ROOMS}
+
+
+@pytest.mark.parametrize("room", WHEEL_ROOMS)
+def test_the_checkout_has_each_room_of_the_wheel_under_its_name(room: str) -> None:
+    assert (ROOT / "tidelog" / room).resolve() == ROOT / room
 
 
 @pytest.mark.parametrize("room", [*CODE_ROOMS, "deploy", "tests"])

@@ -2,11 +2,11 @@
 
 from tests.tidy.house import functions, lines, modules, name, show
 
-MOST_LINES_OF_A_FILE = 400
+MOST_LINES_OF_A_FILE = 600
 MOST_LINES_OF_A_FUNCTION = 70
 
 
-def test_no_file_is_longer_than_400_lines() -> None:
+def test_no_file_is_longer_than_600_lines() -> None:
     offences = [
         f"{name(path)}: {len(lines(path))} lines"
         for path in modules()

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.storage.index import OFFSET_ENTRY, TIME_ENTRY
-from broker.storage.verification.findings import Findings, Severity
-from broker.storage.verification.reader import FileReader, FoundBatch
-from protocol.types import NO_TIMESTAMP
+from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY
+from tidelog.broker.storage.verification.findings import Findings, Severity
+from tidelog.broker.storage.verification.reader import FileReader, FoundBatch
+from tidelog.protocol.types import NO_TIMESTAMP
 
 _INDEX_INTERVAL_SLACK = 2
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.storage.checkpoints import LEADER_EPOCHS, CheckpointError, read_leader_epochs
-from broker.storage.disk import Disk
-from broker.storage.segment import LOG_SUFFIX
-from broker.storage.snapshot import CORRUPT_SUFFIX, SnapshotName, snapshot_path, snapshots
-from broker.storage.verification.findings import Findings, Severity
-from broker.storage.verification.producers import ProducerCheck, SnapshotCheck
-from broker.storage.verification.reader import FileReader, FoundBatch, batch_at
-from broker.storage.verification.segment import SegmentCheck, SegmentPlace, Walk
+from tidelog.broker.storage.checkpoints import LEADER_EPOCHS, CheckpointError, read_leader_epochs
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.segment import LOG_SUFFIX
+from tidelog.broker.storage.snapshot import CORRUPT_SUFFIX, SnapshotName, snapshot_path, snapshots
+from tidelog.broker.storage.verification.findings import Findings, Severity
+from tidelog.broker.storage.verification.producers import ProducerCheck, SnapshotCheck
+from tidelog.broker.storage.verification.reader import FileReader, FoundBatch, batch_at
+from tidelog.broker.storage.verification.segment import SegmentCheck, SegmentPlace, Walk
 
 EVERYTHING = 2**63 - 1
 _MOST_LOOK_UPS = 100

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.storage.disk import Disk
-from broker.storage.producer_state import (
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.producer_state import (
     CachedBatch,
     Duplicate,
     ProducerEntry,
@@ -24,13 +24,13 @@ from broker.storage.producer_state import (
     ProducerStates,
     Refusal,
 )
-from broker.storage.producer_table import ProducerTable
-from broker.storage.snapshot import decode_snapshot
-from broker.storage.verification.findings import Findings
-from broker.storage.verification.reader import FoundBatch
-from protocol.errors import ErrorCode
-from protocol.records import BatchHeader
-from protocol.types import NO_OFFSET
+from tidelog.broker.storage.producer_table import ProducerTable
+from tidelog.broker.storage.snapshot import decode_snapshot
+from tidelog.broker.storage.verification.findings import Findings
+from tidelog.broker.storage.verification.reader import FoundBatch
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records import BatchHeader
+from tidelog.protocol.types import NO_OFFSET
 
 _TRANSACTIONAL = 0x10
 _DAY_MS = 86_400_000

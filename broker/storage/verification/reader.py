@@ -17,9 +17,9 @@ from typing import NamedTuple, Self
 
 from crc32c import crc32c
 
-from broker.storage.disk import Disk
-from protocol.errors import ProtocolError
-from protocol.records import BATCH_HEADER_SIZE, CURRENT_MAGIC, BatchHeader, read_batch_header
+from tidelog.broker.storage.disk import Disk
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import BATCH_HEADER_SIZE, CURRENT_MAGIC, BatchHeader, read_batch_header
 
 CHUNK_BYTES = 1 << 20
 _CRC_COVERS_FROM = 21

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.storage.disk import Disk
-from broker.storage.index import OFFSET_ENTRY
-from broker.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
-from broker.storage.verification.findings import Findings, Severity
-from broker.storage.verification.indexes import OffsetIndexCheck, TimeIndexCheck
-from broker.storage.verification.reader import Broken, FileReader, FoundBatch, batch_at, begins_batch
-from protocol.types import NO_LEADER_EPOCH, NO_TIMESTAMP
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.index import OFFSET_ENTRY
+from tidelog.broker.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from tidelog.broker.storage.verification.findings import Findings, Severity
+from tidelog.broker.storage.verification.indexes import OffsetIndexCheck, TimeIndexCheck
+from tidelog.broker.storage.verification.reader import Broken, FileReader, FoundBatch, batch_at, begins_batch
+from tidelog.protocol.types import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 _TRIED_ENTRIES = 1000
 

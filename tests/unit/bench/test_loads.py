@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from bench.loads.frames import PRODUCE_VERSION, FrameMaker, Sender
 from bench.loads.window import AnswerError, Window
 from bench.wire import TOPIC
-from protocol.framing import decode_request_header, encode_response_frame
-from protocol.hot import ProducePartitionResult, decode_produce_request, encode_produce_response
-from protocol.records import batch_crc_is_valid, decode_batch, read_batch_header
-from protocol.schema import ApiKey
-from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from tidelog.protocol.framing import decode_request_header, encode_response_frame
+from tidelog.protocol.hot import ProducePartitionResult, decode_produce_request, encode_produce_response
+from tidelog.protocol.records import batch_crc_is_valid, decode_batch, read_batch_header
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 
 def answer(correlation_id: int, error_code: int = 0) -> bytes:

@@ -17,7 +17,7 @@ from bench.results import REFERENCE, SUBJECT, Results
 from bench.scenarios.idempotence import CASES, note
 from bench.scenarios.producers import PIECES
 from bench.scenarios.recovery import read_seconds, recovery_report, tail_pieces
-from broker.storage.producer_table import CACHED_BATCHES
+from tidelog.broker.storage.producer_table import CACHED_BATCHES
 
 
 def test_every_producer_has_its_full_window() -> None:

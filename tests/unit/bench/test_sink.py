@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from bench.sink import FrameScanner, canned_frame
 from bench.wire import TOPIC
-from protocol.framing import decode_response_header, encode_request_frame
-from protocol.hot import decode_produce_response
-from protocol.schema import ApiKey, decode_response
+from tidelog.protocol.framing import decode_response_header, encode_request_frame
+from tidelog.protocol.hot import decode_produce_response
+from tidelog.protocol.schema import ApiKey, decode_response
 
 
 @given(st.lists(st.integers(0, 300), max_size=6), st.lists(st.integers(1, 200), max_size=10))

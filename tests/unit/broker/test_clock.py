@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.clock import SteadyClock
-from broker.storage.producer_state import Append, ProducerRules, ProducerStates
 from tests.unit.storage.support import header
+from tidelog.broker.clock import SteadyClock
+from tidelog.broker.storage.producer_state import Append, ProducerRules, ProducerStates
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

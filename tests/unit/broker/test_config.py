@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.topic_settings import TOPIC_SETTINGS
-from broker.config import BrokerConfig, ConfigError, settings, unknown_variables
-from broker.settings import Setting, flatten, parse_assignment
+from tidelog.broker.cluster.topic_settings import TOPIC_SETTINGS
+from tidelog.broker.config import BrokerConfig, ConfigError, settings, unknown_variables
+from tidelog.broker.settings import Setting, flatten, parse_assignment
 
 
 def test_a_flag_wins_over_the_environment_which_wins_over_the_file_which_wins_over_the_default(

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.embedded import EmbeddedBroker, StartError, ThreadedBroker
-from broker.settings import ConfigError
-from client import Admin, Consumer, Producer
-from client.errors import ClientError
-from protocol.errors import ApiError, ErrorCode
+from tidelog.broker.embedded import EmbeddedBroker, StartError, ThreadedBroker
+from tidelog.broker.settings import ConfigError
+from tidelog.client import Admin, Consumer, Producer
+from tidelog.client.errors import ClientError
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 _PROMISED_START_S = 0.1
 

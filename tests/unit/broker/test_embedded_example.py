@@ -1,7 +1,7 @@
 """The example of the README: a project's own tests against a broker, with no container."""
 
-from broker.embedded import EmbeddedBroker, ThreadedBroker
-from client import Consumer, Producer
+from tidelog.broker.embedded import EmbeddedBroker, ThreadedBroker
+from tidelog.client import Consumer, Producer
 
 
 async def test_orders_outlive_the_death_of_the_broker(

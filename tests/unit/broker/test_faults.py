@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.faults import (
+from tidelog.broker.faults import (
     FINISHED_KEPT,
     MOST_ORDERS,
     FaultError,
@@ -14,8 +14,8 @@ from broker.faults import (
     parse_error_code,
     parse_order,
 )
-from protocol.errors import ErrorCode
-from protocol.schema import ApiKey
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
 
 
 def request(

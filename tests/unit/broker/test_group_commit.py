@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.group_commit import MAX_THREADS, GroupCommit, Work
-from broker.storage.sync_queue import SyncQueue
+from tidelog.broker.group_commit import MAX_THREADS, GroupCommit, Work
+from tidelog.broker.storage.sync_queue import SyncQueue
 
 
 class Flush:

@@ -6,7 +6,7 @@ import sys
 
 PROGRAM = """
 import sys
-from broker import log_events
+from tidelog.broker import log_events
 log_events.import_structlog_without_rich()
 log_events.configure()
 import structlog

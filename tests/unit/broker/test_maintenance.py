@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.clock import clock_ms
-from broker.config import BrokerConfig
-from broker.metrics import Metrics
-from broker.services import Services, open_services
-from broker.storage.disk import Disk
-from broker.storage.partition_log import PartitionLog
-from protocol.types import Buffer
 from tests.unit.storage.support import batch, header
+from tidelog.broker.clock import clock_ms
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.services import Services, open_services
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.protocol.types import Buffer
 
 PRODUCERS = 5_000
 MOST_EXPIRED_A_STEP = 1_000

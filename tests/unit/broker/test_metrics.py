@@ -2,10 +2,10 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.handlers.fetch_sessions import FetchSessions
-from broker.metrics import LATENCY_BUCKETS_MS, Distribution, Metrics
-from protocol.errors import ErrorCode
-from protocol.hot import FetchPartition
+from tidelog.broker.handlers.fetch_sessions import FetchSessions
+from tidelog.broker.metrics import LATENCY_BUCKETS_MS, Distribution, Metrics
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.hot import FetchPartition
 
 
 def scrape(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.store import StoreError
-from broker.storage.disk import Disk
-from broker.storage.manager import CLEAN_SHUTDOWN
-from protocol.errors import ErrorCode
 from tests.unit.broker.test_services import lose_the_store, opened, stored, stray_sizes
 from tests.waiting import until
+from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.manager import CLEAN_SHUTDOWN
+from tidelog.protocol.errors import ErrorCode
 
 
 class Gate(Disk):

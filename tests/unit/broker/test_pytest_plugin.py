@@ -84,6 +84,9 @@ def test_a_mark_that_is_misspelt_says_what_it_takes(pytester: pytest.Pytester) -
 
 def test_a_project_that_asks_for_no_broker_pays_for_none() -> None:
     """pytest loads the plugin in every project of an environment, whatever that tests."""
-    script = "import sys, broker.pytest_plugin; print('broker.app' in sys.modules, 'uvloop' in sys.modules)"
+    script = (
+        "import sys, tidelog.broker.pytest_plugin\n"
+        "print('tidelog.broker.app' in sys.modules, 'uvloop' in sys.modules)"
+    )
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert shown.stdout.split() == ["False", "False"]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.metrics import Metrics
-from broker.replica import Replica
-from broker.services import open_services
-from protocol.errors import ApiError, ErrorCode
-from protocol.records import RecordBatchBuilder
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.replica import Replica
+from tidelog.broker.services import open_services
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.records import RecordBatchBuilder
 
 NOW_MS = 1_700_000_000_000
 

@@ -7,18 +7,18 @@ from uuid import uuid4
 
 import pytest
 
-from broker.cluster.catalog import Topic, TopicCreated, assign
-from broker.cluster.store import SqliteStore, StoreError
-from broker.config import BrokerConfig
-from broker.metrics import Metrics
-from broker.partitions import STRAY_SUFFIX
-from broker.services import STORE_FILE, Services, open_services
-from broker.storage.disk import Disk
-from broker.storage.manager import DataFolderError
-from broker.topics import NewTopic
-from protocol.errors import ApiError, ErrorCode
-from protocol.records import RecordBatchBuilder
 from tests.waiting import until
+from tidelog.broker.cluster.catalog import Topic, TopicCreated, assign
+from tidelog.broker.cluster.store import SqliteStore, StoreError
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.partitions import STRAY_SUFFIX
+from tidelog.broker.services import STORE_FILE, Services, open_services
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.manager import DataFolderError
+from tidelog.broker.topics import NewTopic
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.records import RecordBatchBuilder
 
 NOW_MS = 1_700_000_000_000
 

@@ -10,15 +10,15 @@ from uuid import uuid4
 
 import pytest
 
-from broker.cluster.catalog import Delta
-from broker.cluster.store import SqliteStore
-from broker.partitions import STRAY_SUFFIX
-from broker.services import STORE_FILE, Services
-from broker.storage.disk import Disk
-from broker.topics import NewTopic
-from protocol.errors import ApiError, ErrorCode
 from tests.unit.broker.test_services import batch, opened, stored
 from tests.waiting import until
+from tidelog.broker.cluster.catalog import Delta
+from tidelog.broker.cluster.store import SqliteStore
+from tidelog.broker.partitions import STRAY_SUFFIX
+from tidelog.broker.services import STORE_FILE, Services
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.topics import NewTopic
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 
 class BadDisk(Disk):

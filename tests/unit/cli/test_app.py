@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from cli.main import main
+from tidelog.cli.main import main
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +87,7 @@ def test_serve_reports_a_bad_setting_and_exits_1() -> None:
     # In a process of its own: serve sets up the logging of the whole process, for good.
     script = (
         "import sys\n"
-        "from cli.app import run_command\n"
+        "from tidelog.cli.app import run_command\n"
         "sys.exit(run_command(['serve', '--set', 'log.segment.byte=5']))\n"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

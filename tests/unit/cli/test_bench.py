@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from cli.bench import Measured, _tell, percentile
-from cli.main import main
+from tidelog.cli.bench import Measured, _tell, percentile
+from tidelog.cli.main import main
 
 
 def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed() -> None:

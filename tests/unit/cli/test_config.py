@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig
-from cli.main import main
+from tidelog.broker.config import BrokerConfig
+from tidelog.cli.main import main
 
 
 def listed(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.disk import Disk
-from broker.storage.index import OFFSET_ENTRY, TIME_ENTRY
-from broker.storage.producer_table import ProducerTable
-from broker.storage.snapshot import snapshot_path, write_snapshot
-from cli.main import main
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY
+from tidelog.broker.storage.producer_table import ProducerTable
+from tidelog.broker.storage.snapshot import snapshot_path, write_snapshot
+from tidelog.cli.main import main
 
 NOW_MS = 1_700_000_000_000
 

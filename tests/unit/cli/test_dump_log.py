@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
-from protocol.compression import Compression
-from protocol.records import RecordBatchBuilder, set_offset_and_leader_epoch
+from tidelog.cli.main import main
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.records import RecordBatchBuilder, set_offset_and_leader_epoch
 
 NOW_MS = 1_700_000_000_000
 

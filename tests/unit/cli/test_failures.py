@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from cli.main import main
+from tidelog.cli.main import main
 
 
 def free_port() -> int:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.failures import Failure
-from cli.json_lines import Line, format_line, parse_line
-from client import ConsumerRecord, TimestampType
+from tidelog.cli.failures import Failure
+from tidelog.cli.json_lines import Line, format_line, parse_line
+from tidelog.client import ConsumerRecord, TimestampType
 
 texts = st.none() | st.text().map(str.encode)
 

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from cli import pace
-from cli.pace import Pace, Progress
+from tidelog.cli import pace
+from tidelog.cli.pace import Pace, Progress
 
 
 class Terminal(io.StringIO):

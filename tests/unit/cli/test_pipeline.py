@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 from pyspark import SparkContext
 
-from cli import pipeline, pipeline_run
-from cli.failures import Failure
-from cli.main import main
-from pipeline.jobs.job import COMMON, JobProgress, MetricsFile, names_of
+from tidelog.cli import pipeline, pipeline_run
+from tidelog.cli.failures import Failure
+from tidelog.cli.main import main
+from tidelog.pipeline.jobs.job import COMMON, JobProgress, MetricsFile, names_of
 
 COMMANDS = {
     each.callback.__name__: each.callback for each in pipeline.app.registered_commands if each.callback
@@ -35,7 +35,7 @@ def test_nothing_is_missing_where_the_extra_is_installed() -> None:
 
 @pytest.mark.parametrize("job", sorted(COMMANDS))
 def test_a_command_has_a_flag_for_each_of_its_jobs_settings(job: str) -> None:
-    module = __import__(f"pipeline.jobs.{job}", fromlist=[job])
+    module = __import__(f"tidelog.pipeline.jobs.{job}", fromlist=[job])
     settings = names_of(getattr(module, f"{job.capitalize()}Settings"))
     assert set(inspect.signature(COMMANDS[job]).parameters) == settings | {"settings"}
     assert settings > COMMON.keys()
@@ -196,7 +196,8 @@ def test_of_a_tasks_traceback_only_the_reason_is_shown() -> None:
     text = (
         "[PYTHON_EXCEPTION] An exception was thrown:\nTraceback (most recent call last):\n"
         '  File "mirror_task.py", line 1, in write\n    raise MirrorError(\n'
-        "pipeline.mirror_session.MirrorError: two tasks have rows of t-0\n\n\tat org.apache.spark.Task\n"
+        "tidelog.pipeline.mirror_session.MirrorError: two tasks have rows of t-0\n\n"
+        "\tat org.apache.spark.Task\n"
     )
     assert pipeline_run._reason(text) == "two tasks have rows of t-0"
     full = "Traceback (most recent call last):\n  raise\nOSError: [Errno 28] No space left on device\n"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cli.pipeline_reports import show
-from pipeline.jobs.audit import KINDS, AuditReport
+from tidelog.cli.pipeline_reports import show
+from tidelog.pipeline.jobs.audit import KINDS, AuditReport
 
 FINDING = {
     "kind": "gap",

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.failures import Failure
-from cli.main import main
-from cli.options import unescape
-from cli.produce import _lines, _split
+from tidelog.cli.failures import Failure
+from tidelog.cli.main import main
+from tidelog.cli.options import unescape
+from tidelog.cli.produce import _lines, _split
 
 
 @pytest.fixture

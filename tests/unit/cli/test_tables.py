@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.tables import format_table, format_timestamp
+from tidelog.cli.tables import format_table, format_timestamp
 
 
 def test_numbers_stand_to_the_right_and_text_to_the_left() -> None:

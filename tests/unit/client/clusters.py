@@ -4,8 +4,8 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from client.cluster import Cluster, ClusterConfig
 from tests.unit.client.scripted import Request, ScriptedBroker
+from tidelog.client.cluster import Cluster, ClusterConfig
 
 
 @asynccontextmanager

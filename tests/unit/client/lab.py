@@ -1,11 +1,11 @@
 """A producer's state machine with a producer id, and short words for what happens to its batches."""
 
-from client.batch import Identity, ProducerBatch
-from client.producer_state import ProducerState
-from client.types import TopicPartition
-from client.verdicts import Action, Verdict
-from protocol.compression import Compression
-from protocol.errors import ErrorCode
+from tidelog.client.batch import Identity, ProducerBatch
+from tidelog.client.producer_state import ProducerState
+from tidelog.client.types import TopicPartition
+from tidelog.client.verdicts import Action, Verdict
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode
 
 KEY = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from protocol.framing import decode_request_header, encode_response_frame
-from protocol.schema import APIS, ApiKey, advertised_api_keys, decode_request, encode_response
+from tidelog.protocol.framing import decode_request_header, encode_response_frame
+from tidelog.protocol.schema import APIS, ApiKey, advertised_api_keys, decode_request, encode_response
 
 TOPIC = "t"
 

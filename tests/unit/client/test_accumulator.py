@@ -4,11 +4,11 @@ from itertools import pairwise
 
 import pytest
 
-from client.accumulator import Accumulator, PartitionQueue
-from client.batch import ProducerBatch
-from client.types import TopicPartition
-from protocol.compression import Compression
-from protocol.errors import ErrorCode
+from tidelog.client.accumulator import Accumulator, PartitionQueue
+from tidelog.client.batch import ProducerBatch
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode
 
 KEY = TopicPartition("t", 0)
 
@@ -140,7 +140,7 @@ def test_parts_take_over_the_memory_of_what_was_split() -> None:
     for _ in range(3):
         batch.builder.append(1_000, None, b"x" * 10)
     it.drain(queue)
-    from protocol.compression import Compression
+    from tidelog.protocol.compression import Compression
 
     it.shrink(batch, len(batch.encode(Compression.NONE)))
     parts = batch.split()

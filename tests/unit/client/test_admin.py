@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from client import Admin, BrokerError, BrokerUnavailableError, NewTopic
-from protocol.errors import ErrorCode
-from protocol.schema import ApiKey
 from tests.unit.client.scripted import Request, ScriptedBroker
+from tidelog.client import Admin, BrokerError, BrokerUnavailableError, NewTopic
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
 
 WANTED = [NewTopic("orders", 2, 1)]
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from client.assignment import Assignment
-from client.errors import CorruptRecordError, NoOffsetError
-from client.partition_reader import PartitionReader
-from client.types import TopicPartition
 from tests.unit.client.test_partition_reader import stored
+from tidelog.client.assignment import Assignment
+from tidelog.client.errors import CorruptRecordError, NoOffsetError
+from tidelog.client.partition_reader import PartitionReader
+from tidelog.client.types import TopicPartition
 
 
 def filled(partition: int, *batches: int) -> PartitionReader:

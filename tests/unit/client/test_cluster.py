@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from client import BrokerUnavailableError, Producer, UnknownTopicError, UnsupportedVersionError
-from client.types import TopicPartition
-from protocol.errors import ErrorCode
-from protocol.schema import ApiKey
 from tests.unit.client.clusters import Noted, cut, free_address, opened
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
 from tests.waiting import until
+from tidelog.client import BrokerUnavailableError, Producer, UnknownTopicError, UnsupportedVersionError
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

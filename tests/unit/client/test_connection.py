@@ -5,17 +5,17 @@ import struct
 
 import pytest
 
-from client.connection import Connection
-from client.errors import (
+from tests.unit.client.scripted import Request, ScriptedBroker
+from tidelog.client.connection import Connection
+from tidelog.client.errors import (
     BrokerUnavailableError,
     ClientError,
     ConnectionLostError,
     RequestTimeoutError,
     UnsupportedVersionError,
 )
-from protocol.errors import ErrorCode
-from protocol.schema import ApiKey
-from tests.unit.client.scripted import Request, ScriptedBroker
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
 
 NO_TOPICS: dict[str, object] = {"topics": []}
 

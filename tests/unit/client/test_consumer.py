@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from client import Consumer, CorruptRecordError, TopicPartition
-from protocol.records import RecordBatchBuilder, set_offset_and_leader_epoch
-from protocol.schema import ApiKey
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
 from tests.waiting import until
+from tidelog.client import Consumer, CorruptRecordError, TopicPartition
+from tidelog.protocol.records import RecordBatchBuilder, set_offset_and_leader_epoch
+from tidelog.protocol.schema import ApiKey
 
 FIRST = TopicPartition(TOPIC, 0)
 SESSION = 77

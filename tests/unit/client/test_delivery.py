@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from client.batch import Identity, Outcome, ProducerBatch
-from client.delivery import Delivery
-from client.errors import DeliveryFailedError
-from client.types import RecordMetadata, TimestampType, TopicPartition
-from protocol.compression import Compression
+from tidelog.client.batch import Identity, Outcome, ProducerBatch
+from tidelog.client.delivery import Delivery
+from tidelog.client.errors import DeliveryFailedError
+from tidelog.client.types import RecordMetadata, TimestampType, TopicPartition
+from tidelog.protocol.compression import Compression
 
 KEY = TopicPartition("t", 3)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-import client
-from client import errors
-from client.errors import BrokerError, ClientError, DeliveryError, broker_error
-from protocol.errors import ErrorCode
+from tidelog import client
+from tidelog.client import errors
+from tidelog.client.errors import BrokerError, ClientError, DeliveryError, broker_error
+from tidelog.protocol.errors import ErrorCode
 
 # What these leave open is said by each class below them.
 _ABSTRACT = {ClientError, DeliveryError}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from client.fetch_session import FetchSession
-from client.types import TopicPartition
-from protocol.errors import ErrorCode
-from protocol.hot import FetchPartition, FetchPartitionResult, FetchResponse
+from tidelog.client.fetch_session import FetchSession
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.hot import FetchPartition, FetchPartitionResult, FetchResponse
 
 VERSION = 12
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from client import Consumer, Producer, TopicPartition
-from protocol.schema import ApiKey
 from tests.unit.client.scripted import TOPIC, Request
 from tests.unit.client.two_nodes import TwoNodes
 from tests.unit.storage.support import NOW_MS, batch
 from tests.waiting import until
+from tidelog.client import Consumer, Producer, TopicPartition
+from tidelog.protocol.schema import ApiKey
 
 QUICK = {"retry_backoff_ms": 5, "request_timeout_ms": 5_000}
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from client import BrokerUnavailableError
-from protocol.schema import ApiKey
 from tests.unit.client.clusters import Noted, cut, free_address, opened
 from tests.unit.client.scripted import ScriptedBroker
 from tests.waiting import until
+from tidelog.client import BrokerUnavailableError
+from tidelog.protocol.schema import ApiKey
 
 
 class Chance(random.Random):

@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace as Bag
 
-from client.metadata import EMPTY, apply_metadata
-from client.types import TopicPartition
+from tidelog.client.metadata import EMPTY, apply_metadata
+from tidelog.client.types import TopicPartition
 
 
 def partition(index: int, leader: int, epoch: int) -> Bag:

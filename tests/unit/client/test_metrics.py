@@ -8,12 +8,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
 
-from client import DeliveryError, Producer
-from client.metrics import ClientMetrics, MetricsReporter
-from client.prometheus import PrometheusMetrics
-from protocol.errors import ErrorCode
-from protocol.schema import ApiKey
 from tests.unit.client.scripted import TOPIC, Answer, Request, ScriptedBroker
+from tidelog.client import DeliveryError, Producer
+from tidelog.client.metrics import ClientMetrics, MetricsReporter
+from tidelog.client.prometheus import PrometheusMetrics
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
 
 
 def answering(*codes: ErrorCode) -> object:

@@ -5,9 +5,16 @@ import sys
 
 import pytest
 
-import client
+import tidelog
+from tidelog import client
 
-HEAVY = {"client.admin", "client.cluster", "client.consumer", "client.producer", "protocol.schema"}
+HEAVY = {
+    "tidelog.client.admin",
+    "tidelog.client.cluster",
+    "tidelog.client.consumer",
+    "tidelog.client.producer",
+    "tidelog.protocol.schema",
+}
 
 
 @pytest.mark.parametrize("name", client.__all__)
@@ -17,12 +24,25 @@ def test_each_public_name_is_the_one_its_module_has(name: str) -> None:
     assert name in dir(client)
 
 
+def test_the_top_of_the_package_has_every_public_name_and_no_other() -> None:
+    assert all(getattr(tidelog, name) is getattr(client, name) for name in client.__all__)
+    assert set(client.__all__) <= set(dir(tidelog))
+    with pytest.raises(AttributeError, match="no attribute 'Producers'"):
+        _ = tidelog.Producers
+
+
+def test_a_broker_pays_for_no_client() -> None:
+    ask = "import sys, tidelog.broker.app; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
+    assert not [name for name in loaded.split() if name.startswith("tidelog.client")]
+
+
 def test_what_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Producers'"):
         _ = client.Producers
 
 
 def test_errors_and_values_bring_no_producer_or_consumer_along() -> None:
-    ask = "import sys, client; client.ClientError, client.TopicPartition; print(*sys.modules)"
+    ask = "import sys, tidelog; tidelog.ClientError, tidelog.TopicPartition; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
     assert not HEAVY & set(loaded.split())

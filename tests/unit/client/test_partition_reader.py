@@ -2,10 +2,10 @@
 
 import pytest
 
-from client.errors import CorruptRecordError
-from client.partition_reader import PartitionReader
-from client.types import TopicPartition
-from protocol.records import RecordBatchBuilder, set_offset_and_leader_epoch
+from tidelog.client.errors import CorruptRecordError
+from tidelog.client.partition_reader import PartitionReader
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.records import RecordBatchBuilder, set_offset_and_leader_epoch
 
 KEY = TopicPartition("t", 0)
 

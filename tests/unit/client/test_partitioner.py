@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import pytest
 
-from client.accumulator import Accumulator
-from client.metadata import PartitionInfo, TopicInfo
-from client.partitioner import consistent, murmur2, next_sticky_partition
-from client.routes import Route
-from protocol.errors import ErrorCode
+from tidelog.client.accumulator import Accumulator
+from tidelog.client.metadata import PartitionInfo, TopicInfo
+from tidelog.client.partitioner import consistent, murmur2, next_sticky_partition
+from tidelog.client.routes import Route
+from tidelog.protocol.errors import ErrorCode
 
 
 # From org.apache.kafka.common.utils.UtilsTest.testMurmur2.

@@ -5,7 +5,9 @@ from contextlib import nullcontext
 
 import pytest
 
-from client import (
+from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
+from tests.waiting import until
+from tidelog.client import (
     BrokerError,
     BrokerUnavailableError,
     ClientClosedError,
@@ -16,11 +18,9 @@ from client import (
     RecordTooLargeError,
     UnknownTopicError,
 )
-from protocol.errors import ErrorCode
-from protocol.records import decode_batch, read_batch_header
-from protocol.schema import ApiKey
-from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
-from tests.waiting import until
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records import decode_batch, read_batch_header
+from tidelog.protocol.schema import ApiKey
 
 
 def producer(broker: ScriptedBroker, **settings: object) -> Producer:

@@ -3,10 +3,10 @@
 import asyncio
 from itertools import pairwise
 
-from protocol.schema import ApiKey
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
 from tests.unit.client.test_producer import batches, producer
 from tests.waiting import until
+from tidelog.protocol.schema import ApiKey
 
 
 async def test_what_cannot_be_sent_yet_waits_in_one_growing_batch() -> None:

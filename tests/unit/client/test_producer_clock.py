@@ -2,11 +2,11 @@
 
 import pytest
 
-import client.producer
-from client import Producer
-from protocol.records import decode_batch
-from protocol.schema import ApiKey
+import tidelog.client.producer
 from tests.unit.client.scripted import TOPIC, ScriptedBroker
+from tidelog.client import Producer
+from tidelog.protocol.records import decode_batch
+from tidelog.protocol.schema import ApiKey
 
 BEGAN_NS = 1_700_000_000_000_400_000
 MS = 1_000_000
@@ -14,8 +14,8 @@ MS = 1_000_000
 
 async def test_records_of_a_batch_bear_the_time_of_their_send(monkeypatch: pytest.MonkeyPatch) -> None:
     now_ns = [BEGAN_NS]
-    monkeypatch.setattr(client.producer, "time_ns", lambda: now_ns[0])
-    monkeypatch.setattr(client.producer, "time", lambda: now_ns[0] / 1e9)
+    monkeypatch.setattr(tidelog.client.producer, "time_ns", lambda: now_ns[0])
+    monkeypatch.setattr(tidelog.client.producer, "time", lambda: now_ns[0] / 1e9)
     steps = [0, 0, 0, 0, MS, 0, 0, -3 * MS, 0, 0, 60_000 * MS, 0, 0, 0]
     expected, given = [], []
     async with (
@@ -49,8 +49,8 @@ async def test_records_of_a_batch_bear_the_time_of_their_send(monkeypatch: pytes
 
 
 async def test_an_open_batch_takes_no_record_beyond_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client.producer, "time_ns", lambda: BEGAN_NS)
-    monkeypatch.setattr(client.producer, "time", lambda: BEGAN_NS / 1e9)
+    monkeypatch.setattr(tidelog.client.producer, "time_ns", lambda: BEGAN_NS)
+    monkeypatch.setattr(tidelog.client.producer, "time", lambda: BEGAN_NS / 1e9)
     async with (
         ScriptedBroker() as broker,
         Producer(bootstrap_servers=broker.address, max_batch_size=1_000) as producer,

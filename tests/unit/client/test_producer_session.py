@@ -2,16 +2,23 @@
 
 import pytest
 
-from client.batch import Identity
-from client.errors import DeliveryUncertainError, ProducerFencedError, SessionError
-from client.session import Found, ProducerSession, Run, SessionPartition, found_in_batches, found_in_entry
-from client.types import TopicPartition
-from client.verdicts import Action
-from protocol.compression import Compression
-from protocol.errors import ErrorCode
-from protocol.records import BatchHeader, RecordBatchBuilder, read_batch_header
-from protocol.types import MAX_SEQUENCE
 from tests.unit.client.lab import KEY, OTHER, VIA, Lab, batch
+from tidelog.client.batch import Identity
+from tidelog.client.errors import DeliveryUncertainError, ProducerFencedError, SessionError
+from tidelog.client.session import (
+    Found,
+    ProducerSession,
+    Run,
+    SessionPartition,
+    found_in_batches,
+    found_in_entry,
+)
+from tidelog.client.types import TopicPartition
+from tidelog.client.verdicts import Action
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records import BatchHeader, RecordBatchBuilder, read_batch_header
+from tidelog.protocol.types import MAX_SEQUENCE
 
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 

@@ -3,18 +3,18 @@ sent."""
 
 import pytest
 
-from client.batch import Identity
-from client.errors import (
+from tests.unit.client.lab import KEY, OTHER, VIA, Lab, batch
+from tidelog.client.batch import Identity
+from tidelog.client.errors import (
     DeliveryTimeoutError,
     DeliveryUncertainError,
 )
-from client.producer_partition import PartitionState
-from client.producer_state import ProducerState
-from client.verdicts import Action
-from protocol.compression import Compression
-from protocol.errors import ErrorCode
-from protocol.types import MAX_SEQUENCE
-from tests.unit.client.lab import KEY, OTHER, VIA, Lab, batch
+from tidelog.client.producer_partition import PartitionState
+from tidelog.client.producer_state import ProducerState
+from tidelog.client.verdicts import Action
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.types import MAX_SEQUENCE
 
 
 def test_nothing_may_be_sent_before_a_producer_id_is_there() -> None:

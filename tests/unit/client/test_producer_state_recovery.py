@@ -1,18 +1,18 @@
 """What each refusal and each deadline means for a batch and those behind it, one test a rule."""
 
-from client.batch import Identity
-from client.errors import (
+from tests.unit.client.lab import KEY, OTHER, VIA, Lab
+from tidelog.client.batch import Identity
+from tidelog.client.errors import (
     DeliveryFailedError,
     DeliveryTimeoutError,
     DeliveryUncertainError,
     ProducerFencedError,
 )
-from client.producer_state import MAX_EPOCH
-from client.verdicts import Action
-from protocol.compression import Compression
-from protocol.errors import ErrorCode
-from protocol.records import batch_crc_is_valid, read_batch_header
-from tests.unit.client.lab import KEY, OTHER, VIA, Lab
+from tidelog.client.producer_state import MAX_EPOCH
+from tidelog.client.verdicts import Action
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records import batch_crc_is_valid, read_batch_header
 
 
 def test_a_duplicate_below_the_window_is_a_success_without_an_offset() -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from client import Producer, RecordTooLargeError
-from protocol.records import decode_batch
-from protocol.schema import ApiKey
 from tests.unit.client.scripted import TOPIC, ScriptedBroker
+from tidelog.client import Producer, RecordTooLargeError
+from tidelog.protocol.records import decode_batch
+from tidelog.protocol.schema import ApiKey
 
 
 def stored(broker: ScriptedBroker) -> list[list[tuple[bytes | None, bytes | None, int]]]:

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from client.accumulator import Accumulator, PartitionQueue
-from client.batch import ProducerBatch
-from client.errors import ClientClosedError
-from client.room import Room
-from client.types import TopicPartition
+from tidelog.client.accumulator import Accumulator, PartitionQueue
+from tidelog.client.batch import ProducerBatch
+from tidelog.client.errors import ClientClosedError
+from tidelog.client.room import Room
+from tidelog.client.types import TopicPartition
 
 
 class Lab:

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from client import DeliveryFailedError, Producer
-from protocol.records import read_batch_header
-from protocol.schema import ApiKey
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
+from tidelog.client import DeliveryFailedError, Producer
+from tidelog.protocol.records import read_batch_header
+from tidelog.protocol.schema import ApiKey
 
 
 async def test_a_broker_that_asks_for_a_pause_gets_one() -> None:

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from client.backoff import Backoff
-from client.cluster import ClusterConfig, parse_servers
-from client.fetcher import FetchConfig
-from client.producer_config import ProducerConfig
-from protocol.compression import Compression
+from tidelog.client.backoff import Backoff
+from tidelog.client.cluster import ClusterConfig, parse_servers
+from tidelog.client.fetcher import FetchConfig
+from tidelog.client.producer_config import ProducerConfig
+from tidelog.protocol.compression import Compression
 
 
 @pytest.mark.parametrize("acks", [0, 1, "1", "0"])

@@ -8,12 +8,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from broker.storage.partition_log import PartitionLog
-from protocol.errors import ApiError, ErrorCode
-from protocol.records import iter_batches
-from protocol.schema import ApiKey
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
 from tests.unit.storage.support import NOW_MS, open_log
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.records import iter_batches
+from tidelog.protocol.schema import ApiKey
 
 
 class TwoNodes:

@@ -4,7 +4,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from broker.cluster.catalog import (
+from tidelog.broker.cluster.catalog import (
     MAX_PARTITIONS_PER_REQUEST,
     Catalog,
     PartitionsAdded,
@@ -15,7 +15,7 @@ from broker.cluster.catalog import (
     assign_manually,
     check_topic_name,
 )
-from protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 
 def create(catalog: Catalog, name: str, partitions: int = 1) -> UUID:

@@ -8,13 +8,13 @@ from uuid import uuid4
 
 import pytest
 
-from broker.cluster.catalog import Catalog, Delta, ProducerIdsReserved, Topic, TopicCreated, assign
-from broker.cluster.cluster import Cluster
-from broker.cluster.store import SqliteStore, StoreError
-from broker.services import STORE_FILE
-from broker.topics import NewTopic
-from protocol.errors import ApiError, ErrorCode
 from tests.unit.broker.test_services import Clock, opened, stored
+from tidelog.broker.cluster.catalog import Catalog, Delta, ProducerIdsReserved, Topic, TopicCreated, assign
+from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.store import SqliteStore, StoreError
+from tidelog.broker.services import STORE_FILE
+from tidelog.broker.topics import NewTopic
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 
 class DoubtfulStore(SqliteStore):

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from broker.cluster.catalog import (
+from tidelog.broker.cluster.catalog import (
     Delta,
     PartitionsAdded,
     ProducerIdsReserved,
@@ -16,7 +16,7 @@ from broker.cluster.catalog import (
     TopicDeleted,
     assign,
 )
-from broker.cluster.store import SqliteStore, StoreConflict, StoreError
+from tidelog.broker.cluster.store import SqliteStore, StoreConflict, StoreError
 
 
 def topic(name: str, partitions: int = 1) -> Topic:
@@ -104,7 +104,7 @@ async def test_a_file_that_is_no_store_is_named_in_the_error(tmp_path: Path) -> 
 async def test_a_file_that_somebody_else_has_open_is_named_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.cluster.store._LOCK_SECONDS", 0.0)
+    monkeypatch.setattr("tidelog.broker.cluster.store._LOCK_SECONDS", 0.0)
     first, second = (SqliteStore(tmp_path / "cluster.db", node_id=1) for _ in range(2))
     await first.load()
     with pytest.raises(StoreError, match="Close what has it open"):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.producer_ids import (
+from tidelog.broker.coordinator.producer_ids import (
     MAX_PRODUCER_ID,
     RETRY_BACKOFF_MS,
     ProducerIdAllocator,
@@ -13,7 +13,7 @@ from broker.coordinator.producer_ids import (
     check_init_producer_id,
     next_block,
 )
-from protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 
 def test_no_id_is_given_before_a_block_is_durable() -> None:

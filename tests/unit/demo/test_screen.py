@@ -7,7 +7,7 @@ from rich.console import Console
 from demo.screen import Screen
 from demo.shipment import Tally
 from demo.verdict import KeyVerdict
-from pipeline.jobs.audit import KINDS, AuditReport
+from tidelog.pipeline.jobs.audit import KINDS, AuditReport
 
 
 def plain_screen() -> tuple[Screen, io.StringIO]:

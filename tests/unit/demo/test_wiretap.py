@@ -2,10 +2,10 @@
 
 from demo.wiretap import Wiretap, batches_in
 from faults.link import Request
-from protocol.framing import encode_request_frame
-from protocol.hot import ProduceRequest, encode_produce_request
-from protocol.records import RecordBatchBuilder
-from protocol.schema import ApiKey
+from tidelog.protocol.framing import encode_request_frame
+from tidelog.protocol.hot import ProduceRequest, encode_produce_request
+from tidelog.protocol.records import RecordBatchBuilder
+from tidelog.protocol.schema import ApiKey
 
 
 def batch(value: bytes, base_sequence: int = -1) -> memoryview:

@@ -5,9 +5,9 @@ import os
 import random
 from pathlib import Path
 
-from broker.storage.sync_queue import SyncQueue
 from faults.honest_disk import Journal, NotingQueue, synced_sizes
 from faults.power import cut_power
+from tidelog.broker.storage.sync_queue import SyncQueue
 
 
 def made(journal: Path, *, delay_ms: float = 0, thread_share: float = 0) -> NotingQueue:

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.handlers import Handler, build_handlers
-from broker.handlers.context import Listener, RequestContext
-from broker.metrics import Metrics
-from broker.replica import Replica
-from broker.services import Services, open_services
-from protocol.framing import RequestHeader
-from protocol.hot import FetchPartition, FetchRequest, ProducePartitionResult, ProduceRequest
-from protocol.records import RecordBatchBuilder
-from protocol.schema import ApiKey, decode_request, decode_response, encode_request, encode_response
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.handlers import Handler, build_handlers
+from tidelog.broker.handlers.context import Listener, RequestContext
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.replica import Replica
+from tidelog.broker.services import Services, open_services
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.hot import FetchPartition, FetchRequest, ProducePartitionResult, ProduceRequest
+from tidelog.protocol.records import RecordBatchBuilder
+from tidelog.protocol.schema import ApiKey, decode_request, decode_response, encode_request, encode_response
 
 LISTENER = Listener("external", "advertised.example", 19092)
 NOW_MS = 1_700_000_000_000

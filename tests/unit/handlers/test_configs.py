@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.configs import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigOperation
-from broker.topic_configs import ConfigSource
-from protocol.errors import ErrorCode
-from protocol.schema import ApiKey
 from tests.unit.handlers.conftest import Asker, make_batch
+from tidelog.broker.handlers.configs import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigOperation
+from tidelog.broker.topic_configs import ConfigSource
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
 
 Open = Callable[..., Awaitable[Asker]]
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from protocol.errors import ErrorCode
-from protocol.schema import ApiKey, decode_request, decode_response, encode_request, encode_response
 from tests.unit.handlers.conftest import LISTENER, Asker
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey, decode_request, decode_response, encode_request, encode_response
 
 
 async def ask_one(asker: Asker, version: int, name: str, key_type: int) -> Any:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker.storage.disk import ColdRead
-from protocol.errors import ErrorCode
-from protocol.hot import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
-from protocol.records import iter_batches
-from protocol.schema import ApiKey
 from tests.unit.handlers.conftest import Asker, fetch_request, make_batch
+from tidelog.broker.storage.disk import ColdRead
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.hot import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
+from tidelog.protocol.records import iter_batches
+from tidelog.protocol.schema import ApiKey
 
 Open = Callable[..., Awaitable[Asker]]
 LONG_MS = 60_000

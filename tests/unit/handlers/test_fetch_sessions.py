@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from broker.handlers.fetch_sessions import (
+from tidelog.broker.handlers.fetch_sessions import (
     EVICTION_MS,
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -15,8 +15,8 @@ from broker.handlers.fetch_sessions import (
     FetchSessions,
     next_epoch,
 )
-from protocol.errors import ApiError, ErrorCode
-from protocol.hot import FetchPartition, FetchPartitionResult
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.hot import FetchPartition, FetchPartitionResult
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from broker.handlers.metadata import CLUSTER_OPERATIONS, MAX_CREATED_AT_ONCE, TOPIC_OPERATIONS
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import NO_AUTHORIZED_OPERATIONS
-from protocol.schema import APIS, ApiKey
 from tests.unit.handlers.conftest import LISTENER, Asker
+from tidelog.broker.handlers.metadata import CLUSTER_OPERATIONS, MAX_CREATED_AT_ONCE, TOPIC_OPERATIONS
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.metadata import NO_AUTHORIZED_OPERATIONS
+from tidelog.protocol.schema import APIS, ApiKey
 
 Open = Callable[..., Awaitable[Asker]]
 VERSIONS = range(13)

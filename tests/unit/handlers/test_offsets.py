@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.schema import ApiKey
 from tests.unit.handlers.conftest import NOW_MS, Asker, fetch_request, make_batch
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
 
 Open = Callable[..., Awaitable[Asker]]
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.handlers.context import CloseConnection, LateAnswer
-from broker.handlers.produce import SWEEP_MS, PendingProduce
-from protocol.compression import Compression
-from protocol.errors import ErrorCode
-from protocol.records import RecordBatchBuilder
-from protocol.schema import ApiKey
 from tests.unit.handlers.conftest import NOW_MS, Asker, Clock, make_batch
+from tidelog.broker.handlers.context import CloseConnection, LateAnswer
+from tidelog.broker.handlers.produce import SWEEP_MS, PendingProduce
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records import RecordBatchBuilder
+from tidelog.protocol.schema import ApiKey
 
 Open = Callable[..., Awaitable[Asker]]
 

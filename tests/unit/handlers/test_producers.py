@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.catalog import ProducerIdsReserved
-from broker.coordinator.producer_ids import MAX_PRODUCER_ID
-from broker.handlers import producers
-from broker.handlers.context import EncodedAnswer
-from broker.net.routes import RouteTable
-from protocol.errors import ErrorCode
-from protocol.schema import ApiKey, decode_request, decode_response, encode_request
 from tests.unit.handlers.conftest import NOW_MS, Asker, Clock, make_batch
+from tidelog.broker.cluster.catalog import ProducerIdsReserved
+from tidelog.broker.coordinator.producer_ids import MAX_PRODUCER_ID
+from tidelog.broker.handlers import producers
+from tidelog.broker.handlers.context import EncodedAnswer
+from tidelog.broker.net.routes import RouteTable
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey, decode_request, decode_response, encode_request
 
 Open = Callable[..., Awaitable[Asker]]
 

@@ -6,9 +6,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.schema import ApiKey
 from tests.unit.handlers.conftest import Asker, make_batch
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
 
 Open = Callable[..., Awaitable[Asker]]
 

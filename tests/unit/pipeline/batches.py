@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from protocol.compression import Compression
-from protocol.records import (
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.records import (
     Headers,
     RecordBatchBuilder,
     TimestampType,

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct
 
-from pipeline.folders import CLEAN_SHUTDOWN
-from protocol.records import read_batch_header
+from tidelog.pipeline.folders import CLEAN_SHUTDOWN
+from tidelog.protocol.records import read_batch_header
 
 _INDEX_ENTRY = Struct(">ii")
 

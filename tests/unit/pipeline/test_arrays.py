@@ -7,16 +7,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.arrays import flags, integers, null, nulls, numbers, octets, repeated
+from tidelog.pipeline.arrays import flags, integers, null, nulls, numbers, octets, repeated
 
 SINK = """
 import sys
 import numpy as np, pyarrow as pa
-from pipeline import mirror_writer
-from pipeline.arrays import numbers, repeated
-from pipeline.encoding import encode
-from pipeline.null_headers import null_for_empty
-from pipeline.sink_rows import choose_partitions, chunks, groups, read_rows
+from tidelog.pipeline import mirror_writer
+from tidelog.pipeline.arrays import numbers, repeated
+from tidelog.pipeline.encoding import encode
+from tidelog.pipeline.null_headers import null_for_empty
+from tidelog.pipeline.sink_rows import choose_partitions, chunks, groups, read_rows
 
 texts = repeated("text", 9)
 names = ["key", "value", "partition", "source_topic", "source_partition", "source_offset"]

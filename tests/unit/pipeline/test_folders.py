@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.folders import CLEAN_SHUTDOWN, bounds_without_broker, find_segments
-from pipeline.offsets import OptionError, Place
-from pipeline.segment_files import SegmentCutError
-from pipeline.source_options import parse_options, parse_stream_options
 from tests.unit.pipeline.batches import make_batch
 from tests.unit.pipeline.logs import write_log
+from tidelog.pipeline.folders import CLEAN_SHUTDOWN, bounds_without_broker, find_segments
+from tidelog.pipeline.offsets import OptionError, Place
+from tidelog.pipeline.segment_files import SegmentCutError
+from tidelog.pipeline.source_options import parse_options, parse_stream_options
 
 Bounds = dict[Place, tuple[int, int]]
 A0, A1, B0 = Place("a", 0), Place("a", 1), Place("b", 0)

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.columnar import decode_record_batches
-from pipeline.isolation import AbortedTransactions
-from protocol.errors import ProtocolError
-from protocol.records import iter_batches
-from protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT, write_crc
 from tests.unit.pipeline.batches import make_batch, plain_rows
+from tidelog.pipeline.columnar import decode_record_batches
+from tidelog.pipeline.isolation import AbortedTransactions
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import iter_batches
+from tidelog.protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT, write_crc
 
 ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
 ATTRIBUTES_AT = 22

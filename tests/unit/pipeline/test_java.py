@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import java
-from pipeline.java import JavaNotFoundError, find_java, java_version
+from tidelog.pipeline import java
+from tidelog.pipeline.java import JavaNotFoundError, find_java, java_version
 
 
 def pretend_java(folder: Path, version_line: str) -> Path:

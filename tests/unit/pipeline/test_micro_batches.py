@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.micro_batches import batch_ranges, from_json, next_offsets
-from pipeline.offsets import OffsetRange, OffsetsLostError, Place, to_json
+from tidelog.pipeline.micro_batches import batch_ranges, from_json, next_offsets
+from tidelog.pipeline.offsets import OffsetRange, OffsetsLostError, Place, to_json
 
 A, B = Place("a", 0), Place("b", 3)
 OFFSETS = st.dictionaries(

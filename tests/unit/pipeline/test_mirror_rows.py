@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.mirror_session import MirrorError
-from pipeline.mirror_tail import parse_source, source_headers
-from pipeline.mirror_task import check_order
-from pipeline.offsets import Place
+from tidelog.pipeline.mirror_session import MirrorError
+from tidelog.pipeline.mirror_tail import parse_source, source_headers
+from tidelog.pipeline.mirror_task import check_order
+from tidelog.pipeline.offsets import Place
 
 SOURCE = Place("orders", 0)
 TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=12)

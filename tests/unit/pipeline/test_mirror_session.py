@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from client.types import TopicPartition
-from pipeline.mirror_session import (
+from tidelog.client.types import TopicPartition
+from tidelog.pipeline.mirror_session import (
     MAX_EPOCH,
     BatchFacts,
     MirrorCounts,
@@ -17,7 +17,7 @@ from pipeline.mirror_session import (
     StoredPlace,
     next_facts,
 )
-from pipeline.offsets import OptionError, Place
+from tidelog.pipeline.offsets import OptionError, Place
 
 SOURCE, OTHER = Place("orders", 0), Place("orders", 1)
 LONGEST = Place("t" * 249, 12)

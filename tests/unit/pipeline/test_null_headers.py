@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
-from pipeline.columnar import HEADERS_TYPE
-from pipeline.null_headers import null_for_empty
+from tidelog.pipeline.columnar import HEADERS_TYPE
+from tidelog.pipeline.null_headers import null_for_empty
 
 SOME = [{"key": "k", "value": b"v"}, {"key": "", "value": None}]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.offsets import (
+from tidelog.pipeline.offsets import (
     EARLIEST,
     LATEST,
     OffsetRange,

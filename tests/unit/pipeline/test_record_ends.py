@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.record_ends import record_places, walk
-from protocol.compression import Compression
-from protocol.errors import ProtocolError
-from protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder
-from protocol.records.varints import encode_varint
+from tidelog.pipeline.record_ends import record_places, walk
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder
+from tidelog.protocol.records.varints import encode_varint
 
 # Around these, a length prefix takes another byte.
 LENGTHS = st.sampled_from([6, 7, 40, 63, 64, 200]) | st.integers(6, 300)
@@ -94,7 +94,7 @@ def test_pieces_are_used_where_offsets_have_no_gaps(monkeypatch: pytest.MonkeyPa
     counts = [500, 730, 256, 300, 600, 400, 500, 501]
     payloads = log_of(counts, 2)
     wanted = expected(payloads, counts, 61)
-    monkeypatch.setattr("pipeline.record_ends.walk", None)
+    monkeypatch.setattr("tidelog.pipeline.record_ends.walk", None)
     assert places(payloads, counts, 61) == wanted
 
 

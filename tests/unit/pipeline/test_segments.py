@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import segment_files, segments
-from pipeline.folders import by_place, find_segments
-from pipeline.isolation import TransactionsInFilesError
-from pipeline.offsets import OffsetRange, OffsetsLostError, Place
-from pipeline.schema import SCHEMA
-from pipeline.segment_files import SegmentCutError, SegmentFile
-from pipeline.segments import Piece, plan_pieces
-from pipeline.source import TidelogDataSource
-from protocol.compression import Compression
-from protocol.errors import ProtocolError
-from protocol.records import BATCH_HEADER_SIZE
-from protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT, write_crc
 from tests.unit.pipeline.batches import expected_rows, make_batch, plain_rows
 from tests.unit.pipeline.logs import write_log
+from tidelog.pipeline import segment_files, segments
+from tidelog.pipeline.folders import by_place, find_segments
+from tidelog.pipeline.isolation import TransactionsInFilesError
+from tidelog.pipeline.offsets import OffsetRange, OffsetsLostError, Place
+from tidelog.pipeline.schema import SCHEMA
+from tidelog.pipeline.segment_files import SegmentCutError, SegmentFile
+from tidelog.pipeline.segments import Piece, plan_pieces
+from tidelog.pipeline.source import TidelogDataSource
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import BATCH_HEADER_SIZE
+from tidelog.protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT, write_crc
 
 TIME = 1_700_000_000_000
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pipeline.session import WORKER_PYTHON, worker_python
+from tidelog.pipeline.session import WORKER_PYTHON, worker_python
 
 ZIPS = "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-0.10.9.9-src.zip:"
 ECHO = "import os, sys; print(os.environ['PYTHONPATH'], *sys.argv[1:])"

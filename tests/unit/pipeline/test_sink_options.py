@@ -15,8 +15,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.offsets import OptionError
-from pipeline.sink_options import SinkOptions, check_columns, folder_path, parse_sink_options
+from tidelog.pipeline.offsets import OptionError
+from tidelog.pipeline.sink_options import SinkOptions, check_columns, folder_path, parse_sink_options
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 MIRROR = SERVERS | {"delivery": "mirror"}

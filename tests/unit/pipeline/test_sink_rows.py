@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from client.partitioner import murmur2_partition
-from pipeline.offsets import OptionError, Place
-from pipeline.sink_rows import choose_partitions, chunks, groups, read_rows
+from tidelog.client.partitioner import murmur2_partition
+from tidelog.pipeline.offsets import OptionError, Place
+from tidelog.pipeline.sink_rows import choose_partitions, chunks, groups, read_rows
 
 
 def table(**columns: object) -> pa.Table:

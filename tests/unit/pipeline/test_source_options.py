@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipeline.offsets import EARLIEST, LATEST, OptionError, Place
-from pipeline.schema import COLUMNS
-from pipeline.source_options import parse_columns, parse_options
+from tidelog.pipeline.offsets import EARLIEST, LATEST, OptionError, Place
+from tidelog.pipeline.schema import COLUMNS
+from tidelog.pipeline.source_options import parse_columns, parse_options
 
 BOOTSTRAP = {"bootstrap.servers": "localhost:9092"}
 

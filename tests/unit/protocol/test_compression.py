@@ -10,8 +10,8 @@ import pytest
 import snappy
 import zstandard
 
-from protocol.compression import Compression, compress, decompress
-from protocol.errors import ProtocolError
+from tidelog.protocol.compression import Compression, compress, decompress
+from tidelog.protocol.errors import ProtocolError
 
 TEXT = b"the quick brown fox jumps over the lazy dog. " * 4000
 PACKING = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.errors import ApiError, ErrorCode, ProtocolError, error_code
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, error_code
 
 
 def test_every_number_from_minus_one_has_a_code() -> None:

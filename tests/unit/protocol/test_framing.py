@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.errors import ProtocolError
-from protocol.framing import (
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.framing import (
     FrameReader,
     RequestHeader,
     decode_request_header,
@@ -11,7 +11,7 @@ from protocol.framing import (
     encode_request_frame,
     encode_response_frame,
 )
-from protocol.schema import ApiKey
+from tidelog.protocol.schema import ApiKey
 
 MIB = 1024 * 1024
 

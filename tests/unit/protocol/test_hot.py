@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from protocol import hot
-from protocol.errors import ProtocolError
-from protocol.hot.wire import MAX_REQUEST_ELEMENTS
-from protocol.types import Buffer
+from tidelog.protocol import hot
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.hot.wire import MAX_REQUEST_ELEMENTS
+from tidelog.protocol.types import Buffer
 
 RECORDS = bytes(range(200))
 

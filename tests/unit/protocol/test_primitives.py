@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from protocol.errors import ProtocolError
-from protocol.primitives import (
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.primitives import (
     ArrayOf,
     Blob,
     ScalarArray,
@@ -19,8 +19,8 @@ from protocol.primitives import (
     WireType,
     read_unsigned_varint,
 )
-from protocol.varint import read_unsigned_varint as read_varint_at
-from protocol.varint import skip_tagged_fields, unsigned_varint
+from tidelog.protocol.varint import read_unsigned_varint as read_varint_at
+from tidelog.protocol.varint import skip_tagged_fields, unsigned_varint
 
 HUGE = 2**31 - 1
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import crc32c
 import pytest
 
-from protocol.compression import Compression
-from protocol.errors import ProtocolError
-from protocol.records import (
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import (
     BATCH_HEADER_SIZE,
     BatchHeader,
     Record,
@@ -25,9 +25,9 @@ from protocol.records import (
     set_offset_and_leader_epoch,
     with_log_append_time,
 )
-from protocol.records.header import write_crc, write_header
-from protocol.records.varints import decode_varint, encode_varint
-from protocol.types import MAX_SEQUENCE
+from tidelog.protocol.records.header import write_crc, write_header
+from tidelog.protocol.records.varints import decode_varint, encode_varint
+from tidelog.protocol.types import MAX_SEQUENCE
 
 NOW = 1_700_000_000_000
 

@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from protocol.codecs import Codec
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.declaration import Field, Message, version_in
-from protocol.schema import (
+from tidelog.protocol.codecs import Codec
+from tidelog.protocol.errors import ErrorCode, ProtocolError
+from tidelog.protocol.messages.declaration import Field, Message, version_in
+from tidelog.protocol.schema import (
     APIS,
     ApiKey,
     advertised_api_keys,

@@ -13,8 +13,8 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker.storage.disk import Disk
-from protocol.types import Buffer
+from tidelog.broker.storage.disk import Disk
+from tidelog.protocol.types import Buffer
 
 
 class PowerDisk(Disk):

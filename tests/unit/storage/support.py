@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from broker.storage.disk import Disk
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import AppendResult, PartitionLog
-from broker.storage.producer_state import ProducerEntry
-from protocol.compression import Compression
-from protocol.records import BatchHeader, RecordBatchBuilder, iter_batches, read_batch_header
-from protocol.types import Buffer
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.partition_log import AppendResult, PartitionLog
+from tidelog.broker.storage.producer_state import ProducerEntry
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.records import BatchHeader, RecordBatchBuilder, iter_batches, read_batch_header
+from tidelog.protocol.types import Buffer
 
 NOW_MS = 1_700_000_000_000
 NEVER_ISSUED = 1_000

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
 
-from broker.storage.disk import Disk
-from broker.storage.log_config import LogConfig
-from broker.storage.manager import LogManager
-from broker.storage.producer_state import ProducerRules, ProducerStates
-from broker.storage.producer_table import CHUNK_SIZE, SLOT_SIZE
-from broker.storage.snapshot import read_snapshot, snapshot_path, write_snapshot
-from protocol.types import Buffer
 from tests.unit.storage.support import NOW_MS, append, batch, header
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.manager import LogManager
+from tidelog.broker.storage.producer_state import ProducerRules, ProducerStates
+from tidelog.broker.storage.producer_table import CHUNK_SIZE, SLOT_SIZE
+from tidelog.broker.storage.snapshot import read_snapshot, snapshot_path, write_snapshot
+from tidelog.protocol.types import Buffer
 
 PRODUCERS = 20_000
 MOST_EXPIRED_A_STEP = 1_000

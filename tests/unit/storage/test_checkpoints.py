@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from broker.storage.checkpoints import (
+from tidelog.broker.storage.checkpoints import (
     CheckpointError,
     read_leader_epochs,
     read_offsets,
@@ -16,7 +16,7 @@ from broker.storage.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from broker.storage.disk import Disk
+from tidelog.broker.storage.disk import Disk
 
 
 def test_offsets_are_written_as_kafka_writes_them(tmp_path: Path) -> None:

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import PartitionLog
-from protocol.errors import ApiError, ErrorCode
 from tests.unit.storage.support import (
     FaultyDisk,
     append,
@@ -20,6 +17,9 @@ from tests.unit.storage.support import (
     sequences,
     state,
 )
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 
 @pytest.fixture

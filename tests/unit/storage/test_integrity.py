@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage import segment as segment_module
-from broker.storage.integrity import good_prefix
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import PartitionLog
-from protocol.errors import ApiError, ErrorCode
 from tests.unit.storage.support import NOW_MS, append, batch, flush, open_log
+from tidelog.broker.storage import segment as segment_module
+from tidelog.broker.storage.integrity import good_prefix
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 BATCHES = 5
 ONE = len(batch(1, 0, 0))

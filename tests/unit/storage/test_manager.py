@@ -9,10 +9,6 @@ from uuid import UUID, uuid4
 import pytest
 from structlog.testing import capture_logs
 
-from broker.storage.disk import Disk
-from broker.storage.log_config import LogConfig
-from broker.storage.manager import CLEAN_SHUTDOWN, DataFolderError, LogManager
-from broker.storage.partition_log import PartitionLog
 from tests.unit.storage.support import (
     NEVER_ISSUED,
     NOW_MS,
@@ -23,6 +19,10 @@ from tests.unit.storage.support import (
     sequences,
     state,
 )
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.manager import CLEAN_SHUTDOWN, DataFolderError, LogManager
+from tidelog.broker.storage.partition_log import PartitionLog
 
 TOPIC_ID = UUID("0fc0a9b6-7b3b-4c38-9d7a-5a5c1f0a2b3c")
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)

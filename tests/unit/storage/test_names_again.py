@@ -11,10 +11,10 @@ from uuid import uuid4
 import pytest
 from structlog.testing import capture_logs
 
-from broker.storage.manager import CLEAN_SHUTDOWN
-from protocol.errors import ApiError, ErrorCode
 from tests.unit.storage.support import NOW_MS, FaultyDisk, append, batch, flush
 from tests.unit.storage.test_manager import SMALL, TOPIC_ID, checkpoint, create, fill, kill, manager
+from tidelog.broker.storage.manager import CLEAN_SHUTDOWN
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 
 @pytest.mark.parametrize("is_many", [False, True])

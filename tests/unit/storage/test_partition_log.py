@@ -7,13 +7,6 @@ from struct import Struct
 
 import pytest
 
-from broker.storage.disk import ColdRead
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import PartitionLog
-from protocol.compression import Compression
-from protocol.errors import ApiError, ErrorCode
-from protocol.records import RecordBatchBuilder, decode_batch, read_batch_header, set_producer
-from protocol.records.header import write_header
 from tests.unit.storage.support import (
     NOW_MS,
     FaultyDisk,
@@ -25,6 +18,13 @@ from tests.unit.storage.support import (
     state,
     stored,
 )
+from tidelog.broker.storage.disk import ColdRead
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.records import RecordBatchBuilder, decode_batch, read_batch_header, set_producer
+from tidelog.protocol.records.header import write_header
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from broker.storage.producer_index import SPREAD, SlotIndex
+from tidelog.broker.storage.producer_index import SPREAD, SlotIndex
 
 MOST_LOOKED_AT_BY_AN_ADD = 40
 LONGEST_WALK = 64

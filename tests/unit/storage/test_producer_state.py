@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.storage.producer_state import (
+from tests.unit.storage.support import NEVER_ISSUED, NOW_MS, header
+from tidelog.broker.storage.producer_state import (
     Append,
     Duplicate,
     ProducerRules,
@@ -12,9 +13,8 @@ from broker.storage.producer_state import (
     Refusal,
     Verdict,
 )
-from protocol.errors import ErrorCode
-from protocol.types import MAX_SEQUENCE
-from tests.unit.storage.support import NEVER_ISSUED, NOW_MS, header
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.types import MAX_SEQUENCE
 
 TRANSACTIONAL = 0x10
 DAY_MS = 86_400_000
@@ -296,7 +296,7 @@ def test_what_is_frozen_does_not_change_until_thawed() -> None:
 
 
 def test_a_million_slots_cost_less_than_300_bytes_each() -> None:
-    from broker.storage.producer_table import SLOT_SIZE
+    from tidelog.broker.storage.producer_table import SLOT_SIZE
 
     dictionary_and_two_ints = 110
     assert SLOT_SIZE + 2 * 4 + dictionary_and_two_ints <= 300

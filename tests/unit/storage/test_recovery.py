@@ -8,10 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import PartitionLog
-from broker.storage.snapshot import snapshot_offsets
-from protocol.errors import ApiError
 from tests.unit.storage.power import PowerDisk
 from tests.unit.storage.support import (
     NOW_MS,
@@ -24,6 +20,10 @@ from tests.unit.storage.support import (
     sequences,
     state,
 )
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.snapshot import snapshot_offsets
+from tidelog.protocol.errors import ApiError
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
 

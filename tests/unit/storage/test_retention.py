@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.disk import Disk
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import PartitionLog
-from broker.storage.snapshot import snapshot_path, snapshots
-from broker.storage.upkeep import DROPPED_AT_ONCE
-from protocol.errors import ApiError, ErrorCode
 from tests.unit.storage.support import NOW_MS, append, batch, checkpoint, flush, open_log, state
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.snapshot import snapshot_path, snapshots
+from tidelog.broker.storage.upkeep import DROPPED_AT_ONCE
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 
 def filled(folder: Path, config: LogConfig, count: int = 60) -> PartitionLog:

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage.disk import Disk
-from broker.storage.producer_state import Append, ProducerRules, ProducerStates, Refusal
-from broker.storage.snapshot import (
+from tests.unit.storage.support import NEVER_ISSUED, NOW_MS, FaultyDisk, header
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.producer_state import Append, ProducerRules, ProducerStates, Refusal
+from tidelog.broker.storage.snapshot import (
     decode_snapshot,
     load_newest,
     snapshot_offsets,
     snapshot_path,
     write_snapshot,
 )
-from protocol.errors import ErrorCode
-from tests.unit.storage.support import NEVER_ISSUED, NOW_MS, FaultyDisk, header
+from tidelog.protocol.errors import ErrorCode
 
 
 def states(producers: int, batches: int = 5) -> ProducerStates:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.storage import sync_queue
-from broker.storage.disk import Disk
-from broker.storage.sync_queue import SyncQueue
+from tidelog.broker.storage import sync_queue
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.sync_queue import SyncQueue
 
 
 @pytest.fixture

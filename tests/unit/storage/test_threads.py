@@ -6,11 +6,11 @@ import threading
 from functools import partial
 from pathlib import Path
 
-from broker.storage.log_config import LogConfig
-from broker.storage.partition_log import PartitionLog
-from protocol.errors import ApiError
-from protocol.records import batch_crc_is_valid, iter_batches
 from tests.unit.storage.support import NOW_MS, append, batch, checkpoint, flush, open_log
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.protocol.errors import ApiError
+from tidelog.protocol.records import batch_crc_is_valid, iter_batches
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=300, retention_bytes=8000)
 

@@ -7,15 +7,15 @@ import re
 from pathlib import Path
 from struct import Struct
 
-from broker.app import Broker
-from broker.config import BrokerConfig
-from broker.storage.disk import Disk
-from broker.storage.manager import CLEAN_SHUTDOWN
-from broker.storage.producer_table import FrozenTable, ProducerTable
-from broker.storage.snapshot import decode_snapshot, snapshot_path, snapshots, write_snapshot
-from broker.verification import Finding, FolderTotals, verify_folder
-from protocol.records import BatchHeader, iter_batches, set_offset_and_leader_epoch, set_producer
 from tests.conformance.raw import batch, connected
+from tidelog.broker.app import Broker
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.manager import CLEAN_SHUTDOWN
+from tidelog.broker.storage.producer_table import FrozenTable, ProducerTable
+from tidelog.broker.storage.snapshot import decode_snapshot, snapshot_path, snapshots, write_snapshot
+from tidelog.broker.verification import Finding, FolderTotals, verify_folder
+from tidelog.protocol.records import BatchHeader, iter_batches, set_offset_and_leader_epoch, set_producer
 
 BATCHES = 90
 _PRODUCERS = 3

@@ -10,14 +10,14 @@ from uuid import uuid4
 
 import pytest
 
-from broker.app import Broker
-from broker.config import BrokerConfig
-from broker.storage.checkpoints import write_topic_id
-from broker.storage.disk import Disk
-from broker.storage.index import OFFSET_ENTRY, TIME_ENTRY
-from broker.storage.verification.findings import PER_FILE, Severity
-from broker.verification import VerificationError
 from tests.unit.verification.damaged import Folder, has, only
+from tidelog.broker.app import Broker
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.storage.checkpoints import write_topic_id
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY
+from tidelog.broker.storage.verification.findings import PER_FILE, Severity
+from tidelog.broker.verification import VerificationError
 
 
 def rewrite(path: Path, number: int, entry: tuple[int, int]) -> int:

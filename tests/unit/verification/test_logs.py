@@ -8,12 +8,12 @@ import os
 import re
 from pathlib import Path
 
-from broker.app import Broker
-from broker.config import BrokerConfig
-from broker.storage.disk import Disk
-from broker.storage.verification.reader import CHUNK_BYTES
 from tests.conformance.raw import batch, connected
 from tests.unit.verification.damaged import BATCHES, Folder, has, only
+from tidelog.broker.app import Broker
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.verification.reader import CHUNK_BYTES
 
 
 def test_a_sound_folder_gives_no_finding(folder: Folder) -> None:

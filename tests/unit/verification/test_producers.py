@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.app import Broker
-from broker.config import BrokerConfig
 from tests.conformance.raw import NOW_MS, batch, connected
 from tests.unit.verification.damaged import Folder, has, only
+from tidelog.broker.app import Broker
+from tidelog.broker.config import BrokerConfig
 
 
 def test_a_batch_that_is_stored_twice_is_found(folder: Folder) -> None:

@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-from broker.config import BrokerConfig
-from broker.metrics import Metrics
-from broker.net.dispatch import Dispatcher
-from broker.net.routes import Handler
-from broker.net.server import Server, bind_endpoints
-from protocol.framing import decode_response_header, encode_request_frame
-from protocol.hot import ProduceRequest, encode_produce_request
-from protocol.schema import ApiKey, decode_response, encode_request
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.net.dispatch import Dispatcher
+from tidelog.broker.net.routes import Handler
+from tidelog.broker.net.server import Server, bind_endpoints
+from tidelog.protocol.framing import decode_response_header, encode_request_frame
+from tidelog.protocol.hot import ProduceRequest, encode_produce_request
+from tidelog.protocol.schema import ApiKey, decode_response, encode_request
 
 DEADLINE_SECONDS = 10.0
 

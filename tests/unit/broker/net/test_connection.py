@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.handlers.context import CloseConnection, LateAnswer
-from broker.net.routes import Handler
-from protocol.errors import ErrorCode
-from protocol.framing import encode_request_frame
-from protocol.hot import ProducePartitionResult
-from protocol.schema import ApiKey
 from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_frame, serving
 from tests.unit.broker.test_metrics import value
 from tests.waiting import until
+from tidelog.broker.handlers.context import CloseConnection, LateAnswer
+from tidelog.broker.net.routes import Handler
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import encode_request_frame
+from tidelog.protocol.hot import ProducePartitionResult
+from tidelog.protocol.schema import ApiKey
 
 Future = asyncio.Future[Any]
 PRODUCED = [("t", [ProducePartitionResult(0, 0, 0)])]

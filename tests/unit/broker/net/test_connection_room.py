@@ -6,12 +6,12 @@ from unittest.mock import Mock
 
 from structlog.testing import capture_logs
 
-from broker.net.connection import Connection
-from protocol.hot import FetchResponse
-from protocol.schema import ApiKey
 from tests.unit.broker.net.peers import Peer, produce_frame, request_frame, serving
 from tests.unit.broker.net.test_connection import PRODUCED, Held, handlers_with
 from tests.waiting import until
+from tidelog.broker.net.connection import Connection
+from tidelog.protocol.hot import FetchResponse
+from tidelog.protocol.schema import ApiKey
 
 
 async def test_long_polls_count_as_the_most_that_they_may_bring() -> None:

@@ -7,16 +7,21 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.handlers.context import Listener, RequestContext
-from broker.metrics import Metrics
-from broker.net.dispatch import BadRequest, Dispatcher, Pending
-from broker.net.routes import Handler
-from protocol.errors import ApiError, ErrorCode
-from protocol.framing import decode_response_header, encode_request_frame
-from protocol.hot import FetchResponse, ProducePartitionResult, decode_fetch_response, decode_produce_response
-from protocol.schema import ApiKey, decode_response
 from tests.unit.broker.net.peers import produce_frame, request_frame
 from tests.unit.broker.test_metrics import value
+from tidelog.broker.handlers.context import Listener, RequestContext
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.net.dispatch import BadRequest, Dispatcher, Pending
+from tidelog.broker.net.routes import Handler
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.framing import decode_response_header, encode_request_frame
+from tidelog.protocol.hot import (
+    FetchResponse,
+    ProducePartitionResult,
+    decode_fetch_response,
+    decode_produce_response,
+)
+from tidelog.protocol.schema import ApiKey, decode_response
 
 ERRORS = "kafka_network_requestmetrics_errors_total"
 REQUESTS = "kafka_network_requestmetrics_requests_total"
@@ -302,7 +307,7 @@ async def test_an_interrupted_fetch_is_answered_and_everything_else_goes_on() ->
 
 
 def test_fetch_bytes_reach_the_wire_uncopied() -> None:
-    from protocol.hot import FetchPartitionResult
+    from tidelog.protocol.hot import FetchPartitionResult
 
     records = memoryview(bytes(100_000))
     result = FetchPartitionResult(0, 0, 1, 1, 0, None, -1, [records])

@@ -5,11 +5,11 @@ from uuid import UUID
 
 import pytest
 
-from broker.metrics import RequestTally
-from broker.net.error_answers import ERROR_ANSWERS, error_count_of
-from broker.net.routes import Route
-from protocol.errors import ErrorCode
-from protocol.hot import (
+from tidelog.broker.metrics import RequestTally
+from tidelog.broker.net.error_answers import ERROR_ANSWERS, error_count_of
+from tidelog.broker.net.routes import Route
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.hot import (
     FetchPartition,
     FetchPartitionResult,
     FetchRequest,
@@ -17,7 +17,7 @@ from protocol.hot import (
     ProducePartitionResult,
     ProduceRequest,
 )
-from protocol.schema import APIS, ApiKey, decode_request, decode_response, encode_request
+from tidelog.protocol.schema import APIS, ApiKey, decode_request, decode_response, encode_request
 
 CODE = ErrorCode.UNKNOWN_SERVER_ERROR
 VERSIONS = [

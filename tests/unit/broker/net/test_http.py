@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.metrics import Metrics
-from broker.net.http import HttpServer
-from broker.net.server import BindError, bind
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.net.http import HttpServer
+from tidelog.broker.net.server import BindError, bind
 
 
 class Http:
@@ -67,7 +67,7 @@ async def test_many_first_connections_are_all_served(http: Http) -> None:
 async def test_who_sends_no_whole_request_is_cut_off(
     http: Http, monkeypatch: pytest.MonkeyPatch, begun: bytes
 ) -> None:
-    monkeypatch.setattr("broker.net.http._IDLE_SECONDS", 0.1)
+    monkeypatch.setattr("tidelog.broker.net.http._IDLE_SECONDS", 0.1)
     reader, writer = await asyncio.open_connection("127.0.0.1", http.server.port)
     writer.write(begun)
     async with asyncio.timeout(10):
@@ -92,6 +92,7 @@ async def test_a_port_that_another_listens_on_is_refused_with_the_setting_to_cha
 
 
 def test_aiohttp_and_prometheus_client_are_not_imported_to_start() -> None:
-    program = "import sys, broker.app; print({'aiohttp', 'prometheus_client', 'pydantic'} & set(sys.modules))"
+    late = {"aiohttp", "prometheus_client", "pydantic"}
+    program = f"import sys, tidelog.broker.app; print({late} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

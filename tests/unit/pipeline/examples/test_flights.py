@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.examples import flights
+from tidelog.pipeline.examples import flights
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobs import archive_log
-from pipeline.jobs.archive_files import DraftFile, in_order, offsets_in_name
-from pipeline.jobs.archive_folder import ArchiveError, folder_of, publish
-from pipeline.jobs.archive_log import ParquetArchive
-from pipeline.offsets import OptionError, Place
 from tests.unit.pipeline.jobs.kills import Killed, die, release
+from tidelog.pipeline.jobs import archive_log
+from tidelog.pipeline.jobs.archive_files import DraftFile, in_order, offsets_in_name
+from tidelog.pipeline.jobs.archive_folder import ArchiveError, folder_of, publish
+from tidelog.pipeline.jobs.archive_log import ParquetArchive
+from tidelog.pipeline.offsets import OptionError, Place
 
 PLACE = Place("t", 3)
 OTHER = Place("u", 0)

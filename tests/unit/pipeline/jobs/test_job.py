@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobs.job import JobProgress, MetricsFile, choose, make_settings, names_of
-from pipeline.offsets import OptionError
+from tidelog.pipeline.jobs.job import JobProgress, MetricsFile, choose, make_settings, names_of
+from tidelog.pipeline.offsets import OptionError
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from client.errors import BrokerUnavailableError
-from pipeline.jobs import mirror
-from pipeline.jobs.mirror import MirrorSettings, waiting_offsets
-from pipeline.jobs.mirror_topics import Prepared
-from pipeline.mirror_session import MirrorSession
-from pipeline.offsets import OptionError
+from tidelog.client.errors import BrokerUnavailableError
+from tidelog.pipeline.jobs import mirror
+from tidelog.pipeline.jobs.mirror import MirrorSettings, waiting_offsets
+from tidelog.pipeline.jobs.mirror_topics import Prepared
+from tidelog.pipeline.mirror_session import MirrorSession
+from tidelog.pipeline.offsets import OptionError
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.jobs import archive_log
-from pipeline.jobs.archive_folder import ArchiveError, publish
-from pipeline.jobs.archive_log import ParquetArchive
-from pipeline.jobs.replay import ReplaySettings
-from pipeline.jobs.replay_sources import ArchivedRecords, Times
-from pipeline.offsets import OffsetRange, OptionError, Place
 from tests.unit.pipeline.jobs.kills import Killed, die, release
 from tests.unit.pipeline.jobs.test_archive_log import PLACE, draft
+from tidelog.pipeline.jobs import archive_log
+from tidelog.pipeline.jobs.archive_folder import ArchiveError, publish
+from tidelog.pipeline.jobs.archive_log import ParquetArchive
+from tidelog.pipeline.jobs.replay import ReplaySettings
+from tidelog.pipeline.jobs.replay_sources import ArchivedRecords, Times
+from tidelog.pipeline.offsets import OffsetRange, OptionError, Place
 
 NO_TIMES: Times = (None, None)
 SPARK: Any = None

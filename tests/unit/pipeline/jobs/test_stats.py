@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.jobs.stats import StatsSettings
-from pipeline.offsets import OptionError
+from tidelog.pipeline.jobs.stats import StatsSettings
+from tidelog.pipeline.offsets import OptionError
 
 
 @pytest.mark.parametrize(

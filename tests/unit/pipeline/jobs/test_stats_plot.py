@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.jobs.stats_plot import MOST_TOPICS, draw, largest, with_gaps
-from pipeline.jobs.stats_sketches import METRICS
+from tidelog.pipeline.jobs.stats_plot import MOST_TOPICS, draw, largest, with_gaps
+from tidelog.pipeline.jobs.stats_sketches import METRICS
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
