@@ -3,8 +3,8 @@
 Runs `python -m tidelog.broker …` in this process. `os.fdatasync` and `os.fsync` are wrapped, and so is the
 queue in which the kernel syncs logs: each sync takes up to `DELAY_MS` longer, as on a busy disk, and is
 written down, the file's inode and the size that is durable, before the broker hears of it. After a kill -9
-`faults.power` takes away what was never synced, which a real power cut would. `THREAD_SHARE`, 0 to
-1, is how much of what the queue is offered it does not take, as if it were full: the broker's threads do that.
+`faults.power` takes away what was never synced, which a real power cut would. `THREAD_SHARE`, 0 to 1, is
+how much of what the queue is offered it does not take, as if it were full: the broker's threads do that.
 
 Owns the journal's format: entries of two little-endian uint64, inode and size, the last one of an inode
 counts; instead of a size, that a directory was synced while it named the inode. Started by `faults.runner`;
