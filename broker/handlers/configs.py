@@ -3,8 +3,8 @@
 Owns the three answers. A topic's settings can be changed and hold for the running log at once; the broker's
 own are read from flags, environment and file at start, so here they are read-only.
 
-Invariants: each resource succeeds or fails alone; one named twice is INVALID_REQUEST; validate_only checks
-everything and changes nothing.
+Invariants: each resource succeeds or fails alone; one that is to be changed twice is INVALID_REQUEST, one
+that is asked for twice is described once; validate_only checks everything and changes nothing.
 
 Called by dispatch on the event loop. Source: KIP-133, KIP-226, KIP-339, KIP-569; Kafka's ConfigAdminManager.
 """
@@ -45,24 +45,24 @@ class ConfigsHandler:
         self._topics = services.topics
 
     def describe_configs(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        return {"results": [self._describe(request, resource) for resource in request.resources]}
+        asked = _asked_for(request.resources)
+        return {"results": [self._describe(request, *resource, asked[resource]) for resource in asked]}
 
-    def _describe(self, request: Any, resource: Any) -> dict[str, Any]:
+    def _describe(self, request: Any, resource_type: int, name: str, keys: set[str]) -> dict[str, Any]:
         answer: dict[str, Any] = {
             "error_code": ErrorCode.NONE,
             "error_message": None,
-            "resource_type": resource.resource_type,
-            "resource_name": resource.resource_name,
+            "resource_type": resource_type,
+            "resource_name": name,
         }
         try:
-            described = self._settings_of(resource.resource_type, resource.resource_name)
+            described = self._settings_of(resource_type, name)
         except ApiError as error:
             answer["error_code"] = error.code
             answer["error_message"] = error.message
             return answer
-        keys = resource.configuration_keys
         answer["configs"] = [
-            _config(setting, request, read_only=resource.resource_type == BROKER_RESOURCE)
+            _config(setting, request, read_only=resource_type == BROKER_RESOURCE)
             for setting in described
             if not keys or setting.name in keys
         ]
@@ -143,6 +143,17 @@ class ConfigsHandler:
         await self._topics.change_configs(
             resource.resource_name, change_of(resource), validate_only=validate_only
         )
+
+
+def _asked_for(resources: Sequence[Any]) -> dict[tuple[int, str], set[str]]:
+    """(type, name) -> the settings asked for, wherever the resource is named; an empty set means all."""
+    asked: dict[tuple[int, str], set[str]] = {}
+    for resource in resources:
+        key = (resource.resource_type, resource.resource_name)
+        settings = set(resource.configuration_keys or ())
+        known = asked.setdefault(key, settings)
+        asked[key] = known | settings if known and settings else set()
+    return asked
 
 
 def _incremented(present: Mapping[str, str], operations: Sequence[Any]) -> dict[str, str | None]:

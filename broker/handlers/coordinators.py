@@ -27,7 +27,7 @@ class CoordinatorsHandler:
 
     def find_coordinator(self, context: RequestContext, request: Any) -> dict[str, Any]:
         """One answer for each key, and the first (or only) one by itself, for the versions that know one."""
-        keys = request.coordinator_keys or [request.key]
+        keys = dict.fromkeys(request.coordinator_keys or [request.key])
         answers = [{"key": key, **self._coordinator(context, request.key_type)} for key in keys]
         first = {name: value for name, value in answers[0].items() if name != "key"}
         return {**first, "coordinators": answers if request.coordinator_keys else []}

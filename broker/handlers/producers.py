@@ -29,7 +29,8 @@ from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 DESCRIBED_ON_THE_LOOP = 1_000
 """More producers than these are read and encoded in a thread: a million take seconds."""
-_Wanted: TypeAlias = dict[str, list[int]]
+_Wanted: TypeAlias = dict[str, dict[int, None]]
+"""Topic -> its partitions, in the order in which they were named first."""
 
 logger = structlog.get_logger(__name__)
 
@@ -72,7 +73,9 @@ class ProducersHandler:
         self, context: RequestContext, request: Any
     ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         """Every live producer of the partitions asked for, as the partition's leader knows it."""
-        wanted = {topic.name: list(dict.fromkeys(topic.partition_indexes)) for topic in request.topics}
+        wanted: _Wanted = {}
+        for topic in request.topics:
+            wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         count = sum(self._producer_count(name, index) for name in wanted for index in wanted[name])
         if count > DESCRIBED_ON_THE_LOOP:
             return self._describe_many(context, wanted)

@@ -34,12 +34,12 @@ class TopicsHandler:
 
     async def create_topics(self, context: RequestContext, request: Any) -> dict[str, Any]:
         times = Counter(topic.name for topic in request.topics)
+        by_name = {topic.name: topic for topic in request.topics}
         answers = []
         asked = sum(max(topic.num_partitions, len(topic.assignments), 1) for topic in request.topics)
         if asked > MAX_PARTITIONS_PER_REQUEST:
             return {"topics": [_topic_refused(name, _too_many(asked)) for name in times]}
-        for name in times:
-            wanted = next(topic for topic in request.topics if topic.name == name)
+        for name, wanted in by_name.items():
             try:
                 if times[name] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -79,11 +79,11 @@ class TopicsHandler:
         else:
             wanted = [(name, NO_TOPIC_ID) for name in request.topic_names or ()]
         answers = []
-        for name, topic_id in wanted:
+        for (name, topic_id), times in Counter(wanted).items():
             code: ErrorCode = ErrorCode.NONE
             message: str | None = None
             try:
-                if wanted.count((name, topic_id)) > 1:
+                if times > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
                 topic = self._find_for_deletion(name, topic_id)
                 # The name of a topic is told only to who asked by name, or once it is found by id.
@@ -112,6 +112,7 @@ class TopicsHandler:
 
     async def create_partitions(self, context: RequestContext, request: Any) -> dict[str, Any]:
         times = Counter(topic.name for topic in request.topics)
+        by_name = {topic.name: topic for topic in request.topics}
         answers = []
         asked = sum(max(topic.count, 1) for topic in request.topics)
         if asked > MAX_PARTITIONS_PER_REQUEST and len(times) > 1:
@@ -121,8 +122,7 @@ class TopicsHandler:
                     {"name": name, "error_code": error.code, "error_message": error.message} for name in times
                 ]
             }
-        for name in times:
-            wanted = next(topic for topic in request.topics if topic.name == name)
+        for name, wanted in by_name.items():
             assignments = None
             if wanted.assignments is not None:
                 assignments = [list(assignment.broker_ids) for assignment in wanted.assignments]
