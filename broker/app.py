@@ -30,7 +30,7 @@ from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.http import HttpServer
 from tidelog.broker.net.server import BindError, Endpoint, Server, bind, bind_endpoints
 from tidelog.broker.services import Services, open_services
-from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.disk import HANDLES_ADVICE, Disk, is_out_of_handles
 from tidelog.broker.storage.manager import DataFolderError
 from tidelog.protocol.schema import ApiKey, unsupported_api_versions_body
 
@@ -215,6 +215,8 @@ def _reason(error: BaseException, data_dir: Path) -> str | None:
     """One line for a failure that is the surroundings' fault; None for anything else."""
     if isinstance(error, BindError | DataFolderError | StoreError):
         return str(error)
+    if is_out_of_handles(error):
+        return f"cannot open all that {data_dir} holds: {HANDLES_ADVICE}"
     if isinstance(error, OSError):
         where = error.filename or data_dir
         return f"cannot use {where}: {error.strerror or error}; data.dir must be a folder that can be written"

@@ -12,7 +12,7 @@ Invariants:
   kernel has no queue;
 - a log's next flush begins before those are told who waited for the last one, so that the disk works while
   they are answered;
-- a failed flush is reported once and never tried again: after a failed fdatasync the kernel may have
+- a failed flush is reported once and never tried again here: after a failed fdatasync the kernel may have
   dropped the dirty pages, and a second call would answer success for data that is gone.
 
 Used by `broker.replica`. Threads and a plain queue rather than `run_in_executor`: that costs a future, a

@@ -16,6 +16,7 @@ import structlog
 
 from tidelog.broker.config import BrokerConfig
 from tidelog.broker.partitions import Partitions
+from tidelog.broker.storage.disk import advice_on
 
 CHECKPOINT_BYTES = 128 << 20
 CHECKPOINT_BYTES_INTERVAL_MS = 1_000
@@ -66,9 +67,8 @@ class Maintenance:
                 # Shielded: a stop must not leave a checkpoint begun and never finished.
                 await asyncio.shield(asyncio.ensure_future(job()))
             except Exception as error:
-                logger.error(
-                    "maintenance_failed", job=name, error=str(error), advice="it will be tried again"
-                )
+                advice = advice_on(error, "it will be tried again")
+                logger.error("maintenance_failed", job=name, error=str(error), advice=advice)
 
     async def checkpoint(self, at_least_bytes: int = 0) -> None:
         """Make indexes and snapshots durable, so that a start after a crash has little to read.
@@ -87,11 +87,15 @@ class Maintenance:
         for log in list(logs.logs.values()):
             if log.bytes_since_checkpoint < at_least_bytes:
                 continue
-            work = log.begin_checkpoint()
+            try:
+                work = log.begin_checkpoint()
+            except OSError as error:
+                logs.report_checkpoint_failed(log, error)
+                continue
             if work is not None:
-                error = await asyncio.to_thread(work.attempt)
-                logs.finish_checkpoint(log, work, error)
-                failed |= error is not None
+                failure = await asyncio.to_thread(work.attempt)
+                logs.finish_checkpoint(log, work, failure)
+                failed |= failure is not None
             for _ in logs.drop_segments(log):
                 await asyncio.sleep(0)
         # First of all what makes room: on a full disk nothing can be written before.

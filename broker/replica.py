@@ -8,7 +8,9 @@ Invariants:
 - appends happen synchronously in the order of arrival; five requests in flight depend on it;
 - the watermark never goes back, and never passes what `finish_flush` reported as durable;
 - after a failed flush or write the partition is offline: every waiter and every later call gets
-  KAFKA_STORAGE_ERROR until the broker is restarted. It is never tried again.
+  KAFKA_STORAGE_ERROR until the broker is restarted. It is never tried again;
+- a flush that finds no file handle has not failed: who waits goes on waiting, and it is tried again every
+  `HANDLES_RETRY_MS` until one is free.
 
 Called by handlers and services on the event loop; `read` alone may also run in a thread.
 """
@@ -26,11 +28,13 @@ import structlog
 
 from tidelog.broker.group_commit import GroupCommit, Work
 from tidelog.broker.metrics import Metrics
+from tidelog.broker.storage.disk import HANDLES_ADVICE, advice_on, is_out_of_handles
 from tidelog.broker.storage.partition_log import AppendResult, FlushWork, PartitionLog, ReadResult
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
 FLUSH_SOON_MS = 5
+HANDLES_RETRY_MS = 100
 TOLD_EVERY_MS = 10_000
 logger = structlog.get_logger(__name__)
 
@@ -121,11 +125,10 @@ class Replica:
             if self.log.failure is not None:
                 self.fail(self.log.failure)
             elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-                self._tell(
-                    "append_refused",
-                    error,
-                    "make room on the disk that holds the data folder; producers try again, nothing is lost",
+                advice = (
+                    "make room on the disk that holds the data folder; producers try again, nothing is lost"
                 )
+                self._tell("append_refused", error.message, advice_on(error.__cause__, advice))
             raise
         if not result.duplicate:
             self._appended_bytes += len(batch)
@@ -149,10 +152,10 @@ class Replica:
             future.set_result(None)
         return future
 
-    def flush_soon(self) -> None:
-        """Make what was appended durable within FLUSH_SOON_MS, with nobody waiting for it."""
+    def flush_soon(self, delay_ms: int = FLUSH_SOON_MS) -> None:
+        """Make what was appended durable within `delay_ms`, with nobody waiting for it."""
         if self._flush_timer is None:
-            self._flush_timer = self._loop.call_later(FLUSH_SOON_MS / 1000, self._flush_now)
+            self._flush_timer = self._loop.call_later(delay_ms / 1000, self._flush_now)
 
     def _flush_now(self) -> None:
         self._flush_timer = None
@@ -176,6 +179,11 @@ class Replica:
     def flush_finished(self, work: Work, error: BaseException | None) -> None:
         """For GroupCommit: the high watermark moves, or the partition goes offline."""
         if self.stopped is not None:
+            return
+        if is_out_of_handles(error):
+            self.log.flush_undone(work)  # type: ignore[arg-type]
+            self._tell("flush_waits_for_file_handles", str(error), HANDLES_ADVICE)
+            self.flush_soon(HANDLES_RETRY_MS)
             return
         if error is not None:
             self.fail(error)
@@ -282,18 +290,17 @@ class Replica:
             )
         except ApiError as error:
             if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-                self._tell(
-                    "read_failed",
-                    error,
+                advice = (
                     "check the disk that holds the data folder; `tidelog log "
-                    "verify` shows what is damaged, DeleteRecords moves the start of the log past it",
+                    "verify` shows what is damaged, DeleteRecords moves the start of the log past it"
                 )
+                self._tell("read_failed", error.message, advice_on(error.__cause__, advice))
             raise
 
-    def _tell(self, event: str, error: ApiError, advice: str) -> None:
+    def _tell(self, event: str, error: str | None, advice: str) -> None:
         """Say what the disk does, once in `TOLD_EVERY_MS`, for clients ask again at once. In any thread."""
         now = time.monotonic()
         if now < self._tell_again_at:
             return
         self._tell_again_at = now + TOLD_EVERY_MS / 1000
-        logger.error(event, topic=self.topic, partition=self.partition, error=error.message, advice=advice)
+        logger.error(event, topic=self.topic, partition=self.partition, error=error, advice=advice)

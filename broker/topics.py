@@ -38,7 +38,7 @@ from tidelog.broker.cluster.catalog import (
 )
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.store import StoreConflict, StoreError
-from tidelog.broker.storage.disk import OUT_OF_HANDLES
+from tidelog.broker.storage.disk import HandleLimitError, advice_on
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.topic_configs import TopicConfigs
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -237,10 +237,10 @@ class Topics:
                 "topic_not_made",
                 topic=topic.name,
                 error=str(error),
-                advice="nothing was changed; make room, or raise the limit of open files, and ask again",
+                advice=advice_on(error, "nothing was changed; make room on the disk, then ask again"),
             )
-            # A disk may recover while the client tries again; file handles do not grow.
-            is_lasting = error.errno in OUT_OF_HANDLES
+            # A disk may recover, and handles come free, while the client tries again; the limit stays.
+            is_lasting = isinstance(error, HandleLimitError)
             code = ErrorCode.POLICY_VIOLATION if is_lasting else ErrorCode.KAFKA_STORAGE_ERROR
             raise ApiError(code, f"the partitions could not be made: {error.strerror or error}") from error
         await self._change(

@@ -5,7 +5,8 @@ of `Disk` (`sync_queue` steps aside for an overridden `fdatasync`); and `OpenFil
 closed only when its last user is done with it.
 
 Invariants: nothing here retries, hides or logs an error: OSError goes to the caller, who knows what it
-means. `writev` and `preadv` may do less than asked, as the system does; `write_all` and `read` do not.
+means. `writev` and `preadv` may do less than asked, as the system does; `write_all` and `read` do not. Only
+`open`, `list_directory` and `fsync_directory` take a file handle, before they do anything else.
 
 Used by `broker.storage` alone. Safe in any thread.
 """
@@ -18,6 +19,7 @@ import os
 import resource
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import BuiltinFunctionType
 
@@ -28,11 +30,31 @@ _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _BUFFERS_A_WRITE = 256
 _MANY = 1 << 30
 _NOT_CACHED = (errno.EAGAIN, errno.EWOULDBLOCK)
-OUT_OF_HANDLES = (errno.EMFILE, errno.ENFILE)
-"""What only `open` raises, before anything is done: what was asked for can be asked again."""
+_OUT_OF_HANDLES = (errno.EMFILE, errno.ENFILE)
+HANDLES_ADVICE = (
+    "too many files are open: raise the limit (ulimit -n) or close what holds them; nothing is damaged, and "
+    "all goes on by itself once file handles are free"
+)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """After these from anything but a sync the disk still does as told: the write is cut off and all goes on."""
 _NO_NOWAIT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+
+
+def is_out_of_handles(error: BaseException | None) -> bool:
+    """Whether no file could be opened, for the process or the system has too many open.
+
+    Nothing was done then: what was asked for can be asked again.
+    """
+    return isinstance(error, OSError) and error.errno in _OUT_OF_HANDLES
+
+
+def advice_on(error: BaseException | None, otherwise: str) -> str:
+    """What to do about `error`: HANDLES_ADVICE if it says that handles are lacking."""
+    return HANDLES_ADVICE if is_out_of_handles(error) else otherwise
+
+
+class HandleLimitError(OSError):
+    """More files are asked for than the process may ever have open; the message says how many."""
 
 
 class ColdRead(Exception):
@@ -117,13 +139,16 @@ class Disk:
 
     def free_handles(self) -> int:
         """How many more files this process may open."""
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft == resource.RLIM_INFINITY:
-            return _MANY
+        limit = self.handle_limit()
         try:
-            return soft - len(os.listdir("/dev/fd"))
+            return limit - _open_handles()
         except OSError as error:
-            return 0 if error.errno in OUT_OF_HANDLES else _MANY
+            return 0 if is_out_of_handles(error) else limit
+
+    def handle_limit(self) -> int:
+        """How many files this process may have open."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return _MANY if soft == resource.RLIM_INFINITY else soft
 
     def lock(self, fd: int, *, shared: bool = False) -> bool:
         """Take the flock, for us alone or with others who share it; False when another process holds it."""
@@ -193,6 +218,15 @@ class Disk:
         self.rename(temporary, path)
         if durably:
             self.fsync_directory(path.parent)
+
+
+def _open_handles() -> int:
+    """How many handles this process has. Raises OSError."""
+    with suppress(OSError):
+        # Linux tells it as the size of this folder since version 6.2.
+        if count := os.stat("/proc/self/fd").st_size:
+            return count
+    return len(os.listdir("/dev/fd"))
 
 
 class OpenFile:

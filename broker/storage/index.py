@@ -154,10 +154,13 @@ class SparseIndex:
         self._disk.truncate(file.fd, position + len(data))
         self.written = position + len(data)
 
-    def seal(self) -> None:
-        """The segment is closed: write everything out and forget the copy in memory."""
+    def write_out_whole(self) -> None:
+        """`write_out`, to a file that is there even without an entry."""
         self._is_as_loaded &= self.exists
         self.write_out()
+
+    def leave_memory(self) -> None:
+        """The segment is closed and all is written out: forget the copy in memory."""
         self._entries = None
 
     def sync(self) -> None:

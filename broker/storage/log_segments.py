@@ -41,7 +41,6 @@ class LogSegments:
         self._disk = disk
         self._mark = (self.active.base_offset, self.active.end_offset, self.active.size_bytes)
         """Base offset of a segment, an offset and the position where it lies: the end of the last flush."""
-        self._unflushed: list[Segment] = []
         self._unsynced_indexes: list[Segment] = []
         self._names_changed = True
         self._hints: dict[int, tuple[int, int]] = {}
@@ -80,8 +79,6 @@ class LogSegments:
             raise
         self._names_changed = True
         self._unsynced_indexes.append(old)
-        if old.end_offset > self.flushed_end_offset:
-            self._unflushed.append(old)
         self.segments = (*self.segments, segment)
         self.active = segment
         return segment
@@ -131,7 +128,7 @@ class LogSegments:
     def begin_flush(self, before: Sequence[Callable[[], None]]) -> FlushWork:
         """Everything written so far; `before` is done first, in the same thread."""
         active = self.active
-        segments, self._unflushed = [*self._unflushed, active], []
+        segments = self.segments[self.number_of(self.flushed_end_offset) :]
         files = [segment.log for segment in segments if segment.log.acquire()]
         folder = self._folder if self._names_changed else None
         self._names_changed = False
@@ -144,16 +141,25 @@ class LogSegments:
             self.flushed_end_offset = work.end_offset
             self._mark = work.mark
 
+    def flush_undone(self, work: FlushWork) -> None:
+        """Nothing of `work` counts as done: the next flush has to do it."""
+        self._names_changed |= work.folder is not None
+
     def begin_checkpoint(self) -> CheckpointWork:
-        """The indexes of every segment that changed since the last checkpoint."""
+        """The indexes of every segment that changed since the last checkpoint. Raises OSError; then nothing
+        has begun."""
         work = CheckpointWork(self.flushed_end_offset, self._disk, self._folder)
-        segments, self._unsynced_indexes = [*self._unsynced_indexes, self.active], []
-        for segment in segments:
-            # The time index first: an offset entry is trusted to have its time entry beside it.
-            for index in (segment.time_index, segment.offset_index):
-                file = index.acquire()
-                if file is not None:
-                    work.indexes.append((index, file, *index.pending()))
+        try:
+            for segment in (*self._unsynced_indexes, self.active):
+                # The time index first: an offset entry is trusted to have its time entry beside it.
+                for index in (segment.time_index, segment.offset_index):
+                    file = index.acquire()
+                    if file is not None:
+                        work.indexes.append((index, file, *index.pending()))
+        except OSError:
+            work.release()
+            raise
+        self._unsynced_indexes = []
         return work
 
     def finish_checkpoint(self, work: CheckpointWork) -> None:
@@ -169,7 +175,6 @@ class LogSegments:
             segment.close()
         dropped_before = self.segments[0].base_offset
         self._unsynced_indexes = [s for s in self._unsynced_indexes if s.base_offset >= dropped_before]
-        self._unflushed = [s for s in self._unflushed if s.base_offset >= dropped_before]
         self._hints = {}
         return renamed
 

@@ -11,20 +11,16 @@ Used by `partition_log` and everyone who calls it.
 from __future__ import annotations
 
 import errno
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from tidelog.broker.storage.checkpoints import sync_topic_id
-from tidelog.broker.storage.disk import OUT_OF_HANDLES, Disk, OpenFile
+from tidelog.broker.storage.disk import Disk, OpenFile
 from tidelog.broker.storage.index import SparseIndex
 from tidelog.broker.storage.producer_table import FrozenTable
 from tidelog.broker.storage.snapshot import write_snapshot
-
-_HANDLE_ATTEMPTS = 100
-_HANDLE_PAUSE_S = 0.1
 
 
 class AppendResult(NamedTuple):
@@ -68,16 +64,10 @@ class FlushWork:
     def run(self) -> None:
         """In any thread. Raises OSError: then nothing of it may be taken as durable, ever.
 
-        While the process has no file handle left it waits for one: no sync has failed then.
+        But where no file could be opened (`is_out_of_handles`) no sync has failed: another flush may follow.
         """
         try:
-            for attempt in range(_HANDLE_ATTEMPTS):
-                try:
-                    return self._sync()
-                except OSError as error:
-                    if error.errno not in OUT_OF_HANDLES or attempt == _HANDLE_ATTEMPTS - 1:
-                        raise
-                    time.sleep(_HANDLE_PAUSE_S)
+            self._sync()
         finally:
             self._release()
 
@@ -138,6 +128,11 @@ class CheckpointWork:
     """Size of the snapshot once it is written."""
     indexes_durable: bool = False
 
+    def release(self) -> None:
+        """Give back the files of the indexes."""
+        for _, file, _, _ in self.indexes:
+            file.release()
+
     def attempt(self) -> OSError | None:
         """`run`, with the error as the answer."""
         try:
@@ -155,8 +150,7 @@ class CheckpointWork:
                 self.disk.fdatasync(file.fd)
             self.indexes_durable = True
         finally:
-            for _, file, _, _ in self.indexes:
-                file.release()
+            self.release()
         if self.snapshot is None:
             return
         for _ in range(self.snapshot_copies):

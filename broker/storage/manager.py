@@ -33,7 +33,7 @@ from tidelog.broker.storage.checkpoints import (
     TopicPartition,
     note_boot,
 )
-from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.disk import Disk, HandleLimitError, advice_on, is_out_of_handles
 from tidelog.broker.storage.folders import Folders, FoundPartition, MadeFolder
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.log_types import CheckpointWork
@@ -43,8 +43,8 @@ from tidelog.protocol.errors import ApiError
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-_HANDLES_A_PARTITION = 3
-_SPARE_HANDLES = 64
+HANDLES_A_PARTITION = 3
+SPARE_HANDLES = 64
 """What must be left for connections, flushes and the store when partitions have been made."""
 _DAMAGE_ADVICE = (
     "check the disk; the log ends before the damage, what was cut off is in the files named in kept_aside, "
@@ -136,12 +136,15 @@ class LogManager:
     ) -> dict[TopicPartition, PartitionLog]:
         """Open or create the logs of (topic, topic id, partition, config).
 
-        A log that cannot be opened is reported and missing in the answer; the others go on.
+        A log that cannot be opened is reported and missing in the answer; the others go on. Raises OSError
+        where the process has too few file handles.
         """
         for topic, topic_id, partition, config in partitions:
             try:
                 self.create(topic, topic_id, partition, config, now_ms)
             except OSError as error:
+                if is_out_of_handles(error):
+                    raise  # No damage of this log, and those that follow would find no handle either.
                 logger.error(
                     "partition_offline",
                     topic=topic,
@@ -214,13 +217,19 @@ class LogManager:
             )
 
     def _require_handles(self, partitions: int) -> None:
-        """Raise OSError where the process may not open so many more files."""
-        needed, free = partitions * _HANDLES_A_PARTITION + _SPARE_HANDLES, self._disk.free_handles()
+        """Raise OSError where so many handles are not free, HandleLimitError where they never will be."""
+        needed = partitions * HANDLES_A_PARTITION + SPARE_HANDLES
+        held = HANDLES_A_PARTITION * sum(log.segment_count for log in list(self.logs.values()))
+        limit, free = self._disk.handle_limit(), self._disk.free_handles()
+        if held + needed > limit:
+            raise HandleLimitError(
+                errno.EMFILE,
+                f"{partitions} partitions need {needed} file handles, the logs that are there {held}, this "
+                f"process may have {limit}; raise its limit (ulimit -n)",
+            )
         if needed > free:
             raise OSError(
-                errno.EMFILE,
-                f"{partitions} partitions need {needed} file handles, this process may open {free} more; "
-                "raise its limit (ulimit -n)",
+                errno.EMFILE, f"{partitions} partitions need {needed} file handles, {free} are free just now"
             )
 
     def _open(self, key: TopicPartition, folder: MadeFolder, config: LogConfig, now_ms: int) -> PartitionLog:
@@ -333,12 +342,13 @@ class LogManager:
             yield
 
     def _retention_failed(self, log: PartitionLog, error: Exception) -> None:
+        advice = "check the disk that holds the data folder; it will be tried again"
         logger.error(
             "retention_failed",
             topic=log.topic,
             partition=log.partition,
             error=str(error),
-            advice="check the disk that holds the data folder; it will be tried again",
+            advice=advice_on(error.__cause__ or error, advice),
         )
 
     def expire_producers(self, now_ms: int) -> Iterator[int]:
@@ -356,13 +366,17 @@ class LogManager:
         log.finish_checkpoint(work, error)
         self._doomed += log.take_deleted_files()
         if error is not None:
-            logger.error(
-                "checkpoint_failed",
-                topic=log.topic,
-                partition=log.partition,
-                error=str(error),
-                advice="check the disk and its space; nothing is lost, a crash costs more reading",
-            )
+            self.report_checkpoint_failed(log, error)
+
+    def report_checkpoint_failed(self, log: PartitionLog, error: OSError) -> None:
+        advice = "check the disk and its space; nothing is lost, a crash costs more reading"
+        logger.error(
+            "checkpoint_failed",
+            topic=log.topic,
+            partition=log.partition,
+            error=str(error),
+            advice=advice_on(error, advice),
+        )
 
     def write_checkpoints(self) -> None:
         """Write both offset checkpoints if they changed. Raises OSError."""

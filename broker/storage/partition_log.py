@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from tidelog.broker.storage.batch_rules import checked_header
-from tidelog.broker.storage.disk import FULL, OUT_OF_HANDLES, ColdRead, Disk
+from tidelog.broker.storage.disk import FULL, ColdRead, Disk, is_out_of_handles
 from tidelog.broker.storage.leader_epochs import LeaderEpochs
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.log_lookup import find_first_at, find_max_timestamp, segments_to_delete
@@ -118,15 +118,14 @@ class PartitionLog:
             clean_shutdown=clean_shutdown,
             recovery_point=recovery_point,
         )
-        recovered = recovery.run(start_offset)
         try:
+            recovered = recovery.run(start_offset)
             log = cls(folder, topic, partition, config, disk, recovered, steady_ms)
             log.start_offset = min(max(log.start_offset, start_offset), log.end_offset)
             log._upkeep.start(log._epochs, log.recovery)
             return log
         except BaseException:
-            for segment in recovered.segments:
-                segment.close()
+            recovery.close()
             raise
 
     @property
@@ -222,7 +221,7 @@ class PartitionLog:
         except OSError as second:
             second.__context__ = error
             self.mark_failed(second)
-        if error.errno not in (*FULL, *OUT_OF_HANDLES):
+        if error.errno not in FULL and not is_out_of_handles(error):
             self.mark_failed(error)
         return ApiError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} could not be written: {error}"
@@ -310,13 +309,22 @@ class PartitionLog:
         return self._segments.begin_flush(before)
 
     def finish_flush(self, work: FlushWork) -> None:
-        """`work.run` returned: what it covered is durable. If it raised, call `mark_failed` instead."""
+        """`work.run` returned: what it covered is durable.
+
+        If it raised, call `mark_failed` instead, or `flush_undone` where no file could be opened.
+        """
         self._segments.finish_flush(work)
+
+    def flush_undone(self, work: FlushWork) -> None:
+        """`work.run` found no file handle: nothing has failed, and the next flush has all of it to do."""
+        self._segments.flush_undone(work)
+        self._epochs.is_dirty |= bool(work.before)
 
     def begin_checkpoint(self) -> CheckpointWork | None:
         """Indexes, and a snapshot when one is due; None when there is nothing to do or one is under way.
 
-        `run` it in a thread, then `finish_checkpoint`, whether it raised or not.
+        `run` it in a thread, then `finish_checkpoint`, whether it raised or not. Raises OSError where an
+        index cannot be opened; then nothing has begun.
         """
         return None if self.failure is not None else self._upkeep.begin(self.end_offset)
 

@@ -161,10 +161,14 @@ class Recovery:
         self._steady_now_ms = steady_now_ms
         self._trusted = _EVERYTHING if clean_shutdown else recovery_point
         self._leader_epochs: dict[int, int] = {}
+        self._segments: list[Segment] = []
         self.report = RecoveryReport(clean_shutdown, recovery_point)
 
     def run(self, start_offset: int) -> Recovered:
-        """Open everything; a folder without a segment gets one at `start_offset`. Raises OSError."""
+        """Open everything; a folder without a segment gets one at `start_offset`.
+
+        Raises OSError; `close` then gives back what was opened.
+        """
         self._disk.make_directory(self._folder)
         bases = self._log_files()
         if not bases:
@@ -187,8 +191,7 @@ class Recovery:
             if snapshot.offset <= end_offset:
                 break
             # It knows batches that the log lost: an older one must do, and the log is read again for it.
-            for segment in segments:
-                segment.close()
+            self.close()
             bases = [segment.base_offset for segment in segments]
             limit = end_offset
         self.report.end_offset = end_offset
@@ -199,6 +202,11 @@ class Recovery:
         if self.report.corrupt_snapshots and max(snapshot.offset, 0) < bases[0]:
             self.report.producers_unknown_before = bases[0]
         return Recovered(segments, producers, sorted(self._leader_epochs.items()), self.report)
+
+    def close(self) -> None:
+        """Close every file: the log is not opened after all."""
+        for segment in self._segments:
+            segment.close()
 
     def _log_files(self) -> list[int]:
         """Base offsets of the segments, ascending. Unlinks what a deletion or a crash left behind."""
@@ -225,7 +233,7 @@ class Recovery:
         first_scanned = max((i for i, base in enumerate(bases) if base <= scan_from), default=0)
         self._replay_from, self._producers = replay_from, producers
         self.report.replayed_batches = 0
-        segments: list[Segment] = []
+        segments = self._segments = []
         for number, base in enumerate(bases):
             segment = Segment(self._disk, self._folder, base, self._now_ms, is_new=False)
             last = number == len(bases) - 1

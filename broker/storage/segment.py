@@ -139,10 +139,14 @@ class Segment:
         return last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
 
     def seal(self) -> None:
-        """The segment stops growing: its indexes are written out and leave memory."""
+        """The segment stops growing: its indexes are written out and leave memory. Raises OSError; then it
+        goes on as before."""
         self.index_time()
-        self.time_index.seal()
-        self.offset_index.seal()
+        indexes = (self.time_index, self.offset_index)
+        for index in indexes:
+            index.write_out_whole()
+        for index in indexes:
+            index.leave_memory()
 
     def largest_timestamp(self) -> int:
         """What retention goes by: the largest timestamp, or without any the time of the last write."""

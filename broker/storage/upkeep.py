@@ -74,16 +74,16 @@ class Upkeep:
         return self.appended_bytes - self._at_checkpoint
 
     def begin(self, end_offset: int) -> CheckpointWork | None:
-        """What a checkpoint has to write, or None; see `PartitionLog.begin_checkpoint`."""
+        """What a checkpoint has to write, or None; see `PartitionLog.begin_checkpoint`. Raises OSError."""
         is_due = self.snapshot_due or self.appended_bytes - self._at_snapshot > max(
             _SNAPSHOT_EVERY_BYTES, 4 * self._snapshot_bytes
         )
         is_behind = self.recovery_point < self._segments.flushed_end_offset and not self._indexes_failed
         if self._is_running or not (is_due or is_behind):
             return None
+        work = self._segments.begin_checkpoint()
         self._is_running = True
         self._at_checkpoint = self.appended_bytes
-        work = self._segments.begin_checkpoint()
         if is_due:
             work.snapshot, work.snapshot_offset = self._producers.freeze(), end_offset
             work.snapshot_copies = 2 if self.snapshot_offset < self._needed_offset else 1
