@@ -114,7 +114,9 @@ class Maintenance:
         logs = self._partitions.logs
         async with self._partitions.disk_work:
             # A clock that was set must not make records old: the one that is behind decides.
-            for _ in logs.run_retention(min(self._clock_ms(), self._steady_ms())):
+            now_ms = min(self._clock_ms(), self._steady_ms())
+            await asyncio.to_thread(logs.look_up_ages, now_ms)
+            for _ in logs.run_retention(now_ms):
                 await asyncio.sleep(0)
             await asyncio.to_thread(logs.purge)
             await asyncio.to_thread(logs.write_checkpoints)

@@ -137,7 +137,7 @@ def offset_at(segments: Sequence[Segment], bounds: tuple[int, int], timestamp: i
             for batch in file.walk():
                 if batch.header.base_offset >= end:
                     return -1
-                if batch.header.max_timestamp < timestamp or batch.header.is_control:
+                if batch.header.largest_timestamp < timestamp or batch.header.is_control:
                     continue
                 for record in decode_batch(file.bytes_of(batch)):
                     if record.timestamp >= timestamp and start <= record.offset < end:

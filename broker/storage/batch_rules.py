@@ -90,19 +90,20 @@ def _check_counts(header: BatchHeader, size: int) -> None:
 def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     if header.attributes & _LOG_APPEND_TIME:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime")
-    if config.message_timestamp_type != "CreateTime" or header.max_timestamp < 0:
+    timestamp = header.largest_timestamp
+    if config.message_timestamp_type != "CreateTime" or timestamp < 0:
         return
-    ahead_ms = header.max_timestamp - now_ms
+    ahead_ms = timestamp - now_ms
     if ahead_ms > config.message_timestamp_after_max_ms:
         raise ApiError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {header.max_timestamp} is {ahead_ms} ms ahead of the broker's clock,"
+            f"timestamp {timestamp} is {ahead_ms} ms ahead of the broker's clock,"
             f" message.timestamp.after.max.ms={config.message_timestamp_after_max_ms}",
         )
     if -ahead_ms > config.message_timestamp_before_max_ms:
         raise ApiError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {header.max_timestamp} is {-ahead_ms} ms behind the broker's clock,"
+            f"timestamp {timestamp} is {-ahead_ms} ms behind the broker's clock,"
             f" message.timestamp.before.max.ms={config.message_timestamp_before_max_ms}",
         )
 

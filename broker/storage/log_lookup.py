@@ -89,7 +89,7 @@ def segments_to_delete(segments: Sequence[Segment], config: LogConfig, durable_e
         if not segment.size_bytes or segment.end_offset > durable_end:
             break
         too_much = config.retention_bytes >= 0 and excess >= segment.size_bytes
-        too_old = config.retention_ms >= 0 and now_ms - segment.largest_timestamp() > config.retention_ms
+        too_old = config.retention_ms >= 0 and segment.is_older_than(now_ms - config.retention_ms)
         if not (too_much or too_old):
             break
         excess -= segment.size_bytes

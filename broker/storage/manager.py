@@ -310,6 +310,11 @@ class LogManager:
             return False
         return True
 
+    def look_up_ages(self, now_ms: int) -> None:
+        """What `run_retention` will have to read of old segments, in any thread."""
+        for log in list(self.logs.values()):
+            log.look_up_ages(now_ms)
+
     def run_retention(self, now_ms: int) -> Iterator[None]:
         """Let old segments of all logs go, a log a step. A log that cannot is reported and left."""
         for log in list(self.logs.values()):

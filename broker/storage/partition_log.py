@@ -38,7 +38,12 @@ from tidelog.broker.storage.recovery import Recovered, Recovery, RecoveryReport
 from tidelog.broker.storage.segment import Segment
 from tidelog.broker.storage.upkeep import Upkeep
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
-from tidelog.protocol.records import patched_prefix, read_batch_header, with_log_append_time
+from tidelog.protocol.records import (
+    patched_prefix,
+    read_batch_header,
+    with_log_append_time,
+    with_max_timestamp,
+)
 from tidelog.protocol.types import NO_TIMESTAMP, Buffer
 
 __all__ = [
@@ -189,6 +194,9 @@ class PartitionLog:
         if config.message_timestamp_type != "CreateTime":
             log_append_time_ms = now_ms
             batch = with_log_append_time(batch, now_ms)
+            header = read_batch_header(batch)
+        elif header.max_timestamp != (latest := header.largest_timestamp):
+            batch = with_max_timestamp(batch, latest)
             header = read_batch_header(batch)
         base_offset = self.end_offset
         last_offset = base_offset + header.last_offset_delta
@@ -353,6 +361,11 @@ class PartitionLog:
         with suppress(OSError):
             self._upkeep.drop_before(self.start_offset)
         return self.start_offset
+
+    def look_up_ages(self, now_ms: int) -> None:
+        """Read what `apply_retention` has to know of old segments, which may take long. In any thread."""
+        with suppress(OSError):
+            segments_to_delete(self._segments.segments, self.config, self.flushed_end_offset, now_ms)
 
     def apply_retention(self, now_ms: int) -> int:
         """Let old segments go by size and age; returns how many records that are no longer there.

@@ -260,7 +260,7 @@ class Recovery:
         segment.tail = (size, end_offset)
         segment.unverified = (0, size)
         try:
-            if segment.load_sealed_indexes(self._index_interval) and segment.load_max_timestamp():
+            if segment.load_sealed_indexes(self._index_interval):
                 return
             self.report.rebuilt_indexes.append(segment.path.name)
             segment.rebuild_indexes(self._index_interval)
@@ -286,7 +286,9 @@ class Recovery:
                 break
             if header.last_offset >= self._trusted:
                 again.add(view, position)
-            segment.note(position, len(view), header.last_offset, header.max_timestamp, self._index_interval)
+            segment.note(
+                position, len(view), header.last_offset, header.largest_timestamp, self._index_interval
+            )
             self._leader_epochs.setdefault(header.partition_leader_epoch, header.base_offset)
             if header.base_offset >= self._replay_from:
                 self._producers.apply(header, header.base_offset, self._steady_now_ms)

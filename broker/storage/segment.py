@@ -23,7 +23,7 @@ from typing import NamedTuple
 from tidelog.broker.storage.disk import Disk, OpenFile
 from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from tidelog.broker.storage.integrity import CorruptSegmentError, good_prefix
-from tidelog.protocol.records import BATCH_HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from tidelog.protocol.records import BATCH_HEADER_SIZE, LOG_OVERHEAD, BatchHeader, largest_timestamp
 from tidelog.protocol.types import NO_TIMESTAMP, Buffer
 
 LOG_SUFFIX = ".log"
@@ -36,7 +36,7 @@ _INDEX_NEXT = 1 << 31
 _UNKNOWN_END = 1 << 62
 _VERIFIED_AT_ONCE = 1 << 20
 """So many bytes at most are checked before a reader gets them, for that may happen on the loop."""
-_PLACE = Struct(">qi11xi8xq")
+_PLACE = Struct(">qi9xhiqq")
 
 
 class Place(NamedTuple):
@@ -47,6 +47,7 @@ class Place(NamedTuple):
     base_offset: int
     last_offset: int
     max_timestamp: int
+    """As `largest_timestamp` takes it from the header; -1 where no record has one."""
 
     @property
     def end(self) -> int:
@@ -71,11 +72,14 @@ class Segment:
         self.unverified = (0, 0)
         """Where it holds bytes that nobody checked since the start: first position, end."""
         self.created_ms = created_ms
-        self.first_timestamp: int = NO_TIMESTAMP
-        """Largest timestamp of the first batch, for rolling by age; -1 while unknown."""
+        self.first_timestamp: int | None = None
+        """Largest timestamp of the first batch, for rolling by age; None while unknown."""
         self.max_timestamp: int = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         """Last offset of the first batch that holds the largest timestamp."""
+        self._has_noted_untimed = False
+        self._has_untimed: bool | None = None
+        """Whether a batch has no timestamps, once that was looked up; None while nobody did."""
         self.bytes_since_index = 0
         self.path = folder / f"{base_offset:020d}{LOG_SUFFIX}"
         self._disk = disk
@@ -109,8 +113,11 @@ class Segment:
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
-        if self.first_timestamp == NO_TIMESTAMP and position == 0:
+        if position == 0:
             self.first_timestamp = max_timestamp
+            self._has_noted_untimed = self._has_untimed = False
+        if max_timestamp < 0:
+            self._has_noted_untimed = True
         if self.bytes_since_index > index_interval:
             self.offset_index.append(last_offset - self.base_offset, position)
             self.index_time()
@@ -128,7 +135,7 @@ class Segment:
         """How long it has been filling, as Kafka counts: by its batches' timestamps if they have any."""
         if not self.size_bytes:
             return 0
-        if self.first_timestamp == NO_TIMESTAMP:
+        if self.first_timestamp is None:
             self.first_timestamp = next(self.walk(0)).max_timestamp
         if self.first_timestamp >= 0 and timestamp >= 0:
             return timestamp - self.first_timestamp
@@ -148,9 +155,22 @@ class Segment:
         for index in indexes:
             index.leave_memory()
 
-    def largest_timestamp(self) -> int:
-        """What retention goes by: the largest timestamp, or without any the time of the last write."""
-        return self.max_timestamp if self.max_timestamp >= 0 else self._disk.modified_ms(self.path)
+    def is_older_than(self, moment_ms: int) -> bool:
+        """Whether all timestamps lie before `moment_ms`, and so does the last write where a batch has none.
+
+        May read all headers, the first time. Raises OSError, CorruptSegmentError.
+        """
+        if self.max_timestamp >= moment_ms:
+            return False
+        return self._disk.modified_ms(self.path) < moment_ms or not self._holds_untimed()
+
+    def _holds_untimed(self) -> bool:
+        """Whether a batch has no timestamps."""
+        if self._has_noted_untimed:
+            return True
+        if self._has_untimed is None:
+            self._has_untimed = any(place.max_timestamp < 0 for place in self.walk(0))
+        return self._has_untimed
 
     def cut_back(self) -> None:
         """Cut off what lies behind the last batch: the bytes of a write that failed. Raises OSError."""
@@ -179,7 +199,9 @@ class Segment:
                 chunk = self.read_bytes(position, min(_WALK_BYTES, end - position), nowait=nowait)
                 if len(chunk) < BATCH_HEADER_SIZE:
                     raise CorruptSegmentError(f"{self.path}: no batch header at byte {position} of {end}")
-            base_offset, length, delta, max_timestamp = _PLACE.unpack_from(chunk, at)
+            base_offset, length, attributes, delta, first_timestamp, max_timestamp = _PLACE.unpack_from(
+                chunk, at
+            )
             size = length + LOG_OVERHEAD
             if size < BATCH_HEADER_SIZE or position + size > end or not 0 <= delta < end_offset - base_offset:
                 raise CorruptSegmentError(
@@ -191,7 +213,8 @@ class Segment:
                     f"{self.path}: the batch at byte {position} says offset {base_offset}, not {expected}"
                 )
             expected = base_offset + delta + 1
-            yield Place(position, size, base_offset, base_offset + delta, max_timestamp)
+            latest = largest_timestamp(attributes, first_timestamp, max_timestamp)
+            yield Place(position, size, base_offset, base_offset + delta, latest)
             position += size
 
     def find(self, offset: int, *, nowait: bool = False) -> Place | None:
@@ -282,7 +305,10 @@ class Segment:
         return cut, next_offset
 
     def load_sealed_indexes(self, index_interval: int) -> bool:
-        """Use the index files of a closed segment; False when they cannot be right for it."""
+        """Use the index files of a closed segment, for its largest timestamp too.
+
+        False when they cannot be right. Raises CorruptSegmentError.
+        """
         if not (self.offset_index.load_sealed() and self.time_index.load_sealed()):
             return False
         last = self.offset_index.last()
@@ -290,7 +316,9 @@ class Segment:
             has_place = last[1] < self.size_bytes and self.base_offset + last[0] < self.end_offset
         else:
             has_place = self.size_bytes <= 2 * index_interval
-        return has_place and (self.time_index.count > 0 or not self.size_bytes)
+        if not (has_place and self.load_max_timestamp()):
+            return False
+        return self.time_index.count > 0 or self.max_timestamp < 0
 
     def time_entry_holds(self, entry: tuple[int, int]) -> bool:
         """Whether the batch that an entry of the time index names confirms it."""

@@ -21,12 +21,14 @@ from tidelog.protocol.records.header import (
     TimestampType,
     batch_crc_is_valid,
     iter_batches,
+    largest_timestamp,
     patched_prefix,
     read_batch_header,
     read_magic,
     set_offset_and_leader_epoch,
     set_producer,
     with_log_append_time,
+    with_max_timestamp,
 )
 from tidelog.protocol.records.reader import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -61,6 +63,7 @@ __all__ = [
     "first_record_at_or_after",
     "increment_sequence",
     "iter_batches",
+    "largest_timestamp",
     "last_sequence",
     "max_timestamp_record",
     "patched_prefix",
@@ -70,4 +73,5 @@ __all__ = [
     "set_offset_and_leader_epoch",
     "set_producer",
     "with_log_append_time",
+    "with_max_timestamp",
 ]

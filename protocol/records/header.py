@@ -2,9 +2,9 @@
 
 Owns: the header's layout. Base offset, length and leader epoch (bytes 0 to 15) and the magic lie outside the
 CRC; everything from the attributes (byte 21) to the end of the batch lies inside.
-Invariants: no function here copies record bytes, except `with_log_append_time`, whose caller holds a view
-that it may not write to. `read_batch_header` proves only that a header is there and that its length is
-possible; the batch itself may go on beyond the buffer (compare `size_bytes`).
+Invariants: no function here copies record bytes, except `with_log_append_time` and `with_max_timestamp`,
+whose callers hold a view that they may not write to. `read_batch_header` proves only that a header is there
+and that its length is possible; the batch itself may go on beyond the buffer (compare `size_bytes`).
 Callers: the broker's append and read paths, the client's sender and fetcher, recovery, tools.
 """
 
@@ -18,7 +18,7 @@ from crc32c import crc32c
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.sequences import increment_sequence
-from tidelog.protocol.types import NO_SEQUENCE, Buffer
+from tidelog.protocol.types import NO_SEQUENCE, NO_TIMESTAMP, Buffer
 
 BATCH_HEADER_SIZE = 61
 # Base offset and batch length: what precedes the bytes that the batch length counts.
@@ -100,6 +100,11 @@ class BatchHeader(NamedTuple):
         return codec
 
     @property
+    def largest_timestamp(self) -> int:
+        """See `largest_timestamp`."""
+        return largest_timestamp(self.attributes, self.base_timestamp, self.max_timestamp)
+
+    @property
     def is_transactional(self) -> bool:
         return self.attributes & TRANSACTIONAL_BIT != 0
 
@@ -112,6 +117,19 @@ class BatchHeader(NamedTuple):
         if self.attributes & LOG_APPEND_TIME_BIT:
             return TimestampType.LOG_APPEND_TIME
         return TimestampType.CREATE_TIME
+
+
+def largest_timestamp(attributes: int, base_timestamp: int, max_timestamp: int) -> int:
+    """The largest timestamp of a batch, as far as its header can be believed; NO_TIMESTAMP (-1) for none.
+
+    BaseTimestamp is that of the first record, so a MaxTimestamp below it is wrong. librdkafka starts to
+    look for the largest one at 0, and leaves 0 where no record has a timestamp.
+    """
+    if attributes & LOG_APPEND_TIME_BIT:
+        return max_timestamp
+    if base_timestamp < 0:
+        return max_timestamp if max_timestamp > 0 else NO_TIMESTAMP
+    return max(base_timestamp, max_timestamp)
 
 
 def read_magic(buffer: Buffer, position: int = 0) -> int:
@@ -185,9 +203,18 @@ def with_log_append_time(batch: Buffer, timestamp_ms: int) -> bytes:
     header = read_batch_header(batch)
     copy = bytearray(batch)
     _INT16.pack_into(copy, ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME_BIT)
-    _INT64.pack_into(copy, _MAX_TIMESTAMP_AT, timestamp_ms)
-    write_crc(copy)
-    return bytes(copy)
+    return _with_max_timestamp(copy, timestamp_ms)
+
+
+def with_max_timestamp(batch: Buffer, timestamp_ms: int) -> bytes:
+    """A copy of the one batch in `batch` with another MaxTimestamp, and its CRC recomputed."""
+    return _with_max_timestamp(bytearray(batch), timestamp_ms)
+
+
+def _with_max_timestamp(batch: bytearray, timestamp_ms: int) -> bytes:
+    _INT64.pack_into(batch, _MAX_TIMESTAMP_AT, timestamp_ms)
+    write_crc(batch)
+    return bytes(batch)
 
 
 def set_producer(batch: bytearray, producer_id: int, producer_epoch: int, base_sequence: int) -> None:

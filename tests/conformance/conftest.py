@@ -4,8 +4,9 @@ no process outlives its test."""
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 import structlog
@@ -18,6 +19,8 @@ from tests.processes import none_left
 from tidelog.broker.app import Broker
 from tidelog.broker.config import BrokerConfig
 
+T = TypeVar("T")
+
 
 class RunningBroker:
     """A broker that serves while the test's thread does what it likes."""
@@ -28,14 +31,18 @@ class RunningBroker:
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="broker", daemon=True)
         self._thread.start()
-        self.broker = asyncio.run_coroutine_threadsafe(Broker.start(config), self._loop).result(10)
+        self.broker = self.run(Broker.start(config))
         self.address = f"127.0.0.1:{self.broker.port}"
         self.http_port = self.broker.http_port
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What `coroutine` returns, run on the broker's loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
 
     def stop(self) -> None:
         """Everything written is in the files of `data_dir` afterwards."""
         try:
-            asyncio.run_coroutine_threadsafe(self.broker.stop(), self._loop).result(10)
+            self.run(self.broker.stop())
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(10)

@@ -207,3 +207,17 @@ def test_watermarks_follow_the_log(broker: RunningBroker) -> None:
     PEER.write(broker.address, {"marks": ("none", [Message(0, 1000, None, b"v")] * 3)})
     assert consumer.get_watermark_offsets(where, timeout=_PATIENCE_S) == (0, 3)
     consumer.close()
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_records_without_timestamps_stay_for_retention_ms(broker: RunningBroker, codec: str) -> None:
+    topic = f"untimed-{codec}"
+    PEER.create_topics(broker.address, {topic: 1})
+    producer = PEER.producer(broker.address, compression_type=codec)
+    for number in range(10):
+        producer.produce(topic, b"value %d" % number, partition=0, timestamp=-1)
+    assert producer.flush(_PATIENCE_S) == 0
+    broker.run(broker.broker.services.maintenance.apply_retention())
+    assert PEER.offsets(broker.address, topic, 0, 0) == (0, 10, None)
+    found = PEER.read(broker.address, {(topic, 0): 10})[topic]
+    assert [stored.message.value for stored in found] == [b"value %d" % number for number in range(10)]

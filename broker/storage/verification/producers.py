@@ -59,7 +59,7 @@ class ProducerCheck:
     def batch(self, file: str, batch: FoundBatch) -> None:
         """The next batch of the log, whose CRC is right."""
         header = batch.header
-        self.newest_timestamp = max(self.newest_timestamp, header.max_timestamp)
+        self.newest_timestamp = max(self.newest_timestamp, header.largest_timestamp)
         if header.producer_id < 0 or header.is_control:
             return
         if self._next_producer_id is not None and header.producer_id >= self._next_producer_id:

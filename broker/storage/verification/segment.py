@@ -153,7 +153,7 @@ class SegmentCheck:
             self._offsets.batch(batch)
         if self._times is not None:
             self._times.batch(batch, self._largest_timestamp)
-        self._largest_timestamp = max(self._largest_timestamp, header.max_timestamp)
+        self._largest_timestamp = max(self._largest_timestamp, header.largest_timestamp)
         self._largest_batch = max(self._largest_batch, header.size_bytes)
         return batch.end
 

@@ -127,6 +127,18 @@ def test_a_time_index_without_the_largest_timestamp_is_found(folder: Folder) -> 
     )
 
 
+def test_a_time_index_that_believed_a_max_timestamp_of_0_is_no_damage(folder: Folder) -> None:
+    """librdkafka sends 0 for records without timestamps, and older versions entered it."""
+    log = folder.logs[0]
+    for number in range(len(folder.places(log))):
+        folder.change(log, number, base_timestamp=-1, max_timestamp=0)
+    index = log.with_suffix(".timeindex")
+    index.write_bytes(TIME_ENTRY.pack(0, folder.places(log)[0][1].last_offset))
+    assert not [line for line in folder.lines() if index.name in line]
+    index.write_bytes(TIME_ENTRY.pack(1, folder.places(log)[0][1].last_offset))
+    has(folder, rf"damage t-0/{index.name} at byte 0: .* another timestamp than the largest so far: .*")
+
+
 def test_a_damaged_leader_epoch_file_is_found(folder: Folder) -> None:
     path = folder.partition / "leader-epoch-checkpoint"
     path.write_text("0\n1\n0 five\n")
