@@ -4,7 +4,9 @@ Owns the receive buffer, the queue of requests that wait for their answers, the 
 and when no more is read. Invariants:
 - answers leave in the order of their requests, however their handlers finish; an empty answer ends the
   connection when its turn comes;
-- no frame is dispatched while `connection.queued.max.requests` wait, while `connection.queued.max.bytes` of
+- no frame is dispatched while a request before it holds it back (`Pending.holds_back`), and once one waits
+  for that, the socket is not read;
+- nor is one dispatched while `connection.queued.max.requests` wait, while `connection.queued.max.bytes` of
   answers have not left (a Fetch that waits counts as the most that it may bring), or while the transport's
   buffer is above its high-water mark;
 - all answers that are ready in one step of the loop leave in one writelines; large buffers are not copied;
@@ -22,6 +24,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
+from operator import length_hint
 from typing import TYPE_CHECKING
 
 import structlog
@@ -53,8 +56,8 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_backlog", "_closing", "_dispatcher", "_drained", "_endpoint", "_fetch_max_bytes",
-        "_flush_scheduled", "_held_bytes", "_loop", "_max_bytes", "_max_requests", "_moved_at", "_out",
-        "_paused", "_queue", "_reader", "_server", "_transport", "_unsent_bytes", "_writing_paused",
+        "_flush_scheduled", "_held_bytes", "_holder", "_loop", "_max_bytes", "_max_requests", "_moved_at",
+        "_out", "_paused", "_queue", "_reader", "_server", "_transport", "_unsent_bytes", "_writing_paused",
         "client_host", "connection_id", "last_arrival", "listener", "peer",
     )  # fmt: skip
 
@@ -71,6 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queue: deque[Pending | list[Buffer]] = deque()
         self._out: list[Buffer] = []
         self._held_bytes = 0  # Of answers behind one that is not ready, and what waiting Fetches may bring.
+        self._holder: Pending | None = None  # The request that those behind it wait for.
         self._backlog: Iterator[memoryview] | None = None  # Frames received and not yet dispatched.
         self._flush_scheduled = False
         self._paused = False
@@ -118,10 +122,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         if frames:
             self._backlog = iter(frames)
-            self._serve(self._backlog)
+            if self._holder is None:
+                self._serve(self._backlog)
+            else:
+                self._read_or_pause()
 
     def _serve(self, frames: Iterator[memoryview]) -> None:
-        """Dispatch frames in order until there are no more or no room for their answers."""
+        """Dispatch frames in order until there are no more, one holds back the rest, or there is no room."""
         queue = self._queue
         out = self._out
         dispatch = self._dispatcher.dispatch
@@ -137,6 +144,8 @@ class Connection(asyncio.BufferedProtocol):
                         answer.reserved_bytes = self._fetch_max_bytes
                     queue.append(answer)
                     self._held_bytes += answer.reserved_bytes
+                    if answer.holds_back:
+                        self._holder = answer
                 elif queue:
                     queue.append(answer)
                     self._held_bytes += sum(map(len, answer))
@@ -148,9 +157,9 @@ class Connection(asyncio.BufferedProtocol):
                         ready_bytes = 0
                 else:
                     self._close()
-                if self._is_full() or self._closing:
+                if self._holder is not None or self._is_full() or self._closing:
                     break
-            else:
+            if not length_hint(frames):
                 self._backlog = None
         except BadRequest as error:
             self._close_bad(error)
@@ -179,8 +188,8 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _go_on(self) -> None:
-        """Room may have been made: dispatch what was left, then read again."""
-        if self._closing or self._is_full():
+        """Frames may wait no longer: dispatch what was left, then read again."""
+        if self._closing or self._holder is not None or self._is_full():
             return
         if self._backlog is not None:
             self._serve(self._backlog)
@@ -194,8 +203,12 @@ class Connection(asyncio.BufferedProtocol):
         queue = self._queue
         answer = pending.answer
         self._held_bytes -= pending.reserved_bytes
+        if pending is self._holder:
+            self._holder = None
         if answer is None or queue[0] is not pending:
             self._held_bytes += sum(map(len, answer or ()))
+            if self._paused:
+                self._go_on()
             return
         queue.popleft()
         if not answer:

@@ -5,12 +5,13 @@ fates: bytes that are not the protocol raise `BadRequest`, and the connection cl
 API's error answer; anything unexpected becomes UNKNOWN_SERVER_ERROR with one log event, and neither the
 connection nor the broker dies of it.
 
-Invariants: `dispatch` runs inside data arrival and calls the handler before it returns, so requests take
-effect in order of arrival and views of the frame are valid for the handler's synchronous part. A handler's
+Invariants: `dispatch` runs inside data arrival and calls the handler before it returns, so views of the frame
+are valid for the handler's synchronous part. Requests take effect in order of arrival: what a request does
+after that part is done before its connection dispatches the next one (`Pending.holds_back`). A handler's
 Future or LateAnswer is waited for by a callback, never by a task of its own. Each answered request is counted
 once.
 
-Called by `broker.net.connection` on the event loop.
+Used on the event loop.
 """
 
 from __future__ import annotations
@@ -65,13 +66,14 @@ class Client(Protocol):
 class Pending:
     """A request whose handler has not answered yet: its place in the connection's queue.
 
-    `answer` is None until it is final, then the frame's buffers; `abandon` drops it. `reserved_bytes` is what
-    a Fetch may bring: others, whose answers are small, reserve nothing.
+    `answer` is None until it is final, then the frame's buffers; `abandon` drops it. While it is None and
+    `holds_back`, nothing behind it may be dispatched. `reserved_bytes` is what a Fetch may bring: others,
+    whose answers are small, reserve nothing.
     """
 
     __slots__ = (
         "_client", "_dispatcher", "_header", "_request", "_route", "_started", "answer", "future",
-        "reserved_bytes",
+        "holds_back", "reserved_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +88,7 @@ class Pending:
     ) -> None:
         self.answer: list[Buffer] | None = None
         self.future: asyncio.Future[Any] | LateAnswer | None = future
+        self.holds_back: bool = route.holds_back
         self.reserved_bytes = max(request.max_bytes, 0) if isinstance(request, FetchRequest) else 0
         self._dispatcher = dispatcher
         self._client = client

@@ -1,14 +1,14 @@
 """What is done with each (API, version): decode, handler, encode, count, and the answer of last resort.
 
-Owns `Route` and the table of them. Invariants: a route is made once and then only read; Produce and Fetch go
-through `protocol.hot`, everything else through `protocol.schema`; an API without a handler has no route.
-
-Called by `broker.net.dispatch`.
+Owns `Route`, the table of them, and the kind of each API. Invariants: a route is made once and then only
+read; Produce and Fetch go through `protocol.hot`, everything else through `protocol.schema`; an API without a
+handler has no route, and one without a kind cannot have any.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import Enum, auto
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,52 @@ Handler = Callable[[RequestContext, Any], Any]
 """(context, request) -> response values, an asyncio.Future or coroutine of them, or None for no answer."""
 
 
+class Kind(Enum):
+    """What a request does. It decides whether those behind it on its connection wait for its answer.
+
+    Kafka serves one request of a connection at a time. Here only those hold others back that would let a
+    client see the difference. A request that is answered at once never does.
+    """
+
+    APPEND = auto()
+    """Takes effect before its handler returns and is answered once it is durable. Those behind it go on, so
+    that five may be in flight."""
+    LONG_POLL = auto()
+    """Reads what is there when it answers, which may be much later. Those behind it go on: they take effect
+    sooner than in Kafka, and their answers still leave behind its own."""
+    READ = auto()
+    """Reads, and may do so after its handler returned. Those behind it may change that, so they wait."""
+    CHANGE = auto()
+    """Takes effect at any time until it is answered. Those behind it must see that, so they wait."""
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether nothing behind such a request is served until it is answered."""
+        return self in (Kind.READ, Kind.CHANGE)
+
+
+KINDS: Mapping[ApiKey, Kind] = {
+    ApiKey.PRODUCE: Kind.APPEND,
+    ApiKey.FETCH: Kind.LONG_POLL,
+    ApiKey.LIST_OFFSETS: Kind.READ,
+    ApiKey.METADATA: Kind.CHANGE,  # It creates topics.
+    ApiKey.FIND_COORDINATOR: Kind.READ,
+    ApiKey.API_VERSIONS: Kind.READ,
+    ApiKey.CREATE_TOPICS: Kind.CHANGE,
+    ApiKey.DELETE_TOPICS: Kind.CHANGE,
+    ApiKey.DELETE_RECORDS: Kind.CHANGE,
+    ApiKey.INIT_PRODUCER_ID: Kind.CHANGE,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Kind.READ,
+    ApiKey.DESCRIBE_CONFIGS: Kind.READ,
+    ApiKey.ALTER_CONFIGS: Kind.CHANGE,
+    ApiKey.CREATE_PARTITIONS: Kind.CHANGE,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Kind.CHANGE,
+    ApiKey.DESCRIBE_CLUSTER: Kind.READ,
+    ApiKey.DESCRIBE_PRODUCERS: Kind.READ,
+}
+"""API -> its kind. Every API that is served is listed."""
+
+
 class Route:
     """One API in one version."""
 
@@ -41,6 +87,7 @@ class Route:
         "encode",
         "error_answer",
         "handle",
+        "holds_back",
         "tally",
         "version",
     )
@@ -49,6 +96,7 @@ class Route:
         self.api_key = int(api_key)
         self.api_name = APIS[api_key].name
         self.version = version
+        self.holds_back = KINDS[api_key].holds_back
         self.handle = handle
         self.tally = tally
         self.decode: Callable[[memoryview], Any] = partial(

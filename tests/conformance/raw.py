@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,6 +23,7 @@ from tidelog.protocol.hot import (
 )
 from tidelog.protocol.records import RecordBatchBuilder, decode_batch, iter_batches
 from tidelog.protocol.schema import ApiKey, decode_response, encode_request
+from tidelog.protocol.types import Buffer
 
 PRODUCE_VERSION, FETCH_VERSION = 9, 11
 SECONDS = 20
@@ -44,6 +45,17 @@ class RawClient:
         self._correlation_id += 1
         self._sent.append((self._correlation_id, key, version))
         self._writer.writelines(encode_request_frame(key, version, self._correlation_id, "raw", body))
+        await self._writer.drain()
+
+    async def send_together(self, requests: Iterable[tuple[ApiKey, int, Mapping[str, Any]]]) -> None:
+        """Send several requests in one write, so that they arrive together."""
+        frames: list[Buffer] = []
+        for key, version, values in requests:
+            self._correlation_id += 1
+            self._sent.append((self._correlation_id, key, version))
+            body = encode_request(key, version, values)
+            frames += encode_request_frame(key, version, self._correlation_id, "raw", body)
+        self._writer.write(b"".join(frames))
         await self._writer.drain()
 
     async def receive(self) -> Any:

@@ -1,0 +1,180 @@
+"""What changes something and what reads it, sent together on one connection: the reader sees the change.
+
+The broker may take as long as it likes for the change. These requests arrive together, so that nothing but
+the broker's own order stands between them.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.conformance.raw import RawClient, batch, connected
+from tidelog.broker.app import Broker
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.net.routes import KINDS, Kind
+from tidelog.protocol.schema import ApiKey
+
+TIMES = 20
+TOPIC_RESOURCE = 2
+
+
+class Question(NamedTuple):
+    """One request; its values are those of the `number`th repetition."""
+
+    api_key: ApiKey
+    version: int
+    values: Callable[[int], Mapping[str, Any]]
+
+
+class Pair(NamedTuple):
+    """A change, what reads it, and what in the reader's answer must be true of the `number`th repetition."""
+
+    change: Question
+    reader: Question
+    sees: Callable[[Any, int], bool]
+    topic_is_there: bool = True
+
+
+def topic(number: int) -> str:
+    return f"topic-{number}"
+
+
+def settings_of(number: int) -> Mapping[str, Any]:
+    return {"resources": [{"resource_type": TOPIC_RESOURCE, "resource_name": topic(number)}]}
+
+
+def altered(number: int, **operation: int) -> Mapping[str, Any]:
+    setting = {"name": "retention.ms", "value": str(1_000_000 + number), **operation}
+    resource = {"resource_type": TOPIC_RESOURCE, "resource_name": topic(number), "configs": [setting]}
+    return {"resources": [resource]}
+
+
+def new_setting_is_described(answer: Any, number: int) -> bool:
+    (result,) = answer.results
+    return any(
+        (config.name, config.value) == ("retention.ms", str(1_000_000 + number)) for config in result.configs
+    )
+
+
+def partitions_named(answer: Any) -> int:
+    (named,) = answer.topics
+    return len(named.partitions) if named.error_code == 0 else 0
+
+
+READ_METADATA = Question(
+    ApiKey.METADATA,
+    9,
+    lambda number: {"topics": [{"name": topic(number)}], "allow_auto_topic_creation": False},
+)
+READ_SETTINGS = Question(ApiKey.DESCRIBE_CONFIGS, 2, settings_of)
+INIT_PRODUCER_ID = Question(ApiKey.INIT_PRODUCER_ID, 4, lambda number: {"transactional_id": None})
+
+PAIRS: Mapping[ApiKey, Pair] = {
+    pair.change.api_key: pair
+    for pair in (
+        Pair(
+            Question(
+                ApiKey.CREATE_TOPICS,
+                5,
+                lambda number: {
+                    "topics": [{"name": topic(number), "num_partitions": 2, "replication_factor": 1}]
+                },
+            ),
+            READ_METADATA,
+            lambda answer, _: partitions_named(answer) == 2,
+            topic_is_there=False,
+        ),
+        Pair(
+            Question(ApiKey.DELETE_TOPICS, 5, lambda number: {"topic_names": [topic(number)]}),
+            READ_METADATA,
+            lambda answer, _: partitions_named(answer) == 0,
+        ),
+        Pair(
+            Question(
+                ApiKey.CREATE_PARTITIONS,
+                3,
+                lambda number: {"topics": [{"name": topic(number), "count": 3, "assignments": None}]},
+            ),
+            READ_METADATA,
+            lambda answer, _: partitions_named(answer) == 3,
+        ),
+        Pair(
+            Question(
+                ApiKey.DELETE_RECORDS,
+                2,
+                lambda number: {
+                    "topics": [{"name": topic(number), "partitions": [{"partition_index": 0, "offset": 1}]}]
+                },
+            ),
+            Question(
+                ApiKey.LIST_OFFSETS,
+                5,
+                lambda number: {
+                    "replica_id": -1,
+                    "topics": [
+                        {"name": topic(number), "partitions": [{"partition_index": 0, "timestamp": -2}]}
+                    ],
+                },
+            ),
+            lambda answer, _: answer.topics[0].partitions[0].offset == 1,
+        ),
+        Pair(Question(ApiKey.ALTER_CONFIGS, 1, altered), READ_SETTINGS, new_setting_is_described),
+        Pair(
+            Question(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, lambda number: altered(number, config_operation=0)),
+            READ_SETTINGS,
+            new_setting_is_described,
+        ),
+        Pair(
+            Question(
+                ApiKey.METADATA,
+                9,
+                lambda number: {"topics": [{"name": topic(number)}], "allow_auto_topic_creation": True},
+            ),
+            READ_METADATA,
+            lambda answer, _: partitions_named(answer) > 0,
+            topic_is_there=False,
+        ),
+        # Nothing reads what was issued but the next request: its id is another.
+        Pair(INIT_PRODUCER_ID, INIT_PRODUCER_ID, lambda answer, number: answer.producer_id == 2 * number + 1),
+    )
+}
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[RawClient]:
+    config = BrokerConfig(data_dir=tmp_path, port=0, http_port=-1, auto_create_topics_enable=True)
+    async with await Broker.start(config) as broker, connected(broker.port) as connection:
+        yield connection
+
+
+def test_every_api_that_changes_something_later_has_a_pair() -> None:
+    assert set(PAIRS) == {key for key, kind in KINDS.items() if kind is Kind.CHANGE}
+
+
+@pytest.mark.parametrize("api_key", PAIRS)
+async def test_a_reader_right_behind_a_change_on_one_connection_sees_it(
+    client: RawClient, api_key: ApiKey
+) -> None:
+    change, reader, sees, topic_is_there = PAIRS[api_key]
+    for number in range(TIMES):
+        if topic_is_there:
+            await client.create(topic(number))
+            assert await client.produce(batch("x", -1, -1, count=2), topic=topic(number)) == (0, 0)
+        await client.send_together(
+            (key, version, values(number)) for key, version, values in (change, reader)
+        )
+        await client.receive()
+        answer = await client.receive()
+        assert sees(answer, number), answer
+
+
+async def test_an_append_behind_the_creation_of_its_topic_is_stored(client: RawClient) -> None:
+    create = PAIRS[ApiKey.CREATE_TOPICS].change
+    for number in range(TIMES):
+        await client.send_together([(create.api_key, create.version, create.values(number))])
+        await client.send_batch(batch("x", -1, -1), topic=topic(number))
+        await client.receive()
+        result = await client.receive_result()
+        assert (result.error_code, result.base_offset) == (0, 0)

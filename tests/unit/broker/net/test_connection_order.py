@@ -1,0 +1,156 @@
+"""The order of requests on one connection: which of them hold back those behind, and what that costs."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_frame, serving
+from tests.unit.broker.net.test_connection import Held
+from tests.waiting import until
+from tidelog.broker.handlers import Handler
+from tidelog.broker.net.routes import KINDS
+from tidelog.protocol.hot import FetchResponse
+from tidelog.protocol.schema import APIS, ApiKey
+
+SENT_BEHIND_BYTES = 8 << 20
+
+
+class Calls:
+    """A handler that answers at once and remembers whom it answered."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+
+    def handle(self, context: Any, request: Any) -> Any:
+        self.ids.append(context.header.correlation_id)
+        return {"error_code": 0}
+
+
+async def others_are_served(server: Running) -> None:
+    """Whatever was to be served before this one has been."""
+    async with await Peer.connect(server.port) as other:
+        await other.ask(ApiKey.DESCRIBE_CLUSTER, 0)
+
+
+def handlers(first: ApiKey, held: Held, behind: Calls) -> dict[ApiKey, Handler]:
+    return {
+        ApiKey.API_VERSIONS: behind.handle,
+        ApiKey.DESCRIBE_CLUSTER: Calls().handle,
+        first: held.handle,
+    }
+
+
+HOLDING_BACK = [
+    key
+    for key, kind in KINDS.items()
+    if kind.holds_back and key not in (ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER)
+]
+
+
+@pytest.mark.parametrize("api_key", HOLDING_BACK)
+async def test_what_changes_or_reads_later_holds_back_those_behind_it_until_it_is_answered(
+    api_key: ApiKey,
+) -> None:
+    held, behind = Held(), Calls()
+    async with serving(handlers(api_key, held, behind)) as server, await Peer.connect(server.port) as peer:
+        first = request_frame(api_key, APIS[api_key].max_version, {}, 1)
+        peer.send(first + b"".join(request_frame(ApiKey.API_VERSIONS, 3, {}, number) for number in (2, 3)))
+        await held.arrived(1)
+        await others_are_served(server)
+        assert behind.ids == []
+        held.futures[0].cancel()  # Answered, with an error.
+        await until(lambda: behind.ids == [2, 3])
+
+
+async def test_an_append_and_a_long_poll_hold_back_nobody() -> None:
+    held, behind = Held(), Calls()
+    both = {**handlers(ApiKey.FETCH, held, behind), ApiKey.PRODUCE: held.handle}
+    async with serving(both) as server, await Peer.connect(server.port) as peer:
+        appends = [produce_frame(9, [("t", [(0, b"x")])], correlation_id=number) for number in range(5)]
+        fetch = request_frame(ApiKey.FETCH, 7, {"topics": []}, 5)
+        peer.send(b"".join((*appends, fetch, request_frame(ApiKey.API_VERSIONS, 3, {}, 6))))
+        await until(lambda: behind.ids == [6])
+        assert len(held.futures) == 6
+
+
+async def test_those_held_back_go_on_once_it_is_done_though_its_answer_must_wait_for_its_turn() -> None:
+    held, polling, behind = Held(), Held(), Calls()
+    both = {**handlers(ApiKey.CREATE_TOPICS, held, behind), ApiKey.FETCH: polling.handle}
+    async with serving(both) as server, await Peer.connect(server.port) as peer:
+        frames = (
+            request_frame(ApiKey.FETCH, 7, {"topics": []}, 1),
+            request_frame(ApiKey.CREATE_TOPICS, 5, {"topics": []}, 2),
+            request_frame(ApiKey.API_VERSIONS, 3, {}, 3),
+        )
+        peer.send(b"".join(frames))
+        await held.arrived(1)
+        held.futures[0].set_result({"topics": []})
+        await until(lambda: behind.ids == [3])
+        polling.futures[0].set_result(FetchResponse(0, 0, 0, []))
+        assert (await peer.answer(ApiKey.FETCH, 7))[0] == 1
+        assert (await peer.answer(ApiKey.CREATE_TOPICS, 5))[0] == 2
+        assert (await peer.answer(ApiKey.API_VERSIONS, 3))[0] == 3
+
+
+async def test_each_that_holds_back_is_waited_for_in_turn() -> None:
+    held = Held()
+    async with (
+        serving({ApiKey.CREATE_TOPICS: held.handle}) as server,
+        await Peer.connect(server.port) as peer,
+    ):
+        frames = [request_frame(ApiKey.CREATE_TOPICS, 5, {"topics": []}, number) for number in range(3)]
+        peer.send(b"".join(frames))
+        for answered in range(3):
+            await held.arrived(answered + 1)
+            assert len(held.futures) == answered + 1
+            held.futures[answered].set_result({"topics": []})
+            assert (await peer.answer(ApiKey.CREATE_TOPICS, 5))[0] == answered
+
+
+async def test_no_more_than_one_arrival_waits_behind_a_change() -> None:
+    held, behind = Held(), Calls()
+    both = handlers(ApiKey.CREATE_TOPICS, held, behind)
+    async with serving(both) as server, await Peer.connect(server.port) as peer:
+        peer.send(request_frame(ApiKey.CREATE_TOPICS, 5, {"topics": []}, 0))
+        await held.arrived(1)
+        (connection,) = server._connections
+        one = request_frame(ApiKey.API_VERSIONS, 3, {"client_software_name": "n" * 1000}, 7)
+        count = SENT_BEHIND_BYTES // len(one)
+        peer.send(one * count)
+        await until(lambda: connection._paused)
+        await others_are_served(server)
+        assert len(connection._reader._buffer) < SENT_BEHIND_BYTES // 8
+        assert connection._paused
+        assert behind.ids == []
+        held.futures[0].set_result({"topics": []})
+        await until(lambda: len(behind.ids) == count)
+
+
+async def test_a_client_that_goes_while_a_change_is_under_way_is_noticed_at_once() -> None:
+    held = Held()
+    async with serving(handlers(ApiKey.CREATE_TOPICS, held, Calls())) as server:
+        async with await Peer.connect(server.port) as peer:
+            peer.send(request_frame(ApiKey.CREATE_TOPICS, 5, {"topics": []}, 1))
+            await held.arrived(1)
+        await until(lambda: server.metrics.connections == 0)
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 40])
+async def test_what_arrives_in_pieces_while_a_change_is_under_way_is_served_behind_it(pieces: int) -> None:
+    held, behind = Held(), Calls()
+    both = handlers(ApiKey.CREATE_TOPICS, held, behind)
+    async with serving(both) as server, await Peer.connect(server.port) as peer:
+        peer.send(request_frame(ApiKey.CREATE_TOPICS, 5, {"topics": []}, 0))
+        await held.arrived(1)
+        frames = b"".join(request_frame(ApiKey.API_VERSIONS, 3, {}, number) for number in range(1, 5))
+        size = -(-len(frames) // pieces)
+        for start in range(0, len(frames), size):
+            peer.send(frames[start : start + size])
+            await others_are_served(server)
+        assert behind.ids == []
+        held.futures[0].set_result({"topics": []})
+        await until(lambda: behind.ids == [1, 2, 3, 4])
+
+
+def test_every_api_declares_its_kind() -> None:
+    assert set(KINDS) == set(APIS)
