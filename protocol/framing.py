@@ -3,15 +3,16 @@
 Owns: the size prefix, request headers v0 to v2, response headers v0 and v1, and the one receive buffer of a
 connection.
 
-Invariants: a frame's announced length is checked before memory is taken for it. A received byte is copied
-at most once to the front of the buffer, and at most once more each time the buffer quadruples, whatever the
-chunks. A buffer larger than `_KEPT_BYTES` is let go with the frame that needed it; a smaller one after a
-while of small frames. After a ProtocolError a reader is of no further use: close the connection.
+Invariants: a frame's announced length is checked before memory is taken for it, and memory is taken for bytes
+that came: the buffer grows fourfold, and only once it was full. A received byte is copied at most once to the
+front of the buffer, and at most once more each time the buffer grows, whatever the chunks. A buffer larger
+than `_KEPT_BYTES` is let go with the frame that needed it; a smaller one after a while of small frames.
+After a ProtocolError a reader is of no further use: close the connection.
 
-Called by: broker/net and the client's connection, on both sides of the wire. Source: the protocol guide's
-"Request and Response Headers", KIP-482, KIP-511.
+Source: the protocol guide's "Request and Response Headers", KIP-482, KIP-511.
 """
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -32,7 +33,10 @@ _NEVER_FLEXIBLE: Final = 32768
 _MAX_STRING_BYTES: Final = 32767
 _NULL_LENGTH: Final = 65535
 
-_START_BYTES: Final = 64 * 1024
+_START_BYTES: Final = 4 * 1024
+_GROWTH: Final = 4
+_READ_BYTES: Final = 64 * 1024
+"""Size that the buffer of a busy connection reaches, whatever its frames."""
 _KEPT_BYTES: Final = 2 * 1024 * 1024
 _SMALL_ROUNDS_BEFORE_SHRINKING: Final = 64
 _JOINED_BYTES: Final = 16 * 1024
@@ -160,14 +164,18 @@ class FrameReader:
     """The receive buffer of one connection, for asyncio.BufferedProtocol.
 
     One buffer is filled in place and frames are handed out as views of it, without the size prefix. It starts
-    small, grows towards an announced frame as its bytes arrive, and shrinks back.
+    small, grows towards an announced frame as its bytes arrive, and shrinks back. `grown` is called with the
+    bytes of memory that each growth took.
     """
 
-    __slots__ = ("_buffer", "_end", "_max_frame_bytes", "_needed", "_small_rounds", "_start", "_view")
+    __slots__ = (
+        "_buffer", "_capacity", "_end", "_grown", "_max_frame_bytes", "_needed", "_small_rounds", "_start",
+        "_view",
+    )  # fmt: skip
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    def __init__(self, max_frame_bytes: int, grown: Callable[[int], None] | None = None) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._small_rounds = 0
+        self._grown = grown
         self._start = 0
         self._end = 0
         self._needed = _SIZE.size
@@ -176,28 +184,40 @@ class FrameReader:
     @property
     def capacity_bytes(self) -> int:
         """Memory held for receiving at the moment."""
-        return len(self._buffer)
+        return self._capacity
 
     @property
     def pending_bytes(self) -> int:
         """Bytes received that do not make a whole frame yet."""
         return self._end - self._start
 
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes of the frame that has begun to arrive, or of its length, that are still to come."""
+        return self._needed - (self._end - self._start)
+
     def get_buffer(self, size_hint: int) -> memoryview:
         """Where the next bytes belong. Views that `buffer_updated` gave are invalid from here on."""
-        pending = self._end - self._start
-        if self._start:
-            if pending:
-                self._view[:pending] = self._view[self._start : self._end]
+        start, end = self._start, self._end
+        pending = end - start
+        if end == self._capacity:
+            self._make_room()
+        elif not pending:
+            self._start = self._end = 0
+            if self._small_rounds >= _SMALL_ROUNDS_BEFORE_SHRINKING:
+                self._replace_buffer(_READ_BYTES)
+            return self._view
+        elif start:
+            self._view[:pending] = self._view[start:end]
             self._start = 0
             self._end = pending
-        capacity = len(self._buffer)
-        if pending == capacity or (self._needed > capacity and self._needed <= _KEPT_BYTES):
-            self._grow(pending)
-        elif not pending and self._small_rounds >= _SMALL_ROUNDS_BEFORE_SHRINKING and capacity > _START_BYTES:
-            self._replace_buffer(_START_BYTES)
-            self._small_rounds = 0
         return self._view[self._end :]
+
+    def release(self) -> None:
+        """Take no more memory than a new reader, where no frame has begun to arrive and no view is needed."""
+        if self._end == self._start and self._capacity > _START_BYTES:
+            self._start = self._end = 0
+            self._replace_buffer(_START_BYTES)
 
     def buffer_updated(self, count: int) -> list[memoryview]:
         """The frames that are whole after `count` more bytes, valid until the next `get_buffer`.
@@ -222,39 +242,46 @@ class FrameReader:
                 break
             frames.append(view[start + _SIZE.size : start + needed])
             start += needed
-            if needed > _START_BYTES:
+            if needed > _READ_BYTES:
                 large = True
             needed = _SIZE.size
         self._start = start
         self._needed = needed
-        if len(self._buffer) > _START_BYTES:
+        if self._capacity > _READ_BYTES:
             self._settle(large)
         return frames
 
     def _settle(self, large: bool) -> None:
         """Lets a large buffer go with its frames, and counts how long a middling one has not been needed."""
-        if large or self._needed > _START_BYTES:
+        if large or self._needed > _READ_BYTES:
             self._small_rounds = 0
         else:
             self._small_rounds += 1
-        if len(self._buffer) > _KEPT_BYTES + _START_BYTES and self._needed <= _KEPT_BYTES:
-            pending = self._end - self._start
-            old = self._view
-            self._replace_buffer(max(_START_BYTES, self._needed, pending))
-            self._view[:pending] = old[self._start : self._end]
-            self._start = 0
-            self._end = pending
+        if self._capacity > _KEPT_BYTES + _READ_BYTES and self._needed <= _KEPT_BYTES:
+            self._move(max(_READ_BYTES, self._end - self._start))
 
-    def _grow(self, pending: int) -> None:
-        # A length alone must not take memory: past _KEPT_BYTES the buffer follows the bytes that came.
-        capacity = min(self._needed, max(_KEPT_BYTES, 4 * pending)) + _START_BYTES
-        old = self._view
-        self._replace_buffer(capacity)
-        self._view[:pending] = old[:pending]
+    def _make_room(self) -> None:
+        """The buffer was full, so that more is likely to come: make it larger, as far as that is of use."""
+        capacity = self._capacity
+        useful = max(_READ_BYTES, self._needed + _START_BYTES)
+        self._move(max(capacity, min(_GROWTH * capacity, useful)))
+        if self._capacity > capacity and self._grown is not None:
+            self._grown(self._capacity - capacity)
+
+    def _move(self, capacity: int) -> None:
+        """Bring what has not been handed out to the front, in a buffer of `capacity`."""
+        pending = self._view[self._start : self._end]
+        if capacity != self._capacity:
+            self._replace_buffer(capacity)
+        self._start = 0
+        self._end = len(pending)
+        self._view[: self._end] = pending
 
     def _replace_buffer(self, capacity: int) -> None:
         self._buffer = bytearray(capacity)
         self._view = memoryview(self._buffer)
+        self._capacity = capacity
+        self._small_rounds = 0
 
     def _bad_size(self, size: int) -> ProtocolError:
         came = _SIZE.pack(size)
