@@ -5,10 +5,10 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 p
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTHON_ROOMS := tidelog protocol broker client cli pipeline faults demo bench tests
+PYTHON_ROOMS := tidelog protocol broker client cli pipeline faults demo bench docs tests
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests serve faults bench format up down lock clean
+.PHONY: help install demo test lint types tests serve faults bench docs format up down lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ faults: $(STAMP) ## break things for SECONDS with SEED and judge what is stored
 
 bench: $(STAMP) ## measure side by side with peers, as ratios
 	@$(BIN)/python -m bench
+
+docs: $(STAMP) ## build the site of docs/ into build/docs; a broken link fails
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs && echo "open build/docs/index.html"
 
 format: $(STAMP) ## rewrite the code in the house style
 	@$(BIN)/ruff check --fix-only --quiet $(PYTHON_ROOMS); $(BIN)/ruff format $(PYTHON_ROOMS)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WHEEL_ROOMS = ("broker", "protocol", "client", "pipeline", "cli")
 CODE_ROOMS = (*WHEEL_ROOMS, "faults", "demo", "bench")
 ROOMS = (*CODE_ROOMS, "tests")
-_OTHER_FOLDERS = ("deploy", ".ci")
+_OTHER_FOLDERS = ("deploy", "docs", ".ci")
 _OTHER_TEXT = (".dockerignore", "Dockerfile", "Makefile", "docker-compose.yml", "pyproject.toml")
 _TEXT_SUFFIXES = (".json", ".md", ".py", ".toml", ".yml", "")
 

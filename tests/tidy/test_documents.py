@@ -1,14 +1,18 @@
 """What the documents tell people to type, works; what they point to, is there."""
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.tidy.house import ROOT
+from tidelog.broker.config import BrokerConfig
 from tidelog.cli.main import main
 
-_DOCUMENTS = sorted(ROOT.glob("*.md"))
+_DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 _MAKE = re.compile(r"\bmake ([a-z][a-z-]*)\b")
 _TIDELOG = re.compile(r"(?:^|[$`|] ?)tidelog ((?:topic|log|fault) [a-z]+|[a-z]+)", re.MULTILINE)
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
@@ -40,7 +44,7 @@ def test_every_command_that_is_named_exists(document: Path, capsys: pytest.Captu
 
 @pytest.mark.parametrize("document", _DOCUMENTS, ids=lambda path: path.name)
 def test_every_link_leads_to_a_file(document: Path) -> None:
-    missing = [link for link in _LINK.findall(document.read_text()) if not (ROOT / link).exists()]
+    missing = [link for link in _LINK.findall(document.read_text()) if not (document.parent / link).exists()]
     assert missing == []
 
 
@@ -53,3 +57,25 @@ def test_every_make_target_is_explained_or_a_part_of_one_that_is() -> None:
 
 def test_the_ci_runs_what_people_run() -> None:
     assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def site_is_built(source: Path, target: Path) -> bool:
+    command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", str(source), str(target)]
+    return subprocess.run(command, cwd=ROOT, check=False, capture_output=True).returncode == 0
+
+
+def test_the_site_is_built_and_has_every_setting(tmp_path: Path) -> None:
+    assert site_is_built(ROOT / "docs", tmp_path)
+    page = (tmp_path / "configuration.html").read_text()
+    assert [setting.name for setting in BrokerConfig().describe() if setting.name not in page] == []
+
+
+def test_a_broken_link_fails_the_site(tmp_path: Path) -> None:
+    source = tmp_path / "docs"
+    shutil.copytree(ROOT / "docs", source)
+    (source / "concepts.md").open("a").write("\n[nothing](nowhere.md)\n")
+    assert not site_is_built(source, tmp_path / "site")
+
+
+def test_the_readme_fits_on_three_screens() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150

@@ -1,4 +1,4 @@
-"""The example of the README: a project's own tests against a broker, with no container."""
+"""A project's own tests against a broker, with no container."""
 
 from tidelog.broker.embedded import EmbeddedBroker, ThreadedBroker
 from tidelog.client import Consumer, Producer
