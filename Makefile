@@ -44,7 +44,7 @@ serve: $(STAMP) ## run a broker on 127.0.0.1:9092
 	@$(BIN)/tidelog serve
 
 faults: $(STAMP) ## break things for SECONDS with SEED and judge what is stored
-	@SECONDS=$(or $(SECONDS),60) SEED=$(SEED) $(BIN)/python -m faults
+	@SECONDS=$(or $(SECONDS),60) SEED=$(SEED) $(BIN)/python -m faults $(ARGUMENTS)
 
 bench: $(STAMP) ## measure side by side with peers, as ratios
 	@$(BIN)/python -m bench

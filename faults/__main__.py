@@ -1,7 +1,7 @@
-"""`python -m faults`: break a broker, its network and its writers for a while, and judge what is stored.
+"""`python -m faults`: break a broker in every way that is known here for a while, and judge what is stored.
 
-`SECONDS` and `SEED` may come from the environment. Exit code 0 without findings, 1 with, 2 when it could not
-run.
+Owns the list of trials and how they share the time. `SECONDS` and `SEED` may come from the environment. Exit
+code 0 without findings, 1 with, 2 when it could not run.
 """
 
 import argparse
@@ -12,44 +12,44 @@ import random
 import shutil
 import sys
 import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 
+from faults.damage import trial as damage
 from faults.process import BrokerProcessError
-from faults.report import report
+from faults.report import print_tables, report
 from faults.runner import Settings, run
+from faults.trial import Outcome, Say, Trial
 from tidelog.client import ClientError
 
-_LARGEST_SEED = 1_000_000
+_LARGEST_SEED: Final = 1_000_000
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run it; the exit code."""
-    options = _parse(arguments)
     console = Console(highlight=False)
+    trials = (
+        Trial("crashes", "Crashes and bad networks", 0.6, partial(_crash, console)),
+        Trial("damage", "Damaged files", 0.4, damage.run),
+    )
+    options = _parse(arguments, [trial.name for trial in trials])
+    chosen = [trial for trial in trials if options.only in (None, trial.name)]
     _set_up_logs(options.log)
     folder = Path(tempfile.mkdtemp(prefix="tidelog-faults-"))
     keep = bool(options.keep)
-    settings = Settings.drawn(options.seed, options.seconds)
-    console.print(
-        f"Breaking things for {settings.seconds:g} s with seed {settings.seed}:"
-        f" {settings.partitions} partitions, segments of {settings.segment_bytes:,} bytes,"
-        f" {settings.timestamp_type}, {settings.sync_delay_ms} ms for a sync"
-        f" ({settings.thread_share:.0%} in threads),"
-        f" a checkpoint each {settings.checkpoint_interval_ms} ms",
-        soft_wrap=True,
-    )
-
-    def tell(seconds: float, text: str) -> None:
-        if not options.quiet:
-            console.print(f"{seconds:7.2f} s  {text}", soft_wrap=True, markup=False)
-
     try:
-        result = asyncio.run(run(settings, folder / "data", tell))
-        report(result, console)
-        keep = keep or bool(result.findings)
-        return 1 if result.findings else 0
+        found = asyncio.run(_run(chosen, options, folder, console))
+        keep = keep or found
+        only = f"ARGUMENTS='--only {options.only}' " if options.only else ""
+        replay = f"make faults {only}SECONDS={options.seconds:g} SEED={options.seed}"
+        console.print(f"{'[red]Replay:[/red]' if found else 'Replay:'} {replay}", soft_wrap=True)
+        return 1 if found else 0
     except (BrokerProcessError, ClientError) as error:
         console.print(f"The fault runner could not run: {error}", markup=False)
         return 2
@@ -58,17 +58,53 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     finally:
         if keep:
-            console.print(f"The broker's data is kept in {folder / 'data'}", soft_wrap=True)
+            console.print(f"The data of the brokers is kept in {folder}", soft_wrap=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _parse(arguments: list[str] | None) -> argparse.Namespace:
+async def _run(trials: Sequence[Trial], options: argparse.Namespace, folder: Path, console: Console) -> bool:
+    """One trial after the other, each with its share of the time; whether anything was found."""
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        if not options.quiet:
+            console.print(f"{time.monotonic() - began:7.2f} s  {text}", soft_wrap=True, markup=False)
+
+    found = False
+    shares = sum(trial.share for trial in trials)
+    console.print(f"Breaking things for {options.seconds:g} s with seed {options.seed}.", soft_wrap=True)
+    for trial in trials:
+        own = folder / trial.name
+        own.mkdir()
+        outcome = await trial.run(options.seed, options.seconds * trial.share / shares, own, say)
+        report(trial, outcome, console)
+        found |= bool(outcome.findings)
+    return found
+
+
+async def _crash(console: Console, seed: int, seconds: float, folder: Path, say: Say) -> Outcome:
+    """Crashes and bad networks under writers, as a trial like the others; its tables are printed here."""
+    settings = Settings.drawn(seed, seconds)
+    say(
+        f"{settings.partitions} partitions, segments of {settings.segment_bytes:,} bytes,"
+        f" {settings.timestamp_type}, {settings.sync_delay_ms} ms for a sync"
+        f" ({settings.thread_share:.0%} in threads),"
+        f" a checkpoint each {settings.checkpoint_interval_ms} ms"
+    )
+    result = await run(settings, folder / "data", lambda _, text: say(text))
+    print_tables(result, console)
+    tried = Counter({str(kind): count for kind, count in result.steps.items()})
+    return Outcome(tried, result.findings, seconds=result.seconds)
+
+
+def _parse(arguments: list[str] | None, names: Sequence[str]) -> argparse.Namespace:
     seconds = float(os.environ.get("SECONDS") or 60)
     seed = int(os.environ.get("SEED") or random.randrange(_LARGEST_SEED))
     parser = argparse.ArgumentParser(prog="python -m faults", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=seconds, help="how long (default %(default)g)")
     parser.add_argument("--seed", type=int, default=seed, help="of the schedule (default: a random one)")
+    parser.add_argument("--only", choices=names, help="one kind of trial alone, with all the time")
     parser.add_argument("--quiet", action="store_true", help="only the report, not each step")
     parser.add_argument("--keep", action="store_true", help="keep the data folder even without findings")
     parser.add_argument("--log", type=Path, help="write what both clients log to this file")

@@ -38,6 +38,8 @@ class Kind(StrEnum):
     DIFFERENT = "readers disagree"
     UNREADABLE = "could not be read back"
     ALARM = "the broker complained"
+    SILENT = "wrong, and not told with a remedy"
+    COSTLY = "one peer cost the others too much"
 
 
 class Mark(NamedTuple):

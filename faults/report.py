@@ -1,4 +1,4 @@
-"""What a run looks like: a line for each step, then tables of what was survived, sent and found.
+"""What a run looks like: what each kind of trial tried, found and left out; of the crashes more in tables.
 
 Owns all output of the fault runner; everything else hands over facts.
 """
@@ -12,33 +12,35 @@ from rich.table import Table
 
 from faults.checker import REFUSED, UNCERTAIN, Finding, Ledger, is_acked
 from faults.runner import Result
+from faults.trial import Outcome, Trial
 
 _EXAMPLES = 8
 
 
-def replay(result: Result) -> str:
-    """The command that breaks the same things in the same order."""
-    return f"make faults SECONDS={result.settings.seconds:g} SEED={result.settings.seed}"
+def report(trial: Trial, outcome: Outcome, console: Console) -> None:
+    """Print what became of one kind of trial."""
+    tried = ", ".join(f"{count:,} × {what}" for what, count in outcome.tried.most_common()) or "nothing"
+    verdict = (
+        f"[red]{len(outcome.findings):,} findings[/red]" if outcome.findings else "[green]no findings[/green]"
+    )
+    console.print(f"[bold]{trial.title}[/bold] ({outcome.seconds:.0f} s): {verdict}", soft_wrap=True)
+    console.print(f"  tried: {tried}", soft_wrap=True, markup=False)
+    for line in outcome.figures:
+        console.print(f"  {line}", soft_wrap=True, markup=False)
+    for reason in outcome.left_out:
+        console.print(f"  left out: {reason}", soft_wrap=True, markup=False)
+    _print_findings(outcome.findings, console)
 
 
-def report(result: Result, console: Console) -> None:
-    """Print the tables and, if there are any, the findings."""
+def print_tables(result: Result, console: Console) -> None:
+    """What a run of crashes survived and stored."""
     console.print(_faults(result), _records(result.ledgers))
     console.print(
         f"{result.records_stored:,} records in {result.batches:,} batches and {result.segments} segments,"
         f" read back through the wire and from the files; {result.records_followed:,} read along."
-        f" {result.seconds:.0f} s in all."
     )
     for oddity, count in sorted(result.oddities.items()):
         console.print(f"  {count:>6,} × {oddity}", soft_wrap=True, markup=False)
-    if not result.findings:
-        console.print(
-            "[green]Nothing acknowledged is missing, nothing stored twice, out of order or elsewhere.[/green]"
-            f" Seed {result.settings.seed}."
-        )
-        return
-    _print_findings(result.findings, console)
-    console.print(f"[red]Replay:[/red] {replay(result)}", soft_wrap=True)
 
 
 def _print_findings(findings: Sequence[Finding], console: Console) -> None:

@@ -4,7 +4,6 @@ Owns the order of a run: start, break, heal, let the writers settle, read back, 
 only after everything was healed, and what it cannot do (a broker that does not start, a reader that fails)
 is a finding too, so a run ends with a `Result` whatever broke.
 
-Called by `python -m faults` and tests.
 """
 
 import asyncio

@@ -1,0 +1,40 @@
+"""What one kind of trial is, and what it tried, found and left out.
+
+Owns the words that all kinds share, so that one report prints them. No kind knows another.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from faults.checker import Finding
+
+Say = Callable[[str], None]
+"""Takes one line about what happens."""
+
+
+@dataclass
+class Outcome:
+    """`tried` counts by what was done; `left_out` says why a trial, or a part of it, could not be made."""
+
+    tried: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    figures: list[str] = field(default_factory=list)
+    """What was counted, a line each."""
+    seconds: float = 0.0
+
+
+class Trial(NamedTuple):
+    """A kind of trial: `run` takes the seed, the seconds it has, a folder of its own, and who is told.
+
+    `run` raises BrokerProcessError or ClientError only where it could not begin.
+    """
+
+    name: str
+    title: str
+    share: float
+    """Of all the seconds."""
+    run: Callable[[int, float, Path, Say], Awaitable[Outcome]]
