@@ -3,6 +3,8 @@
 Owns the high watermark: with one replica it is the durable end of the log, so a consumer never reads
 what a crash could take back. With acks=all an answer waits until the watermark passes its batch; with
 acks=1 and acks=0 the data is flushed within `FLUSH_SOON_MS`, so that consumers see it that much later.
+Whoever asks where the log ends, or reads at its end, waits for that flush (`caught_up`), so that a client
+finds what was acknowledged to it.
 
 Invariants:
 - appends happen synchronously in the order of arrival; five requests in flight depend on it;
@@ -68,6 +70,12 @@ class _FutureWaiter:
     def partition_failed(self, slot: int, code: ErrorCode) -> None:
         if not self.future.done():
             self.future.set_exception(ApiError(code))
+
+
+async def all_caught_up(replicas: Iterable[Replica]) -> None:
+    """Return once all that these replicas hold now is visible; one that fails keeps nobody waiting."""
+    flushes = [replica.caught_up() for replica in replicas if replica.is_behind]
+    await asyncio.gather(*flushes, return_exceptions=True)
 
 
 def _tell_failed(waiters: Iterable[tuple[int, CommitWaiter, int]], code: ErrorCode) -> None:
@@ -151,6 +159,15 @@ class Replica:
         elif self.when_committed(end_offset, _FutureWaiter(future), 0):
             future.set_result(None)
         return future
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether records that were appended, and perhaps acknowledged with acks=1, are not visible yet."""
+        return self.stopped is None and self.log.end_offset > self.high_watermark
+
+    def caught_up(self) -> asyncio.Future[None]:
+        """Resolved once all that is appended now is visible; raises ApiError when it cannot be."""
+        return self.committed(self.log.end_offset)
 
     def flush_soon(self, delay_ms: int = FLUSH_SOON_MS) -> None:
         """Make what was appended durable within `delay_ms`, with nobody waiting for it."""

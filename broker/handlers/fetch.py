@@ -7,6 +7,8 @@ thread.
 
 Invariants:
 - records are never decoded and never cut inside a batch;
+- what was appended before the request came may have been acknowledged with acks=1: an answer that lacks it
+  waits for its flush, however short max_wait_ms is, though no longer than `FLUSH_PATIENCE_SECONDS`;
 - the first partition with data gives at least one batch, whatever the limits, so that a consumer with a
   limit below the batch size makes progress (KIP-74); after it both limits hold;
 - a cancelled long poll leaves nothing behind: dispatch cancels it when its connection goes.
@@ -19,11 +21,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
-from tidelog.broker.replica import Replica
+from tidelog.broker.replica import Replica, all_caught_up
 from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import ColdRead
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -31,6 +34,7 @@ from tidelog.protocol.hot import FetchPartition, FetchPartitionResult, FetchRequ
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
 READ_COMMITTED = 1
+FLUSH_PATIENCE_SECONDS = 1.0
 _NO_REPLICA = -1
 
 
@@ -80,15 +84,21 @@ class FetchHandler:
             return self._wait_and_read(fetch, request, is_cold=True)
         if self._is_enough(reading, fetch, request):
             return self._respond(fetch, reading)
+        if self._patience_ms(request) == 0 and not self._behind(fetch):
+            return self._respond(fetch, reading)
         return self._wait_and_read(fetch, request, is_cold=False)
 
     def _is_enough(self, reading: _Reading, fetch: FetchContext, request: FetchRequest) -> bool:
-        return (
-            request.max_wait_ms <= 0
-            or not fetch.partitions
-            or reading.must_answer
-            or reading.size_bytes >= request.min_bytes
-        )
+        """Whether to answer whatever may still come."""
+        return reading.size_bytes >= (request.min_bytes or 1) or reading.must_answer or not fetch.partitions
+
+    def _patience_ms(self, request: FetchRequest) -> int:
+        """How long to wait for more than was appended before the request came."""
+        return 0 if request.min_bytes <= 0 else max(0, min(request.max_wait_ms, self._max_wait_ms))
+
+    def _behind(self, fetch: FetchContext) -> list[Replica]:
+        """The replicas with records that are not visible yet."""
+        return [replica for replica, _ in self._watched(fetch) if replica.is_behind]
 
     def _read(
         self, partitions: Sequence[tuple[str, FetchPartition]], request: FetchRequest, *, nowait: bool
@@ -134,7 +144,8 @@ class FetchHandler:
     ) -> FetchResponse:
         """Wait until there is enough, for max_wait_ms at most; with `is_cold` begin with the disk."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(request.max_wait_ms, self._max_wait_ms) / 1000
+        deadline = loop.time() + self._patience_ms(request) / 1000
+        has_all = False
         reading: _Reading | None
         while True:
             # Watched before it is read, so that no move of a watermark falls between the two.
@@ -146,12 +157,25 @@ class FetchHandler:
                 is_cold = reading is None
                 if reading is None:
                     continue
-                if self._is_enough(reading, fetch, request) or loop.time() >= deadline:
+                if self._is_enough(reading, fetch, request):
+                    return self._respond(fetch, reading)
+                is_late = loop.time() >= deadline
+                if is_late and (has_all or not self._behind(fetch)):
                     return self._respond(fetch, reading)
                 poll.set_missing(request.min_bytes - reading.size_bytes)
                 # Too little to answer with may be megabytes: they must not stay in memory while it waits.
                 reading = None
-                await poll.wait(deadline)
+                if is_late:
+                    await self._flushed(fetch)
+                    has_all = True
+                else:
+                    await poll.wait(deadline)
+
+    async def _flushed(self, fetch: FetchContext) -> None:
+        """Return when what is appended now is visible, or when the disk takes too long for that."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_PATIENCE_SECONDS):
+                await all_caught_up(self._behind(fetch))
 
     def _read_or_none(self, fetch: FetchContext, request: FetchRequest) -> _Reading | None:
         try:

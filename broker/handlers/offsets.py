@@ -1,7 +1,8 @@
 """ListOffsets, OffsetForLeaderEpoch and DeleteRecords: positions in a log, and moving its start.
 
 Owns the three answers. To a consumer the end of the log is the high watermark, so no offset is named that
-a crash could take back.
+a crash could take back. What was appended before the request came may have been acknowledged with acks=1, so
+the answer waits until the high watermark has passed it.
 
 Invariants: a partition fails alone; a partition named twice in one request is INVALID_REQUEST, as its
 answers could not be told apart. Searches by timestamp may read the disk and run in a thread.
@@ -14,14 +15,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable
-from contextlib import suppress
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any
 
 import structlog
 
 from tidelog.broker.handlers.context import RequestContext
-from tidelog.broker.replica import Replica
+from tidelog.broker.replica import Replica, all_caught_up
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
@@ -44,19 +44,28 @@ class OffsetsHandler:
     def list_offsets(
         self, context: RequestContext, request: Any
     ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-        asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
-        if all(partition.timestamp in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) for _, partition in asked):
-            return self._list(context, request)
-        return self._search(context, request)
+        named = [(topic.name, asked) for topic in request.topics for asked in topic.partitions]
+        behind = self._behind(
+            (topic, asked.partition_index) for topic, asked in named if asked.timestamp != EARLIEST_TIMESTAMP
+        )
+        by_time = any(asked.timestamp not in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) for _, asked in named)
+        if behind or by_time:
+            return self._list_later(context, request, behind, by_time=by_time)
+        return self._list(context, request)
 
-    async def _search(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        """Look timestamps up in a thread. The largest may be on its way to the disk: wait until it counts."""
-        for topic in request.topics:
-            for asked in topic.partitions:
-                replica = self._services.replicas.get((topic.name, asked.partition_index))
-                if asked.timestamp == MAX_TIMESTAMP and replica is not None:
-                    with suppress(ApiError):  # An offline partition is refused below, with the others served.
-                        await replica.committed(replica.log.end_offset)
+    def _behind(self, partitions: Iterable[tuple[str, int]]) -> list[Replica]:
+        """Those of the replicas that hold what is not visible yet."""
+        replicas = self._services.replicas
+        named = (replicas.get(partition) for partition in dict.fromkeys(partitions))
+        return [replica for replica in named if replica is not None and replica.is_behind]
+
+    async def _list_later(
+        self, context: RequestContext, request: Any, behind: Sequence[Replica], *, by_time: bool
+    ) -> dict[str, Any]:
+        """Wait for what is on its way to the disk, and look timestamps up in a thread."""
+        await all_caught_up(behind)
+        if not by_time:
+            return self._list(context, request)
         return await asyncio.get_running_loop().run_in_executor(None, self._list, context, request)
 
     def _list(self, context: RequestContext, request: Any) -> dict[str, Any]:
@@ -102,8 +111,20 @@ class OffsetsHandler:
             answer["offset"], answer["timestamp"], answer["leader_epoch"] = found
         return answer
 
-    def offset_for_leader_epoch(self, context: RequestContext, request: Any) -> dict[str, Any]:
+    def offset_for_leader_epoch(
+        self, context: RequestContext, request: Any
+    ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         """Where a leader epoch ended, so that a consumer can tell whether the log was cut behind it."""
+        behind = self._behind(
+            (topic.topic, asked.partition) for topic in request.topics for asked in topic.partitions
+        )
+        return self._ends_later(request, behind) if behind else self._ends_of_epochs(request)
+
+    async def _ends_later(self, request: Any, behind: Sequence[Replica]) -> dict[str, Any]:
+        await all_caught_up(behind)
+        return self._ends_of_epochs(request)
+
+    def _ends_of_epochs(self, request: Any) -> dict[str, Any]:
         return {
             "topics": [
                 {
@@ -121,11 +142,17 @@ class OffsetsHandler:
         except ApiError as error:
             answer["error_code"] = error.code
             return answer
-        answer["leader_epoch"], answer["end_offset"] = replica.end_offset_for_epoch(asked.leader_epoch)
+        epoch, end_offset = replica.end_offset_for_epoch(asked.leader_epoch)
+        answer["leader_epoch"], answer["end_offset"] = epoch, min(end_offset, replica.high_watermark)
         return answer
 
     async def delete_records(self, context: RequestContext, request: Any) -> dict[str, Any]:
         """Move the start of logs forward, durably; offset -1 means to the high watermark."""
+        await all_caught_up(
+            self._behind(
+                (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
+            )
+        )
         topics = [
             {
                 "name": topic.name,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import OffsetOutOfRangeError, for_code
 
@@ -65,6 +65,44 @@ async def test_keys_decide_the_partition_and_order_holds_within_it(broker: Runni
     for wanted in {key for key, _ in sent}:
         values = [stored.message.value for stored in found if stored.message.key == wanted]
         assert values == [value for key, value in sent if key == wanted]
+
+
+@pytest.mark.parametrize("acks", [1, "all"])
+async def test_what_was_acknowledged_is_counted_by_whoever_asks_next(
+    broker: RunningBroker, acks: int | str
+) -> None:
+    """Its producer has acks=1 unless told otherwise."""
+    topic = f"counted-{acks}"
+    where = TopicPartition(topic, 0)
+    await make(broker, topic)
+    async with (
+        AIOKafkaProducer(bootstrap_servers=broker.address, acks=acks) as producer,
+        AIOKafkaConsumer(bootstrap_servers=broker.address) as consumer,
+    ):
+        consumer.assign([where])
+        for number in range(20):
+            stored = await producer.send_and_wait(topic, b"%d" % number, timestamp_ms=1_000_000 + number)
+            assert stored.offset == number
+            assert await consumer.end_offsets([where]) == {where: number + 1}
+            found = (await consumer.offsets_for_times({where: 1_000_000 + number}))[where]
+            assert found is not None
+            assert found.offset == number
+
+
+async def test_acknowledged_records_can_be_deleted_at_once(broker: RunningBroker) -> None:
+    await make(broker, "emptied")
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
+    await admin.start()
+    try:
+        async with AIOKafkaProducer(bootstrap_servers=broker.address) as producer:
+            for number in range(20):
+                await producer.send_and_wait("emptied", b"x")
+                deleted = await admin.delete_records(
+                    {TopicPartition("emptied", 0): RecordsToDelete(number + 1)}
+                )
+                assert deleted == {TopicPartition("emptied", 0): number + 1}
+    finally:
+        await admin.close()
 
 
 async def test_a_reader_waits_for_what_comes_next(broker: RunningBroker) -> None:

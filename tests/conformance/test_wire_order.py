@@ -1,4 +1,4 @@
-"""What changes something and what reads it, sent together on one connection: the reader sees the change.
+"""What changes or appends something and what reads it, sent together on one connection: the reader sees it.
 
 The broker may take as long as it likes for the change. These requests arrive together, so that nothing but
 the broker's own order stands between them.
@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.conformance.raw import RawClient, batch, connected
+from tests.conformance.raw import FETCH_VERSION, NOW_MS, PRODUCE_VERSION, RawClient, batch, connected
 from tidelog.broker.app import Broker
 from tidelog.broker.config import BrokerConfig
 from tidelog.broker.net.routes import KINDS, Kind
+from tidelog.protocol.records import RecordBatchBuilder, iter_batches
 from tidelog.protocol.schema import ApiKey
 
 TIMES = 20
@@ -168,6 +169,87 @@ async def test_a_reader_right_behind_a_change_on_one_connection_sees_it(
         await client.receive()
         answer = await client.receive()
         assert sees(answer, number), answer
+
+
+def appended(number: int, acks: int) -> Mapping[str, Any]:
+    builder = RecordBatchBuilder()
+    builder.append(NOW_MS + number, None, b"x")
+    partition = {"index": 0, "records": bytes(builder.build())}
+    return {
+        "transactional_id": None,
+        "acks": acks,
+        "timeout_ms": 30_000,
+        "topic_data": [{"name": "t", "partition_data": [partition]}],
+    }
+
+
+def listed(timestamp: int) -> Mapping[str, Any]:
+    partition = {"partition_index": 0, "timestamp": timestamp}
+    return {"replica_id": -1, "topics": [{"name": "t", "partitions": [partition]}]}
+
+
+def fetched(number: int) -> Mapping[str, Any]:
+    partition = {"partition": 0, "fetch_offset": number, "partition_max_bytes": 1 << 20}
+    return {
+        "replica_id": -1,
+        "max_wait_ms": 0,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [{"topic": "t", "partitions": [partition]}],
+    }
+
+
+READERS: Mapping[str, tuple[Question, Callable[[Any], int]]] = {
+    "ListOffsets, latest": (
+        Question(ApiKey.LIST_OFFSETS, 7, lambda _: listed(-1)),
+        lambda answer: int(answer.topics[0].partitions[0].offset) - 1,
+    ),
+    "ListOffsets, by time": (
+        Question(ApiKey.LIST_OFFSETS, 7, lambda number: listed(NOW_MS + number)),
+        lambda answer: int(answer.topics[0].partitions[0].offset),
+    ),
+    "OffsetForLeaderEpoch": (
+        Question(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            4,
+            lambda _: {"topics": [{"topic": "t", "partitions": [{"partition": 0, "leader_epoch": 0}]}]},
+        ),
+        lambda answer: int(answer.topics[0].partitions[0].end_offset) - 1,
+    ),
+    "DeleteRecords": (
+        Question(
+            ApiKey.DELETE_RECORDS,
+            2,
+            lambda _: {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "offset": -1}]}]},
+        ),
+        lambda answer: int(answer.topics[0].partitions[0].low_watermark) - 1,
+    ),
+    "Fetch": (
+        Question(ApiKey.FETCH, FETCH_VERSION, fetched),
+        lambda answer: next(iter_batches(bytes(answer.topics[0][1][0].records)))[1].base_offset,
+    ),
+}
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("name", READERS)
+async def test_a_reader_right_behind_an_append_on_one_connection_sees_it(
+    client: RawClient, name: str, acks: int
+) -> None:
+    reader, offset_seen = READERS[name]
+    await client.create()
+    for number in range(TIMES):
+        await client.send_together(
+            [
+                (ApiKey.PRODUCE, PRODUCE_VERSION, appended(number, acks)),
+                (reader.api_key, reader.version, reader.values(number)),
+            ]
+        )
+        result = await client.receive_result()
+        assert (result.error_code, result.base_offset) == (0, number)
+        assert offset_seen(await client.receive()) == number
 
 
 async def test_an_append_behind_the_creation_of_its_topic_is_stored(client: RawClient) -> None:

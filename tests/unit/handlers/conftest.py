@@ -16,6 +16,7 @@ from tidelog.broker.handlers.context import Listener, RequestContext
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.replica import Replica
 from tidelog.broker.services import Services, open_services
+from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.hot import FetchPartition, FetchRequest, ProducePartitionResult, ProduceRequest
 from tidelog.protocol.records import RecordBatchBuilder
@@ -147,9 +148,9 @@ async def open_asker(tmp_path: Path, clock: Clock) -> AsyncIterator[Callable[...
     """Opens services on the test's folder, again and again if wished; closes what is left open."""
     opened: list[Services] = []
 
-    async def open_one(**settings: Any) -> Asker:
+    async def open_one(*, disk: Disk | None = None, **settings: Any) -> Asker:
         config = BrokerConfig(data_dir=tmp_path / "data", **settings)
-        services = await open_services(config, Metrics(), clock)
+        services = await open_services(config, Metrics(), clock, disk=disk)
         opened.append(services)
         return Asker(services, clock)
 

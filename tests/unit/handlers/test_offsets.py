@@ -43,12 +43,6 @@ async def test_latest_is_the_next_offset_and_earliest_the_first(asker: Asker, ve
         assert (latest.leader_epoch, earliest.leader_epoch) == (0, 0)
 
 
-async def test_latest_stops_at_the_high_watermark(asker: Asker) -> None:
-    await filled(asker)
-    asker.send(("t", 0, make_batch(b"not durable yet")), acks=1)
-    assert (await listed(asker, LATEST)).offset == 5
-
-
 @pytest.mark.parametrize(
     ("later", "offset", "found"), [(-100, 0, 0), (0, 0, 0), (1, 1, 10), (11, 2, 40), (40, 2, 40)]
 )
@@ -73,12 +67,6 @@ async def test_the_largest_timestamp_has_the_offset_of_its_record(asker: Asker) 
     assert (await listed(asker, MAX_TIMESTAMP, version=6)).error_code == ErrorCode.UNSUPPORTED_VERSION
     await asker.create("empty")
     assert (await listed(asker, MAX_TIMESTAMP, topic="empty")).offset == -1
-
-
-async def test_the_largest_timestamp_counts_what_was_appended_before_it_was_asked_for(asker: Asker) -> None:
-    await filled(asker)
-    asker.send(("t", 0, make_batch(b"v", timestamp_ms=NOW_MS + 50)), acks=1)
-    assert (await listed(asker, MAX_TIMESTAMP)).offset == 5
 
 
 @pytest.mark.parametrize(
