@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 
 from tidelog.broker.cluster.catalog import Catalog
 from tidelog.broker.cluster.cluster import Cluster
-from tidelog.broker.cluster.store import ClusterStore, SqliteStore
+from tidelog.broker.cluster.sqlite_store import SqliteStore
+from tidelog.broker.cluster.store import ClusterStore
 from tidelog.broker.config import BrokerConfig
 from tidelog.broker.group_commit import GroupCommit
 from tidelog.broker.maintenance import Maintenance

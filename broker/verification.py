@@ -16,7 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.broker.cluster.catalog import Topic
-from tidelog.broker.cluster.store import StoredCluster, StoreError, read_store
+from tidelog.broker.cluster.choice import Source, choose
+from tidelog.broker.cluster.facts import StoredCluster
+from tidelog.broker.cluster.second_copy import copy_path
+from tidelog.broker.cluster.sqlite_store import read_store
+from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.config import BrokerConfig
 from tidelog.broker.services import STORE_FILE
 from tidelog.broker.storage.checkpoints import (
@@ -135,18 +139,32 @@ class _Verification:
 
     def _cluster(self, has_partitions: bool) -> StoredCluster | None:
         path = self._data_dir / STORE_FILE
-        if not self._disk.exists(path):
+        copy_name = copy_path(path).name
+        try:
+            database, copy = read_store(path)
+            source = choose(path, database, copy)
+        except (StoreError, OSError) as error:
+            self._findings.damage(STORE_FILE, f"a broker refuses to start: {_without_path(error, path)}")
+            return None
+        if source is Source.NOTHING:
             if has_partitions:
                 self._findings.damage(
-                    STORE_FILE,
-                    "the file is missing: a broker would start without topics and set all partitions aside",
+                    STORE_FILE, f"the file is missing, and {copy_name} too: a broker refuses to start"
                 )
             return None
-        try:
-            return read_store(path)
-        except (StoreError, OSError) as error:
-            self._findings.damage(STORE_FILE, _without_path(error, path))
-            return None
+        if source is Source.COPY:
+            self._findings.damage(
+                STORE_FILE,
+                f"the file is {database.state}: the next start of a broker restores it from {copy_name}",
+            )
+            return copy.cluster
+        if copy.problem:
+            self._findings.damage(
+                copy_name, f"{copy.problem}; the next start of a broker writes it again from {STORE_FILE}"
+            )
+        elif copy.is_absent:
+            self._findings.warning(copy_name, "the file is missing: the next start of a broker writes it")
+        return database.cluster
 
     def _check_folders_exist(
         self, cluster: StoredCluster, topics: Mapping[str, Topic], folders: Mapping[TopicPartition, Path]

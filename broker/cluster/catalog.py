@@ -6,6 +6,8 @@ check that raises ApiError or returns the delta), make it durable in the store, 
 Invariants:
 - a delta is applied only after the store holds it, so the image never shows what a crash would undo;
 - a topic's id never changes and is never used again; its name may be, by a later topic with another id;
+- a deleted topic's id is remembered until its folders are gone. A folder of any other id that is in no topic
+  means that the catalog is not the one under which the folder was made;
 - partitions are numbered from 0 without gaps and never become fewer.
 
 Pure: no I/O, clock, asyncio or logging. Read by handlers, changed by `broker.topics` on the event loop.
@@ -15,7 +17,7 @@ Source: Kafka's ReplicationControlManager for the checks, their codes and their 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
@@ -59,7 +61,10 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
+    """`gone`: topics deleted earlier of which no folder is left. They need not be remembered any more."""
+
     topic_id: UUID
+    gone: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +110,18 @@ class Catalog:
     """The image itself. `revision` counts the deltas applied since the store was made."""
 
     def __init__(
-        self, cluster_id: str, topics: Sequence[Topic] = (), next_producer_id: int = 0, revision: int = 0
+        self,
+        cluster_id: str,
+        topics: Iterable[Topic] = (),
+        next_producer_id: int = 0,
+        revision: int = 0,
+        deleted: Iterable[UUID] = (),
     ) -> None:
         self.cluster_id = cluster_id
         self.next_producer_id = next_producer_id
         self.revision = revision
+        self.deleted = set(deleted)
+        """Ids of deleted topics that may have a folder left."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._by_collision_key: dict[str, str] = {}
@@ -136,10 +148,12 @@ class Catalog:
                 if topic.name in self._by_name or topic.topic_id in self._by_id:
                     raise ValueError(f"topic {topic.name} ({topic.topic_id}) is in the catalog already")
                 self._put(topic)
-            case TopicDeleted(topic_id):
+            case TopicDeleted(topic_id, gone):
                 topic = self._existing(topic_id)
                 del self._by_name[topic.name], self._by_id[topic_id]
                 del self._by_collision_key[_collision_key(topic.name)]
+                self.deleted.add(topic_id)
+                self.deleted.difference_update(gone)
             case PartitionsAdded(topic_id, partitions):
                 topic = self._existing(topic_id)
                 self._put(replace(topic, partitions=topic.partitions + partitions))

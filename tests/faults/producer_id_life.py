@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tidelog.broker.clock import clock_ms
 from tidelog.broker.cluster.cluster import Cluster
-from tidelog.broker.cluster.store import SqliteStore
+from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.producer_ids import ProducerIds
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import Topic, TopicCreated, assign
-from tidelog.broker.cluster.store import SqliteStore, StoreError
+from tidelog.broker.cluster.sqlite_store import SqliteStore
+from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.config import BrokerConfig
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.partitions import STRAY_SUFFIX
@@ -62,7 +63,7 @@ async def test_a_topic_that_the_store_holds_gets_its_folders_at_the_start(tmp_pa
 
 
 def lose_the_store(folder: Path) -> None:
-    for path in folder.glob(STORE_FILE + "*"):
+    for path in folder.glob("cluster.*"):
         path.unlink()
 
 

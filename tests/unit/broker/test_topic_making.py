@@ -13,7 +13,7 @@ import pytest
 from tests.unit.broker.test_services import batch, opened, stored
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import Delta
-from tidelog.broker.cluster.store import SqliteStore
+from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.partitions import STRAY_SUFFIX
 from tidelog.broker.services import STORE_FILE, Services
 from tidelog.broker.storage.disk import Disk

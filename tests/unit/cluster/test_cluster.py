@@ -11,7 +11,8 @@ import pytest
 from tests.unit.broker.test_services import Clock, opened, stored
 from tidelog.broker.cluster.catalog import Catalog, Delta, ProducerIdsReserved, Topic, TopicCreated, assign
 from tidelog.broker.cluster.cluster import Cluster
-from tidelog.broker.cluster.store import SqliteStore, StoreError
+from tidelog.broker.cluster.sqlite_store import SqliteStore
+from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.services import STORE_FILE
 from tidelog.broker.topics import NewTopic
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -118,7 +119,9 @@ async def test_what_a_full_store_refused_is_not_there_and_the_next_goes_on(tmp_p
     store = SqliteStore(tmp_path / STORE_FILE, node_id=1)
     cluster = Cluster(await store.load(), store)
     await cluster.change(lambda _: create("before"))
-    await store._run(lambda: store._open().execute("PRAGMA max_page_count=1").fetchone())
+    connection = store._connection
+    assert connection is not None
+    await store._run(lambda: connection.execute("PRAGMA max_page_count=1").fetchone())
     many = TopicCreated(Topic("many", uuid4(), assign(5_000, [1])))
     with pytest.raises(StoreError, match="full"):
         await cluster.change(lambda _: many)

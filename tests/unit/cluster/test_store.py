@@ -2,10 +2,10 @@
 
 import sqlite3
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
+from tests.unit.cluster.stores import topic
 from tidelog.broker.cluster.catalog import (
     Delta,
     PartitionsAdded,
@@ -16,11 +16,8 @@ from tidelog.broker.cluster.catalog import (
     TopicDeleted,
     assign,
 )
-from tidelog.broker.cluster.store import SqliteStore, StoreConflict, StoreError
-
-
-def topic(name: str, partitions: int = 1) -> Topic:
-    return Topic(name, uuid4(), assign(partitions, [1]), {"retention.ms": "5"})
+from tidelog.broker.cluster.sqlite_store import SqliteStore
+from tidelog.broker.cluster.store import StoreConflict, StoreError
 
 
 async def test_everything_committed_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -96,7 +93,7 @@ async def test_a_file_that_is_no_store_is_named_in_the_error(tmp_path: Path) -> 
     path = tmp_path / "cluster.db"
     path.write_bytes(b"not a database" * 100)
     store = SqliteStore(path, node_id=1)
-    with pytest.raises(StoreError, match="restore it from a backup"):
+    with pytest.raises(StoreError, match=r"damaged.*rebuild-catalog"):
         await store.load()
     await store.close()
 
@@ -104,7 +101,7 @@ async def test_a_file_that_is_no_store_is_named_in_the_error(tmp_path: Path) -> 
 async def test_a_file_that_somebody_else_has_open_is_named_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidelog.broker.cluster.store._LOCK_SECONDS", 0.0)
+    monkeypatch.setattr("tidelog.broker.cluster.sqlite_file._LOCK_SECONDS", 0.0)
     first, second = (SqliteStore(tmp_path / "cluster.db", node_id=1) for _ in range(2))
     await first.load()
     with pytest.raises(StoreError, match="Close what has it open"):

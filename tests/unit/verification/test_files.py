@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
-import sqlite3
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,6 +12,8 @@ import pytest
 
 from tests.unit.verification.damaged import Folder, has, only
 from tidelog.broker.app import Broker
+from tidelog.broker.cluster.catalog import TopicConfigsChanged
+from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.config import BrokerConfig
 from tidelog.broker.storage.checkpoints import write_topic_id
 from tidelog.broker.storage.disk import Disk
@@ -87,13 +89,18 @@ def test_a_missing_index_is_found_where_a_broker_relies_on_it(folder: Folder, su
     only(folder, rf"warning t-0/0{{20}}\{suffix}: the file is missing; .*")
 
 
+async def configure(path: Path, configs: dict[str, str]) -> None:
+    store = SqliteStore(path, node_id=1)
+    catalog = await store.load()
+    for revision, topic in enumerate(catalog.topics(), catalog.revision):
+        await store.commit([TopicConfigsChanged(topic.topic_id, configs)], revision)
+    await store.close()
+
+
 def test_an_index_that_ends_too_early_is_worth_a_warning(folder: Folder) -> None:
     index = folder.logs[0].with_suffix(".index")
     os.truncate(index, 0)
-    connection = sqlite3.connect(folder.path / "cluster.db")
-    connection.execute("UPDATE topics SET configs = ?", ('{"index.interval.bytes": "400"}',))
-    connection.commit()
-    connection.close()
+    asyncio.run(configure(folder.path / "cluster.db", {"index.interval.bytes": "400"}))
     only(folder, rf"warning t-0/{index.name}: the last \d+ bytes of the segment have no entry, .*")
 
 
@@ -201,13 +208,22 @@ def test_a_folder_that_no_topic_has_is_worth_a_warning(folder: Folder) -> None:
 
 
 def test_a_missing_catalog_is_found(folder: Folder) -> None:
+    (folder.path / "cluster.copy").unlink()
+    only(folder, r"warning cluster\.copy: the file is missing: .*")
     (folder.path / "cluster.db").unlink()
-    only(folder, r"damage cluster\.db: the file is missing: .*")
+    only(folder, r"damage cluster\.db: the file is missing, and cluster\.copy too: a broker refuses .*")
 
 
 def test_a_damaged_catalog_is_found(folder: Folder) -> None:
     (folder.path / "cluster.db").write_bytes(b"not a database" * 1000)
-    only(folder, r"damage cluster\.db: it cannot be read: .*")
+    only(folder, r"damage cluster\.db: the file is damaged \(.*\): the next start .* restores it .*")
+    (folder.path / "cluster.copy").write_bytes(b"no line\n")
+    only(folder, r"damage cluster\.db: a broker refuses to start: .*rebuild-catalog.*")
+
+
+def test_a_damaged_copy_of_the_catalog_is_found(folder: Folder) -> None:
+    os.truncate(folder.path / "cluster.copy", 1000)
+    only(folder, r"damage cluster\.copy: .*1000 bytes.*; the next start .* writes it again .*")
 
 
 async def test_a_running_broker_is_left_alone(tmp_path: Path) -> None:

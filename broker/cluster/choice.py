@@ -1,0 +1,96 @@
+"""Which of the two places of the catalog counts, the SQLite file or its copy.
+
+Owns the decision at the opening of the embedded store. Each commit is in SQLite first, in the copy second,
+and acknowledged then. So a copy that is whole replaces a SQLite file that is damaged, lost, or back at an
+older revision: all that was acknowledged is in it. A SQLite file that is whole counts where no line of the
+copy knows of a later commit. In all other cases nobody can say what is missing, and the start fails.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from tidelog.broker.cluster.facts import StoredCluster, catalog_digest
+from tidelog.broker.cluster.store import StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one of the two places holds.
+
+    Without `cluster` it holds nothing (then there is no `problem`) or is damaged. `newest_revision` is the
+    latest that any part of it names, or -1; `salvaged` is what stands before the damage; with `has_log`
+    commits may be in SQLite's log, whose end it cannot prove: it takes the first damage for the end.
+    """
+
+    cluster: StoredCluster | None = None
+    problem: str = ""
+    newest_revision: int = -1
+    salvaged: StoredCluster | None = None
+    has_log: bool = False
+
+    @property
+    def is_absent(self) -> bool:
+        return self.cluster is None and not self.problem
+
+    @property
+    def state(self) -> str:
+        if self.cluster is not None:
+            return f"at revision {self.cluster.catalog.revision}"
+        return f"damaged ({self.problem})" if self.problem else "missing or empty"
+
+
+class Source(Enum):
+    """What a store begins with."""
+
+    NOTHING = "nothing"
+    DATABASE = "database"
+    COPY = "copy"
+
+
+def choose(path: Path, database: Found, copy: Found) -> Source:
+    """What counts. Raises StoreError, whose message says what to do, where that cannot be known."""
+    if database.is_absent and copy.is_absent:
+        return Source.NOTHING
+    if copy.cluster is not None:
+        return _beside_whole_copy(path, database, copy.cluster)
+    if database.cluster is None or (database.has_log and copy.is_absent):
+        suspect = ", but its end is not proven" if database.cluster is not None else ""
+        raise StoreError(f"{path} is {database.state}{suspect}; its copy is {copy.state}. {advice(path)}")
+    stored = database.cluster.catalog.revision
+    if stored < copy.newest_revision:
+        raise StoreError(
+            f"{path} is at revision {stored} and has lost what came after it: its copy, which is "
+            f"{copy.state}, knows of revision {copy.newest_revision}. {advice(path)}"
+        )
+    return Source.DATABASE
+
+
+def _beside_whole_copy(path: Path, database: Found, copied: StoredCluster) -> Source:
+    if database.cluster is None:
+        return Source.COPY
+    stored, copy = database.cluster.catalog, copied.catalog
+    if stored.cluster_id != copy.cluster_id or database.cluster.node_id != copied.node_id:
+        raise StoreError(
+            f"{path} is of cluster.id {stored.cluster_id}, node.id {database.cluster.node_id}, its copy of "
+            f"cluster.id {copy.cluster_id}, node.id {copied.node_id}; "
+            "move away the one that does not belong here"
+        )
+    if stored.revision == copy.revision and catalog_digest(database.cluster) != catalog_digest(copied):
+        raise StoreError(
+            f"{path} and its copy are both whole at revision {stored.revision} and differ: "
+            "move away the one that does not belong here"
+        )
+    return Source.COPY if stored.revision < copy.revision else Source.DATABASE
+
+
+def advice(path: Path) -> str:
+    """What to do about a catalog that is lost."""
+    return (
+        f"Put both back from a backup, or make a new catalog of the partitions' folders with "
+        f"`tidelog storage rebuild-catalog {path.parent}`"
+    )

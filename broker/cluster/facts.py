@@ -1,0 +1,208 @@
+"""The catalog's facts as text, and the digest over all of them.
+
+Owns the JSON of topics and deltas, the checks of what is read back, and the digest: the sum, modulo 2^128, of
+a hash of each fact. A sum, so that a commit changes it by its own facts and reads no others; it finds what a
+bad disk does, not what somebody forges.
+
+Invariants: what is decoded equals what was encoded; whatever else comes raises ValueError and nothing else.
+Equal partitions next to each other are one entry with a count, so a topic of 10,000 is as short as one of 1.
+
+Pure. Used by the embedded store, its copy, and the rebuilding of a catalog.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import groupby
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from tidelog.broker.cluster.catalog import (
+    Catalog,
+    Delta,
+    PartitionAssignment,
+    PartitionsAdded,
+    ProducerIdsReserved,
+    Topic,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+    check_topic_name,
+)
+from tidelog.protocol.errors import ApiError
+
+DIGEST_MODULUS = 1 << 128
+_INT32 = 2**31 - 1
+MAX_INT64 = 2**63 - 1
+
+
+class StoredCluster(NamedTuple):
+    """What a store holds: the image, and the broker that it belongs to."""
+
+    catalog: Catalog
+    node_id: int
+
+
+def encoded(value: object) -> str:
+    """As JSON of which there is one for each value."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+def decoded(text: str | bytes) -> Mapping[str, Any]:
+    """The object that a JSON text holds. Raises ValueError."""
+    try:
+        value = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("JSON nested too deeply") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{type(value).__name__} instead of an object")
+    return value
+
+
+def whole_number(value: object, most: int = MAX_INT64) -> int:
+    """`value` where it is an integer from 0 to `most`. Raises ValueError."""
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{value!r} is no number from 0 to {most}")
+    return value
+
+
+def text_of(value: object) -> str:
+    """`value` where it is a text with something in it. Raises ValueError."""
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{value!r} is no text")
+    return value
+
+
+def list_of(value: object) -> Sequence[Any]:
+    """`value` where it is a list. Raises ValueError."""
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r} is no list")
+    return value
+
+
+def uuid_of(value: object) -> UUID:
+    """The id that a text names. Raises ValueError."""
+    return UUID(text_of(value))
+
+
+def partition_from(
+    leader_id: object, leader_epoch: object, replicas: object, isr: object
+) -> PartitionAssignment:
+    """An assignment of what was read. Raises ValueError unless it is one."""
+    held = tuple(whole_number(broker, _INT32) for broker in list_of(replicas))
+    in_sync = tuple(whole_number(broker, _INT32) for broker in list_of(isr))
+    leader = -1 if leader_id == -1 else whole_number(leader_id, _INT32)
+    if not held or len(set(held)) != len(held) or not set(in_sync) <= set(held):
+        raise ValueError(f"replicas {held} with {in_sync} in sync")
+    if leader != -1 and leader not in held:
+        raise ValueError(f"leader {leader} is none of the replicas {held}")
+    return PartitionAssignment(leader, whole_number(leader_epoch, _INT32), held, in_sync)
+
+
+def topic_from(
+    name: object, topic_id: UUID, partitions: tuple[PartitionAssignment, ...], configs: object
+) -> Topic:
+    """A topic of what was read. Raises ValueError unless it is one."""
+    try:
+        check_topic_name(text_of(name))
+    except ApiError as error:
+        raise ValueError(str(error)) from error
+    if not partitions:
+        raise ValueError(f"topic {name} has no partition")
+    return Topic(text_of(name), topic_id, partitions, configs_from(configs))
+
+
+def configs_from(value: object) -> dict[str, str]:
+    """A topic's own settings of what was read. Raises ValueError."""
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        raise ValueError(f"settings {value!r}")
+    return dict(value)
+
+
+def _partitions_fields(partitions: Sequence[PartitionAssignment]) -> list[object]:
+    return [[*equal, len(list(group))] for equal, group in groupby(partitions)]
+
+
+def _partitions(value: object) -> tuple[PartitionAssignment, ...]:
+    found: list[PartitionAssignment] = []
+    for group in list_of(value):
+        leader_id, leader_epoch, replicas, isr, count = list_of(group)
+        found += [partition_from(leader_id, leader_epoch, replicas, isr)] * whole_number(count, _INT32)
+    return tuple(found)
+
+
+def topic_fields(topic: Topic) -> dict[str, object]:
+    """A topic as values that JSON knows."""
+    return {
+        "id": topic.topic_id.hex,
+        "name": topic.name,
+        "partitions": _partitions_fields(topic.partitions),
+        "configs": dict(topic.configs),
+    }
+
+
+def topic_of(fields: Mapping[str, Any]) -> Topic:
+    """The topic that `topic_fields` gave. Raises ValueError, KeyError."""
+    partitions = _partitions(fields["partitions"])
+    return topic_from(fields["name"], uuid_of(fields["id"]), partitions, fields["configs"])
+
+
+def delta_fields(delta: Delta) -> dict[str, object]:
+    """A delta as values that JSON knows."""
+    match delta:
+        case TopicCreated(topic):
+            return {"created": topic_fields(topic)}
+        case TopicDeleted(topic_id, gone):
+            return {"deleted": topic_id.hex, "gone": [each.hex for each in gone]}
+        case PartitionsAdded(topic_id, partitions):
+            return {"grown": topic_id.hex, "partitions": _partitions_fields(partitions)}
+        case TopicConfigsChanged(topic_id, configs):
+            return {"configured": topic_id.hex, "configs": dict(configs)}
+        case ProducerIdsReserved(next_producer_id):
+            return {"next_producer_id": next_producer_id}
+
+
+def delta_of(fields: Mapping[str, Any]) -> Delta:
+    """The delta that `delta_fields` gave. Raises ValueError, KeyError."""
+    match fields:
+        case {"created": dict(topic)}:
+            return TopicCreated(topic_of(topic))
+        case {"deleted": str(topic_id), "gone": list(gone)}:
+            return TopicDeleted(UUID(topic_id), tuple(map(uuid_of, gone)))
+        case {"grown": str(topic_id), "partitions": partitions}:
+            return PartitionsAdded(UUID(topic_id), _partitions(partitions))
+        case {"configured": str(topic_id), "configs": configs}:
+            return TopicConfigsChanged(UUID(topic_id), configs_from(configs))
+        case {"next_producer_id": next_producer_id}:
+            return ProducerIdsReserved(whole_number(next_producer_id))
+    raise ValueError(f"no delta has the fields {sorted(fields)}")
+
+
+def fact_digest(kind: str, value: object) -> int:
+    """What one fact adds to the digest."""
+    return int.from_bytes(blake2b(encoded([kind, value]).encode(), digest_size=16).digest(), "big")
+
+
+def topic_digest(topic: Topic) -> int:
+    return fact_digest("topic", topic_fields(topic))
+
+
+def deleted_digest(topic_id: UUID) -> int:
+    return fact_digest("deleted", topic_id.hex)
+
+
+def catalog_digest(cluster: StoredCluster) -> int:
+    """Over everything that a store holds."""
+    return sum(_digests(cluster)) % DIGEST_MODULUS
+
+
+def _digests(cluster: StoredCluster) -> Iterator[int]:
+    catalog = cluster.catalog
+    yield fact_digest("cluster_id", catalog.cluster_id)
+    yield fact_digest("node_id", cluster.node_id)
+    yield fact_digest("next_producer_id", catalog.next_producer_id)
+    yield fact_digest("revision", catalog.revision)
+    yield from map(topic_digest, catalog.topics())
+    yield from map(deleted_digest, catalog.deleted)

@@ -1,0 +1,229 @@
+"""The second copy of the catalog, beside the SQLite file: `cluster.copy` in the data folder.
+
+Owns the file. It is text: a line says what there was when the file was written (`format`, identity, how many
+topics), a line each for the topics, then a line each for every commit since, then zeros up to the size that
+the first line names. A line is the CRC-32C of its JSON, a space, the JSON.
+
+Invariants:
+- a commit is acknowledged only once it is in SQLite and here, so a copy that is whole is the newest there is,
+  but for a commit that nobody was told of;
+- the file is replaced as a whole, or a line is written over zeros, with its room on the disk taken before;
+- nothing that is wrong with it is an error of `read_copy`: that says what is wrong, and what stands before
+  it. A file that was cut off at the end of a line shows by its size.
+
+Text and a few lines of code rather than a second SQLite file: what damages one must not damage the other.
+Used by the embedded store, in its thread, and by who looks into a folder offline.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from crc32c import crc32c
+
+from tidelog.broker.cluster.catalog import Catalog, Delta
+from tidelog.broker.cluster.choice import Found
+from tidelog.broker.cluster.facts import (
+    StoredCluster,
+    decoded,
+    delta_fields,
+    delta_of,
+    encoded,
+    list_of,
+    text_of,
+    topic_fields,
+    topic_of,
+    uuid_of,
+    whole_number,
+)
+
+COPY_SUFFIX: Final = ".copy"
+FORMAT: Final = 1
+ROOM_BYTES: Final = 256 << 10
+"""Room for at least so much is behind a copy just written: some thousand deletions on a full disk."""
+
+
+def copy_path(database: Path) -> Path:
+    """Where the copy of a SQLite file lies."""
+    return database.with_suffix(COPY_SUFFIX)
+
+
+def read_copy(path: Path) -> Found:
+    """What the copy at `path` holds. Raises OSError."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return Found()
+    return _parsed(data)
+
+
+def write_copy(path: Path, cluster: StoredCluster) -> None:
+    """Replace the copy by one of `cluster`, durably. Raises OSError; then it is as before."""
+    topics = b"".join(_line(topic_fields(topic)) for topic in cluster.catalog.topics())
+    # The first line names the size, in always as many digits.
+    used = len(_first_line(cluster, 0)) + len(topics)
+    size = used + max(ROOM_BYTES, used)
+    text = _first_line(cluster, size) + topics
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            write_bytes(fd, text + bytes(size - len(text)), 0)
+            os.fdatasync(fd)
+        finally:
+            os.close(fd)
+        os.rename(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()  # On a full disk it would keep what room there is.
+        raise
+    _sync_folder(path.parent)
+
+
+def invalidate(path: Path) -> None:
+    """Let nobody take the copy for whole any more, if there is one. Needs no room on the disk.
+
+    Raises OSError.
+    """
+    with suppress(FileNotFoundError):
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            write_bytes(fd, b"-", 0)
+            os.fdatasync(fd)
+        finally:
+            os.close(fd)
+
+
+class CopyFile:
+    """The copy of a store that is open: lines are added to it."""
+
+    def __init__(self, path: Path) -> None:
+        """It has to be whole. Raises OSError."""
+        data = path.read_bytes()
+        self._position, self._size = len(data.rstrip(b"\0")), len(data)
+        self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+
+    def has_room_for(self, line: bytes) -> bool:
+        return self._position + len(line) <= self._size
+
+    def append(self, line: bytes) -> None:
+        """Durable when it returns. Raises OSError; then the file is not to be added to any more."""
+        write_bytes(self._fd, line, self._position)
+        os.fdatasync(self._fd)
+        self._position += len(line)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def commit_line(deltas: Sequence[Delta], revision: int) -> bytes:
+    """The line of a commit after which the store is at `revision`."""
+    return _line({"revision": revision, "deltas": [delta_fields(delta) for delta in deltas]})
+
+
+def _line(fields: object) -> bytes:
+    text = encoded(fields).encode()
+    return b"%08x %s\n" % (crc32c(text), text)
+
+
+def _first_line(cluster: StoredCluster, size: int) -> bytes:
+    catalog = cluster.catalog
+    fields = {
+        "format": FORMAT,
+        "size": f"{size:012d}",
+        "cluster_id": catalog.cluster_id,
+        "node_id": cluster.node_id,
+        "revision": catalog.revision,
+        "next_producer_id": catalog.next_producer_id,
+        "topics": len(catalog),
+        "deleted": sorted(each.hex for each in catalog.deleted),
+    }
+    return _line(fields)
+
+
+def _parsed(data: bytes) -> Found:
+    text, _, rest = data.partition(b"\0")
+    *lines, torn = text.split(b"\n")
+    fields = [_fields_of(line) for line in lines]
+    after: list[StoredCluster | None] = []
+    problem = ""
+    try:
+        after.extend(_replayed(fields))  # Keeps what came before an error.
+        if torn or rest.strip(b"\0"):
+            raise ValueError("what follows is neither a line nor room for one")
+        if fields[0] is None or int(text_of(fields[0]["size"])) != len(data):
+            raise ValueError(f"the file has {len(data)} bytes, which is not what its first line says")
+    except (ValueError, KeyError, TypeError) as error:
+        problem = f"behind line {len(after)}: {error}"
+    newest = max((each["revision"] for each in fields if each and "revision" in each), default=-1)
+    cluster = after[-1] if after else None
+    return Found(None if problem else cluster, problem, newest, cluster)
+
+
+def _fields_of(line: bytes) -> Mapping[str, Any] | None:
+    """What a line holds; None where its checksum says that it is damaged."""
+    with suppress(ValueError):
+        if line[8:9] == b" " and int(line[:8], 16) == crc32c(line[9:]):
+            return decoded(line[9:])
+    return None
+
+
+def _replayed(lines: Sequence[Mapping[str, Any] | None]) -> Iterator[StoredCluster | None]:
+    """The cluster after each line, None until all topics of the first part are there.
+
+    Raises ValueError, KeyError, TypeError for the first line that is damaged or does not follow.
+    """
+    remaining = iter(lines)
+    first = _next_line(remaining)
+    if first["format"] != FORMAT:
+        raise ValueError(f"format {first['format']}, expected {FORMAT}")
+    yield None
+    topics = []
+    for _ in range(whole_number(first["topics"])):
+        topics.append(topic_of(_next_line(remaining)))
+        yield None
+    catalog = Catalog(
+        text_of(first["cluster_id"]),
+        topics,
+        whole_number(first["next_producer_id"]),
+        whole_number(first["revision"]),
+        map(uuid_of, list_of(first["deleted"])),
+    )
+    cluster = StoredCluster(catalog, whole_number(first["node_id"]))
+    yield cluster
+    for line in remaining:
+        if line is None:
+            raise ValueError("its checksum is wrong")
+        for delta in map(delta_of, list_of(line["deltas"])):
+            catalog.apply(delta)
+        if line["revision"] != catalog.revision:
+            raise ValueError(f"revision {line['revision']} follows, expected {catalog.revision}")
+        yield cluster
+
+
+def _next_line(lines: Iterator[Mapping[str, Any] | None]) -> Mapping[str, Any]:
+    line = next(lines, None)
+    if line is None:
+        raise ValueError("a line is missing or its checksum is wrong")
+    return line
+
+
+def write_bytes(fd: int, data: bytes, position: int) -> None:
+    """All of `data`. Raises OSError."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, position)
+        position += written
+        view = view[written:]
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

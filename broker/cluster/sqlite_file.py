@@ -1,0 +1,334 @@
+"""The catalog in a SQLite file: its tables, what is read from them, what a delta writes.
+
+Owns the schema, and the digest of everything in it (see `facts`), which stands in the file and changes with
+each commit: SQLite has no checksum over its pages, and takes what a disk gives it.
+
+Invariants: `read_cluster` gives all that was committed or raises Damaged: SQLite's own check, each value and
+the digest have to agree. It never answers with a part.
+
+Blocking. Used by the embedded store and by who looks into a folder offline.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from tidelog.broker.cluster.catalog import (
+    Catalog,
+    Delta,
+    PartitionAssignment,
+    PartitionsAdded,
+    ProducerIdsReserved,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+from tidelog.broker.cluster.facts import (
+    DIGEST_MODULUS,
+    StoredCluster,
+    catalog_digest,
+    deleted_digest,
+    encoded,
+    fact_digest,
+    partition_from,
+    text_of,
+    topic_digest,
+    topic_from,
+    whole_number,
+)
+from tidelog.broker.cluster.room import CHECKPOINT_FRAMES
+from tidelog.broker.cluster.store import StoreError
+
+SCHEMA_VERSION = 2
+_WITHOUT_DIGEST = 1
+"""The version before: neither a digest nor the ids of deleted topics."""
+_LOCK_SECONDS = 5.0
+"""How long another process may still have the file open."""
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_FORMAT", "SQLITE_MISMATCH")
+"""Errors of SQLite, by the beginnings of their names, that are about what is in the file."""
+
+_DELETED_TOPICS = "CREATE TABLE deleted_topics (topic_id BLOB PRIMARY KEY) WITHOUT ROWID"
+_SCHEMA = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE topics (
+    sequence INTEGER PRIMARY KEY, topic_id BLOB NOT NULL UNIQUE, name TEXT NOT NULL UNIQUE,
+    configs TEXT NOT NULL
+);
+CREATE TABLE partitions (
+    topic_id BLOB NOT NULL, partition INTEGER NOT NULL, leader_id INTEGER NOT NULL,
+    leader_epoch INTEGER NOT NULL, replicas TEXT NOT NULL, isr TEXT NOT NULL,
+    PRIMARY KEY (topic_id, partition)
+) WITHOUT ROWID;
+{_DELETED_TOPICS}
+"""
+_PARTITIONS = "SELECT partition, leader_id, leader_epoch, replicas, isr FROM partitions WHERE topic_id = ?"
+
+
+class Damaged(Exception):
+    """The file is not what was written. The message says what is wrong with it."""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection that has the file for itself. Raises Damaged, sqlite3.Error."""
+    connection = sqlite3.connect(path, _LOCK_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        with _damage_named():
+            # Alone, and so without the memory file that others would share: on a full disk a page of it that
+            # has no block yet is the end of the process.
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_FRAMES}")
+            # Takes the lock, and finds out whether the file can be written.
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether an error says that the file is damaged, not that it is busy or the disk full or bad."""
+    return getattr(error, "sqlite_errorname", "SQLITE_FORMAT").startswith(_DAMAGE)
+
+
+def read_cluster(connection: sqlite3.Connection) -> StoredCluster | None:
+    """All that was committed; None where nothing ever was. Raises Damaged, StoreError, sqlite3.Error.
+
+    A file of the version before is brought up to this one.
+    """
+    with _damage_named():
+        return _proven(connection)
+
+
+@contextmanager
+def _damage_named() -> Iterator[None]:
+    """Let what says that the file is damaged be Damaged, and nothing else."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if not is_damage(error):
+            raise
+        raise Damaged(str(error)) from error
+    except (ValueError, KeyError, TypeError) as error:
+        # Also of Python's sqlite3: it decodes the text of an error, of which a damaged file may be part.
+        raise Damaged(f"{type(error).__name__}: {error}") from error
+
+
+def _proven(connection: sqlite3.Connection) -> StoredCluster | None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if not version and not tables:
+        return None
+    if not version:
+        raise Damaged("it has tables and no schema version")
+    if version not in (SCHEMA_VERSION, _WITHOUT_DIGEST):
+        raise StoreError(
+            f"the catalog has schema version {version}, this broker reads {SCHEMA_VERSION}; start the "
+            "Tidelog release that wrote it. If none did, the file is damaged: see "
+            "`tidelog storage rebuild-catalog`"
+        )
+    (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if verdict != "ok":
+        raise Damaged(f"SQLite finds it damaged: {' '.join(verdict.split())}")
+    if version == _WITHOUT_DIGEST:
+        _upgrade(connection)
+    cluster = _image(connection)
+    if _digest(connection) != catalog_digest(cluster):
+        raise Damaged("its contents do not have the digest that was written with them")
+    return cluster
+
+
+def has_always_a_copy(connection: sqlite3.Connection) -> bool:
+    """Whether the file was written by a release that keeps a copy. Raises Damaged, sqlite3.Error."""
+    with _damage_named():
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return bool(version != _WITHOUT_DIGEST)
+
+
+def write_new(connection: sqlite3.Connection, cluster: StoredCluster) -> None:
+    """Make the tables of an empty file, with all of a cluster in them. Raises sqlite3.Error."""
+    catalog = cluster.catalog
+    meta = {
+        "cluster_id": catalog.cluster_id,
+        "node_id": str(cluster.node_id),
+        "next_producer_id": str(catalog.next_producer_id),
+        "revision": str(catalog.revision),
+        "digest": f"{catalog_digest(cluster):032x}",
+    }
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in _SCHEMA.split(";"):
+        connection.execute(statement)
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+    for topic in catalog.topics():
+        _write(connection, TopicCreated(topic))
+    for topic_id in catalog.deleted:
+        connection.execute("INSERT INTO deleted_topics VALUES (?)", (topic_id.bytes,))
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+    connection.execute("COMMIT")
+
+
+def revision_of(connection: sqlite3.Connection) -> int:
+    return int(_meta(connection, "revision"))
+
+
+def write_deltas(connection: sqlite3.Connection, deltas: Sequence[Delta], revision: int) -> None:
+    """Write deltas after which the store is at `revision`, within a transaction.
+
+    Raises sqlite3.Error, and Damaged where what they change cannot be read.
+    """
+    with _damage_named():
+        _write_deltas(connection, deltas, revision)
+
+
+def _write_deltas(connection: sqlite3.Connection, deltas: Sequence[Delta], revision: int) -> None:
+    digest = _digest(connection)
+    for delta in deltas:
+        digest -= sum(_digests_around(connection, delta))
+        _write(connection, delta)
+        digest += sum(_digests_around(connection, delta))
+    digest -= fact_digest("revision", revision_of(connection))
+    digest += fact_digest("revision", revision)
+    _set_meta(connection, "revision", str(revision))
+    _set_meta(connection, "digest", f"{digest % DIGEST_MODULUS:032x}")
+
+
+def _digests_around(connection: sqlite3.Connection, delta: Delta) -> Iterator[int]:
+    """Of the facts that a delta is about, as they are now."""
+    match delta:
+        case ProducerIdsReserved():
+            yield fact_digest("next_producer_id", int(_meta(connection, "next_producer_id")))
+            return
+        case TopicCreated(topic):
+            topic_id = topic.topic_id
+        case TopicDeleted(topic_id, gone):
+            for each in (topic_id, *gone):
+                if connection.execute(
+                    "SELECT 1 FROM deleted_topics WHERE topic_id = ?", (each.bytes,)
+                ).fetchone():
+                    yield deleted_digest(each)
+        case PartitionsAdded(topic_id) | TopicConfigsChanged(topic_id):
+            pass
+    row = connection.execute(
+        "SELECT topic_id, name, configs FROM topics WHERE topic_id = ?", (topic_id.bytes,)
+    ).fetchone()
+    if row is not None:
+        rows = connection.execute(f"{_PARTITIONS} ORDER BY partition", (topic_id.bytes,))
+        yield topic_digest(topic_from(row[1], topic_id, _partitions(list(rows)), json.loads(row[2])))
+
+
+def _image(connection: sqlite3.Connection) -> StoredCluster:
+    meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
+    rows: dict[bytes, list[Any]] = {}
+    for topic_id, *row in connection.execute(
+        "SELECT topic_id, partition, leader_id, leader_epoch, replicas, isr FROM partitions "
+        "ORDER BY topic_id, partition"
+    ):
+        rows.setdefault(topic_id, []).append(row)
+    topics = [
+        topic_from(name, UUID(bytes=topic_id), _partitions(rows.pop(topic_id, [])), json.loads(configs))
+        for topic_id, name, configs in connection.execute(
+            "SELECT topic_id, name, configs FROM topics ORDER BY sequence"
+        )
+    ]
+    if rows:
+        raise ValueError(f"{len(rows)} topics have partitions and no row of their own")
+    catalog = Catalog(
+        text_of(meta["cluster_id"]),
+        topics,
+        whole_number(int(meta["next_producer_id"])),
+        whole_number(int(meta["revision"])),
+        [UUID(bytes=topic_id) for (topic_id,) in connection.execute("SELECT topic_id FROM deleted_topics")],
+    )
+    return StoredCluster(catalog, whole_number(int(meta["node_id"])))
+
+
+def _partitions(rows: Sequence[Any]) -> tuple[PartitionAssignment, ...]:
+    """Of the rows of one topic, in order. Raises ValueError where one is missing or no assignment."""
+    if [row[0] for row in rows] != list(range(len(rows))):
+        raise ValueError(f"the numbers of {len(rows)} partitions are not 0 to {len(rows) - 1}")
+    return tuple(_assignment(*row[1:]) for row in rows)
+
+
+@lru_cache(maxsize=64)
+def _assignment(leader_id: object, leader_epoch: object, replicas: str, isr: str) -> PartitionAssignment:
+    return partition_from(leader_id, leader_epoch, json.loads(replicas), json.loads(isr))
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(_DELETED_TOPICS)
+    digest = catalog_digest(_image(connection))
+    connection.execute("INSERT INTO meta VALUES ('digest', ?)", (f"{digest:032x}",))
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _meta(connection: sqlite3.Connection, key: str) -> str:
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    if row is None:
+        raise ValueError(f"no {key} is in it")
+    return text_of(row[0])
+
+
+def _set_meta(connection: sqlite3.Connection, key: str, value: str) -> None:
+    connection.execute("UPDATE meta SET value = ? WHERE key = ?", (value, key))
+
+
+def _digest(connection: sqlite3.Connection) -> int:
+    return int(_meta(connection, "digest"), 16)
+
+
+def _write(connection: sqlite3.Connection, delta: Delta) -> None:
+    match delta:
+        case TopicCreated(topic):
+            connection.execute(
+                "INSERT INTO topics (topic_id, name, configs) VALUES (?, ?, ?)",
+                (topic.topic_id.bytes, topic.name, encoded(dict(topic.configs))),
+            )
+            _insert_partitions(connection, topic.topic_id, 0, topic.partitions)
+        case TopicDeleted(topic_id, gone):
+            connection.execute("DELETE FROM topics WHERE topic_id = ?", (topic_id.bytes,))
+            connection.execute("DELETE FROM partitions WHERE topic_id = ?", (topic_id.bytes,))
+            connection.execute("INSERT INTO deleted_topics VALUES (?)", (topic_id.bytes,))
+            forgotten = [(each.bytes,) for each in gone]
+            connection.executemany("DELETE FROM deleted_topics WHERE topic_id = ?", forgotten)
+        case PartitionsAdded(topic_id, partitions):
+            (present,) = connection.execute(
+                "SELECT count(*) FROM partitions WHERE topic_id = ?", (topic_id.bytes,)
+            ).fetchone()
+            _insert_partitions(connection, topic_id, present, partitions)
+        case TopicConfigsChanged(topic_id, configs):
+            connection.execute(
+                "UPDATE topics SET configs = ? WHERE topic_id = ?",
+                (encoded(dict(configs)), topic_id.bytes),
+            )
+        case ProducerIdsReserved(next_producer_id):
+            _set_meta(connection, "next_producer_id", str(next_producer_id))
+
+
+def _insert_partitions(
+    connection: sqlite3.Connection, topic_id: UUID, first: int, partitions: Sequence[PartitionAssignment]
+) -> None:
+    connection.executemany(
+        "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            (
+                topic_id.bytes,
+                first + index,
+                assigned.leader_id,
+                assigned.leader_epoch,
+                encoded(assigned.replicas),
+                encoded(assigned.isr),
+            )
+            for index, assigned in enumerate(partitions)
+        ],
+    )

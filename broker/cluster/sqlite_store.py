@@ -1,0 +1,328 @@
+"""The embedded store of one broker: a SQLite file in the data folder, and its copy.
+
+Owns `cluster.db` and `cluster.copy`: which of them counts at the opening (`choice` decides), and that both
+hold a commit before it returns.
+
+Invariants:
+- a commit is durable in SQLite (WAL with synchronous=FULL), then in the copy, then it returns;
+- at every opening all facts are there and proven, or StoreError says what to do. A SQLite file that the
+  copy replaces is kept under another name;
+- at every opening the log of SQLite is brought into its file, so that no fact stays in the log alone;
+- SQLite runs in one thread of its own, never on the event loop;
+- a full disk does not keep a topic from being deleted: see `broker.cluster.room`. Where the copy finds no
+  room it is marked as invalid, which is said, and written again with the next commit that finds some.
+
+Called by `broker.services` (open, load, close), `broker.topics` and the producer id shell (commit).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from tidelog.broker.cluster import sqlite_file
+from tidelog.broker.cluster.catalog import Catalog, Delta
+from tidelog.broker.cluster.choice import Found, Source, advice, choose
+from tidelog.broker.cluster.facts import StoredCluster
+from tidelog.broker.cluster.room import keep_room
+from tidelog.broker.cluster.second_copy import (
+    CopyFile,
+    commit_line,
+    copy_path,
+    invalidate,
+    read_copy,
+    write_copy,
+)
+from tidelog.broker.cluster.sqlite_file import Damaged
+from tidelog.broker.cluster.store import StoreConflict, StoreError, new_cluster_id
+
+logger = structlog.get_logger(__name__)
+DATABASE_SUFFIXES = ("", "-wal", "-shm")
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_T = TypeVar("_T")
+
+
+class SqliteStore:
+    """ClusterStore in one SQLite file and its copy, for one broker."""
+
+    def __init__(
+        self, path: Path, *, node_id: int, cluster_id: str | None = None, may_begin: bool = True
+    ) -> None:
+        """`cluster_id`: what a new store shall carry (None: a random one), and what an old one must carry.
+
+        `may_begin`: whether there may be no store yet.
+        """
+        self.is_newest = True
+        self._path = path
+        self._copy_path = copy_path(path)
+        self._node_id = node_id
+        self._wanted_cluster_id = cluster_id
+        self._may_begin = may_begin
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cluster-store")
+        self._connection: sqlite3.Connection | None = None
+        self._copy: CopyFile | None = None
+        """None too where the disk had no room for one."""
+        self._is_in_doubt = False
+
+    async def load(self) -> Catalog:
+        return await self._run(self._load)
+
+    async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+        await self._run(lambda: self._commit(deltas, expected_revision))
+
+    async def close(self) -> None:
+        await self._run(self._close)
+        self._thread.shutdown(wait=True)
+
+    async def _run(self, work: Callable[[], _T]) -> _T:
+        """Run in the store's thread; a cancelled caller still leaves the work to finish."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._translated, work)
+
+    def _translated(self, work: Callable[[], _T]) -> _T:
+        try:
+            return work()
+        except (sqlite3.Error, Damaged) as error:
+            name = getattr(error, "sqlite_errorname", "")
+            if name.startswith("SQLITE_BUSY"):
+                what_to_do = "Close what has it open: while a broker runs, the file is its own."
+            elif isinstance(error, Damaged) or sqlite_file.is_damage(error):
+                what_to_do = advice(self._path)
+            else:
+                what_to_do = "Check that the disk has room, works, and lets this user write."
+            raise StoreError(f"{self._path} cannot be used: {error}. {what_to_do}") from error
+
+    def _load(self) -> Catalog:
+        if self._connection is None:
+            return self._open()[1].catalog
+        return _stored(self._connection).catalog
+
+    def _open(self) -> tuple[sqlite3.Connection, StoredCluster]:
+        """Open both files, after which they agree; and what they hold."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        copy = read_copy(self._copy_path)
+        connection, database = _opened_database(self._path)
+        try:
+            source = choose(self._path, database, copy)
+            held = {Source.DATABASE: database.cluster, Source.COPY: copy.cluster}.get(source)
+            if held is None:
+                held = self._new_cluster()
+            self._check_identity(held)
+            if source is Source.NOTHING:
+                # First, for a SQLite file without a copy is one that has lost it.
+                write_copy(self._copy_path, held)
+            if source is not Source.DATABASE or connection is None:
+                connection = self._replaced(connection, database, held)
+            self._checkpoint(connection)
+            self._begin_copy(held, copy)
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            raise
+        self.is_newest &= source is not Source.DATABASE or copy.cluster is not None
+        self._is_in_doubt = False
+        keep_room(self._path)
+        self._connection = connection
+        return connection, held
+
+    def _new_cluster(self) -> StoredCluster:
+        if not self._may_begin:
+            raise StoreError(f"{self._path} and its copy are missing. {advice(self._path)}")
+        return StoredCluster(Catalog(self._wanted_cluster_id or new_cluster_id()), self._node_id)
+
+    def _check_identity(self, held: StoredCluster) -> None:
+        folder = self._path.parent
+        if held.node_id != self._node_id:
+            raise StoreError(
+                f"the data folder {folder} belongs to node.id {held.node_id}, "
+                f"this broker is {self._node_id}; set node.id={held.node_id} or name another data.dir"
+            )
+        if self._wanted_cluster_id not in (None, held.catalog.cluster_id):
+            raise StoreError(
+                f"the data folder {folder} belongs to cluster.id {held.catalog.cluster_id}, "
+                f"the configuration says {self._wanted_cluster_id}; change it or name another data.dir"
+            )
+
+    def _replaced(
+        self, connection: sqlite3.Connection | None, database: Found, held: StoredCluster
+    ) -> sqlite3.Connection:
+        """A new SQLite file with `held` in it; what was there before is kept."""
+        # Before the connection is closed: SQLite would take its log away.
+        kept = None if database.is_absent else set_aside(self._path)
+        if connection is not None:
+            connection.close()
+        for suffix in DATABASE_SUFFIXES:
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        replacement = sqlite_file.connect(self._path)
+        try:
+            sqlite_file.write_new(replacement, held)
+        except BaseException:
+            replacement.close()
+            raise
+        if held.catalog.revision or kept is not None:
+            logger.warning(
+                "cluster_store_restored",
+                revision=held.catalog.revision,
+                topics=len(held.catalog),
+                found=database.state,
+                kept_as=kept.name if kept is not None else "",
+                advice="nothing is lost, the copy had all of it; check the disk that holds the data folder",
+            )
+        return replacement
+
+    def _checkpoint(self, connection: sqlite3.Connection) -> None:
+        # Pages that a failed sync left may never reach the disk: then write what they say again.
+        mode = "TRUNCATE" if self._is_in_doubt else "RESTART"
+        try:
+            connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        except sqlite3.Error as error:
+            if self._is_in_doubt or error.sqlite_errorname != "SQLITE_FULL":
+                raise
+
+    def _begin_copy(self, held: StoredCluster, copy: Found) -> None:
+        """Open the copy that is there, or write one."""
+        copied = copy.cluster
+        if copied is not None and copied.catalog.revision == held.catalog.revision and not self._is_in_doubt:
+            self._copy = CopyFile(self._copy_path)
+            return
+        if copy.problem:
+            logger.warning(
+                "cluster_copy_damaged",
+                error=copy.problem,
+                advice="it is written again, nothing is lost; check the disk that holds the data folder",
+            )
+        self._renew_copy(held)
+
+    def _renew_copy(self, held: StoredCluster) -> None:
+        self._close_copy()
+        try:
+            write_copy(self._copy_path, held)
+            self._copy = CopyFile(self._copy_path)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            # Without a copy rather than with one that lacks what was acknowledged.
+            invalidate(self._copy_path)
+            logger.warning(
+                "cluster_copy_given_up",
+                error=str(error),
+                advice="make room on the disk that holds the data folder; the next change writes it again",
+            )
+
+    def _commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+        connection = self._connection or self._open()[0]
+        revision = expected_revision + len(deltas)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            stored = sqlite_file.revision_of(connection)
+            if stored != expected_revision:
+                raise StoreConflict(f"revision {expected_revision} was expected, the store is at {stored}")
+            sqlite_file.write_deltas(connection, deltas, revision)
+            connection.execute("COMMIT")
+            self._add_to_copy(connection, commit_line(deltas, revision))
+        except StoreConflict:
+            connection.execute("ROLLBACK")
+            raise
+        except BaseException as error:
+            # What a commit that failed left in the files shows when they are opened as after a crash.
+            # It says "full" of writes alone, so what it synced holds; and a full disk takes no checkpoint.
+            self._is_in_doubt |= getattr(error, "sqlite_errorname", "") != "SQLITE_FULL"
+            self._close()
+            raise
+
+    def _add_to_copy(self, connection: sqlite3.Connection, line: bytes) -> None:
+        if self._copy is not None and self._copy.has_room_for(line):
+            try:
+                self._copy.append(line)
+                return
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+        self._renew_copy(_stored(connection))
+
+    def _close(self) -> None:
+        self._close_copy()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+            keep_room(self._path)
+
+    def _close_copy(self) -> None:
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            copy.close()
+
+
+def _opened_database(path: Path) -> tuple[sqlite3.Connection | None, Found]:
+    """A connection to the file, none where there is nothing to connect to, and what it holds.
+
+    Raises sqlite3.Error and StoreError for what says nothing about the contents, OSError.
+    """
+    log = path.with_name(path.name + "-wal")
+    has_log = log.exists() and bool(log.read_bytes().strip(b"\0"))
+    if not path.exists() or path.stat().st_size == 0:
+        # SQLite would throw the log away.
+        return None, Found(problem="missing or empty beside its log") if has_log else Found()
+    connection = None
+    try:
+        connection = sqlite_file.connect(path)
+        has_log &= sqlite_file.has_always_a_copy(connection)
+        cluster = sqlite_file.read_cluster(connection)
+        if cluster is None:
+            return connection, Found()
+        return connection, Found(cluster, newest_revision=cluster.catalog.revision, has_log=has_log)
+    except Damaged as error:
+        return connection, Found(problem=str(error))
+    except BaseException:
+        if connection is not None:
+            connection.close()
+        raise
+
+
+def _stored(connection: sqlite3.Connection) -> StoredCluster:
+    stored = sqlite_file.read_cluster(connection)
+    if stored is None:
+        raise Damaged("it is empty")
+    return stored
+
+
+def set_aside(database: Path) -> Path:
+    """Give a SQLite file and its log names under which they are kept. Raises OSError."""
+    number = 1
+    while (aside := database.with_name(f"{database.name}.kept-{number}")).exists():
+        number += 1
+    for suffix in DATABASE_SUFFIXES:
+        with suppress(FileNotFoundError):
+            os.rename(f"{database}{suffix}", f"{aside}{suffix}")
+    return aside
+
+
+def read_store(path: Path) -> tuple[Found, Found]:
+    """What the store of a broker that does not run holds, in SQLite and in the copy.
+
+    Not a byte of it or beside it is changed. Raises StoreError where it cannot be read, OSError.
+    """
+    import shutil
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="tidelog-") as folder:
+        # SQLite writes beside a database in WAL mode even to read it, so it gets a copy.
+        there = Path(folder) / path.name
+        for suffix in DATABASE_SUFFIXES:
+            if Path(f"{path}{suffix}").exists():
+                shutil.copyfile(f"{path}{suffix}", f"{there}{suffix}")
+        try:
+            connection, database = _opened_database(there)
+        except sqlite3.Error as error:
+            raise StoreError(f"{path} cannot be read: {error}") from error
+        if connection is not None:
+            connection.close()
+    return database, read_copy(copy_path(path))

@@ -1,0 +1,76 @@
+"""A store with something of everything in it, and what a test reads of one."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+from tidelog.broker.cluster.catalog import (
+    Catalog,
+    Delta,
+    PartitionsAdded,
+    ProducerIdsReserved,
+    Topic,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+    assign,
+)
+from tidelog.broker.cluster.sqlite_store import SqliteStore
+
+DATABASE, LOG, COPY = "cluster.db", "cluster.db-wal", "cluster.copy"
+
+
+class Facts(NamedTuple):
+    """All that a catalog says, to be compared."""
+
+    cluster_id: str
+    topics: list[Topic]
+    deleted: set[UUID]
+    next_producer_id: int
+    revision: int
+
+
+def facts_of(catalog: Catalog) -> Facts:
+    return Facts(
+        catalog.cluster_id,
+        list(catalog.topics()),
+        set(catalog.deleted),
+        catalog.next_producer_id,
+        catalog.revision,
+    )
+
+
+def topic(name: str, partitions: int = 1) -> Topic:
+    return Topic(name, uuid4(), assign(partitions, [1]), {"retention.ms": "5"})
+
+
+async def commit(store: SqliteStore, catalog: Catalog, *deltas: Delta) -> None:
+    await store.commit(deltas, catalog.revision)
+    for delta in deltas:
+        catalog.apply(delta)
+
+
+async def loaded(folder: Path) -> Facts:
+    """What a store in `folder` gives to a broker that starts."""
+    store = SqliteStore(folder / DATABASE, node_id=1)
+    try:
+        return facts_of(await store.load())
+    finally:
+        await store.close()
+
+
+async def filled(folder: Path, rng: random.Random) -> tuple[SqliteStore, Catalog]:
+    """A store that is open, with each kind of delta in it."""
+    store = SqliteStore(folder / DATABASE, node_id=1)
+    catalog = await store.load()
+    topics = [topic(f"t{number}", rng.randint(1, 6)) for number in range(20)]
+    for made in topics:
+        await commit(store, catalog, TopicCreated(made))
+    await commit(store, catalog, ProducerIdsReserved(3000), TopicDeleted(topics[3].topic_id))
+    await commit(store, catalog, TopicDeleted(topics[4].topic_id, (topics[3].topic_id,)))
+    await commit(store, catalog, TopicConfigsChanged(topics[5].topic_id, {"segment.bytes": "12345"}))
+    await commit(store, catalog, PartitionsAdded(topics[6].topic_id, assign(3, [1])))
+    return store, catalog
