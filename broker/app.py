@@ -93,13 +93,14 @@ class Broker:
                 sockets.as_bound(config), metrics, clock_ms, steady_ms=SteadyClock(), disk=disk
             )
             handlers, faults = _with_faults(config, services, build_handlers(services))
-            server = Server(config, Dispatcher(handlers, metrics), metrics)
+            events = services.events
+            server = Server(config, Dispatcher(handlers, metrics, events), metrics, events)
             await server.start(sockets.endpoints)
             http = None
             broker: Self
             if sockets.http is not None:
                 add_routes = partial(_add_routes, services, faults)
-                http = HttpServer(sockets.http, metrics, lambda: broker.is_ready, add_routes)
+                http = HttpServer(sockets.http, metrics, lambda: broker.is_ready, events, add_routes)
                 http.start()
             broker = cls(config, metrics, sockets.endpoints, services, server, http, faults)
             broker.is_ready = True

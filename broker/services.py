@@ -24,6 +24,7 @@ from tidelog.broker.group_commit import GroupCommit
 from tidelog.broker.maintenance import Maintenance
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.partitions import Partitions
+from tidelog.broker.peer_events import PeerEvents
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.replica import Replica
 from tidelog.broker.storage.disk import Disk
@@ -51,8 +52,10 @@ class Services:
         partitions: Partitions,
         topics: Topics,
         maintenance: Maintenance,
+        events: PeerEvents,
     ) -> None:
         self.config = config
+        self.events = events
         self.metrics = metrics
         self.clock_ms = clock_ms
         self.node_id = config.node_id
@@ -107,6 +110,7 @@ class Services:
         await self.topics.close()
         await self.partitions.close(clean=clean)
         await self._cluster.close()
+        self.events.close()
 
 
 async def open_services(
@@ -155,15 +159,8 @@ async def open_services(
         # Logs that were not opened are as the last process left them: only what it left clean is clean.
         await asyncio.to_thread(logs.close, clean=logs.was_clean)
         raise
-    topics = Topics(
-        cluster,
-        partitions,
-        settings,
-        brokers=lambda: (config.node_id,),
-        default_partitions=config.num_partitions,
-        default_replication_factor=config.default_replication_factor,
-        delete_enabled=config.delete_topic_enable,
-    )
+    events = PeerEvents()
+    topics = _topics(config, cluster, partitions, settings, events)
     maintenance = Maintenance(partitions, clock_ms, steady_ms, config)
     metrics.count_producer_ids_with(lambda: logs.producer_id_count)
     maintenance.start()
@@ -176,6 +173,22 @@ async def open_services(
         partitions=partitions,
         topics=topics,
         maintenance=maintenance,
+        events=events,
+    )
+
+
+def _topics(
+    config: BrokerConfig, cluster: Cluster, partitions: Partitions, settings: TopicConfigs, events: PeerEvents
+) -> Topics:
+    return Topics(
+        cluster,
+        partitions,
+        settings,
+        events,
+        brokers=lambda: (config.node_id,),
+        default_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
+        delete_enabled=config.delete_topic_enable,
     )
 
 

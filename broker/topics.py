@@ -38,12 +38,14 @@ from tidelog.broker.cluster.catalog import (
 )
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.store import StoreConflict, StoreError
+from tidelog.broker.peer_events import PeerEvents
 from tidelog.broker.storage.disk import HandleLimitError, advice_on
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.topic_configs import TopicConfigs
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 logger = structlog.get_logger(__name__)
+_NO_PEER = ""
 _D = TypeVar("_D", bound=Delta)
 _T = TypeVar("_T")
 _STORE_ERRORS = (StoreError, StoreConflict, OSError)
@@ -86,6 +88,7 @@ class Topics:
         cluster: Cluster,
         partitions: Partitions,
         settings: TopicConfigs,
+        events: PeerEvents,
         *,
         brokers: Callable[[], Sequence[int]],
         default_partitions: int,
@@ -93,6 +96,7 @@ class Topics:
         delete_enabled: bool,
     ) -> None:
         self.settings = settings
+        self._events = events
         self._cluster = cluster
         self._partitions = partitions
         self._brokers = brokers
@@ -224,7 +228,7 @@ class Topics:
         try:
             await self._cluster.settle()
         except _STORE_ERRORS as error:
-            raise _store_failed(error) from error
+            raise self._store_failed(error) from error
         await self._follow()
         return plan(self._cluster.catalog)
 
@@ -233,8 +237,9 @@ class Topics:
         try:
             logs = await self._partitions.prepare(topic, first)
         except OSError as error:
-            logger.error(
+            self._events.error(
                 "topic_not_made",
+                _NO_PEER,
                 topic=topic.name,
                 error=str(error),
                 advice=advice_on(error, "nothing was changed; make room on the disk, then ask again"),
@@ -264,7 +269,16 @@ class Topics:
         try:
             return await self._cluster.change(plan, applied, dropped)
         except _STORE_ERRORS as error:
-            raise _store_failed(error) from error
+            raise self._store_failed(error) from error
+
+    def _store_failed(self, error: Exception) -> ApiError:
+        self._events.error(
+            "cluster_store_failed",
+            _NO_PEER,
+            error=str(error),
+            advice="check the disk that holds the data folder; then ask again",
+        )
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}")
 
     def _follow_up(self, work: Coroutine[Any, Any, None]) -> None:
         """Do `work` before any other change is planned."""
@@ -317,12 +331,3 @@ def _existing(catalog: Catalog, name: str) -> Topic:
 def _folders_left(topic: Topic, error: OSError, advice: str) -> None:
     topic_id = str(topic.topic_id)
     logger.warning("topic_folders_left", topic=topic.name, topic_id=topic_id, error=str(error), advice=advice)
-
-
-def _store_failed(error: Exception) -> ApiError:
-    logger.error(
-        "cluster_store_failed",
-        error=str(error),
-        advice="check the disk that holds the data folder; then ask again",
-    )
-    return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}")

@@ -18,15 +18,11 @@ from collections import Counter
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any
 
-import structlog
-
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.replica import Replica, all_caught_up
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
-
-logger = structlog.get_logger(__name__)
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -163,8 +159,11 @@ class OffsetsHandler:
         try:
             await self._services.partitions.save_start_offsets()
         except OSError as error:
-            logger.error(
-                "start_offsets_not_saved", error=str(error), advice="check the disk and its free space"
+            self._services.events.error(
+                "start_offsets_not_saved",
+                context.client_host,
+                error=str(error),
+                advice="check the disk and its free space",
             )
             for topic in topics:
                 for answer in topic["partitions"]:

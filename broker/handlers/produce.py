@@ -21,8 +21,6 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, RequestContext
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.replica import Replica
@@ -56,7 +54,6 @@ _NOT_THE_BROKERS_FAULT = frozenset(
 )
 """Codes that Kafka does not count as failed produce requests of the topic."""
 _NOT_DURABLE_YET = "the batch is written, but was not durable within the request's timeout"
-logger = structlog.get_logger(__name__)
 
 
 class PendingProduce(LateAnswer):
@@ -136,6 +133,7 @@ class ProduceHandler:
         self._services = services
         self._replicas = services.replicas
         self._metrics: Metrics = services.metrics
+        self._events = services.events
         self._clock_ms = services.clock_ms
         self._loop = asyncio.get_running_loop()
         self._batch_appended = self._metrics.batch_appended
@@ -196,8 +194,9 @@ class ProduceHandler:
         for topic, results in response:
             for result in results:
                 if result.error_code not in (_NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                    logger.warning(
+                    self._events.warning(
                         "connection_closed_acks_0_refused",
+                        context.client_host,
                         peer=context.client_host,
                         client_id=context.header.client_id,
                         topic=topic,

@@ -16,8 +16,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeAlias
 
-import structlog
-
 from tidelog.broker.coordinator.producer_ids import check_init_producer_id
 from tidelog.broker.handlers.context import EncodedAnswer, RequestContext
 from tidelog.broker.services import Services
@@ -31,8 +29,6 @@ DESCRIBED_ON_THE_LOOP = 1_000
 """More producers than these are read and encoded in a thread: a million take seconds."""
 _Wanted: TypeAlias = dict[str, dict[int, None]]
 """Topic -> its partitions, in the order in which they were named first."""
-
-logger = structlog.get_logger(__name__)
 
 
 class ProducersHandler:
@@ -49,8 +45,9 @@ class ProducersHandler:
             check_init_producer_id(request.transactional_id, request.producer_id, request.producer_epoch)
         except ApiError as error:
             # The response has no room for words, so they go where the operator can find them.
-            logger.warning(
+            self._services.events.warning(
                 "init_producer_id_refused",
+                context.client_host,
                 client_id=context.header.client_id,
                 client_host=context.client_host,
                 transactional_id=request.transactional_id,

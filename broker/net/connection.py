@@ -27,8 +27,6 @@ from collections.abc import Iterator
 from operator import length_hint
 from typing import TYPE_CHECKING
 
-import structlog
-
 from tidelog.broker.handlers.context import Listener
 from tidelog.broker.net.dispatch import BadRequest, Pending
 from tidelog.protocol.errors import ProtocolError
@@ -37,8 +35,6 @@ from tidelog.protocol.types import Buffer
 
 if TYPE_CHECKING:
     from tidelog.broker.net.server import Endpoint, Server
-
-logger = structlog.get_logger(__name__)
 
 WRITE_HIGH_WATER_BYTES = 1 << 20
 FLUSH_BYTES = 1 << 18
@@ -266,8 +262,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _close_bad(self, error: BadRequest) -> None:
         header = error.header
-        logger.warning(
+        self._server.events.warning(
             "connection_closed_bad_request",
+            self.client_host,
             peer=self.peer,
             reason=error.reason,
             api_key=None if header is None else header.api_key,

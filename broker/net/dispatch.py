@@ -22,18 +22,15 @@ from collections.abc import Coroutine, Mapping
 from contextvars import Context, copy_context
 from typing import Any, Protocol
 
-import structlog
-
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, Listener, RequestContext
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.net.routes import Handler, Route, RouteTable, refuse_old_produce
+from tidelog.broker.peer_events import PeerEvents
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.framing import RequestHeader, decode_request_header, encode_response_frame
 from tidelog.protocol.hot import FetchRequest, FetchResponse, ProduceRequest
 from tidelog.protocol.schema import APIS, ApiKey, unsupported_api_versions_body
 from tidelog.protocol.types import Buffer
-
-logger = structlog.get_logger(__name__)
 
 _now = time.perf_counter
 _new_tuple = tuple.__new__
@@ -144,7 +141,8 @@ class Pending:
 class Dispatcher:
     """Routes the requests of all connections of one broker to `handlers`."""
 
-    def __init__(self, handlers: Mapping[ApiKey, Handler], metrics: Metrics) -> None:
+    def __init__(self, handlers: Mapping[ApiKey, Handler], metrics: Metrics, events: PeerEvents) -> None:
+        self._events = events
         self._routes = RouteTable(handlers, metrics)
         self._metrics = metrics
         self._context: Context = copy_context()
@@ -244,8 +242,9 @@ class Dispatcher:
         self, error: BaseException, client: Client, route: Route, header: RequestHeader
     ) -> None:
         """One event for what should never happen."""
-        logger.error(
+        self._events.error(
             "request_failed",
+            client.client_host,
             api=route.api_name,
             api_version=route.version,
             client_id=header.client_id,

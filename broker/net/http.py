@@ -5,20 +5,23 @@ so the first connection brings it in: in a thread, while the client waits and th
 nobody scrapes (in a test) never pays for it, in time or in memory.
 
 Invariants: /healthz answers 200 as long as the loop turns; /readyz 200 only while requests are served, else
-503; who sends no whole request is cut off after `_IDLE_SECONDS`. Called by `broker.app`.
+503; who sends no whole request is cut off after `_IDLE_SECONDS`. What a peer sends that is not HTTP is one
+throttled event without a traceback; a traceback is a fault of ours.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import structlog
 
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.net.server import bind_error
+from tidelog.broker.peer_events import PeerEvents
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -40,6 +43,7 @@ class HttpServer:
         listening: socket.socket,
         metrics: Metrics,
         is_ready: Callable[[], bool],
+        events: PeerEvents,
         add_routes: Callable[[web.Application], None] | None = None,
     ) -> None:
         """`add_routes` is called with the application once it is made, to add to what it serves."""
@@ -47,6 +51,7 @@ class HttpServer:
         self._add_routes = add_routes
         self._metrics = metrics
         self._is_ready = is_ready
+        self._events = events
         self._loop = asyncio.get_running_loop()
         self._runner: web.AppRunner | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -70,7 +75,7 @@ class HttpServer:
         await self._loop.run_in_executor(None, _import_libraries)
         from aiohttp import web
 
-        application = web.Application()
+        application = web.Application(middlewares=[web.middleware(_refuse_broken_bodies)])
         application.router.add_get("/metrics", self._answer_metrics)
         application.router.add_get("/healthz", self._answer_health)
         application.router.add_get("/readyz", self._answer_ready)
@@ -79,6 +84,7 @@ class HttpServer:
         self._runner = web.AppRunner(
             application,
             access_log=None,
+            logger=_logger_to(self._events),
             handle_signals=False,
             shutdown_timeout=_CLOSE_SECONDS,
             keepalive_timeout=_IDLE_SECONDS,
@@ -112,6 +118,47 @@ class HttpServer:
         if self._runner is not None:
             await self._runner.cleanup()
         self._socket.close()
+
+
+async def _refuse_broken_bodies(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """A body that cannot be read (its chunks, its compression) is the sender's fault, not ours."""
+    from aiohttp import web
+    from aiohttp.web_protocol import RequestPayloadError
+
+    try:
+        return await handler(request)
+    except RequestPayloadError as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from None
+
+
+def _logger_to(events: PeerEvents) -> logging.Logger:
+    """What aiohttp logs to: a logger of its own, so that no program's logging is changed."""
+    logger = logging.Logger("tidelog.http", logging.ERROR)
+    logger.addHandler(_ToEvents(events))
+    return logger
+
+
+class _ToEvents(logging.Handler):
+    """aiohttp's words as events. It logs whatever stops a request with a traceback."""
+
+    def __init__(self, events: PeerEvents) -> None:
+        super().__init__()
+        self._events = events
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from aiohttp.http_exceptions import HttpProcessingError
+        from aiohttp.web_protocol import RequestPayloadError
+
+        error = record.exc_info[1] if record.exc_info else None
+        peer = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
+        if isinstance(error, HttpProcessingError | RequestPayloadError | ConnectionError | TimeoutError):
+            self._events.warning("http_request_bad", peer, peer=peer, reason=" ".join(str(error).split()))
+        else:
+            self._events.error(
+                "http_request_failed", peer, peer=peer, error=record.getMessage(), exc_info=error
+            )
 
 
 def _report(starting: asyncio.Task[None]) -> None:

@@ -80,7 +80,7 @@ class FaultRoutes:
         if request.content_type != "application/json":
             raise FaultError("send the order as a JSON object with Content-Type: application/json")
         try:
-            values = json.loads(await request.text())
+            values = json.loads(await request.read())
         except ValueError as error:
             raise FaultError(f"the body is not JSON: {error}") from None
         if not isinstance(values, dict):

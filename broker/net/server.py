@@ -19,15 +19,12 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import structlog
-
 from tidelog.broker.config import BrokerConfig
 from tidelog.broker.handlers.context import Listener
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.net.connection import Connection
 from tidelog.broker.net.dispatch import Dispatcher
-
-logger = structlog.get_logger(__name__)
+from tidelog.broker.peer_events import PeerEvents
 
 BACKLOG = 1024
 _IDLE_CHECKS = 10
@@ -126,8 +123,11 @@ def bind_endpoints(config: BrokerConfig) -> list[Endpoint]:
 class Server:
     """All client connections of one broker."""
 
-    def __init__(self, config: BrokerConfig, dispatcher: Dispatcher, metrics: Metrics) -> None:
+    def __init__(
+        self, config: BrokerConfig, dispatcher: Dispatcher, metrics: Metrics, events: PeerEvents
+    ) -> None:
         self.config = config
+        self.events = events
         self.dispatcher = dispatcher
         self.metrics = metrics
         self.loop = asyncio.get_running_loop()
@@ -135,7 +135,6 @@ class Server:
         self._ids = itertools.count(1)
         self._listening: list[asyncio.Server] = []
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._refusing = False
         self._none_left = asyncio.Event()
         self._none_left.set()
 
@@ -159,15 +158,13 @@ class Server:
         """Whether it may stay."""
         if len(self._connections) >= self.config.max_connections:
             self.metrics.connection_refused()
-            if not self._refusing:
-                # Once a crowd, not once a connection: whoever connects must not be able to fill the log.
-                self._refusing = True
-                logger.warning(
-                    "connection_refused",
-                    peer=connection.peer,
-                    max_connections=self.config.max_connections,
-                    advice="raise max.connections, or close clients that are not needed",
-                )
+            self.events.warning(
+                "connection_refused",
+                connection.client_host,
+                peer=connection.peer,
+                max_connections=self.config.max_connections,
+                advice="raise max.connections, or close clients that are not needed",
+            )
             return False
         self._connections.add(connection)
         self._none_left.clear()
@@ -176,7 +173,6 @@ class Server:
 
     def connection_closed(self, connection: Connection) -> None:
         self._connections.discard(connection)
-        self._refusing = self._refusing and len(self._connections) >= self.config.max_connections
         self.metrics.connections = len(self._connections)
         if not self._connections:
             self._none_left.set()
@@ -190,11 +186,11 @@ class Server:
     def _close_idle(self) -> None:
         moment = time.perf_counter() - self.config.connections_max_idle_ms / 1000
         for connection in [one for one in self._connections if one.is_idle_since(moment)]:
-            logger.info("connection_closed_idle", peer=connection.peer)
+            self.events.info("connection_closed_idle", connection.client_host, peer=connection.peer)
             connection.close_idle()
         # Closing would wait for the client to read; what it never takes must not stay for ever.
         for connection in [one for one in self._connections if one.is_stuck_since(moment)]:
-            logger.info("connection_closed_stuck", peer=connection.peer)
+            self.events.info("connection_closed_stuck", connection.client_host, peer=connection.peer)
             connection.abort()
         self._schedule_idle_check()
 

@@ -1,8 +1,12 @@
 """The way in: serve loads a broker and nothing else."""
 
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 
 def test_serve_does_without_the_other_commands() -> None:
@@ -16,11 +20,18 @@ def test_serve_does_without_the_other_commands() -> None:
     assert shown.stdout.splitlines()[-1] == "1 []"
 
 
-def test_python_m_cli_is_the_command() -> None:
-    shown = subprocess.run(
-        [sys.executable, "-m", "tidelog.cli", "--version"], capture_output=True, text=True, check=True
-    )
-    assert shown.stdout.startswith("tidelog ")
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["serve", "--set", "bogus=1"], ["topic", "list", "--bogus"]]
+)
+def test_every_way_in_does_what_the_command_does(arguments: list[str]) -> None:
+    def run(*command: str) -> tuple[int, str, str]:
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, re.sub(r'"timestamp": "[^"]*"', "", done.stderr)
+
+    wanted = run(str(Path(sys.executable).with_name("tidelog")))
+    assert "".join(wanted[1:])
+    for module in ("tidelog", "tidelog.cli", "tidelog.cli.main"):
+        assert run(sys.executable, "-m", module) == wanted
 
 
 def test_process_1_of_a_container_obeys_sigterm_while_it_loads() -> None:

@@ -10,6 +10,7 @@ from tidelog.broker.metrics import Metrics
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.routes import Handler
 from tidelog.broker.net.server import Server, bind_endpoints
+from tidelog.broker.peer_events import PeerEvents
 from tidelog.protocol.framing import decode_response_header, encode_request_frame
 from tidelog.protocol.hot import ProduceRequest, encode_produce_request
 from tidelog.protocol.schema import ApiKey, decode_response, encode_request
@@ -26,7 +27,8 @@ class Running(Server):
     async def start_with(cls, handlers: Mapping[ApiKey, Handler], settings: Mapping[str, object]) -> Self:
         config = BrokerConfig(port=0).with_settings(settings)
         metrics = Metrics()
-        server = cls(config, Dispatcher(handlers, metrics), metrics)
+        events = PeerEvents()
+        server = cls(config, Dispatcher(handlers, metrics, events), metrics, events)
         endpoints = bind_endpoints(config)
         await server.start(endpoints)
         server.port = endpoints[0].port

@@ -13,6 +13,7 @@ from tidelog.broker.handlers.context import Listener, RequestContext
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.net.dispatch import BadRequest, Dispatcher, Pending
 from tidelog.broker.net.routes import Handler
+from tidelog.broker.peer_events import PeerEvents
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.framing import decode_response_header, encode_request_frame
 from tidelog.protocol.hot import (
@@ -47,7 +48,7 @@ class Bench:
     def __init__(self, handlers: Mapping[ApiKey, Handler]) -> None:
         self.metrics = Metrics()
         self.client = FakeClient()
-        self.dispatcher = Dispatcher(handlers, self.metrics)
+        self.dispatcher = Dispatcher(handlers, self.metrics, PeerEvents())
 
     def send(self, frame: bytes) -> Any:
         return self.dispatcher.dispatch(self.client, memoryview(frame)[4:], 0.0)
@@ -171,7 +172,9 @@ def test_an_api_error_becomes_that_apis_error_answer_without_a_log_event() -> No
     assert events == []
 
 
-def test_an_unexpected_exception_becomes_unknown_server_error_and_one_log_event_with_its_traceback() -> None:
+async def test_an_unexpected_exception_becomes_unknown_server_error_and_one_event_with_its_traceback() -> (
+    None
+):
     bench = Bench({ApiKey.INIT_PRODUCER_ID: raising(ZeroDivisionError("why"))})
     with capture_logs() as events:
         response = bench.ask(ApiKey.INIT_PRODUCER_ID, 4)
@@ -183,7 +186,7 @@ def test_an_unexpected_exception_becomes_unknown_server_error_and_one_log_event_
     assert value(bench.metrics, ERRORS, request="InitProducerId", error="UNKNOWN_SERVER_ERROR") == 1
 
 
-def test_a_response_that_cannot_be_encoded_is_an_unexpected_exception() -> None:
+async def test_a_response_that_cannot_be_encoded_is_an_unexpected_exception() -> None:
     bench = Bench({ApiKey.INIT_PRODUCER_ID: lambda context, request: {"error_code": 0, "no_such_field": 1}})
     with capture_logs() as events:
         response = bench.ask(ApiKey.INIT_PRODUCER_ID, 4)

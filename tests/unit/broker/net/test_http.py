@@ -6,10 +6,21 @@ import sys
 from collections.abc import AsyncIterator
 
 import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
 
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.net.http import HttpServer
 from tidelog.broker.net.server import BindError, bind
+from tidelog.broker.peer_events import PeerEvents
+
+
+async def _echo(request: web.Request) -> web.Response:
+    return web.Response(body=await request.read())
+
+
+async def _fail(request: web.Request) -> web.Response:
+    raise RuntimeError("why")
 
 
 class Http:
@@ -18,7 +29,32 @@ class Http:
     def __init__(self) -> None:
         self.metrics = Metrics()
         self.is_ready = True
-        self.server = HttpServer(bind("127.0.0.1", 0, "http.port"), self.metrics, lambda: self.is_ready)
+        self.events = PeerEvents()
+        self.server = HttpServer(
+            bind("127.0.0.1", 0, "http.port"),
+            self.metrics,
+            lambda: self.is_ready,
+            self.events,
+            self._add_routes,
+        )
+
+    def _add_routes(self, application: web.Application) -> None:
+        application.router.add_post("/body", _echo)
+        application.router.add_get("/failing", _fail)
+
+    async def send(self, data: bytes) -> bytes:
+        """What comes back for `data`, after which nothing is sent any more."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
+        async with asyncio.timeout(10):
+            try:
+                writer.write(data)
+                await writer.drain()
+                writer.write_eof()
+                return await reader.read()
+            except ConnectionError:
+                return b""
+            finally:
+                writer.transport.abort()
 
     async def get(self, path: str) -> tuple[int, dict[str, str], str]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
@@ -73,6 +109,63 @@ async def test_who_sends_no_whole_request_is_cut_off(
     async with asyncio.timeout(10):
         assert await reader.read() == b""
     writer.close()
+
+
+_HEAD = b"POST /body HTTP/1.1\r\nHost: x\r\n"
+BAD_HTTP = {
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256)),
+    "Kafka": b"\0\0\0\x12\0\x12\0\3\0\0\0\1\0\4test\0\2a\2b\0",
+    "garbage": bytes(range(255, 0, -1)) * 40,
+    "a version that does not exist": b"GET / HTTP/9.9\r\n\r\n",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "a long path": b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
+    "a long header": _HEAD + b"X: " + b"a" * 100_000 + b"\r\n\r\n",
+    "many headers": _HEAD + b"".join(b"h%d: x\r\n" % number for number in range(20_000)) + b"\r\n",
+    "a header with a blank": _HEAD + b"X : y\r\n\r\n",
+    "a length that is no number": _HEAD + b"Content-Length: abc\r\n\r\n",
+    "two lengths": _HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nabc",
+    "a chunk without size": _HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nabc",
+    "a chunk that is too long": _HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nabcdefgh\r\n",
+    "chunks that end": _HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab",
+    "a body that ends": _HEAD + b"Content-Length: 100\r\n\r\nabc",
+    "a body that is not gzip": _HEAD + b"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nabcde",
+    "a large body": _HEAD + b"Content-Length: 50000000\r\n\r\n" + b"x" * 3_000_000,
+}
+
+
+@pytest.mark.parametrize("data", BAD_HTTP.values(), ids=BAD_HTTP.keys())
+async def test_bad_http_makes_no_traceback_and_is_no_fault_of_the_server(
+    http: Http, data: bytes, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with capture_logs() as events:
+        answer = await http.send(data)
+        assert (await http.get("/healthz"))[0] == 200
+    assert not answer or answer.split()[1].startswith(b"4")
+    assert {event["event"] for event in events} <= {"http_request_bad"}
+    assert not any("exc_info" in event or "Traceback" in str(event) for event in events)
+    assert not caplog.records
+    assert "Traceback" not in capfd.readouterr().err
+
+
+async def test_a_fault_of_the_server_is_an_event_with_its_traceback(http: Http) -> None:
+    with capture_logs() as events:
+        assert (await http.get("/failing"))[0] == 500
+    (event,) = events
+    assert (event["event"], event["peer"]) == ("http_request_failed", "127.0.0.1")
+    assert isinstance(event["exc_info"], RuntimeError)
+
+
+async def test_bad_http_is_logged_a_few_times_and_then_counted(http: Http) -> None:
+    with capture_logs() as events:
+        for _ in range(15):
+            await http.send(BAD_HTTP["a version that does not exist"])
+        http.events.close()
+    assert [event["event"] for event in events] == ["http_request_bad"] * 10 + ["events_held_back"]
+    assert (events[-1]["of"], events[-1]["peer"], events[-1]["events"]) == (
+        "http_request_bad",
+        "127.0.0.1",
+        5,
+    )
 
 
 async def test_a_server_that_nobody_asked_stops_as_well() -> None:
