@@ -9,6 +9,7 @@ and a loss is either raised or named in a list, never passed over.
 Called by `pipeline.stream_source`.
 """
 
+import json
 from collections.abc import Mapping
 from math import ceil, floor
 from typing import Any
@@ -25,6 +26,18 @@ def from_json(topics: Mapping[str, Mapping[str, Any]]) -> dict[Place, int]:
         for topic, partitions in topics.items()
         for number, offset in partitions.items()
     }
+
+
+def reported_offsets(progress: Mapping[str, Any] | None, field: str) -> dict[Place, int] | None:
+    """The offsets that a query's `lastProgress` gives in `field` ("endOffset", "latestOffset").
+
+    None where Spark does not know them: before the first batch, and, as the text "null", for a batch that a
+    restart repeats.
+    """
+    if progress is None or not (text := progress["sources"][0].get(field)):
+        return None
+    topics = json.loads(text)
+    return None if topics is None else from_json(topics)
 
 
 def next_offsets(

@@ -24,7 +24,7 @@ from tidelog.pipeline.jobs.archive_files import CODECS, DRAFT_COLUMNS, DraftFile
 from tidelog.pipeline.jobs.archive_folder import Archive, ArchiveError, folder_of
 from tidelog.pipeline.jobs.archive_log import ParquetArchive
 from tidelog.pipeline.jobs.copies import origin_of
-from tidelog.pipeline.jobs.job import JobProgress, OnProgress
+from tidelog.pipeline.jobs.job import JobProgress, OnProgress, teller
 from tidelog.pipeline.losses import count_losses
 from tidelog.pipeline.micro_batches import batch_ranges, next_offsets
 from tidelog.pipeline.null_headers import empty_for_null
@@ -136,7 +136,7 @@ def run(
     """
     settings.check()
     stopping = stop or threading.Event()
-    tell = on_progress or (lambda _: None)
+    tell = teller(on_progress)
     job = _Job(spark, settings)
     with _FORMATS[settings.format](str(settings.path)) as archive:
         bounds = job.look(archive)

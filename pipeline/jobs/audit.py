@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.pipeline.fetch import find_bounds
 from tidelog.pipeline.folders import Segment, by_place, find_segments, folder_bounds
-from tidelog.pipeline.jobs.job import JobProgress, OnProgress
+from tidelog.pipeline.jobs.job import JobProgress, OnProgress, teller
 from tidelog.pipeline.jobs.outputs import check_folder
 from tidelog.pipeline.offsets import OptionError, Place
 from tidelog.pipeline.segments import read_segments
@@ -89,7 +89,7 @@ def run(spark: "SparkSession", settings: AuditSettings, on_progress: OnProgress 
     """Do the audit, write the findings where `output` says (replacing what is there), and report."""
     from pyspark.sql import functions as f
 
-    tell = on_progress or (lambda _: None)
+    tell = teller(on_progress)
     tell(JobProgress(0, None, 0, "reads the records"))
     read = records(spark, settings).persist()
     try:

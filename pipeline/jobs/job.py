@@ -11,6 +11,7 @@ Flags go before both. Owns the names in the metrics file: tidelog_pipeline_JOB_F
 whole by a rename. Nothing here starts Spark. Called by `cli.pipeline` and the jobs.
 """
 
+import logging
 import math
 import os
 import time
@@ -24,6 +25,8 @@ from tidelog.pipeline.offsets import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
 
 JOBS = ("archive", "audit", "mirror", "replay", "stats")
 # Settings of every command, beside the job's own.
@@ -44,6 +47,24 @@ class JobProgress:
 
 
 OnProgress = Callable[[JobProgress], None]
+Tell = Callable[[JobProgress | Callable[[], JobProgress]], None]
+
+
+def teller(on_progress: OnProgress | None) -> Tell:
+    """Hands progress, or what a function finds out about it, to `on_progress`.
+
+    Never raises: what goes wrong with progress is a warning, because progress must not end a job.
+    """
+
+    def tell(progress: JobProgress | Callable[[], JobProgress]) -> None:
+        if on_progress is None:
+            return
+        try:
+            on_progress(progress() if callable(progress) else progress)
+        except Exception as error:
+            _log.warning("progress is not shown: %s: %s", type(error).__name__, error)
+
+    return tell
 
 
 class Report(Protocol):
@@ -179,6 +200,4 @@ class MetricsFile:
         try:
             write_to_textfile(str(self._path), registry)
         except OSError as error:
-            import logging
-
-            logging.getLogger(__name__).warning("metrics file %s: %s", self._path, error)
+            _log.warning("metrics file %s: %s", self._path, error)

@@ -18,7 +18,7 @@ import asyncio
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.client.errors import ClientError
 from tidelog.pipeline.jobs.copies import only_run
-from tidelog.pipeline.jobs.job import JobProgress, use_in_this_thread
+from tidelog.pipeline.jobs.job import JobProgress, OnProgress, Tell, teller, use_in_this_thread
 from tidelog.pipeline.jobs.mirror_origin import check_rivals
 from tidelog.pipeline.jobs.mirror_topics import prepare_topics
 from tidelog.pipeline.jobs.projection import KEPT, PLACED, project
 from tidelog.pipeline.losses import count_losses
-from tidelog.pipeline.micro_batches import from_json
+from tidelog.pipeline.micro_batches import reported_offsets
 from tidelog.pipeline.mirror_session import MirrorCounts, MirrorSession
 from tidelog.pipeline.offsets import OptionError, check_pattern
 from tidelog.pipeline.sink_options import SESSION_FOLDER, check_codec, folder_path
@@ -174,7 +174,7 @@ def _rows(spark: "SparkSession", settings: MirrorSettings, lost: Path | None) ->
 def run(
     spark: "SparkSession",
     settings: MirrorSettings,
-    on_progress: Callable[[JobProgress], None] | None = None,
+    on_progress: OnProgress | None = None,
     stop: Event | None = None,
 ) -> MirrorReport:
     """Mirror what is there, or, with `trigger_seconds`, until `stop` is set.
@@ -187,7 +187,7 @@ def run(
     session = MirrorSession(str(settings.session_path), "")
     with only_run(session):
         shutil.rmtree(lost, ignore_errors=True)
-        report = _run(settings, session, rows, on_progress or (lambda _: None), stop)
+        report = _run(settings, session, rows, teller(on_progress), stop)
         return replace(report, lost_offsets=count_losses(lost))
 
 
@@ -195,7 +195,7 @@ def _run(
     settings: MirrorSettings,
     session: MirrorSession,
     rows: "DataFrame",
-    tell: Callable[[JobProgress], None],
+    tell: Tell,
     stop: Event | None,
 ) -> MirrorReport:
     prepared = asyncio.run(prepare_topics(settings, session))
@@ -218,7 +218,7 @@ def _run(
     runs = _Runs(settings, session, writer, prepared.topics)
     try:
         while not runs.have_ended():
-            tell(runs.progress())
+            tell(runs.progress)
             if stop is not None and stop.is_set():
                 break
     finally:
@@ -269,9 +269,8 @@ class _Runs:
 
     def progress(self) -> JobProgress:
         """How far it is; of how many rows is known behind the first batch, and where no filter takes some."""
-        counts, waiting = self.counts(), None
-        if (last := self.query.lastProgress) is not None and self._settings.where is None:
-            waiting = waiting_offsets(last["sources"][0]["endOffset"], last["sources"][0]["latestOffset"])
+        counts = self.counts()
+        waiting = waiting_offsets(self.query.lastProgress) if self._settings.where is None else None
         total = None if waiting is None else counts.read + waiting
         return JobProgress(counts.read, total, counts.batches, f"mirroring {self.topics} topics")
 
@@ -289,12 +288,12 @@ class _Runs:
         return prepared.is_changed
 
 
-def waiting_offsets(end: str | None, latest: str | None) -> int | None:
-    """How many offsets lie between two that Spark reports as JSON, None where it does not know them yet."""
-    if not end or not latest:
+def waiting_offsets(progress: Mapping[str, Any] | None) -> int | None:
+    """How many offsets a stream's last progress leaves to be read, None where Spark does not know."""
+    reached = reported_offsets(progress, "endOffset")
+    newest = reported_offsets(progress, "latestOffset")
+    if reached is None or newest is None:
         return None
-    reached = from_json(json.loads(end))
-    newest = from_json(json.loads(latest))
     return sum(max(0, offset - reached.get(place, 0)) for place, offset in newest.items())
 
 

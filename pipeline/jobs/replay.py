@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.pipeline.jobs.archive_folder import OWN_FOLDER, folder_of
 from tidelog.pipeline.jobs.copies import only_run
-from tidelog.pipeline.jobs.job import JobProgress, OnProgress, use_in_this_thread
+from tidelog.pipeline.jobs.job import JobProgress, OnProgress, Tell, teller, use_in_this_thread
 from tidelog.pipeline.jobs.projection import project
 from tidelog.pipeline.jobs.replay_sources import ArchivedRecords, Bounds, Records, Times, TopicRecords
 from tidelog.pipeline.jobs.replay_topics import prepare_topics
@@ -171,7 +171,7 @@ def run(
     """
     settings.check()
     use_in_this_thread(spark)
-    tell = on_progress or (lambda _: None)
+    tell = teller(on_progress)
     records = _records(spark, settings)
     bounds = _chosen(records, settings)
     if not bounds:
@@ -194,7 +194,7 @@ def _run(
     records: Records,
     bounds: Bounds,
     session: MirrorSession,
-    tell: OnProgress,
+    tell: Tell,
     stop: threading.Event | None,
 ) -> ReplayReport:
     began = time.monotonic()

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.pipeline.fetch import find_bounds
-from tidelog.pipeline.jobs.job import JobProgress, OnProgress
+from tidelog.pipeline.jobs.job import JobProgress, OnProgress, Tell, teller
 from tidelog.pipeline.jobs.outputs import check_file, check_folder
 from tidelog.pipeline.jobs.stats_sketches import METRICS, PARTS, merge, metrics, size_of_record, sketch
-from tidelog.pipeline.micro_batches import from_json
+from tidelog.pipeline.micro_batches import reported_offsets
 from tidelog.pipeline.offsets import OptionError, Place, to_json
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def run(
     Raises OptionError, ClientError.
     """
     settings.check()
-    tell = on_progress or (lambda _: None)
+    tell = teller(on_progress)
     began_ms = time.time_ns() // 1_000_000
     seconds = None
     if settings.follow_seconds is None:
@@ -241,7 +241,7 @@ def _follow(
     spark: "SparkSession",
     settings: StatsSettings,
     seconds: int,
-    tell: OnProgress,
+    tell: Tell,
     stop: threading.Event,
 ) -> tuple["DataFrame", float]:
     """What arrives from now on, for `seconds` or until `stop`, and the time that took."""
@@ -274,10 +274,8 @@ def _follow(
 
 
 def _has_reached(query: "StreamingQuery", ends: Mapping[Place, int]) -> bool:
-    if (progress := query.lastProgress) is None:
-        return False
-    reached = from_json(json.loads(progress["sources"][0]["endOffset"]))
-    return all(reached.get(place, 0) >= end for place, end in ends.items())
+    reached = reported_offsets(query.lastProgress, "endOffset")
+    return reached is not None and all(reached.get(place, 0) >= end for place, end in ends.items())
 
 
 def _ends(settings: StatsSettings) -> dict[Place, int]:

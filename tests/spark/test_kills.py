@@ -19,6 +19,7 @@ from demo.shipment import Site, open_site
 from tests.processes import kill_tree
 from tests.spark.brokers import RunningBroker
 from tests.spark.mirror_driver import COMMITTED, mirror
+from tests.spark.small import JAVA_OPTIONS
 from tests.spark.standalone import standalone_cluster
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import wait_for
@@ -31,7 +32,7 @@ PARTITIONS = 2
 RECORDS = 600
 # Offsets in the first batch; the second has the rest.
 LIMIT = 800
-_SECONDS = 180
+_SECONDS = 1200
 
 
 class Place:
@@ -56,7 +57,15 @@ class Place:
         return values | {"bootstrap_servers": self.broker.bootstrap_servers}
 
     def start_driver(self, **given: Any) -> "Driver":
-        return Driver(self.orders(**given), self.folder)
+        return Driver(["tests.spark.mirror_driver", json.dumps(self.orders(**given))], self.folder)
+
+    def start_job(self) -> "Driver":
+        """`tidelog pipeline mirror`, as people run it."""
+        servers = self.broker.bootstrap_servers
+        arguments = ["tidelog", "pipeline", "mirror", "original", "-b", servers, "--rename", "original=copy"]
+        arguments += ["--to-bootstrap-servers", servers, "--checkpoint", str(self.checkpoint)]
+        arguments += ["--max-offsets-per-trigger", str(LIMIT), "--master", "local[2]"]
+        return Driver(arguments, self.folder)
 
     def hold_acknowledgements(self) -> None:
         """From now on batches are stored, but nobody hears of it."""
@@ -97,6 +106,10 @@ class Place:
         assert report.is_clean
         assert (report.records, report.unidentified) == (PARTITIONS * RECORDS, 0)
 
+    def slow_down(self) -> None:
+        """From now on a batch of the mirror outlives several looks at its progress."""
+        self.site.proxy.delay_ms = 1000.0
+
     def _on_loop(self, action: Any) -> None:
         async def act() -> None:
             action()
@@ -105,15 +118,13 @@ class Place:
 
 
 class Driver:
-    """A process of `tests.spark.mirror_driver`, with the JVM and the Python workers below it."""
+    """A process that mirrors, with the JVM and the Python workers below it."""
 
-    def __init__(self, given: dict[str, Any], folder: Path) -> None:
+    def __init__(self, arguments: list[str], folder: Path) -> None:
         self._log = folder / "driver.log"
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.mirror_driver", json.dumps(given)],
-                stdout=subprocess.PIPE,
-                stderr=log,
+                [sys.executable, "-m", *arguments], stdout=subprocess.PIPE, stderr=log
             )
 
     def kill(self) -> None:
@@ -183,4 +194,22 @@ def test_killed_drivers_and_a_killed_executor_lose_and_double_nothing(
 
     # And again, with one task in place of two; all of its rows are stored already.
     assert mirror(spark, place.orders(tasks=1)) == 2
+    place.check(spark)
+
+
+def test_a_mirror_job_that_is_killed_in_a_batch_and_again_in_its_replay_ends_exact_without_help(
+    spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
+    for _ in range(2):
+        place.hold_acknowledgements()
+        with started(place.start_job()) as job:
+            job.wait_for(place.has_unacknowledged, "stored batches")
+            job.kill()
+        place.release_acknowledgements()
+    place.slow_down()
+    assert place.committed_batches() == set()
+    with started(place.start_job()) as job:
+        job.finish()
+    assert place.committed_batches() == {"0", "1"}
     place.check(spark)

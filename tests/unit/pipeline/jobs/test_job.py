@@ -1,11 +1,12 @@
 """Settings of jobs come from flags and a file, and their numbers end up where Prometheus finds them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tidelog.pipeline.jobs.job import JobProgress, MetricsFile, choose, make_settings, names_of
+from tidelog.pipeline.jobs.job import JobProgress, MetricsFile, choose, make_settings, names_of, teller
 from tidelog.pipeline.offsets import OptionError
 
 
@@ -101,3 +102,22 @@ def test_the_metrics_file_holds_the_numbers_of_the_summary(tmp_path: Path) -> No
 def test_a_metrics_file_that_cannot_be_written_is_told_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"metrics_file: .*absent is not a folder"):
         MetricsFile(tmp_path / "absent" / "archive.prom", "archive").check()
+
+
+def unknown() -> JobProgress:
+    raise KeyError("latestOffset")
+
+
+@pytest.mark.parametrize("progress", [JobProgress(1, None, 1, "works"), unknown])
+def test_progress_never_ends_a_job(progress: JobProgress | Callable[[], JobProgress]) -> None:
+    def fail(_: JobProgress) -> None:
+        raise OSError("nobody reads standard error")
+
+    teller(fail)(progress)
+    teller(None)(progress)
+
+
+def test_progress_may_be_found_out_when_it_is_told() -> None:
+    told: list[JobProgress] = []
+    teller(told.append)(lambda: JobProgress(2, None, 1, "works"))
+    assert told == [JobProgress(2, None, 1, "works")]

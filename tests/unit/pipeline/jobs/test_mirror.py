@@ -109,6 +109,17 @@ def test_a_failure_that_no_missing_copy_explains_ends_the_mirror(
         runs(FAILED).have_ended()
 
 
+def progress_of(**offsets: str | None) -> dict[str, Any]:
+    return {"sources": [offsets]}
+
+
 def test_what_waits_is_what_lies_between_read_and_latest() -> None:
-    assert waiting_offsets('{"t": {"0": 5}}', '{"t": {"0": 7, "1": 3}, "u": {"0": 0}}') == 5
-    assert waiting_offsets(None, "{}") is None
+    latest = '{"t": {"0": 7, "1": 3}, "u": {"0": 0}}'
+    assert waiting_offsets(progress_of(endOffset='{"t": {"0": 5}}', latestOffset=latest)) == 5
+
+
+@pytest.mark.parametrize("unknown", [None, "", "null"])
+@pytest.mark.parametrize("field", ["endOffset", "latestOffset"])
+def test_what_waits_is_unknown_where_spark_does_not_know_an_end(field: str, unknown: str | None) -> None:
+    assert waiting_offsets(None) is None
+    assert waiting_offsets(progress_of(**{"endOffset": "{}", "latestOffset": "{}", field: unknown})) is None
