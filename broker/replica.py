@@ -292,8 +292,8 @@ class Replica:
     ) -> ReadResult:
         """Whole batches from the one that holds `offset` up to the high watermark.
 
-        Raises ApiError (OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR), and ColdRead when `nowait` and the pages
-        would have to come from the disk: then repeat the call in a thread without `nowait`.
+        Raises ApiError (OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR), and ColdRead when
+        `nowait` and the pages would have to come from the disk: repeat the call in a thread without `nowait`.
         """
         if self.stopped is not None:
             raise ApiError(self.stopped)
@@ -306,7 +306,7 @@ class Replica:
                 nowait=nowait,
             )
         except ApiError as error:
-            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 advice = (
                     "check the disk that holds the data folder; `tidelog log "
                     "verify` shows what is damaged, DeleteRecords moves the start of the log past it"

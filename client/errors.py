@@ -27,12 +27,14 @@ __all__ = [
     "OffsetOutOfRangeError",
     "ProducerFencedError",
     "RecordTooLargeError",
+    "RecordsLostError",
     "RequestTimeoutError",
     "SessionError",
     "TopicAlreadyExistsError",
     "UnknownTopicError",
     "UnsupportedVersionError",
     "broker_error",
+    "read_error",
 ]
 
 
@@ -115,6 +117,19 @@ class OffsetOutOfRangeError(BrokerError):
     """The log does not hold the offset to be read, and auto_offset_reset is "none"."""
 
     hint = "Seek to an offset between beginning_offsets() and end_offsets(), or set auto_offset_reset"
+
+
+class RecordsLostError(BrokerError):
+    """The broker's disk lost or damaged what was to be read; asked again, the broker answers the same."""
+
+    hint = (
+        "The broker's log names the lost offsets, as `tidelog log verify` does. Seek past them to go on, or"
+        " have them deleted (DeleteRecords)"
+    )
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(code, message)
+        self.retriable = False
 
 
 class NoOffsetError(ClientError):
@@ -222,3 +237,10 @@ def broker_error(code: ErrorCode, what: str, message: str | None = None) -> Brok
     if code is ErrorCode.OFFSET_OUT_OF_RANGE:
         return OffsetOutOfRangeError(code, text)
     return BrokerError(code, text)
+
+
+def read_error(code: ErrorCode, what: str) -> BrokerError:
+    """`broker_error` for an answer to who reads: there CORRUPT_MESSAGE tells of the broker's disk."""
+    if code is ErrorCode.CORRUPT_MESSAGE:
+        return RecordsLostError(code, f"{what}: the broker's disk lost or damaged them")
+    return broker_error(code, what)

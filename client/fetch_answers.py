@@ -10,7 +10,7 @@ Callers: the fetcher.
 from collections.abc import Callable, Iterable
 from enum import Enum
 
-from tidelog.client.errors import CorruptRecordError, OffsetOutOfRangeError, broker_error
+from tidelog.client.errors import CorruptRecordError, OffsetOutOfRangeError, broker_error, read_error
 from tidelog.client.events import logger
 from tidelog.client.fetch_session import FetchSession
 from tidelog.client.partition_reader import PartitionReader
@@ -89,8 +89,9 @@ class FetchAnswers:
                 reader.reset(self._reset_timestamp)
                 self._wake()
             return False
-        if code.retriable:
+        refusal = read_error(code, f"records of {what} from offset {reader.fetch_offset} on")
+        if refusal.retriable:
             self._request_refresh()
             return True
-        reader.fail(broker_error(code, f"fetch from {what}"))
+        reader.fail(refusal)
         return False

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tidelog.client.backoff import Backoff
 from tidelog.client.cluster import Cluster
-from tidelog.client.errors import BrokerError, ClientError, RequestTimeoutError, broker_error
+from tidelog.client.errors import BrokerError, ClientError, RequestTimeoutError, broker_error, read_error
 from tidelog.client.types import OffsetAndTimestamp, TopicPartition
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
@@ -120,5 +120,5 @@ def _read(answer: Any, found: dict[TopicPartition, OffsetAndTimestamp]) -> Broke
             if code is ErrorCode.NONE:
                 found[key] = OffsetAndTimestamp(partition.offset, partition.timestamp)
             else:
-                error = broker_error(code, f"offsets of {key.topic}-{key.partition}")
+                error = read_error(code, f"offsets of {key.topic}-{key.partition}")
     return error

@@ -20,7 +20,7 @@ from tidelog.client.errors import (
     RequestTimeoutError,
     SessionError,
     UnsupportedVersionError,
-    broker_error,
+    read_error,
 )
 from tidelog.client.offset_lookup import EARLIEST, LATEST, look_up_offsets
 from tidelog.client.session import Found, SessionPartition, found_in_batches, found_in_entry
@@ -154,7 +154,7 @@ async def fetch_batches(cluster: Cluster, key: TopicPartition, offset: int) -> b
 def _check(number: int, key: TopicPartition) -> None:
     code = error_code(number)
     if code is not ErrorCode.NONE:
-        raise broker_error(code, f"{key.topic}-{key.partition} at the resumption of a session")
+        raise read_error(code, f"{key.topic}-{key.partition} at the resumption of a session")
 
 
 async def repeat(cluster: Cluster, ask: Callable[[], Awaitable[_T]]) -> _T:

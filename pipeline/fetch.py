@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from tidelog.client.backoff import Backoff
 from tidelog.client.cluster import Cluster, ClusterConfig
 from tidelog.client.connection import Connection
-from tidelog.client.errors import ClientError, OffsetOutOfRangeError, UnknownTopicError, broker_error
+from tidelog.client.errors import ClientError, OffsetOutOfRangeError, UnknownTopicError, read_error
 from tidelog.client.types import TopicPartition
 from tidelog.pipeline.batches import batch_positions
 from tidelog.pipeline.offsets import EARLIEST, LATEST, OffsetRange, Place, fits
@@ -318,4 +318,4 @@ def next_offset(data: bytes, position: int) -> int:
 
 def _raise_if_refused(code: int, what: str) -> None:
     if code != ErrorCode.NONE:
-        raise broker_error(error_code(code), what)
+        raise read_error(error_code(code), what)

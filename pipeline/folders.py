@@ -108,12 +108,15 @@ def folder_bounds(
     """
     starts = _checkpoint(folder / _LOG_START_OFFSETS)
     flushed = _checkpoint(folder / _FLUSHED_OFFSETS)
+    is_clean = (folder / CLEAN_SHUTDOWN).exists()
     bounds = {}
     for place, files in segments.items():
         end = None if ends is None else ends.get(place)
         if end is None:
             end = _end_by_file(Path(files[-1].path), flushed.get(place, 0))
-        bounds[place] = (min(max(files[0].base_offset, starts.get(place, 0)), end), end)
+        first, saved = files[0].base_offset, starts.get(place, files[0].base_offset)
+        # Files that a clean shutdown left were not deleted by the broker, if they are gone.
+        bounds[place] = (min(saved if is_clean else max(first, saved), end), end)
     return bounds
 
 
@@ -130,11 +133,17 @@ def _end_by_file(path: Path, flushed: int) -> int:
 
 def offset_at(segments: Sequence[Segment], bounds: tuple[int, int], timestamp: int) -> int:
     """The first offset within `bounds` whose timestamp is not before the given one (ms), -1 where there is
-    none."""
+    none. Raises SegmentCutError where it may have been among offsets that no file holds."""
     start, end = bounds
+    reached = start
     for segment in segments:
+        if segment.base_offset > reached:
+            raise SegmentCutError(
+                f"{segment.place}: no segment file holds the offsets {reached} to {segment.base_offset - 1}"
+            )
         with SegmentFile(Path(segment.path)) as file:
             for batch in file.walk():
+                reached = max(reached, batch.header.last_offset + 1)
                 if batch.header.base_offset >= end:
                     return -1
                 if batch.header.largest_timestamp < timestamp or batch.header.is_control:

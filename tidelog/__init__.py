@@ -97,6 +97,9 @@ if TYPE_CHECKING:
         RecordMetadata as RecordMetadata,
     )
     from tidelog.client import (
+        RecordsLostError as RecordsLostError,
+    )
+    from tidelog.client import (
         RecordTooLargeError as RecordTooLargeError,
     )
     from tidelog.client import (

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tidelog.broker.storage.holes import joined
 from tidelog.broker.storage.integrity import CorruptSegmentError
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.segment import Place, Segment
@@ -34,10 +35,10 @@ def find_first_at(
 ) -> tuple[int, int] | None:
     """(offset, timestamp) of the first record from `start_offset` on that is not older.
 
-    Raises OSError, CorruptSegmentError, ProtocolError.
+    Raises OSError, CorruptSegmentError, ProtocolError, and LogHoleError where it may lie in a hole.
     """
-    for segment in segments:
-        if segment.max_timestamp < timestamp_ms or segment.end_offset <= start_offset:
+    for segment in joined(segments, start_offset):
+        if segment.max_timestamp < timestamp_ms:
             continue
         entry = segment.time_index.floor(timestamp_ms)
         if entry is not None and not segment.time_entry_holds(entry):
@@ -53,11 +54,12 @@ def find_first_at(
 
 
 def find_max_timestamp(segments: Sequence[Segment], start_offset: int) -> tuple[int, int] | None:
-    """(offset, timestamp) of the first record with the largest timestamp from `start_offset` on."""
+    """(offset, timestamp) of the first record with the largest timestamp from `start_offset` on.
+
+    Raises as `find_first_at`.
+    """
     best: tuple[int, int] | None = None
-    for segment in segments:
-        if segment.end_offset <= start_offset:
-            continue
+    for segment in joined(segments, start_offset):
         best_timestamp = NO_TIMESTAMP if best is None else best[1]
         if segment.max_timestamp <= best_timestamp:
             continue

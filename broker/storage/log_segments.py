@@ -3,9 +3,9 @@
 Owns the chain of segments, the rolling from one to the next, which files a flush and a checkpoint have to
 sync, and the way from an offset to bytes.
 
-Invariants: segments are contiguous, the last one (`active`) alone grows; the tuple of segments is replaced,
-never changed, so that a reader in a thread keeps what it began with; a file is closed only when its last
-user is done.
+Invariants: segments ascend and join but for holes; the last one (`active`) alone grows; the tuple of segments
+is replaced, never changed, so that a reader in a thread keeps what it began with; a file is closed only when
+its last user is done.
 
 Used by `partition_log` alone. Only `read` and `segments` may be used in another thread than the loop's.
 """
@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.holes import Hole, LogHoleError
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.log_types import CheckpointWork, FlushWork, ReadResult
 from tidelog.broker.storage.segment import Segment
@@ -28,6 +29,11 @@ _MAX_HINTS = 256
 
 def _base_offset(segment: Segment) -> int:
     return segment.base_offset
+
+
+def _number_of(segments: Sequence[Segment], offset: int) -> int:
+    """Which segment may hold `offset`: the last one that does not begin behind it, else the first."""
+    return max(bisect_right(segments, offset, key=_base_offset) - 1, 0)
 
 
 class LogSegments:
@@ -83,16 +89,26 @@ class LogSegments:
         self.active = segment
         return segment
 
-    def number_of(self, offset: int) -> int:
-        """Which segment holds `offset`: the last one that does not begin behind it."""
-        return max(bisect_right(self.segments, offset, key=_base_offset) - 1, 0)
+    def _from(self, offset: int) -> Sequence[Segment]:
+        """The segment that holds `offset` and those behind it. Raises LogHoleError where none holds it."""
+        segments = self.segments
+        number = _number_of(segments, offset)
+        segment = segments[number]
+        if offset < segment.base_offset:
+            raise LogHoleError(Hole(offset, segment.base_offset))
+        if offset >= segment.end_offset and number + 1 < len(segments):
+            raise LogHoleError(Hole(segment.end_offset, segments[number + 1].base_offset))
+        return segments[number:]
 
     def read(
         self, offset: int, max_bytes: int, upper_offset: int, oversized_first: bool, nowait: bool
     ) -> ReadResult:
-        """Whole batches from the one that holds `offset`. Raises OSError, ColdRead, CorruptSegmentError."""
+        """Whole batches from the one that holds `offset`.
+
+        Raises OSError, ColdRead, CorruptSegmentError, LogHoleError.
+        """
         hint = self._hints.get(offset)
-        for segment in self.segments[self.number_of(offset) :]:
+        for segment in self._from(offset):
             if hint is not None and hint[0] == segment.base_offset:
                 start, first_offset = hint[1], offset
             else:
@@ -128,7 +144,7 @@ class LogSegments:
     def begin_flush(self, before: Sequence[Callable[[], None]]) -> FlushWork:
         """Everything written so far; `before` is done first, in the same thread."""
         active = self.active
-        segments = self.segments[self.number_of(self.flushed_end_offset) :]
+        segments = self.segments[_number_of(self.segments, self.flushed_end_offset) :]
         files = [segment.log for segment in segments if segment.log.acquire()]
         folder = self._folder if self._names_changed else None
         self._names_changed = False

@@ -54,6 +54,15 @@ _POWER_CUT_ADVICE = (
     "nothing to do after a power cut: it takes what was not durable, so nothing that was acknowledged with "
     "acks=all; the bytes are in the files named in kept_aside. If the power never went, check the disk"
 )
+_HOLE_ADVICE = (
+    "files of this log are gone or cut short: stop the broker and put them back from a copy, or accept the "
+    "loss by DeleteRecords up to the offset behind each hole; until then reads in a hole are answered with "
+    "CORRUPT_MESSAGE, all other records are served"
+)
+_START_ADVICE = (
+    "nothing to do if retention or DeleteRecords had just deleted these records when the broker ended; else "
+    "files were taken away: put them back while the broker is stopped"
+)
 _FOLDER_ADVICE = "it begins anew, empty; if its folder was moved, stop the broker, put it back, start again"
 logger = structlog.get_logger(__name__)
 
@@ -255,15 +264,25 @@ class LogManager:
 
     def _report(self, log: PartitionLog) -> None:
         report = log.recovery
+        if report.start_moved_from >= 0:
+            logger.warning(
+                "log_start_moved",
+                topic=log.topic,
+                partition=log.partition,
+                saved_start_offset=report.start_moved_from,
+                start_offset=log.start_offset,
+                advice=_START_ADVICE,
+            )
         if report.is_damaged:
             is_power_cut = report.is_torn_tail and not self._is_same_boot
+            advice = _HOLE_ADVICE if report.holes else _POWER_CUT_ADVICE if is_power_cut else _DAMAGE_ADVICE
             logger.log(
                 logging.WARNING if is_power_cut else logging.ERROR,
                 "log_tail_truncated" if is_power_cut else "log_damage_found",
                 topic=log.topic,
-                **asdict(report),
+                **asdict(report) | {"holes": [str(hole) for hole in report.holes]},
                 partition=log.partition,
-                advice=_POWER_CUT_ADVICE if is_power_cut else _DAMAGE_ADVICE,
+                advice=advice,
             )
         elif not report.clean_shutdown or report.rebuilt_indexes:
             logger.info("log_recovered", topic=log.topic, partition=log.partition, **asdict(report))

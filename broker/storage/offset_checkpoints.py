@@ -68,9 +68,9 @@ class OffsetCheckpoints:
         """As the last process left it; 0 where it is not known."""
         return self._recovery_points.get(key, 0)
 
-    def start_offset(self, key: TopicPartition) -> int:
-        """As the last process left it; 0 where it is not known."""
-        return self._start_offsets.get(key, 0)
+    def start_offset(self, key: TopicPartition) -> int | None:
+        """As the last process left it; None where it is not known."""
+        return self._start_offsets.get(key)
 
     def forget(self, keys: Iterable[TopicPartition]) -> bool:
         """These partitions are gone, or begin anew; whether the files have to be written for it."""

@@ -22,6 +22,8 @@ from pathlib import Path
 
 from tidelog.broker.storage.batch_rules import checked_header
 from tidelog.broker.storage.disk import FULL, ColdRead, Disk, is_out_of_handles
+from tidelog.broker.storage.holes import Hole, raise_if_lost
+from tidelog.broker.storage.integrity import CorruptSegmentError
 from tidelog.broker.storage.leader_epochs import LeaderEpochs
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.log_lookup import find_first_at, find_max_timestamp, segments_to_delete
@@ -85,7 +87,7 @@ class PartitionLog:
         self._steady_ms = steady_ms
         self._segments = LogSegments(folder, disk, recovered.segments)
         self.end_offset = self._segments.active.end_offset
-        self.start_offset = self._segments.segments[0].base_offset
+        self.start_offset = recovered.start_offset
         self._upkeep = Upkeep(folder, disk, self._segments, self.producers, recovered.report.snapshot_offset)
         self._epochs = LeaderEpochs(disk, folder)
         self.recovery.epoch_file_problem = self._epochs.load(recovered.leader_epochs, self.end_offset)
@@ -103,14 +105,14 @@ class PartitionLog:
         now_ms: int,
         clean_shutdown: bool,
         recovery_point: int,
-        start_offset: int = 0,
+        start_offset: int | None = None,
         steady_ms: Callable[[], int] | None = None,
     ) -> PartitionLog:
         """Open or create the log in `folder`; `recovery` tells what was found. Blocking; raises OSError.
 
-        `start_offset` is the log start that was checkpointed: older records stay deleted. `steady_ms` is the
-        clock by which producers grow old, without it `now_ms` of each call. What was read back after an
-        unclean shutdown is made durable before this returns.
+        `start_offset` is the log start that was checkpointed, if any: older records stay deleted. `steady_ms`
+        is the clock by which producers grow old, without it `now_ms` of each call. What was read back after
+        an unclean shutdown is made durable before this returns.
         """
         recovery = Recovery(
             folder,
@@ -126,7 +128,6 @@ class PartitionLog:
         try:
             recovered = recovery.run(start_offset)
             log = cls(folder, topic, partition, config, disk, recovered, steady_ms)
-            log.start_offset = min(max(log.start_offset, start_offset), log.end_offset)
             log._upkeep.start(log._epochs, log.recovery)
             return log
         except BaseException:
@@ -155,6 +156,12 @@ class PartitionLog:
     @property
     def segment_count(self) -> int:
         return len(self._segments.segments)
+
+    @property
+    def holes(self) -> list[Hole]:
+        """Offsets that the log lost, as far as nobody deleted them since."""
+        start_offset = self.start_offset
+        return [hole for hole in self.recovery.holes if hole.end_offset > start_offset]
 
     @property
     def leader_epoch(self) -> int:
@@ -187,6 +194,7 @@ class PartitionLog:
         if idempotent or header.is_transactional:
             verdict = self.producers.check(header)
             if not isinstance(verdict, Append):
+                raise_if_lost(verdict, self.holes)
                 if isinstance(verdict, Duplicate):
                     return AppendResult(*verdict, self.start_offset, True)
                 raise ApiError(verdict.code, verdict.message)
@@ -268,22 +276,33 @@ class PartitionLog:
         """Whole batches from the one that holds `offset`, all below `upper_offset`, from one segment.
 
         At most `max_bytes`; the first one even beyond that with `allow_oversized_first`. Raises ApiError
-        (OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR), and with `nowait` ColdRead: repeat it in a thread.
+        (OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE for what is damaged or lost, KAFKA_STORAGE_ERROR), and with
+        `nowait` ColdRead: repeat it in a thread.
         """
         if self.failure is not None:
             raise self._failed()
+        self._check_holds(offset)
+        if offset >= upper_offset:
+            return ReadResult([], offset)
+        try:
+            return self._segments.read(offset, max_bytes, upper_offset, allow_oversized_first, nowait)
+        except OSError as error:
+            self._check_holds(offset)  # Its segment may have left meanwhile, which looks like a hole.
+            raise self._unreadable(error) from error
+
+    def _check_holds(self, offset: int) -> None:
         if not self.start_offset <= offset <= self.end_offset:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.topic}-{self.partition} holds offsets {self.start_offset} to {self.end_offset},"
                 f" {offset} was asked for",
             )
-        if offset >= upper_offset:
-            return ReadResult([], offset)
-        try:
-            return self._segments.read(offset, max_bytes, upper_offset, allow_oversized_first, nowait)
-        except OSError as error:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder}: {error}") from error
+
+    def _unreadable(self, error: OSError | ProtocolError) -> ApiError:
+        """What is damaged or lost stays so: clients tell their users, while for a storage error they wait."""
+        is_lasting = isinstance(error, CorruptSegmentError | ProtocolError)
+        code = ErrorCode.CORRUPT_MESSAGE if is_lasting else ErrorCode.KAFKA_STORAGE_ERROR
+        return ApiError(code, f"{self.folder}: {error}")
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
         """The first record that is not older than `timestamp_ms`. May read the disk; raises ApiError."""
@@ -301,7 +320,7 @@ class PartitionLog:
         try:
             found = search(self._segments.segments)
         except (OSError, ProtocolError) as error:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder}: {error}") from error
+            raise self._unreadable(error) from error
         if found is None:
             return None
         return TimestampedOffset(found[0], found[1], self._epochs.epoch_at(found[0]))

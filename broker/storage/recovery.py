@@ -1,15 +1,20 @@
 """Opening a partition's log: what is in the files, what of it holds, and the producer state it gives.
 
 Owns the decision where a log ends. Up to the recovery point (all of it, after a clean shutdown) the files
-were durable and their indexes too: there they are believed. Beyond it every batch is read: header, CRC,
-offset; the log ends before the first that is wrong, and what follows it is cut off or deleted.
+were durable and their indexes too: there they are believed, but for their ends, which the headers behind the
+last index entry tell. Beyond it every batch is read: header, CRC, offset; the log ends before the first that
+is wrong, and what follows it is cut off or deleted.
+
+A file below the recovery point that is gone, empty or cut short was lost after it was durable. What follows
+it is still good: it stays, and the log has a hole (see `holes`).
 
 Beyond the recovery point the page cache may give back what never reached the disk: after a failed
 fdatasync the kernel calls such pages clean, and a further fdatasync does nothing for them. So every batch
 that was found good there is written again, from the very bytes that were checked, before whoever opens the
 log syncs it.
 
-Invariants: the producer state is that of the newest usable snapshot plus every header behind it, so it is
+Invariants: each closed segment joins the next one, or `RecoveryReport` names the hole; the producer state
+is that of the newest usable snapshot plus every header behind it, so it is
 what a replay of the whole log gives; nothing is cut or set aside without being named in `RecoveryReport`;
 bytes whose loss may matter (valid batches behind a damaged one) are kept in a `.damaged` file.
 
@@ -25,6 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.holes import Hole, holes_between
 from tidelog.broker.storage.integrity import CorruptSegmentError, problem_of
 from tidelog.broker.storage.producer_state import ProducerRules, ProducerStates
 from tidelog.broker.storage.segment import (
@@ -70,6 +76,10 @@ class RecoveryReport:
     """No good snapshot covers what was deleted before this offset: who wrote only there is forgotten."""
     unreadable: list[str] = field(default_factory=list)
     """Places in closed segments where no batch can be read any more."""
+    holes: list[Hole] = field(default_factory=list)
+    """Offsets between start and end of the log that no file holds any more."""
+    start_moved_from: int = -1
+    """The log start that was saved, where the first file begins behind it and a crash may explain that."""
     epoch_file_problem: str | None = None
 
     @property
@@ -79,7 +89,11 @@ class RecoveryReport:
         Files lose what was not synced in any order, so whole batches may follow a hole.
         """
         return not self.clean_shutdown and not (
-            self.corrupt_snapshots or self.unreadable or self.below_recovery_point or self.epoch_file_problem
+            self.corrupt_snapshots
+            or self.unreadable
+            or self.holes
+            or self.below_recovery_point
+            or self.epoch_file_problem
         )
 
     @property
@@ -89,6 +103,7 @@ class RecoveryReport:
             self.corrupt_snapshots
             or self.kept_aside
             or self.unreadable
+            or self.holes
             or self.below_recovery_point
             or self.epoch_file_problem
         )
@@ -96,6 +111,7 @@ class RecoveryReport:
 
 class Recovered(NamedTuple):
     segments: list[Segment]
+    start_offset: int
     producers: ProducerStates
     leader_epochs: list[tuple[int, int]]
     """(epoch, first offset) as the batches that were read show them."""
@@ -164,15 +180,16 @@ class Recovery:
         self._segments: list[Segment] = []
         self.report = RecoveryReport(clean_shutdown, recovery_point)
 
-    def run(self, start_offset: int) -> Recovered:
+    def run(self, start_offset: int | None) -> Recovered:
         """Open everything; a folder without a segment gets one at `start_offset`.
 
-        Raises OSError; `close` then gives back what was opened.
+        `start_offset` is where the log began when that was saved last, None where nobody knows. Raises
+        OSError; `close` then gives back what was opened.
         """
         self._disk.make_directory(self._folder)
         bases = self._log_files()
         if not bases:
-            bases = [start_offset]
+            bases = [start_offset or 0]
         limit = _EVERYTHING
         while True:
             snapshot = load_newest(self._disk, self._folder, limit)
@@ -201,7 +218,28 @@ class Recovery:
         self.report.producers = len(producers)
         if self.report.corrupt_snapshots and max(snapshot.offset, 0) < bases[0]:
             self.report.producers_unknown_before = bases[0]
-        return Recovered(segments, producers, sorted(self._leader_epochs.items()), self.report)
+        start_offset = self._start_of(bases[0], start_offset)
+        self.report.holes = holes_between(segments, start_offset)
+        return Recovered(
+            segments,
+            min(start_offset, end_offset),
+            producers,
+            sorted(self._leader_epochs.items()),
+            self.report,
+        )
+
+    def _start_of(self, first_base: int, saved: int | None) -> int:
+        """Where the log begins.
+
+        A crash may come between the deletion of files and the saving of the new start; after a clean shutdown
+        files that are gone were not deleted by the broker, and the log begins with a hole.
+        """
+        if saved is None:
+            return first_base
+        if saved < first_base and not self.report.clean_shutdown:
+            self.report.start_moved_from = saved
+            return first_base
+        return saved
 
     def close(self) -> None:
         """Close every file: the log is not opened after all."""
@@ -237,7 +275,7 @@ class Recovery:
         for number, base in enumerate(bases):
             segment = Segment(self._disk, self._folder, base, self._now_ms, is_new=False)
             last = number == len(bases) - 1
-            if segments and base != segments[-1].end_offset and number >= first_scanned:
+            if segments and number >= first_scanned and not self._may_follow(base, segments[-1].end_offset):
                 segment.close()
                 self._drop(bases[number:], f"the segment before it ends at {segments[-1].end_offset}")
                 break
@@ -246,7 +284,11 @@ class Recovery:
                 self._open_sealed(segment, bases[number + 1])
                 continue
             scan = self._scan(segment, scan_from)
-            if scan.problem:
+            if scan.problem and not last and scan.end_offset < self._trusted:
+                self.report.unreadable.append(
+                    f"{segment.path.name} at byte {scan.position}: {scan.problem}; nothing behind it is read"
+                )
+            elif scan.problem:
                 self._cut(segment, scan)
                 self._drop(bases[number + 1 :], "the segment before it was cut short")
                 break
@@ -254,10 +296,17 @@ class Recovery:
                 segment.seal()
         return segments
 
-    def _open_sealed(self, segment: Segment, end_offset: int) -> None:
-        """A segment that was complete and durable long ago: believe it, unless an index is missing."""
+    def _may_follow(self, base: int, end_offset: int) -> bool:
+        """Whether a segment at `base` stays in a log whose segments before it end at `end_offset`."""
+        return base == end_offset or (base > end_offset and end_offset < self._trusted)
+
+    def _open_sealed(self, segment: Segment, next_base: int) -> None:
+        """A segment that was complete and durable long ago: believe it, unless an index is missing.
+
+        Only its end is looked at, for the file may have become shorter.
+        """
         size = self._disk.size(segment.log.fd)
-        segment.tail = (size, end_offset)
+        segment.tail = (size, next_base)
         segment.unverified = (0, size)
         try:
             if segment.load_sealed_indexes(self._index_interval):

@@ -305,7 +305,7 @@ class Segment:
         return cut, next_offset
 
     def load_sealed_indexes(self, index_interval: int) -> bool:
-        """Use the index files of a closed segment, for its largest timestamp too.
+        """Use the index files of a closed segment, for its end and its largest timestamp too.
 
         False when they cannot be right. Raises CorruptSegmentError.
         """
@@ -316,7 +316,7 @@ class Segment:
             has_place = last[1] < self.size_bytes and self.base_offset + last[0] < self.end_offset
         else:
             has_place = self.size_bytes <= 2 * index_interval
-        if not (has_place and self.load_max_timestamp()):
+        if not (has_place and self.load_end() and self.load_max_timestamp()):
             return False
         return self.time_index.count > 0 or self.max_timestamp < 0
 
@@ -337,31 +337,46 @@ class Segment:
         entry = self.time_index.last()
         after = None
         if entry is not None:
+            self.max_timestamp, self.max_timestamp_offset = entry[0], self.base_offset + entry[1]
             if not self.time_entry_holds(entry):
                 return False
-            self.max_timestamp, self.max_timestamp_offset = entry[0], self.base_offset + entry[1]
             after = self.offset_index.floor(entry[1])
         for place in self.walk_from_entry(after):
             if place.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = place.max_timestamp, place.last_offset
         return True
 
-    def rebuild_indexes(self, index_interval: int) -> None:
-        """Write both indexes anew from the headers. Raises CorruptSegmentError where those end too early.
+    def load_end(self) -> bool:
+        """Find the end of the last batch by a walk from the last index entry; False where headers are wrong.
 
-        Then the indexes cover what lies before.
+        What the tail said before is the most that the walk believes.
+        """
+        end = (0, self.base_offset)
+        try:
+            for place in self.walk_from_entry(self.offset_index.last()):
+                end = (place.end, place.last_offset + 1)
+        except CorruptSegmentError:
+            return False
+        self.tail = end
+        return True
+
+    def rebuild_indexes(self, index_interval: int) -> None:
+        """Write both indexes anew from the headers, and end where the last good one leads to.
+
+        Raises CorruptSegmentError where the file does not end there.
         """
         self.offset_index.truncate(0)
         self.time_index.truncate(0)
         self.max_timestamp, self.bytes_since_index = NO_TIMESTAMP, 0
-        whole = self.tail
+        end = (0, self.base_offset)
         try:
             for place in self.walk(0):
                 self.note(
                     place.position, place.size_bytes, place.last_offset, place.max_timestamp, index_interval
                 )
+                end = self.tail
         finally:
-            self.tail = whole
+            self.tail = end
 
     def resume_at(self, entry: tuple[int, int]) -> bool:
         """Take `entry` of the offset index as the last thing known; False when the batch there denies it.

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.pipeline.batches import make_batch
 from tests.unit.pipeline.logs import write_log
-from tidelog.pipeline.folders import CLEAN_SHUTDOWN, bounds_without_broker, find_segments
+from tidelog.pipeline.folders import CLEAN_SHUTDOWN, bounds_without_broker, find_segments, offset_at
 from tidelog.pipeline.offsets import OptionError, Place
 from tidelog.pipeline.segment_files import SegmentCutError
 from tidelog.pipeline.source_options import parse_options, parse_stream_options
@@ -51,8 +51,33 @@ def test_a_folder_without_segments_is_an_error(tmp_path: Path) -> None:
 
 
 def test_deleted_records_are_left_out(folder: Path) -> None:
-    (folder / "log-start-offset-checkpoint").write_text("0\n2\na 0 33\nb 0 0\n")
+    (folder / "log-start-offset-checkpoint").write_text("0\n2\na 0 33\nb 0 20\n")
     assert bounds(folder, subscribe="a,b") == {A0: (33, 60), A1: (20, 60), B0: (20, 25)}
+
+
+def test_a_first_file_that_is_gone_is_missed_unless_a_crash_may_explain_it(folder: Path) -> None:
+    (folder / "log-start-offset-checkpoint").write_text("0\n1\na 0 10\n")
+    assert bounds(folder, assign='{"a":[0]}') == {A0: (10, 60)}
+    (folder / CLEAN_SHUTDOWN).unlink()
+    assert bounds(folder, assign='{"a":[0]}', endingOffsets='{"a":{"0":60}}') == {A0: (20, 60)}
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "cut"])
+def test_a_search_by_time_does_not_pass_offsets_that_no_file_holds(folder: Path, damage: str) -> None:
+    batches = [make_batch([(base, None, b"v", ())] * 5, base_offset=base) for base in range(0, 60, 5)]
+    _, path, _, _ = write_log(folder, "c", 0, batches, batches_a_segment=3)
+    files = find_segments(folder, ["c"])
+    assert [offset_at(files, (0, 60), time) for time in (0, 14, 31, 99)] == [0, 15, 35, -1]
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(b"" if damage == "empty" else path.read_bytes()[: 2 * len(batches[0])])
+    files = find_segments(folder, ["c"])
+    assert offset_at(files, (0, 60), 10) == 10
+    for time in (26, 31, 99):
+        with pytest.raises(SegmentCutError, match="to 29"):
+            offset_at(files, (0, 60), time)
+    assert offset_at(files, (30, 60), 26) == 30
 
 
 def test_without_a_clean_shutdown_somebody_must_vouch_for_the_end(folder: Path) -> None:

@@ -55,7 +55,7 @@ def open_log(
     disk: Disk | None = None,
     clean: bool = False,
     recovery_point: int = 0,
-    start_offset: int = 0,
+    start_offset: int | None = None,
     now_ms: int = NOW_MS,
 ) -> PartitionLog:
     return PartitionLog.open(

@@ -71,7 +71,7 @@ def test_every_flipped_bit_is_refused_from_wherever_one_reads(written: Path, tmp
             assert without_epochs(records) == without_epochs(good[at : at + len(records)]), position
             assert found.next_offset == offset + len(records) // ONE
         if position % ONE not in range(12, 16):
-            assert (BATCHES + position // ONE, ErrorCode.KAFKA_STORAGE_ERROR) in refused, position
+            assert (BATCHES + position // ONE, ErrorCode.CORRUPT_MESSAGE) in refused, position
         assert log.read(0, 1 << 20, upper_offset=log.end_offset).next_offset == BATCHES
         assert log.read(2 * BATCHES, 1, upper_offset=log.end_offset).next_offset == 2 * BATCHES + 1
         log.close(clean=False)

@@ -1,0 +1,97 @@
+"""Holes in a log: offsets between its start and its end that no file holds any more.
+
+Owns what a hole is: a segment file is gone, empty or cut short, so the segment behind it begins later than
+the one before it ends. Offsets that are missing within a segment are no hole, for compaction leaves them: a
+cleaner has to keep the last batch of each file that it writes, without its records if need be, so that the
+files of a cleaned log join too.
+
+Invariants: no read and no search goes past a hole in silence, it raises LogHoleError; a hole below the start
+of the log is accepted. So DeleteRecords up to the end of a hole is how a user accepts the loss. A batch that
+may have been in a hole is neither acknowledged as a duplicate nor stored again behind what came after it:
+its producer gets KAFKA_STORAGE_ERROR, and gives up at its delivery timeout.
+
+Pure. Used by recovery, `log_segments`, `log_lookup` and `partition_log`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from tidelog.broker.storage.integrity import CorruptSegmentError
+from tidelog.broker.storage.producer_state import Duplicate, Refusal
+from tidelog.protocol.errors import ApiError, ErrorCode
+
+
+class Hole(NamedTuple):
+    """The offsets from `first_offset` on, and before `end_offset`."""
+
+    first_offset: int
+    end_offset: int
+
+    def __str__(self) -> str:
+        return f"{self.first_offset} to {self.end_offset - 1}"
+
+    def overlaps(self, first_offset: int, last_offset: int) -> bool:
+        return first_offset < self.end_offset and last_offset >= self.first_offset
+
+
+class LogHoleError(CorruptSegmentError):
+    """A read or a search came to a hole."""
+
+    def __init__(self, hole: Hole) -> None:
+        super().__init__(
+            f"the records at offsets {hole} are lost, no segment file holds them; stop the broker and put"
+            f" the files back, or delete the records before offset {hole.end_offset} to accept the loss"
+        )
+        self.hole = hole
+
+
+class Extent(Protocol):
+    """From which offset to which a file reaches."""
+
+    @property
+    def base_offset(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int: ...
+
+
+SegmentT = TypeVar("SegmentT", bound=Extent)
+
+
+def holes_between(segments: Sequence[Extent], start_offset: int) -> list[Hole]:
+    """The holes of a log that begins at `start_offset`; its segments are in order."""
+    holes, reached = [], start_offset
+    for segment in segments:
+        if segment.base_offset > reached:
+            holes.append(Hole(reached, segment.base_offset))
+        reached = max(reached, segment.end_offset)
+    return holes
+
+
+def joined(segments: Sequence[SegmentT], start_offset: int) -> Iterator[SegmentT]:
+    """The segments that reach beyond `start_offset`. Raises LogHoleError where one does not join the last."""
+    reached = start_offset
+    for segment in segments:
+        if segment.base_offset > reached:
+            raise LogHoleError(Hole(reached, segment.base_offset))
+        if segment.end_offset > start_offset:
+            yield segment
+        reached = max(reached, segment.end_offset)
+
+
+def raise_if_lost(verdict: Duplicate | Refusal, holes: Sequence[Hole]) -> None:
+    """Raise ApiError for a batch that was stored before, where the log may have lost it since."""
+    if isinstance(verdict, Duplicate):
+        lost = any(hole.overlaps(verdict.base_offset, verdict.last_offset) for hole in holes)
+        what = f"it was stored at offsets {verdict.base_offset} to {verdict.last_offset}"
+    else:
+        # Behind the cached batches nothing says where it was stored.
+        lost = bool(holes) and verdict.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+        what = verdict.message
+    if lost:
+        raise ApiError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"{what}, but the log has lost the records at offsets {', '.join(map(str, holes))} since",
+        )
