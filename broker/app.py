@@ -94,8 +94,8 @@ class Broker:
             )
             handlers, faults = _with_faults(config, services, build_handlers(services))
             events = services.events
-            server = Server(config, Dispatcher(handlers, metrics, events), metrics, events)
-            await server.start(sockets.endpoints)
+            server = Server(config, Dispatcher(handlers, metrics, events), metrics, events, services.handles)
+            server.start(sockets.endpoints)
             http = None
             broker: Self
             if sockets.http is not None:

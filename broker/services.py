@@ -21,6 +21,7 @@ from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import ClusterStore
 from tidelog.broker.config import BrokerConfig
 from tidelog.broker.group_commit import GroupCommit
+from tidelog.broker.handle_budget import HandleBudget
 from tidelog.broker.maintenance import Maintenance
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.partitions import Partitions
@@ -53,6 +54,7 @@ class Services:
         topics: Topics,
         maintenance: Maintenance,
         events: PeerEvents,
+        handles: HandleBudget,
     ) -> None:
         self.config = config
         self.events = events
@@ -65,6 +67,7 @@ class Services:
         self.replicas = partitions.replicas
         self.topics = topics
         self.maintenance = maintenance
+        self.handles = handles
         self._cluster = cluster
         self._closed = False
 
@@ -174,6 +177,7 @@ async def open_services(
         topics=topics,
         maintenance=maintenance,
         events=events,
+        handles=HandleBudget(disk, lambda: len(partitions.replicas)),
     )
 
 

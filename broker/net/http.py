@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from tidelog.broker.metrics import Metrics
+from tidelog.broker.net.acceptor import Acceptor
 from tidelog.broker.net.server import bind_error
 from tidelog.broker.peer_events import PeerEvents
 
@@ -33,6 +34,8 @@ _IDLE_SECONDS = 75.0
 """How long a connection may be without a whole request; aiohttp's own default is an hour."""
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BACKLOG = 128
+_MOST_CONNECTIONS = 32
+"""More are closed: they must not take the file handles that the logs need."""
 
 
 class HttpServer:
@@ -55,6 +58,7 @@ class HttpServer:
         self._loop = asyncio.get_running_loop()
         self._runner: web.AppRunner | None = None
         self._starting: asyncio.Task[None] | None = None
+        self._acceptor: Acceptor | None = None
         self.port = int(listening.getsockname()[1])
 
     def start(self) -> None:
@@ -90,8 +94,19 @@ class HttpServer:
             keepalive_timeout=_IDLE_SECONDS,
         )
         await self._runner.setup()
-        # The site takes the bound socket over, with the connections that wait in its backlog.
-        await web.SockSite(self._runner, self._socket).start()
+        assert self._runner.server is not None
+        # It takes the bound socket over, with the connections that wait in its backlog.
+        self._acceptor = Acceptor(self._socket, self._runner.server, self._admits)
+        self._acceptor.start(_BACKLOG)
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        server = self._runner.server if self._runner is not None else None
+        return len(server.connections) if server is not None else 0
+
+    def _admits(self, peer: str) -> bool:
+        return self.connections < _MOST_CONNECTIONS
 
     async def _answer_metrics(self, request: web.Request) -> web.Response:
         from aiohttp import web
@@ -115,6 +130,8 @@ class HttpServer:
             self._loop.remove_reader(self._socket.fileno())
         else:
             await asyncio.wait([self._starting])
+        if self._acceptor is not None:
+            self._acceptor.close()
         if self._runner is not None:
             await self._runner.cleanup()
         self._socket.close()

@@ -1,10 +1,10 @@
 """Listening sockets, and all connections that came in by them.
 
 Owns: binding (before anything else is started, so that a port in use costs nothing), who is connected, how
-many may be, and how all of them end. Invariants: at most `max.connections` are served, one more is closed
-with a log event; a connection that asked nothing for `connections.max.idle.ms` and waits for nothing is
-closed, one whose client reads nothing of its answers for that long is cut off; `stop` returns when no
-connection is left.
+many may be, and how all of them end. Invariants: at most `max.connections` are served, and no more than leave
+the logs their file handles; one more is closed with a log event; a connection that asked nothing for
+`connections.max.idle.ms` and waits for nothing is closed, one whose client reads nothing of its answers for
+that long is cut off; `stop` returns when no connection is left.
 
 Called by `broker.app`; `Connection` reports to it. Event loop only.
 """
@@ -18,13 +18,17 @@ import socket
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from tidelog.broker.config import BrokerConfig
+from tidelog.broker.handle_budget import HandleBudget
 from tidelog.broker.handlers.context import Listener
 from tidelog.broker.metrics import Metrics
+from tidelog.broker.net.acceptor import Acceptor
 from tidelog.broker.net.connection import Connection
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.peer_events import PeerEvents
+from tidelog.broker.storage.disk import HANDLES_ADVICE
 
 BACKLOG = 1024
 _IDLE_CHECKS = 10
@@ -124,35 +128,56 @@ class Server:
     """All client connections of one broker."""
 
     def __init__(
-        self, config: BrokerConfig, dispatcher: Dispatcher, metrics: Metrics, events: PeerEvents
+        self,
+        config: BrokerConfig,
+        dispatcher: Dispatcher,
+        metrics: Metrics,
+        events: PeerEvents,
+        handles: HandleBudget,
     ) -> None:
         self.config = config
         self.events = events
+        self._handles = handles
         self.dispatcher = dispatcher
         self.metrics = metrics
         self.loop = asyncio.get_running_loop()
         self._connections: set[Connection] = set()
         self._ids = itertools.count(1)
-        self._listening: list[asyncio.Server] = []
+        self._acceptors: list[Acceptor] = []
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._is_stopping = False
         self._none_left = asyncio.Event()
         self._none_left.set()
 
-    async def start(self, endpoints: Iterable[Endpoint]) -> None:
+    def start(self, endpoints: Iterable[Endpoint]) -> None:
         """Accept clients on these sockets, which belong to the server from now on. Raises BindError."""
         for endpoint in endpoints:
+            acceptor = Acceptor(endpoint.socket, partial(self._connection, endpoint), self._admits)
+            self._acceptors.append(acceptor)
             try:
-                self._listening.append(await self._listen(endpoint))
+                acceptor.start(BACKLOG)
             except OSError as error:
                 # Two sockets may be bound to one port as long as neither listens.
                 host, port = endpoint.socket.getsockname()[:2]
                 raise bind_error(host, port, endpoint.setting, error) from None
         self._schedule_idle_check()
 
-    async def _listen(self, endpoint: Endpoint) -> asyncio.Server:
-        return await self.loop.create_server(
-            lambda: Connection(self, endpoint, next(self._ids)), sock=endpoint.socket, backlog=BACKLOG
+    def _connection(self, endpoint: Endpoint) -> Connection:
+        return Connection(self, endpoint, next(self._ids))
+
+    def _admits(self, peer: str) -> bool:
+        """Whether there is a file handle for one more."""
+        if self._handles.admits(len(self._connections)):
+            return True
+        self.metrics.connection_refused()
+        self.events.warning(
+            "connection_refused",
+            peer.rpartition(":")[0],
+            peer=peer,
+            connections=len(self._connections),
+            advice=HANDLES_ADVICE,
         )
+        return False
 
     def connection_opened(self, connection: Connection) -> bool:
         """Whether it may stay."""
@@ -165,6 +190,8 @@ class Server:
                 max_connections=self.config.max_connections,
                 advice="raise max.connections, or close clients that are not needed",
             )
+            return False
+        if self._is_stopping:
             return False
         self._connections.add(connection)
         self._none_left.clear()
@@ -194,15 +221,19 @@ class Server:
             connection.abort()
         self._schedule_idle_check()
 
+    def _end_arrivals(self) -> None:
+        self._is_stopping = True
+        for acceptor in self._acceptors:
+            acceptor.close()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+
     async def stop(self, timeout_ms: int) -> int:
         """Answer what is in flight, then close everything; the number of connections cut off by `timeout_ms`.
 
         Listening ends first. A waiting Fetch is answered at once.
         """
-        for listening in self._listening:
-            listening.close()
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        self._end_arrivals()
         unfinished: set[asyncio.Future[None]] = set()
         if self._connections:
             drained = [connection.drain() for connection in self._connections]
@@ -220,10 +251,7 @@ class Server:
 
     async def abort(self) -> None:
         """Hang up on everybody and answer nothing, as a process that dies does."""
-        for listening in self._listening:
-            listening.close()
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        self._end_arrivals()
         for connection in list(self._connections):
             connection.abort()
         await self._none_left.wait()

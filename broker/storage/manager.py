@@ -43,8 +43,8 @@ from tidelog.protocol.errors import ApiError
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-HANDLES_A_PARTITION = 3
-SPARE_HANDLES = 64
+_HANDLES_A_PARTITION = 3
+_SPARE_HANDLES = 32
 """What must be left for connections, flushes and the store when partitions have been made."""
 _DAMAGE_ADVICE = (
     "check the disk; the log ends before the damage, what was cut off is in the files named in kept_aside, "
@@ -227,8 +227,8 @@ class LogManager:
 
     def _require_handles(self, partitions: int) -> None:
         """Raise OSError where so many handles are not free, HandleLimitError where they never will be."""
-        needed = partitions * HANDLES_A_PARTITION + SPARE_HANDLES
-        held = HANDLES_A_PARTITION * sum(log.segment_count for log in list(self.logs.values()))
+        needed = partitions * _HANDLES_A_PARTITION + _SPARE_HANDLES
+        held = _HANDLES_A_PARTITION * sum(log.segment_count for log in list(self.logs.values()))
         limit, free = self._disk.handle_limit(), self._disk.free_handles()
         if held + needed > limit:
             raise HandleLimitError(

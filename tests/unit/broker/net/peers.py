@@ -6,11 +6,13 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from tidelog.broker.config import BrokerConfig
+from tidelog.broker.handle_budget import HandleBudget
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.routes import Handler
-from tidelog.broker.net.server import Server, bind_endpoints
+from tidelog.broker.net.server import Endpoint, Server, bind_endpoints
 from tidelog.broker.peer_events import PeerEvents
+from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.framing import decode_response_header, encode_request_frame
 from tidelog.protocol.hot import ProduceRequest, encode_produce_request
 from tidelog.protocol.schema import ApiKey, decode_response, encode_request
@@ -22,16 +24,18 @@ class Running(Server):
     """A started server; `port` is its first endpoint's."""
 
     port: int
+    endpoints: list[Endpoint]
 
     @classmethod
     async def start_with(cls, handlers: Mapping[ApiKey, Handler], settings: Mapping[str, object]) -> Self:
         config = BrokerConfig(port=0).with_settings(settings)
         metrics = Metrics()
         events = PeerEvents()
-        server = cls(config, Dispatcher(handlers, metrics, events), metrics, events)
-        endpoints = bind_endpoints(config)
-        await server.start(endpoints)
-        server.port = endpoints[0].port
+        handles = HandleBudget(Disk(), lambda: 0)
+        server = cls(config, Dispatcher(handlers, metrics, events), metrics, events, handles)
+        server.endpoints = bind_endpoints(config)
+        server.start(server.endpoints)
+        server.port = server.endpoints[0].port
         return server
 
 

@@ -373,7 +373,7 @@ async def test_a_client_is_told_the_address_that_is_advertised_for_its_listener(
         "internal_advertised_port": 29092,
     }
     async with serving({ApiKey.API_VERSIONS: handle}, **settings) as server:
-        ports = [listening.sockets[0].getsockname()[1] for listening in server._listening]
+        ports = [endpoint.port for endpoint in server.endpoints]
         for port in ports:
             async with await Peer.connect(port) as peer:
                 await peer.ask(ApiKey.API_VERSIONS, 3)

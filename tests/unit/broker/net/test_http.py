@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from tests.waiting import until
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.net.http import HttpServer
 from tidelog.broker.net.server import BindError, bind
@@ -189,3 +190,16 @@ def test_aiohttp_and_prometheus_client_are_not_imported_to_start() -> None:
     program = f"import sys, tidelog.broker.app; print({late} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+async def test_idle_connections_take_no_more_than_a_few_file_handles(http: Http) -> None:
+    assert (await http.get("/healthz"))[0] == 200
+    idle = [await asyncio.open_connection("127.0.0.1", http.server.port) for _ in range(3 * 32)]
+    # Each that was refused is closed: so many at least.
+    ended = [asyncio.ensure_future(reader.read()) for reader, _ in idle]
+    await until(lambda: sum(end.done() for end in ended) >= 2 * 32)
+    for _, writer in idle:
+        writer.close()
+    await asyncio.gather(*ended, return_exceptions=True)
+    await until(lambda: http.server.connections == 0)
+    assert (await http.get("/healthz"))[0] == 200

@@ -1,0 +1,100 @@
+"""Taking connections from a listening socket, some in each step of the loop, and none past the file handles.
+
+Owns the listening socket, and every connection until its protocol has it.
+
+Invariants: at most `ACCEPTED_AT_ONCE` connections are accepted in a step; one that `admits` does not want is
+closed at once; where the system has no handle for another one, nobody is accepted for `PAUSE_SECONDS`: who
+connects waits meanwhile, the loop does not turn for it, and one event tells of it.
+
+Used by `server` and `http` on the event loop. Not asyncio's own server: that accepts all who wait before the
+first of them is looked at, and at the limit of open files it logs an error for each place of its backlog, and
+again every second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+
+import structlog
+
+from tidelog.broker.storage.disk import HANDLES_ADVICE
+
+ACCEPTED_AT_ONCE = 32
+PAUSE_SECONDS = 0.1
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+logger = structlog.get_logger(__name__)
+
+
+class Acceptor:
+    """Of one listening socket, which belongs to it from the start on."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        admits: Callable[[str], bool],
+    ) -> None:
+        """`admits` is asked with the peer's address after each accept."""
+        self._socket = listening
+        self._protocol_factory = protocol_factory
+        self._admits = admits
+        self._loop = asyncio.get_running_loop()
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._paused: asyncio.TimerHandle | None = None
+        self._is_exhausted = False
+
+    def start(self, backlog: int) -> None:
+        """Listen. Raises OSError."""
+        self._socket.listen(backlog)
+        self._resume()
+
+    def close(self) -> None:
+        """Accept nobody more. May be called again."""
+        if self._socket.fileno() < 0:
+            return
+        if self._paused is not None:
+            self._paused.cancel()
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+
+    def _resume(self) -> None:
+        self._paused = None
+        self._loop.add_reader(self._socket.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                connection, address = self._socket.accept()
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._pause(error)
+                # Else there is none, or it went away before it was taken.
+                return
+            self._is_exhausted = False
+            if not self._admits(_peer(address)):
+                connection.close()
+                continue
+            connection.setblocking(False)
+            task = self._loop.create_task(self._connect(connection))
+            self._connecting.add(task)
+            task.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._protocol_factory, connection)
+        except OSError:
+            connection.close()  # It went away meanwhile.
+
+    def _pause(self, error: OSError) -> None:
+        if not self._is_exhausted:
+            self._is_exhausted = True
+            logger.error("connections_not_accepted", error=str(error), advice=HANDLES_ADVICE)
+        self._loop.remove_reader(self._socket.fileno())
+        self._paused = self._loop.call_later(PAUSE_SECONDS, self._resume)
+
+
+def _peer(address: object) -> str:
+    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else ""

@@ -1,0 +1,166 @@
+"""A real broker at the real limit of open files: connections are refused before logs, and nothing is lost."""
+
+import asyncio
+import resource
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from faults.process import BrokerProcess, BrokerProcessError
+from tests.conformance.raw import RawClient, batch, connected
+from tests.waiting import until
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
+
+LIMIT = 256
+CROWD = 400
+_BROKER = (sys.executable, "-m", "tidelog.broker")
+
+
+def limited(folder: Path, soft: int = LIMIT) -> BrokerProcess:
+    """A broker that may have LIMIT files open; the shell leaves it `soft` of them."""
+    script = f'ulimit -Sn {soft} && ulimit -Hn {LIMIT} && exec "$0" "$@"'
+    settings = {"log.segment.bytes": 4096, "log.flush.offset.checkpoint.interval.ms": 100}
+    return BrokerProcess(folder, settings=settings, command=("bash", "-c", script, *_BROKER))
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[BrokerProcess]:
+    async with limited(tmp_path / "data") as broker:
+        yield broker
+
+
+def crowd(port: int) -> list[socket.socket]:
+    """Connections that ask for nothing."""
+    return [socket.create_connection(("127.0.0.1", port)) for _ in range(CROWD)]
+
+
+def is_open(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionResetError:
+        return False
+
+
+def segments(broker: BrokerProcess) -> int:
+    return len(list(broker.data_dir.glob("t-0/*.log")))
+
+
+@contextmanager
+def no_handle_left(broker: BrokerProcess) -> Iterator[None]:
+    """Nothing more can be opened, whatever the broker would open it for."""
+    assert broker.pid is not None
+    before = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (0, LIMIT))
+    try:
+        yield
+    finally:
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, before)
+
+
+async def test_a_crowd_of_idle_connections_takes_no_handle_from_producers(broker: BrokerProcess) -> None:
+    async with connected(broker.port) as client:
+        await client.create()
+        producer_id = await client.producer_id()
+        assert await client.produce(batch("r0", producer_id, 0)) == (0, 0)
+        idle = crowd(broker.port)
+        try:
+            await until(lambda: broker.events("connection_refused"))
+            # Each record of this size begins a segment, which takes three handles.
+            for sequence in range(1, 9):
+                sent = batch(f"r{sequence}".ljust(3000), producer_id, sequence)
+                assert await client.produce(sent) == (0, sequence)
+            assert segments(broker) > 5
+            await client.create("another")
+            assert await client.produce(batch("v", producer_id, 0), topic="another") == (0, 0)
+            served = sum(map(is_open, idle))
+            assert 50 < served < LIMIT
+        finally:
+            for one in idle:
+                one.close()
+        await until_served(broker, 100)
+    assert len(broker.events("connection_refused")) <= CROWD / 10
+    assert broker.events("connections_not_accepted") == []
+    assert await broker.terminate() == 0
+
+
+async def until_served(broker: BrokerProcess, count: int) -> None:
+    """That many clients at a time are answered."""
+    async with asyncio.timeout(60), AsyncExitStack() as clients:
+        while count:
+            client = await clients.enter_async_context(connected(broker.port))
+            try:
+                await client.ask(ApiKey.API_VERSIONS, 3)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                continue  # The broker has not seen yet that the crowd has gone.
+            count -= 1
+
+
+async def test_a_partition_serves_again_as_soon_as_handles_are_free(broker: BrokerProcess) -> None:
+    async with connected(broker.port) as client, connected(broker.port) as waiting:
+        await client.create()
+        await client.create("new")
+        producer_id = await client.producer_id()
+        sent = [batch(f"r{sequence}".ljust(3000), producer_id, sequence) for sequence in range(3)]
+        assert await client.produce(sent[0]) == (0, 0)
+        with no_handle_left(broker):
+            # The first records of a topic make its names durable: that waits.
+            await waiting.send_batch(batch("v", producer_id, 0), topic="new")
+            await until(lambda: broker.events("flush_waits_for_file_handles"))
+            # A full segment begins another: that is refused, for now.
+            assert await client.produce(sent[1]) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+            assert len(await client.log()) == 1
+            newcomer = socket.create_connection(("127.0.0.1", broker.port))
+            await until(lambda: broker.events("connections_not_accepted"))
+        result = await waiting.receive_result()
+        assert (result.error_code, result.base_offset) == (ErrorCode.NONE, 0)
+        assert [await client.produce(each) for each in sent] == [(0, 0), (0, 1), (0, 2)]
+        newcomer.close()
+    assert broker.events("partition_offline") == []
+    for event in ("connections_not_accepted", "flush_waits_for_file_handles", "append_refused"):
+        (told,) = broker.events(event)
+        assert "too many files are open" in told["advice"]
+    assert await broker.terminate() == 0
+    async with limited(broker.data_dir) as again, connected(again.port) as client:
+        assert again.events("log_damage_found") == []
+        assert len(await all_records(client)) == 3
+
+
+async def all_records(client: RawClient) -> list[int]:
+    """The first offset of each fetch, from the first record to the last."""
+    offsets, end = [0], 3
+    while offsets[-1] < end:
+        found = await client.fetch(offsets[-1])
+        assert found.error_code == ErrorCode.NONE
+        assert found.records
+        offsets.append(offsets[-1] + 1)
+    return offsets[:-1]
+
+
+async def test_the_broker_takes_all_the_handles_that_it_may_have(tmp_path: Path) -> None:
+    async with limited(tmp_path / "data", soft=64) as broker:
+        assert broker.pid is not None
+        assert resource.prlimit(broker.pid, resource.RLIMIT_NOFILE) == (LIMIT, LIMIT)
+
+
+async def test_a_start_without_enough_handles_says_what_to_raise(tmp_path: Path) -> None:
+    async with limited(tmp_path / "data") as broker, connected(broker.port) as client:
+        wanted = {"name": "t", "num_partitions": 50, "replication_factor": 1}
+        answer = await client.ask(ApiKey.CREATE_TOPICS, 5, {"topics": [wanted]})
+        assert answer.topics[0].error_code == ErrorCode.NONE
+        too_many = {"name": "u", "num_partitions": 100, "replication_factor": 1}
+        answer = await client.ask(ApiKey.CREATE_TOPICS, 5, {"topics": [too_many]})
+        assert answer.topics[0].error_code == ErrorCode.POLICY_VIOLATION
+        assert "ulimit -n" in answer.topics[0].error_message
+    few = BrokerProcess(tmp_path / "data", command=("bash", "-c", 'ulimit -n 48 && exec "$0" "$@"', *_BROKER))
+    with pytest.raises(BrokerProcessError, match=r"(?s)exit code 1.*too many files are open.*ulimit -n"):
+        await few.start()
+    async with limited(tmp_path / "data") as broker, connected(broker.port) as client:
+        assert broker.events("log_damage_found") == []
+        assert await client.produce(batch("v", await client.producer_id(), 0)) == (0, 0)
