@@ -94,10 +94,10 @@ class HttpServer:
             keepalive_timeout=_IDLE_SECONDS,
         )
         await self._runner.setup()
-        assert self._runner.server is not None
-        # It takes the bound socket over, with the connections that wait in its backlog.
-        self._acceptor = Acceptor(self._socket, self._runner.server, self._admits)
-        self._acceptor.start(_BACKLOG)
+        if self._runner.server is not None:
+            # It takes the bound socket over, with the connections that wait in its backlog.
+            self._acceptor = Acceptor(self._socket, self._runner.server, self._admits)
+            self._acceptor.start(_BACKLOG)
 
     @property
     def connections(self) -> int:
