@@ -22,6 +22,7 @@ from typing import Final
 from rich.console import Console
 
 from faults.damage import trial as damage
+from faults.power_cut import trial as power_cut
 from faults.process import BrokerProcessError
 from faults.report import print_tables, report
 from faults.runner import Settings, run
@@ -36,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(highlight=False)
     trials = (
         Trial("crashes", "Crashes and bad networks", 0.6, partial(_crash, console)),
+        Trial("power", "Power cuts on a real file system", 0.3, power_cut.run),
         Trial("damage", "Damaged files", 0.4, damage.run),
     )
     options = _parse(arguments, [trial.name for trial in trials])

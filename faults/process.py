@@ -49,7 +49,8 @@ class BrokerProcess:
         self.started: dict[str, Any] = {}
         self.log_lines: deque[str] = deque(maxlen=LINES_KEPT)
         self.starts = 0
-        self._command = tuple(command)
+        self.command = tuple(command)
+        """What is started, before the arguments; may be set between two starts."""
         self._process: asyncio.subprocess.Process | None = None
         self._ready: asyncio.Future[None] | None = None
         self._readers: list[asyncio.Task[None]] = []
@@ -65,14 +66,14 @@ class BrokerProcess:
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """The structured log events called `name`, oldest first, of all starts."""
-        parsed = (_parse(line) for line in self.log_lines)
+        parsed = (event_of(line) for line in self.log_lines)
         return [event for event in parsed if event is not None and event.get("event") == name]
 
     async def start(self, timeout_ms: float = 30_000) -> int:
         """Start it and return its port once it says `broker_started`. BrokerProcessError if it does not."""
         if self.is_running:
             raise BrokerProcessError(f"the broker already runs as process {self.pid}")
-        arguments = [*self._command, "--data-dir", str(self.data_dir), "--port", str(self.port)]
+        arguments = [*self.command, "--data-dir", str(self.data_dir), "--port", str(self.port)]
         arguments += ["--http-port", str(self.http_port)]
         for name, value in self.settings.items():
             arguments += ["--set", f"{name}={value}"]
@@ -160,7 +161,7 @@ class BrokerProcess:
             self.log_lines.append(text)
             if self._ready is None or self._ready.done():
                 continue
-            event = _parse(text)
+            event = event_of(text)
             if event is not None and event.get("event") == "broker_started":
                 self.started = event
                 self.port = int(event["port"])
@@ -180,7 +181,8 @@ class BrokerProcess:
         return f"{what}{ended}; its last log lines:\n{tail}"
 
 
-def _parse(line: str) -> dict[str, Any] | None:
+def event_of(line: str) -> dict[str, Any] | None:
+    """The structured event in a line of a broker's log, None where there is none."""
     if not line.startswith("{"):
         return None
     try:

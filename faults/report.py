@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from faults.checker import REFUSED, UNCERTAIN, Finding, Ledger, is_acked
+from faults.foreign_readers import READERS
 from faults.runner import Result
 from faults.trial import Outcome, Trial
 
@@ -37,7 +38,8 @@ def print_tables(result: Result, console: Console) -> None:
     console.print(_faults(result), _records(result.ledgers))
     console.print(
         f"{result.records_stored:,} records in {result.batches:,} batches and {result.segments} segments,"
-        f" read back through the wire and from the files; {result.records_followed:,} read along."
+        f" read back with {', '.join(('our client', *READERS))} and from the files;"
+        f" {result.records_followed:,} read along."
     )
     for oddity, count in sorted(result.oddities.items()):
         console.print(f"  {count:>6,} × {oddity}", soft_wrap=True, markup=False)

@@ -7,7 +7,6 @@ is a finding too, so a run ends with a `Result` whatever broke.
 """
 
 import asyncio
-import json
 import random
 import sys
 import time
@@ -19,7 +18,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from faults.checker import Finding, Kind, Ledger, check, check_sequences, compare
-from faults.process import BrokerProcess, BrokerProcessError
+from faults.foreign_readers import compare_with_others
+from faults.process import BrokerProcess, BrokerProcessError, event_of
 from faults.proxy import FaultProxy, ProxyCounters
 from faults.readback import Follower, Logs, read_all, read_files
 from faults.saboteur import Saboteur, Site
@@ -131,7 +131,7 @@ async def run(settings: Settings, data_dir: Path, tell: Tell) -> Result:
             await follower.stop()
         else:
             judge_files(data_dir, result, logs)
-        _listen(site.broker, result)
+        result.findings += alarms(site.broker)
         result.broker_starts = site.broker.starts
         result.network = site.proxy.counters
         result.records_followed = sum(map(len, follower.logs.values()))
@@ -223,6 +223,8 @@ async def _read_back(site: Site, follower: Follower, result: Result) -> Logs | N
         what = "the logs" if logs is None else "what was read along"
         result.findings.append(Finding(Kind.UNREADABLE, f"{what}: {type(error).__name__} {error}"))
         await follower.stop()
+    if logs is not None:
+        result.findings += await compare_with_others(address, TOPIC, logs, _READ_SECONDS)
     if exit_code := await site.broker.terminate():
         result.findings.append(Finding(Kind.ALARM, f"exit code {exit_code} after SIGTERM"))
     for partition, seen in follower.logs.items():
@@ -253,13 +255,11 @@ def judge_files(data_dir: Path, result: Result, logs: Logs | None = None) -> Non
     result.findings += check(result.ledgers, logs)
 
 
-def _listen(broker: BrokerProcess, result: Result) -> None:
+def alarms(broker: BrokerProcess) -> list[Finding]:
     """What a broker says that crashes must not make it say: errors, damage, tracebacks."""
-    for line in broker.log_lines:
-        try:
-            event = json.loads(line)
-        except ValueError:
-            result.findings.append(Finding(Kind.ALARM, line))
-            continue
-        if event.get("level") in ("error", "critical"):
-            result.findings.append(Finding(Kind.ALARM, line))
+    events = [(line, event_of(line)) for line in broker.log_lines]
+    return [
+        Finding(Kind.ALARM, line)
+        for line, event in events
+        if event is None or event.get("level") in ("error", "critical")
+    ]

@@ -18,6 +18,7 @@ from faults.checker import Finding, Kind
 from faults.damage.files import Damage
 from faults.damage.probe import Served, Shown
 from faults.damage.sample import SentBatch, Stop, TopicPartition
+from faults.process import event_of
 from tidelog.protocol.errors import ErrorCode
 
 _LOUD: Final = frozenset(("warning", "error", "critical"))
@@ -71,7 +72,7 @@ def judge_refusal(files: Sequence[str], lines: Sequence[str]) -> list[Finding]:
     text = next((line for line in reversed(lines) if "broker_not_started" in line), "")
     if not text:
         return [Finding(Kind.ALARM, f"ended without saying why: {' | '.join(lines[-3:])}")]
-    event = _event(text)
+    event = event_of(text) or {}
     names = [*files, *(file.split("/")[0] for file in files)]
     if not any(name in text for name in names):
         return [Finding(Kind.SILENT, f"does not start, and names none of the damaged files: {text}")]
@@ -82,7 +83,7 @@ def judge_refusal(files: Sequence[str], lines: Sequence[str]) -> list[Finding]:
 
 def judge_words(lines: Iterable[str]) -> list[Finding]:
     """Whatever a broker says is an event; a traceback is for nobody."""
-    wild = [line for line in lines if not _event(line)]
+    wild = [line for line in lines if event_of(line) is None]
     traced = [line for line in lines if "Traceback" in line]
     return [Finding(Kind.ALARM, " | ".join((wild or traced)[-4:]))] if wild or traced else []
 
@@ -104,7 +105,7 @@ def judge_topics(expected: Mapping[str, int], names: Mapping[str, int]) -> list[
 
 def events_of(lines: Iterable[str]) -> list[dict[str, Any]]:
     """The structured events among what a broker wrote."""
-    return [event for event in map(_event, lines) if event]
+    return [event for event in map(event_of, lines) if event is not None]
 
 
 def _judge_reading(case: Case, shown: Shown, find: Callable[[Kind, str], None]) -> None:
@@ -188,11 +189,3 @@ def _tells(event: Mapping[str, Any], case: Case) -> bool:
         return True
     text = json.dumps(event)
     return "-".join(map(str, case.key)) in text or any(file in text for file in case.files)
-
-
-def _event(line: str) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -1,0 +1,136 @@
+"""What is stored, as clients of others read it: confluent-kafka, aiokafka and kafka-python, each with assign
+and seek, without groups.
+
+Owns how each is asked; it judges nothing. Invariant: a reader gives every record from the first offset up to
+the end that the caller names, or raises: its library's error, or TimeoutError with how far it came.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as AioPartition
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import KafkaException
+from confluent_kafka import TopicPartition as ConfluentPartition
+from kafka import KafkaConsumer
+from kafka import TopicPartition as PythonPartition
+
+from faults.checker import Finding, Kind, Stored, compare
+from faults.marks import mark_of
+from faults.readback import Logs
+
+Bounds = Mapping[int, tuple[int, int]]
+"""Partition -> first offset and end."""
+_POLL_MS: Final = 200
+_FETCH_WAIT_MS: Final = 50
+
+
+def _still_wanted(logs: Logs, bounds: Bounds) -> bool:
+    return any(
+        (logs[index][-1].offset + 1 if logs[index] else first) < end for index, (first, end) in bounds.items()
+    )
+
+
+def _check_time(deadline: float, logs: Logs, bounds: Bounds) -> None:
+    if time.monotonic() > deadline:
+        came = {index: f"{len(logs[index])} records of {bounds[index]}" for index in bounds}
+        raise TimeoutError(f"not at the end in time: {came}")
+
+
+def read_with_confluent(address: str, topic: str, bounds: Bounds, timeout_s: float) -> Logs:
+    """confluent-kafka. Blocking; raises KafkaException, TimeoutError."""
+    logs: Logs = {index: [] for index in bounds}
+    deadline = time.monotonic() + timeout_s
+    # librdkafka wants a group id, and without a commit does nothing with it.
+    settings = {"bootstrap.servers": address, "group.id": "not-used", "enable.auto.commit": False}
+    more = {"auto.offset.reset": "error", "fetch.wait.max.ms": _FETCH_WAIT_MS, "log_level": 0}
+    consumer = ConfluentConsumer(settings | more)
+    try:
+        consumer.assign([ConfluentPartition(topic, index, first) for index, (first, _) in bounds.items()])
+        while _still_wanted(logs, bounds):
+            for message in consumer.consume(num_messages=5000, timeout=_POLL_MS / 1000):
+                if message.error() is not None:
+                    raise KafkaException(message.error())
+                _take(logs, bounds, message.partition(), message.offset(), message.key(), message.value())
+            _check_time(deadline, logs, bounds)
+    finally:
+        consumer.close()
+    return logs
+
+
+def read_with_kafka_python(address: str, topic: str, bounds: Bounds, timeout_s: float) -> Logs:
+    """kafka-python. Blocking; raises KafkaError, TimeoutError."""
+    logs: Logs = {index: [] for index in bounds}
+    deadline = time.monotonic() + timeout_s
+    consumer = KafkaConsumer(
+        bootstrap_servers=address,
+        group_id=None,
+        auto_offset_reset="none",
+        fetch_max_wait_ms=_FETCH_WAIT_MS,
+    )
+    try:
+        consumer.assign([PythonPartition(topic, index) for index in bounds])
+        for index, (first, _) in bounds.items():
+            consumer.seek(PythonPartition(topic, index), first)
+        while _still_wanted(logs, bounds):
+            for records in consumer.poll(timeout_ms=_POLL_MS, max_records=5000).values():
+                for each in records:
+                    _take(logs, bounds, each.partition, each.offset, each.key, each.value)
+            _check_time(deadline, logs, bounds)
+    finally:
+        consumer.close()
+    return logs
+
+
+async def read_with_aiokafka(address: str, topic: str, bounds: Bounds, timeout_s: float) -> Logs:
+    """aiokafka. Raises KafkaError, TimeoutError."""
+    logs: Logs = {index: [] for index in bounds}
+    deadline = time.monotonic() + timeout_s
+    settings: Mapping[str, Any] = {"auto_offset_reset": "none", "fetch_max_wait_ms": _FETCH_WAIT_MS}
+    async with AIOKafkaConsumer(bootstrap_servers=address, **settings) as consumer:
+        consumer.assign([AioPartition(topic, index) for index in bounds])
+        for index, (first, _) in bounds.items():
+            consumer.seek(AioPartition(topic, index), first)
+        while _still_wanted(logs, bounds):
+            for records in (await consumer.getmany(timeout_ms=_POLL_MS)).values():
+                for each in records:
+                    _take(logs, bounds, each.partition, each.offset, each.key, each.value)
+            _check_time(deadline, logs, bounds)
+    return logs
+
+
+def _take(logs: Logs, bounds: Bounds, index: int, offset: int, key: object, value: object) -> None:
+    if offset < bounds[index][1]:
+        logs[index].append(Stored(offset, mark_of(key, value)))
+
+
+def _in_a_thread(read: Callable[[str, str, Bounds, float], Logs]) -> Callable[..., Awaitable[Logs]]:
+    async def reading(address: str, topic: str, bounds: Bounds, timeout_s: float) -> Logs:
+        return await asyncio.to_thread(read, address, topic, bounds, timeout_s)
+
+    return reading
+
+
+READERS: Final[Mapping[str, Callable[[str, str, Bounds, float], Awaitable[Logs]]]] = {
+    "confluent-kafka": _in_a_thread(read_with_confluent),
+    "aiokafka": read_with_aiokafka,
+    "kafka-python": _in_a_thread(read_with_kafka_python),
+}
+
+
+async def compare_with_others(address: str, topic: str, logs: Logs, timeout_s: float) -> list[Finding]:
+    """Every way in which one of them has other records than `logs`, which our own client read."""
+    bounds = {index: (log[0].offset, log[-1].offset + 1) for index, log in logs.items() if log}
+    findings: list[Finding] = []
+    for name, read in READERS.items():
+        try:
+            found = await read(address, topic, bounds, timeout_s)
+        except Exception as error:  # Whatever a library raises, the records could not be read with it.
+            findings.append(Finding(Kind.UNREADABLE, f"{name}: {type(error).__name__} {error}"))
+            continue
+        for index, log in found.items():
+            findings += compare(index, name, log, logs[index], whole=True)
+    return findings

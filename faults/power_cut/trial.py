@@ -1,0 +1,213 @@
+"""Cuts the power of a machine under writers, again and again, and judges what its ext4 has kept.
+
+Owns the order: start, write, cut, start again; at the end everything is read back and compared with what the
+writers were told. Besides records, topics that were made and producer ids that were given must outlive every
+cut. Where the system does not allow such a machine, that is told and nothing is tried.
+"""
+
+import asyncio
+import errno
+import os
+import random
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+from faults.checker import Finding, Kind, check, is_acked
+from faults.damage.verdict import judge_ids
+from faults.foreign_readers import compare_with_others
+from faults.power_cut import machine
+from faults.process import BrokerProcess, BrokerProcessError
+from faults.readback import read_all
+from faults.runner import alarms
+from faults.trial import Outcome, Say
+from faults.wire import Wire
+from faults.workload import Job, TidelogWriter, Writer
+from faults.workload_confluent import ConfluentWriter
+from tidelog.client import ClientError
+from tidelog.protocol.errors import ErrorCode
+
+TOPIC: Final = "kept"
+_PARTITIONS: Final = 3
+_EARLY_SHARES: Final = (0.0, 0.0, 0.3, 0.9)
+_MEAN_LIFE_S: Final = 0.7
+_LONGEST_LIFE_S: Final = 3.0
+_LOOK_S: Final = 0.02
+_START_MS: Final = 60_000
+_SETTLE_SECONDS: Final = 60.0
+_READ_SECONDS: Final = 60.0
+_DISK_GONE: Final = f"[Errno {errno.EIO}]"
+_SETTINGS: Final[dict[str, object]] = {
+    "log.segment.bytes": 65_536,
+    "log.flush.offset.checkpoint.interval.ms": 200,
+    "auto.create.topics.enable": "false",
+}
+_TIDELOG: Final[dict[str, Any]] = {"request_timeout_ms": 2000, "retry_backoff_max_ms": 200}
+_CONFLUENT: Final[dict[str, Any]] = {
+    "request.timeout.ms": 2000,
+    "socket.timeout.ms": 2500,
+    "retry.backoff.max.ms": 200,
+    "reconnect.backoff.max.ms": 200,
+    "queue.buffering.max.messages": 2000,
+}
+
+
+def why_not() -> str:
+    """Why this system allows no such machine, as far as that shows without trying; "" where it may."""
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return "power cuts on a real file system want root, to mount one"
+    if missing := machine.missing_tools():
+        return f"power cuts on a real file system want {', '.join(missing)}"
+    if not os.path.exists("/dev/fuse"):
+        return "power cuts on a real file system want /dev/fuse"
+    return ""
+
+
+async def run(seed: int, seconds: float, folder: Path, say: Say, cuts: int = 0) -> Outcome:
+    """Cut the power until `seconds` are over, or `cuts` times."""
+    outcome = Outcome()
+    if reason := why_not():
+        outcome.left_out.append(reason)
+        return outcome
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    image = folder / "disk"
+    try:
+        await asyncio.to_thread(machine.make_image, image)
+    except (OSError, subprocess.CalledProcessError) as error:
+        outcome.left_out.append(f"power cuts on a real file system: no ext4 can be made: {error}")
+        return outcome
+    site = _Site(image, random.Random(f"power {seed}"), seed, outcome)
+    try:
+        if not await site.begin():
+            return outcome
+        number = 0
+        while (number < cuts) if cuts else (loop.time() - began < seconds):
+            await site.live_and_cut(say)
+            number += 1
+        await site.judge()
+    except BrokerProcessError as error:
+        outcome.findings.append(Finding(Kind.ALARM, str(error)))
+    finally:
+        await site.end()
+    outcome.seconds = loop.time() - began
+    return outcome
+
+
+class _Site:
+    """A machine, its writers, and what they were told."""
+
+    def __init__(self, image: Path, rng: random.Random, seed: int, outcome: Outcome) -> None:
+        self._image = image
+        self._rng = rng
+        self._seed = seed
+        self._outcome = outcome
+        self._broker = BrokerProcess(Path("data"), settings=_SETTINGS)
+        self._job: Job
+        self._writers: list[Writer] = []
+        self._topics: list[str] = []
+        self._ids: list[int] = []
+        self._lives = 0
+        self._acknowledged_before = 0
+
+    async def begin(self) -> bool:
+        """Start the machine and the writers; False where the system does not allow it."""
+        try:
+            await self._power_on()
+        except BrokerProcessError as error:
+            if f"exit code {machine.CANNOT}" not in str(error):
+                raise
+            self._outcome.left_out.append(f"power cuts on a real file system: {self._broker.log_lines[-1]}")
+            return False
+        address = f"127.0.0.1:{self._broker.port}"
+        async with Wire.connected(self._broker.port) as wire:
+            if code := await wire.create_topic(TOPIC, _PARTITIONS):
+                raise BrokerProcessError(f"CreateTopics was answered with error {code}")
+        self._job = Job(address, TOPIC, _PARTITIONS, self._seed)
+        self._writers = [
+            TidelogWriter("tidelog", self._job, _TIDELOG),
+            ConfluentWriter("confluent", self._job, _CONFLUENT),
+        ]
+        await asyncio.gather(*(writer.start() for writer in self._writers))
+        return True
+
+    async def live_and_cut(self, say: Say) -> None:
+        """Let the writers write for a while, make a topic and a producer, then cut and start again."""
+        life_s = min(self._rng.expovariate(1 / _MEAN_LIFE_S), _LONGEST_LIFE_S)
+        await self._make_things()
+        await asyncio.sleep(life_s)
+        await self._until_more_is_acknowledged()
+        making = asyncio.create_task(self._make_things())
+        await asyncio.sleep(self._rng.random() * 0.02)
+        await self._broker.kill_9()
+        await asyncio.gather(making, return_exceptions=True)
+        await self._power_on()
+        self._outcome.tried["power cut"] += 1
+        say(f"power cut after {life_s:.2f} s, and a start")
+
+    async def _until_more_is_acknowledged(self) -> None:
+        """A cut tries nothing before something was promised in this life. BrokerProcessError if not."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _SETTLE_SECONDS
+        while True:
+            if self._acknowledged() > self._acknowledged_before:
+                break
+            if loop.time() > deadline:
+                raise BrokerProcessError(f"no record was acknowledged in {_SETTLE_SECONDS:g} s of a life")
+            await asyncio.sleep(_LOOK_S)
+        self._acknowledged_before = self._acknowledged()
+
+    def _acknowledged(self) -> int:
+        return sum(ledger.count(is_acked) for ledger in self._job.ledgers)
+
+    async def _make_things(self) -> None:
+        """A topic and a producer id; what was answered must stay. The power may go meanwhile."""
+        async with Wire.connected(self._broker.port) as wire:
+            code, producer_id = await wire.new_producer_id()
+            if not code:
+                self._ids.append(producer_id)
+            name = f"made-{len(self._topics)}-{self._lives}"
+            if await wire.create_topic(name, 1) == ErrorCode.NONE:
+                self._topics.append(name)
+
+    async def _power_on(self) -> None:
+        self._lives += 1
+        share = self._rng.choice(_EARLY_SHARES)
+        self._broker.command = machine.command(self._image, share, f"{self._seed} {self._lives}")
+        await self._broker.start(_START_MS)
+
+    async def judge(self) -> None:
+        """Wait until everything is told, read it back, compare."""
+        findings = self._outcome.findings
+        for writer in self._writers:
+            try:
+                await writer.settle(_SETTLE_SECONDS)
+            except TimeoutError:
+                findings.append(Finding(Kind.HANGING, f"{writer.name} did not settle"))
+        self._writers.clear()
+        address = self._job.bootstrap_servers
+        try:
+            logs = await read_all(address, TOPIC, _PARTITIONS, _READ_SECONDS)
+        except (ClientError, TimeoutError) as error:
+            findings.append(Finding(Kind.UNREADABLE, f"{type(error).__name__} {error}"))
+        else:
+            findings += check(self._job.ledgers, logs)
+            findings += await compare_with_others(address, TOPIC, logs, _READ_SECONDS)
+            count = sum(map(len, logs.values()))
+            self._outcome.figures.append(
+                f"{count:,} records, {len(self._topics):,} topics and {len(self._ids):,} producer ids"
+                f" over {self._lives:,} lives of a machine with ext4 on a disk with a write cache"
+            )
+        async with Wire.connected(self._broker.port) as wire:
+            there = await wire.topic_names()
+        for name in self._topics:
+            if name not in there:
+                findings.append(Finding(Kind.MISSING, f"topic {name} was made and is gone"))
+        findings += judge_ids((), self._ids)
+
+    async def end(self) -> None:
+        """Switch everything off."""
+        await asyncio.gather(*(writer.give_up() for writer in self._writers), return_exceptions=True)
+        await self._broker.kill_9()
+        # When the power goes the disk goes first, and the broker may live long enough to say so.
+        self._outcome.findings += [each for each in alarms(self._broker) if _DISK_GONE not in each.text]

@@ -1,0 +1,41 @@
+"""Power cuts under writers, on ext4 where the system allows it: nothing acknowledged is lost.
+
+A broker that does not sync is found. Where the system does not allow it, the trial says why.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from faults.checker import Kind
+from faults.power_cut import machine
+from faults.power_cut.trial import run
+
+SEED = 7
+LYING = "import os\nos.fdatasync = os.fsync = lambda fd: None\n"
+
+
+async def test_what_was_acknowledged_outlives_power_cuts(tmp_path: Path) -> None:
+    outcome = await run(SEED, 0, tmp_path, lambda text: None, cuts=3)
+    assert outcome.findings == [], f"seed {SEED}"
+    assert outcome.tried["power cut"] == (0 if outcome.left_out else 3), outcome.left_out
+
+
+async def test_a_broker_that_acknowledges_before_it_synced_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(LYING)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    outcome = await run(SEED, 0, tmp_path, lambda text: None, cuts=1)
+    if not outcome.left_out:
+        assert Kind.MISSING in {finding.kind for finding in outcome.findings}
+
+
+async def test_a_system_without_the_tools_is_told_and_nothing_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "TOOLS", ("no-such-program",))
+    outcome = await run(SEED, 0, tmp_path, lambda text: None, cuts=1)
+    (reason,) = outcome.left_out
+    assert "power cuts on a real file system" in reason
+    assert (outcome.findings, outcome.tried.total()) == ([], 0)
