@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from tidelog.protocol.errors import ErrorCode, ProtocolError
-from tidelog.protocol.messages import admin, fetch, groups, metadata, produce, topics
+from tidelog.protocol.messages import admin, fetch, group_offsets, groups, metadata, produce, topics
 from tidelog.protocol.messages.declaration import Message
 from tidelog.protocol.types import Buffer
 
@@ -114,6 +114,18 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
         _api(ApiKey.FETCH, (4, 12), fetch.FETCH_REQUEST, fetch.FETCH_RESPONSE),
         _api(ApiKey.LIST_OFFSETS, (1, 7), fetch.LIST_OFFSETS_REQUEST, fetch.LIST_OFFSETS_RESPONSE),
         _api(ApiKey.METADATA, (0, 12), metadata.METADATA_REQUEST, metadata.METADATA_RESPONSE),
+        _api(
+            ApiKey.OFFSET_COMMIT,
+            (2, 10),
+            group_offsets.OFFSET_COMMIT_REQUEST,
+            group_offsets.OFFSET_COMMIT_RESPONSE,
+        ),
+        _api(
+            ApiKey.OFFSET_FETCH,
+            (1, 10),
+            group_offsets.OFFSET_FETCH_REQUEST,
+            group_offsets.OFFSET_FETCH_RESPONSE,
+        ),
         _api(
             ApiKey.FIND_COORDINATOR,
             (0, 5),

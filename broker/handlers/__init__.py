@@ -18,6 +18,7 @@ from tidelog.broker.handlers.configs import ConfigsHandler
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.coordinators import CoordinatorsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.group_offsets import GroupOffsetsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.handlers.produce import ProduceHandler
@@ -33,6 +34,7 @@ Handler = Callable[[RequestContext, Any], Response | Awaitable[Response]]
 
 def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
     """Handlers over open services. Call it on the running loop."""
+    group_offsets = GroupOffsetsHandler(services)
     metadata = MetadataHandler(services)
     offsets = OffsetsHandler(services)
     topics = TopicsHandler(services)
@@ -43,6 +45,8 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.FETCH: FetchHandler(services).handle,
         ApiKey.LIST_OFFSETS: offsets.list_offsets,
         ApiKey.METADATA: metadata.metadata,
+        ApiKey.OFFSET_COMMIT: group_offsets.offset_commit,
+        ApiKey.OFFSET_FETCH: group_offsets.offset_fetch,
         ApiKey.FIND_COORDINATOR: CoordinatorsHandler(services).find_coordinator,
         ApiKey.API_VERSIONS: metadata.api_versions,
         ApiKey.CREATE_TOPICS: topics.create_topics,

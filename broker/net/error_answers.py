@@ -124,6 +124,27 @@ def _delete_records(request: Any, code: ErrorCode, message: str | None) -> Any:
     return answer
 
 
+def _offset_commit(request: Any, code: ErrorCode, message: str | None) -> Any:
+    answer = _by_partition("name", "partition_index")(request, code, message)
+    for topic, answered in zip(request.topics, answer["topics"], strict=True):
+        answered["topic_id"] = topic.topic_id
+    return answer
+
+
+def _offset_fetch(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    def failed(index: int) -> dict[str, Any]:
+        return {"partition_index": index, "committed_offset": NO_OFFSET, "metadata": "", "error_code": code}
+
+    return {
+        "error_code": code,
+        "topics": [
+            {"name": topic.name, "partitions": [failed(index) for index in topic.partition_indexes]}
+            for topic in request.topics or ()
+        ],
+        "groups": [{"group_id": group.group_id, "error_code": code} for group in request.groups],
+    }
+
+
 def _describe_producers(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
     return {
         "topics": [
@@ -163,6 +184,8 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.FETCH: _fetch,
     ApiKey.LIST_OFFSETS: _by_partition("name", "partition_index"),
     ApiKey.METADATA: _metadata,
+    ApiKey.OFFSET_COMMIT: _offset_commit,
+    ApiKey.OFFSET_FETCH: _offset_fetch,
     ApiKey.FIND_COORDINATOR: _find_coordinator,
     ApiKey.API_VERSIONS: _top_level,
     ApiKey.CREATE_TOPICS: _by_topic("topics"),

@@ -59,6 +59,8 @@ KINDS: Mapping[ApiKey, Kind] = {
     ApiKey.FETCH: Kind.LONG_POLL,
     ApiKey.LIST_OFFSETS: Kind.READ,
     ApiKey.METADATA: Kind.CHANGE,  # It creates topics.
+    ApiKey.OFFSET_COMMIT: Kind.CHANGE,
+    ApiKey.OFFSET_FETCH: Kind.READ,
     ApiKey.FIND_COORDINATOR: Kind.READ,
     ApiKey.API_VERSIONS: Kind.READ,
     ApiKey.CREATE_TOPICS: Kind.CHANGE,

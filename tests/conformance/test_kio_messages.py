@@ -33,9 +33,15 @@ LAST_TIMESTAMP_MS = 4_100_000_000_000
 # kio types some milliseconds as datetime (-1 is None), and rounds them by a float from about 2150 on.
 KIO_DATES: Mapping[str, st.SearchStrategy[Any]] = {
     "log_append_time_ms": st.just(-1) | st.integers(0, LAST_TIMESTAMP_MS),
+    "retention_time_ms": st.integers(-1, LAST_TIMESTAMP_MS),
 }
-KIO_UNITS = {"timedelta_i32": "_ms", "datetime_i64": "_ms"}
-KIO_TYPES = {"timedelta_i32": "int32", "datetime_i64": "int64", "error_code": "int16"}
+KIO_UNITS = {"timedelta_i32": "_ms", "timedelta_i64": "_ms", "datetime_i64": "_ms"}
+KIO_TYPES = {
+    "timedelta_i32": "int32",
+    "timedelta_i64": "int64",
+    "datetime_i64": "int64",
+    "error_code": "int16",
+}
 
 
 def kio_type(key: int, version: int, kind: str) -> Any:
@@ -66,7 +72,7 @@ def _to_kio_value(field: "dataclasses.Field[Any]", value: Any) -> Any:
     match field.metadata["kafka_type"]:
         case "error_code":
             return KioErrorCode(value)
-        case "timedelta_i32":
+        case "timedelta_i32" | "timedelta_i64":
             return datetime.timedelta(milliseconds=value)
         case "datetime_i64":
             return None if value == -1 else EPOCH + datetime.timedelta(milliseconds=value)
@@ -91,7 +97,7 @@ def _from_kio_value(field: "dataclasses.Field[Any]", value: Any) -> Any:
     match field.metadata["kafka_type"]:
         case "error_code":
             return int(value)
-        case "timedelta_i32":
+        case "timedelta_i32" | "timedelta_i64":
             return value // datetime.timedelta(milliseconds=1)
         case "datetime_i64":
             return -1 if value is None else (value - EPOCH) // datetime.timedelta(milliseconds=1)

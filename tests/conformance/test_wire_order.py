@@ -18,6 +18,8 @@ from tidelog.protocol.records import RecordBatchBuilder, iter_batches
 from tidelog.protocol.schema import ApiKey
 
 TIMES = 20
+REFUSED = {ApiKey.OFFSET_COMMIT}
+"""Changes nothing as long as there are no groups."""
 TOPIC_RESOURCE = 2
 
 
@@ -151,7 +153,7 @@ async def client(tmp_path: Path) -> AsyncIterator[RawClient]:
 
 
 def test_every_api_that_changes_something_later_has_a_pair() -> None:
-    assert set(PAIRS) == {key for key, kind in KINDS.items() if kind is Kind.CHANGE}
+    assert set(PAIRS) | REFUSED == {key for key, kind in KINDS.items() if kind is Kind.CHANGE}
 
 
 @pytest.mark.parametrize("api_key", PAIRS)

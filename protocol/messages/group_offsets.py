@@ -1,0 +1,164 @@
+"""OffsetFetch and OffsetCommit: the offsets that a group has committed.
+
+Declarations only. Source: the JSON definitions of the same names (KIP-320, KIP-447, KIP-709, KIP-848).
+OffsetFetch has two layouts: one group up to version 7, a list of them from version 8.
+"""
+
+from tidelog.protocol.messages.declaration import Field, Message
+
+OFFSET_FETCH_REQUEST = Message(
+    "OffsetFetchRequest",
+    flexible="6+",
+    fields=(
+        Field("group_id", "string", "0-7"),
+        Field(
+            "topics",
+            "[]struct",
+            "0-7",
+            nullable="2-7",
+            fields=(
+                Field("name", "string", "0-7"),
+                Field("partition_indexes", "[]int32", "0-7"),
+            ),
+        ),
+        Field(
+            "groups",
+            "[]struct",
+            "8+",
+            fields=(
+                Field("group_id", "string", "8+"),
+                Field("member_id", "string", "9+", nullable="9+", default=None, ignorable=True),
+                Field("member_epoch", "int32", "9+", default=-1, ignorable=True),
+                Field(
+                    "topics",
+                    "[]struct",
+                    "8+",
+                    nullable="8+",
+                    fields=(
+                        Field("name", "string", "8-9", ignorable=True),
+                        Field("topic_id", "uuid", "10+", ignorable=True),
+                        Field("partition_indexes", "[]int32", "8+"),
+                    ),
+                ),
+            ),
+        ),
+        Field("require_stable", "bool", "7+", default=False),
+    ),
+)
+
+OFFSET_FETCH_RESPONSE = Message(
+    "OffsetFetchResponse",
+    flexible="6+",
+    fields=(
+        Field("throttle_time_ms", "int32", "3+", ignorable=True),
+        Field(
+            "topics",
+            "[]struct",
+            "0-7",
+            fields=(
+                Field("name", "string", "0-7"),
+                Field(
+                    "partitions",
+                    "[]struct",
+                    "0-7",
+                    fields=(
+                        Field("partition_index", "int32", "0-7"),
+                        Field("committed_offset", "int64", "0-7"),
+                        Field("committed_leader_epoch", "int32", "5-7", default=-1, ignorable=True),
+                        Field("metadata", "string", "0-7", nullable="0-7"),
+                        Field("error_code", "int16", "0-7"),
+                    ),
+                ),
+            ),
+        ),
+        Field("error_code", "int16", "2-7", default=0, ignorable=True),
+        Field(
+            "groups",
+            "[]struct",
+            "8+",
+            fields=(
+                Field("group_id", "string", "8+"),
+                Field(
+                    "topics",
+                    "[]struct",
+                    "8+",
+                    fields=(
+                        Field("name", "string", "8-9", ignorable=True),
+                        Field("topic_id", "uuid", "10+", ignorable=True),
+                        Field(
+                            "partitions",
+                            "[]struct",
+                            "8+",
+                            fields=(
+                                Field("partition_index", "int32", "8+"),
+                                Field("committed_offset", "int64", "8+"),
+                                Field("committed_leader_epoch", "int32", "8+", default=-1, ignorable=True),
+                                Field("metadata", "string", "8+", nullable="8+"),
+                                Field("error_code", "int16", "8+"),
+                            ),
+                        ),
+                    ),
+                ),
+                Field("error_code", "int16", "8+", default=0),
+            ),
+        ),
+    ),
+)
+
+OFFSET_COMMIT_REQUEST = Message(
+    "OffsetCommitRequest",
+    flexible="8+",
+    fields=(
+        Field("group_id", "string", "0+"),
+        Field("generation_id_or_member_epoch", "int32", "1+", default=-1, ignorable=True),
+        Field("member_id", "string", "1+", ignorable=True),
+        Field("group_instance_id", "string", "7+", nullable="7+", default=None),
+        Field("retention_time_ms", "int64", "2-4", default=-1, ignorable=True),
+        Field(
+            "topics",
+            "[]struct",
+            "0+",
+            fields=(
+                Field("name", "string", "0-9", ignorable=True),
+                Field("topic_id", "uuid", "10+", ignorable=True),
+                Field(
+                    "partitions",
+                    "[]struct",
+                    "0+",
+                    fields=(
+                        Field("partition_index", "int32", "0+"),
+                        Field("committed_offset", "int64", "0+"),
+                        Field("committed_leader_epoch", "int32", "6+", default=-1, ignorable=True),
+                        Field("committed_metadata", "string", "0+", nullable="0+"),
+                    ),
+                ),
+            ),
+        ),
+    ),
+)
+
+OFFSET_COMMIT_RESPONSE = Message(
+    "OffsetCommitResponse",
+    flexible="8+",
+    fields=(
+        Field("throttle_time_ms", "int32", "3+", ignorable=True),
+        Field(
+            "topics",
+            "[]struct",
+            "0+",
+            fields=(
+                Field("name", "string", "0-9", ignorable=True),
+                Field("topic_id", "uuid", "10+", ignorable=True),
+                Field(
+                    "partitions",
+                    "[]struct",
+                    "0+",
+                    fields=(
+                        Field("partition_index", "int32", "0+"),
+                        Field("error_code", "int16", "0+"),
+                    ),
+                ),
+            ),
+        ),
+    ),
+)
