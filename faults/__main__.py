@@ -22,6 +22,7 @@ from typing import Final
 from rich.console import Console
 
 from faults.damage import trial as damage
+from faults.hostile import trial as hostile
 from faults.power_cut import trial as power_cut
 from faults.process import BrokerProcessError
 from faults.report import print_tables, report
@@ -38,7 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
     trials = (
         Trial("crashes", "Crashes and bad networks", 0.6, partial(_crash, console)),
         Trial("power", "Power cuts on a real file system", 0.3, power_cut.run),
-        Trial("damage", "Damaged files", 0.4, damage.run),
+        Trial("damage", "Damaged files", 0.3, damage.run),
+        Trial("hostile", "Hostile peers", 0.2, hostile.run),
     )
     options = _parse(arguments, [trial.name for trial in trials])
     chosen = [trial for trial in trials if options.only in (None, trial.name)]

@@ -30,7 +30,7 @@ class FileKind(StrEnum):
     CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
     CATALOG = "cluster.db"
     CATALOG_LOG = "cluster.db-wal"
-    CATALOG_COPY = "second copy of the catalog"
+    CATALOG_COPY = "cluster.copy"
     SCRATCH = "without content that counts"
 
 
@@ -67,6 +67,7 @@ _IN_THE_FOLDER: Final = (
     (re.compile(r"\.kafka_cleanshutdown"), FileKind.CLEAN_SHUTDOWN),
     (re.compile(r"cluster\.db"), FileKind.CATALOG),
     (re.compile(r"cluster\.db-wal"), FileKind.CATALOG_LOG),
+    (re.compile(r"cluster\.copy"), FileKind.CATALOG_COPY),
     (re.compile(r"\.lock|cluster\.db-shm|.*\.tmp"), FileKind.SCRATCH),
 )
 _OF_PARTITIONS: Final = frozenset(kind for _, kind in _IN_A_PARTITION)

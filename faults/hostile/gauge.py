@@ -1,0 +1,104 @@
+"""What a broker process spends while something is done to it, and whether a client that behaves is served.
+
+Owns the measures: processor time that the broker used while one small request waited, the small requests
+answered, and how far its memory grew at most. Processor time, not time on the clock: on a busy machine both
+broker and client wait, and that is nobody's fault. Linux only (reads /proc).
+"""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from faults.wire import Wire
+
+_NS_A_MS: Final = 1_000_000
+_PAUSE_S: Final = 0.002
+_RESET_PEAK: Final = "5"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """`grown_kb` is the peak over what there was before; `waited_cpu_ms` the most that one request waited."""
+
+    answered: int
+    waited_cpu_ms: float
+    cpu_ms: float
+    grown_kb: int
+
+
+def why_not() -> str:
+    """Why nothing can be measured here; "" where it can."""
+    return "" if Path("/proc/self/clear_refs").exists() else "the cost of a peer is read from /proc"
+
+
+class Gauge:
+    """`async with Gauge(pid, port, topic) as gauge: …`, then `gauge.cost`."""
+
+    def __init__(self, pid: int, port: int, topic: str) -> None:
+        self._process = Path(f"/proc/{pid}")
+        self._port = port
+        self._topic = topic
+        self._answered = 0
+        self._waited_ns = 0
+        self._is_over = False
+        self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.cost = Cost(0, 0.0, 0.0, 0)
+
+    async def __aenter__(self) -> Self:
+        """Returns once a first request was answered."""
+        self._reset_peak()
+        self._before_kb = self._status_kb("VmRSS")
+        self._began_ns = self._cpu_ns()
+        self._asking = asyncio.create_task(self._ask_on())
+        await asyncio.wait((self._asking, self._first), return_when=asyncio.FIRST_COMPLETED)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        """Waits for the answer that is due. Raises what a client that behaves met instead of answers."""
+        self._is_over = True
+        (ended,) = await asyncio.gather(self._asking, return_exceptions=True)
+        self.cost = Cost(
+            self._answered,
+            self._waited_ns / _NS_A_MS,
+            (self._cpu_ns() - self._began_ns) / _NS_A_MS,
+            self._status_kb("VmHWM") - self._before_kb,
+        )
+        if isinstance(ended, BaseException):
+            raise ended
+
+    async def _ask_on(self) -> None:
+        """Ask for the end of a partition and for its records, in turn, and note what each answer cost."""
+        async with Wire.connected(self._port) as wire:
+            while not self._is_over:
+                before = self._cpu_ns()
+                try:
+                    if self._answered % 2:
+                        await wire.read(self._topic, 0, 0)
+                    else:
+                        await wire.offset_at(self._topic, 0, -1)
+                finally:
+                    # Also of one that is never answered.
+                    self._waited_ns = max(self._waited_ns, self._cpu_ns() - before)
+                self._answered += 1
+                if not self._first.done():
+                    self._first.set_result(None)
+                await asyncio.sleep(_PAUSE_S)
+
+    def _reset_peak(self) -> None:
+        (self._process / "clear_refs").write_text(_RESET_PEAK)
+
+    def _cpu_ns(self) -> int:
+        """Of all its threads. It ends with the process."""
+        try:
+            tasks = list((self._process / "task").iterdir())
+            return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+        except OSError:
+            return 0
+
+    def _status_kb(self, name: str) -> int:
+        try:
+            fields = (self._process / "status").read_text().split()
+        except OSError:
+            return 0
+        return int(fields[fields.index(f"{name}:") + 1])

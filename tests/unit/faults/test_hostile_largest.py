@@ -1,0 +1,57 @@
+"""Every list of every request is made as large as asked, and the broker's own reader takes it for that."""
+
+from typing import Any
+
+import pytest
+
+from faults.hostile.largest import ELEMENTS, Large, largest_requests, waiting_fetch
+from tidelog.protocol.messages.declaration import Field, version_in
+from tidelog.protocol.schema import APIS, ApiKey, decode_request
+
+COUNT = 300
+LARGE = list(largest_requests("there", COUNT))
+
+
+def elements_at(large: Large) -> list[Any]:
+    """What the list at the path holds, once decoded."""
+    found = decode_request(large.api, large.version, large.body)
+    *outer, last = large.path.split(".")
+    for name in outer:
+        (found,) = found[name]
+    elements: list[Any] = found[last]
+    return elements
+
+
+def lists(fields: tuple[Field, ...], version: int, before: str = "") -> set[str]:
+    found: set[str] = set()
+    for field in fields:
+        if field.is_array and field.tag is None and version_in(version, field.versions):
+            found |= {before + field.name} | lists(field.fields, version, f"{before}{field.name}.")
+    return found
+
+
+@pytest.mark.parametrize("large", LARGE, ids=str)
+def test_a_list_has_as_many_elements_as_it_says_all_the_same_or_all_different(large: Large) -> None:
+    elements = elements_at(large)
+    assert len(elements) == large.elements > COUNT // 5
+    assert len({repr(each) for each in elements}) == (1 if large.is_repeated else large.elements)
+
+
+def test_every_list_of_every_api_has_its_largest_request() -> None:
+    made = {(large.api, large.path) for large in LARGE}
+    assert made == {
+        (api.key, path) for api in APIS.values() for path in lists(api.request.fields, api.max_version)
+    }
+
+
+@pytest.mark.parametrize("api", [ApiKey.DELETE_TOPICS, ApiKey.DESCRIBE_CONFIGS])
+def test_the_limit_of_a_request_is_used_up(api: ApiKey) -> None:
+    of_api = [large for large in largest_requests("there") if large.api == api and large.is_repeated]
+    large = max(of_api, key=lambda each: each.elements)
+    assert len(elements_at(large)) > 0.99 * ELEMENTS
+
+
+def test_a_fetch_that_waits_says_so() -> None:
+    large = waiting_fetch("there", COUNT, 3000)
+    request = decode_request(large.api, large.version, large.body)
+    assert (request.max_wait_ms, request.min_bytes) == (3000, 1)
