@@ -6,7 +6,7 @@ a thread, one piece at a time, so the event loop goes on serving while a large l
 Invariants:
 - a replica is in the table exactly while its log is open and serves; a log that cannot be opened leaves its
   partition offline (no leader in metadata) and the others untouched;
-- a folder whose topic id the catalog does not know is renamed, never deleted: it may be all that is left
+- a folder whose partition the catalog does not know is renamed, never deleted: it may be all that is left
   if somebody lost the catalog. One that never held a record goes: a topic was being made when it ended.
   Where the disk has no room for the new name it stays, until a topic of its name is to be made.
 
@@ -143,14 +143,12 @@ class Partitions:
         for found in self.logs.found_partitions():
             topic = catalog.topic(found.topic)
             known = topic is not None and found.partition < len(topic.partitions)
-            if topic is not None and known and found.topic_id in (None, topic.topic_id):
-                continue
-            if not known and self.logs.remove_if_nothing_is_in_it(found):
+            if known or self.logs.remove_if_nothing_is_in_it(found):
                 continue
             try:
                 self._set_aside(found)
             except OSError as error:
-                if known or error.errno not in FULL:
+                if error.errno not in FULL:
                     raise
                 self._strays[found.topic, found.partition] = found
                 logger.warning(

@@ -29,6 +29,7 @@ from tidelog.broker.storage.checkpoints import (
     RECOVERY_POINTS,
     CheckpointError,
     TopicPartition,
+    is_same_boot,
     read_offsets,
     read_topic_id,
 )
@@ -95,9 +96,10 @@ class _Verification:
 
     def run(self) -> FolderTotals:
         is_clean = self._disk.exists(self._data_dir / CLEAN_SHUTDOWN)
-        points = self._offsets(RECOVERY_POINTS)
-        starts = self._offsets(LOG_START_OFFSETS)
         folders = _partition_folders(self._disk, self._data_dir)
+        must_exist = is_clean and bool(folders)
+        points = self._offsets(RECOVERY_POINTS, must_exist)
+        starts = self._offsets(LOG_START_OFFSETS, must_exist)
         cluster = self._cluster(bool(folders))
         topics = {topic.name: topic for topic in cluster.catalog.topics()} if cluster else {}
         if cluster is not None:
@@ -116,6 +118,7 @@ class _Verification:
                 topic.partitions[key[1]].leader_epoch if topic is not None else None,
                 cluster.catalog.next_producer_id if cluster is not None else None,
                 int(settings.value(configs, "index.interval.bytes")),
+                is_same_boot(self._disk, self._data_dir),
             )
             self._partition(folder, facts)
         totals = self._totals
@@ -124,7 +127,9 @@ class _Verification:
         totals.unreported = self._findings.unreported
         return totals
 
-    def _offsets(self, name: str) -> Mapping[TopicPartition, int]:
+    def _offsets(self, name: str, must_exist: bool) -> Mapping[TopicPartition, int]:
+        if must_exist and not self._disk.exists(self._data_dir / name):
+            self._findings.damage(name, "the file is missing after a clean shutdown")
         try:
             offsets = read_offsets(self._disk, self._data_dir / name)
         except (CheckpointError, OSError) as error:
@@ -188,14 +193,21 @@ class _Verification:
         try:
             topic_id = read_topic_id(self._disk, folder)
         except (CheckpointError, OSError) as error:
-            self._findings.damage(name, _without_path(error, folder / PARTITION_METADATA))
+            text = _without_path(error, folder / PARTITION_METADATA)
+            self._findings.damage(name, f"{text}; a broker does not open the partition")
             return topic
         if topic_id is None:
-            self._findings.damage(name, "the file is missing", expected=f"the topic id {topic.topic_id}")
+            # A power cut may take it from a partition that nobody wrote to yet.
+            self._findings.add(
+                Severity.DAMAGE if self._log_bytes(folder) else Severity.WARNING,
+                name,
+                "the file is missing",
+                expected=f"the topic id {topic.topic_id}",
+            )
         elif topic_id != topic.topic_id:
             self._findings.damage(
                 name,
-                f"it names another topic than {STORE_FILE}: the next start of a broker sets the folder aside",
+                f"it names another topic than {STORE_FILE}: a broker does not open the partition",
                 expected=topic.topic_id,
                 found=topic_id,
             )

@@ -118,16 +118,21 @@ def sync_topic_id(disk: Disk, folder: Path) -> None:
         disk.close(fd)
 
 
-def note_boot(disk: Disk, folder: Path) -> bool:
-    """Whether the machine has not started again since this was last called for `folder`. Raises OSError.
+def is_same_boot(disk: Disk, folder: Path) -> bool:
+    """Whether the machine has not started again since `note_boot` was called for `folder`. Raises OSError.
 
     Then what a process wrote is there, durable or not: no power cut took it. False where nobody knows, as
     after it could not be written: a start needs the answer only to say what probably happened.
     """
     path, boot_id = folder / BOOT_ID, disk.boot_id().encode()
-    if boot_id and disk.exists(path) and bytes(disk.read_file(path)) == boot_id:
-        return True
-    # Not durably: where a power cut takes it back, the next start knows as little as without it.
-    with suppress(OSError):
-        disk.replace_file(path, [boot_id], durably=False)
-    return False
+    return bool(boot_id) and disk.exists(path) and bytes(disk.read_file(path)) == boot_id
+
+
+def note_boot(disk: Disk, folder: Path) -> bool:
+    """As `is_same_boot`, and keep for the next start which life of the machine this is."""
+    is_same = is_same_boot(disk, folder)
+    if not is_same:
+        # Not durably: where a power cut takes it back, the next start knows as little as without it.
+        with suppress(OSError):
+            disk.replace_file(folder / BOOT_ID, [disk.boot_id().encode()], durably=False)
+    return is_same

@@ -3,7 +3,8 @@
 Owns their names (`topic-partition`, as Kafka's) and the topic id that each carries in partition.metadata.
 
 Invariants:
-- a folder of another topic's id is never used, it is renamed out of the way;
+- a folder of another topic's id is never used: `make`, for new partitions, renames it out of the way, for its
+  topic is gone; `open`, for partitions that exist, touches nothing and refuses;
 - `make` leaves the new name and id to be made durable: `sync` once for all that were made, before the first
   of them is used, and the id's file with the first flush of its log (see `FlushWork`).
 
@@ -41,6 +42,10 @@ def aside_path(folder: Path, suffix: str) -> Path:
     """A name that is free for a partition's folder out of use; of a long one the end is left out."""
     tail = f".{uuid4().hex}{suffix}"
     return folder.with_name(folder.name[: _LONGEST_NAME - len(tail)] + tail)
+
+
+class ForeignFolderError(OSError):
+    """The folder of a partition says that it is another topic's, or nothing that can be understood."""
 
 
 class FoundPartition(NamedTuple):
@@ -96,16 +101,39 @@ class Folders:
     def make(self, key: TopicPartition, topic_id: UUID) -> MadeFolder:
         """A partition's folder with the topic's id, made if there is none. Raises OSError."""
         folder = self.path(key)
-        exists = self._disk.exists(folder)
-        known_id = self._topic_id(folder) if exists else None
-        if known_id is not None and known_id != topic_id:
+        if self._disk.is_directory(folder):
+            if self._topic_id(folder) == topic_id:
+                return MadeFolder(folder, is_new=False)
             self.set_aside(folder)
-            exists = False
-        if not exists:
-            self._disk.make_directory(folder)
-        if known_id != topic_id:
+        self._disk.make_directory(folder)
+        write_topic_id(self._disk, folder, topic_id)
+        return MadeFolder(folder, is_new=True)
+
+    def open(self, key: TopicPartition, topic_id: UUID) -> MadeFolder:
+        """The folder of a partition that exists, made if it is gone. Raises OSError, ForeignFolderError."""
+        folder = self.path(key)
+        if not self._disk.exists(folder):
+            return self.make(key, topic_id)
+        try:
+            known_id = read_topic_id(self._disk, folder)
+        except CheckpointError as error:
+            raise ForeignFolderError(f"{error}; expected topic_id {topic_id}") from error
+        if known_id is None:
+            # What a power cut leaves, if nothing lies beside it: the file is durable before the first record.
+            if not self.holds_nothing(key):
+                logger.error(
+                    "partition_metadata_missing",
+                    folder=folder.name,
+                    topic_id=str(topic_id),
+                    advice="the file is written anew; check the records if the folder may be another topic's",
+                )
             write_topic_id(self._disk, folder, topic_id)
-        return MadeFolder(folder, not exists)
+        elif known_id != topic_id:
+            raise ForeignFolderError(
+                f"{folder / PARTITION_METADATA}: the folder is that of topic_id {known_id}; in the catalog"
+                f" {key[0]} has topic_id {topic_id}"
+            )
+        return MadeFolder(folder, is_new=False)
 
     def exists(self, key: TopicPartition) -> bool:
         return self._disk.is_directory(self.path(key))
@@ -139,6 +167,5 @@ class Folders:
     def _topic_id(self, folder: Path) -> UUID | None:
         try:
             return read_topic_id(self._disk, folder)
-        except CheckpointError as error:
-            logger.error("partition_metadata_damaged", folder=folder.name, error=str(error))
+        except CheckpointError:
             return None

@@ -9,7 +9,13 @@ Pure. Used by `segment` and `recovery`.
 from __future__ import annotations
 
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.records import CURRENT_MAGIC, BatchHeader, batch_crc_is_valid, read_batch_header
+from tidelog.protocol.records import (
+    BATCH_HEADER_SIZE,
+    CURRENT_MAGIC,
+    BatchHeader,
+    batch_crc_is_valid,
+    read_batch_header,
+)
 
 
 class CorruptSegmentError(OSError):
@@ -50,3 +56,17 @@ def good_prefix(data: memoryview, first_offset: int) -> tuple[int, int, str]:
         position += header.size_bytes
         expected = header.last_offset + 1
     return position, expected, ""
+
+
+def is_unfinished(tail: memoryview, size: int, offset: int) -> bool:
+    """Whether a log's last `size` bytes, which begin with `tail`, may be what a killed process left.
+
+    That is the beginning of the batch of `offset` and nothing else. `tail` holds a header if there is one.
+    """
+    if size < BATCH_HEADER_SIZE:
+        return offset.to_bytes(8, "big").startswith(bytes(tail[:8]))
+    try:
+        header = read_batch_header(tail)
+    except ProtocolError:
+        return False
+    return header.base_offset == offset and header.magic == CURRENT_MAGIC and header.size_bytes > size

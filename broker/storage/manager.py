@@ -29,12 +29,11 @@ import structlog
 
 from tidelog.broker.storage.checkpoints import (
     PARTITION_METADATA,
-    RECOVERY_POINTS,
     TopicPartition,
     note_boot,
 )
 from tidelog.broker.storage.disk import Disk, HandleLimitError, advice_on, is_out_of_handles
-from tidelog.broker.storage.folders import Folders, FoundPartition, MadeFolder
+from tidelog.broker.storage.folders import Folders, ForeignFolderError, FoundPartition, MadeFolder
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.log_types import CheckpointWork
 from tidelog.broker.storage.offset_checkpoints import OffsetCheckpoints
@@ -59,9 +58,18 @@ _HOLE_ADVICE = (
     "loss by DeleteRecords up to the offset behind each hole; until then reads in a hole are answered with "
     "CORRUPT_MESSAGE, all other records are served"
 )
+_FORGOTTEN_ADVICE = (
+    "; no snapshot knows who wrote before offset {}: a batch of theirs that is sent again would be stored "
+    "twice, so restart producers that may still be sending one"
+)
 _START_ADVICE = (
     "nothing to do if retention or DeleteRecords had just deleted these records when the broker ended; else "
     "files were taken away: put them back while the broker is stopped"
+)
+_OPEN_ADVICE = "check the disk that holds the data folder, then restart the broker"
+_FOREIGN_ADVICE = (
+    "nothing in the folder was changed; stop the broker, then move the folder away if it is another topic's, "
+    "or remove its partition.metadata if its records are this topic's, and start again"
 )
 _FOLDER_ADVICE = "it begins anew, empty; if its folder was moved, stop the broker, put it back, start again"
 logger = structlog.get_logger(__name__)
@@ -118,12 +126,13 @@ class LogManager:
 
     def _read_folder(self) -> None:
         marker = self.data_dir / CLEAN_SHUTDOWN
-        is_new = not self._disk.exists(self.data_dir / RECOVERY_POINTS)
-        self.was_clean = self._disk.exists(marker) or (is_new and not self.found_partitions())
+        has_marker = self._disk.exists(marker)
+        is_new = not self._checkpoints.exist() and not self.found_partitions()
         self._is_same_boot = note_boot(self._disk, self.data_dir)
-        self.was_clean &= self._checkpoints.load()
+        are_known = self._checkpoints.load(must_exist=has_marker and not is_new)
+        self.was_clean = are_known and (has_marker or is_new)
         # Last: a start that fails before leaves the folder as it was.
-        if self._disk.exists(marker):
+        if has_marker:
             self._disk.unlink(marker)
             self._disk.fsync_directory(self.data_dir)
 
@@ -154,12 +163,13 @@ class LogManager:
             except OSError as error:
                 if is_out_of_handles(error):
                     raise  # No damage of this log, and those that follow would find no handle either.
+                is_foreign = isinstance(error, ForeignFolderError)
                 logger.error(
                     "partition_offline",
                     topic=topic,
                     partition=partition,
                     error=str(error),
-                    advice="check the disk that holds the data folder, then restart the broker",
+                    advice=_FOREIGN_ADVICE if is_foreign else _OPEN_ADVICE,
                 )
         return self.logs
 
@@ -168,13 +178,13 @@ class LogManager:
     ) -> PartitionLog:
         """Open the log of a partition, making its folder if there is none. Raises OSError.
 
-        A folder of the same name but of another topic id belongs to a topic that is gone: it is deleted.
+        A folder whose metadata contradicts the topic id is left as it is: ForeignFolderError.
         """
         key = (topic, partition)
         if key in self.logs:
             return self.logs[key]
         try:
-            folder = self._folders.make(key, topic_id)
+            folder = self._folders.open(key, topic_id)
             if folder.is_new:
                 if lost := self._checkpoints.recovery_point(key):
                     what = {"topic": topic, "partition": partition, "records_before": lost}
@@ -254,6 +264,7 @@ class LogManager:
             clean_shutdown=folder.is_new or self.was_clean,
             recovery_point=self._checkpoints.recovery_point(key),
             start_offset=self._checkpoints.start_offset(key),
+            same_boot=self._is_same_boot,
             steady_ms=self._steady_ms,
         )
 
@@ -276,6 +287,8 @@ class LogManager:
         if report.is_damaged:
             is_power_cut = report.is_torn_tail and not self._is_same_boot
             advice = _HOLE_ADVICE if report.holes else _POWER_CUT_ADVICE if is_power_cut else _DAMAGE_ADVICE
+            if report.producers_unknown_before >= 0:
+                advice += _FORGOTTEN_ADVICE.format(report.producers_unknown_before)
             logger.log(
                 logging.WARNING if is_power_cut else logging.ERROR,
                 "log_tail_truncated" if is_power_cut else "log_damage_found",
@@ -285,7 +298,9 @@ class LogManager:
                 advice=advice,
             )
         elif not report.clean_shutdown or report.rebuilt_indexes:
-            logger.info("log_recovered", topic=log.topic, partition=log.partition, **asdict(report))
+            # After a clean shutdown, indexes that have to be rebuilt are gone or damaged.
+            level = logging.WARNING if report.clean_shutdown else logging.INFO
+            logger.log(level, "log_recovered", topic=log.topic, partition=log.partition, **asdict(report))
 
     def delete(self, topic: str, partitions: Iterable[int]) -> None:
         """Close partitions' logs and take their folders away. No work on them may be under way."""

@@ -44,23 +44,30 @@ class OffsetCheckpoints:
         self._named: set[TopicPartition] = set()
         """Whom either file may name."""
 
-    def load(self) -> bool:
-        """Read both; whether they could be understood. Raises OSError."""
-        points, starts = self._read(RECOVERY_POINTS), self._read(LOG_START_OFFSETS)
+    def exist(self) -> bool:
+        """Whether either file is there."""
+        return any(self._disk.exists(self._data_dir / name) for name in (RECOVERY_POINTS, LOG_START_OFFSETS))
+
+    def load(self, *, must_exist: bool) -> bool:
+        """Read both; whether they could be understood, with `must_exist` also are there. Raises OSError."""
+        points, starts = self._read(RECOVERY_POINTS, must_exist), self._read(LOG_START_OFFSETS, must_exist)
         self._recovery_points, self._start_offsets = points or {}, starts or {}
         self._named = self._recovery_points.keys() | self._start_offsets.keys()
         self._written = (dict(self._recovery_points), dict(self._start_offsets))
         return points is not None and starts is not None
 
-    def _read(self, name: str) -> Offsets | None:
+    def _read(self, name: str, must_exist: bool) -> Offsets | None:
         try:
+            if must_exist and not self._disk.exists(self._data_dir / name):
+                raise CheckpointError(f"{name} is missing")
             return read_offsets(self._disk, self._data_dir / name)
         except CheckpointError as error:
             logger.error(
                 "checkpoint_damaged",
                 file=name,
                 error=str(error),
-                advice="nothing to do: every log is read from its start instead, this once",
+                advice="every log is read from its start instead, this once; records that were deleted may be"
+                " there again: delete them again if they must not be read",
             )
             return None
 

@@ -106,6 +106,7 @@ class PartitionLog:
         clean_shutdown: bool,
         recovery_point: int,
         start_offset: int | None = None,
+        same_boot: bool = False,
         steady_ms: Callable[[], int] | None = None,
     ) -> PartitionLog:
         """Open or create the log in `folder`; `recovery` tells what was found. Blocking; raises OSError.
@@ -124,6 +125,7 @@ class PartitionLog:
             steady_now_ms=now_ms if steady_ms is None else steady_ms(),
             clean_shutdown=clean_shutdown,
             recovery_point=recovery_point,
+            same_boot=same_boot,
         )
         try:
             recovered = recovery.run(start_offset)

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.holes import Hole, holes_between
-from tidelog.broker.storage.integrity import CorruptSegmentError, problem_of
+from tidelog.broker.storage.integrity import CorruptSegmentError, is_unfinished, problem_of
 from tidelog.broker.storage.producer_state import ProducerRules, ProducerStates
 from tidelog.broker.storage.segment import (
     DELETED_SUFFIX,
@@ -42,7 +42,12 @@ from tidelog.broker.storage.segment import (
 )
 from tidelog.broker.storage.snapshot import load_newest, set_aside
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.records import BATCH_HEADER_SIZE, BatchHeader, batch_crc_is_valid, read_batch_header
+from tidelog.protocol.records import (
+    BATCH_HEADER_SIZE,
+    BatchHeader,
+    batch_crc_is_valid,
+    read_batch_header,
+)
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 _CHUNK_BYTES = 1 << 20
@@ -92,6 +97,7 @@ class RecoveryReport:
             self.corrupt_snapshots
             or self.unreadable
             or self.holes
+            or self.producers_unknown_before >= 0
             or self.below_recovery_point
             or self.epoch_file_problem
         )
@@ -104,6 +110,7 @@ class RecoveryReport:
             or self.kept_aside
             or self.unreadable
             or self.holes
+            or self.producers_unknown_before >= 0
             or self.below_recovery_point
             or self.epoch_file_problem
         )
@@ -167,6 +174,7 @@ class Recovery:
         steady_now_ms: int,
         clean_shutdown: bool,
         recovery_point: int,
+        same_boot: bool,
     ) -> None:
         self._folder = folder
         self._disk = disk
@@ -175,6 +183,7 @@ class Recovery:
         self._index_interval = index_interval
         self._now_ms = now_ms
         self._steady_now_ms = steady_now_ms
+        self._same_boot = same_boot
         self._trusted = _EVERYTHING if clean_shutdown else recovery_point
         self._leader_epochs: dict[int, int] = {}
         self._segments: list[Segment] = []
@@ -216,7 +225,9 @@ class Recovery:
         self.report.segments = len(segments)
         self.report.snapshot_offset = snapshot.offset
         self.report.producers = len(producers)
-        if self.report.corrupt_snapshots and max(snapshot.offset, 0) < bases[0]:
+        # A crash may come before the first snapshot that a log without producers needs to lose a segment.
+        must_cover = self.report.clean_shutdown or self.report.corrupt_snapshots or snapshot.offset < 0
+        if must_cover and max(snapshot.offset, 0) < bases[0]:
             self.report.producers_unknown_before = bases[0]
         start_offset = self._start_of(bases[0], start_offset)
         self.report.holes = holes_between(segments, start_offset)
@@ -404,7 +415,9 @@ class Recovery:
         self.report.truncated_at_offset = scan.end_offset
         self.report.truncated_reason = f"{segment.path.name} at byte {scan.position}: {scan.problem}"
         tail = segment.read_bytes(scan.position, size - scan.position)
-        if scan.end_offset < self.report.recovery_point or _holds_a_batch(tail):
+        # Without a power cut, all that a broker leaves is the beginning of the batch that it was writing.
+        is_odd = self._same_boot and not is_unfinished(tail, len(tail), scan.end_offset)
+        if scan.end_offset < self.report.recovery_point or is_odd or _holds_a_batch(tail):
             aside = segment.path.with_name(segment.path.name + DAMAGED_SUFFIX)
             self._disk.replace_file(aside, [tail])
             self.report.kept_aside.append(aside.name)

@@ -175,7 +175,7 @@ class Upkeep:
             if segment.end_offset > start_offset:
                 break
             wanted += 1
-            at_once += segment.end_offset <= covered or not len(self._producers)
+            at_once += segment.end_offset <= covered or (not len(self._producers) and newest >= 0)
         if at_once < wanted and older < (needed := self._segments.segments[wanted - 1].end_offset):
             self._needed_offset, self.snapshot_due = needed, True
             at_once = at_once or int(is_full)

@@ -271,7 +271,7 @@ async def test_a_flipped_bit_in_a_closed_segment_is_refused_and_the_rest_is_serv
         found = await fetch_everywhere(client, "t", topic.partitions, 1)
         for partition, result in enumerate(found):
             if not in_leader_epoch(partition):
-                assert result == (ErrorCode.KAFKA_STORAGE_ERROR, []), partition
+                assert result == (ErrorCode.CORRUPT_MESSAGE, []), partition
         assert await fetch_everywhere(client, "t", topic.partitions, 2) == [(0, [(2, b"c")])] * SIZE
         sent = batch("d", topic.producer_id, 3)
         assert await produce_everywhere(client, "t", topic.partitions, sent) == [(0, 3)] * SIZE

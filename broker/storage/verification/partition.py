@@ -38,6 +38,7 @@ class PartitionFacts(NamedTuple):
     leader_epoch: int | None
     next_producer_id: int | None
     index_interval: int
+    is_same_boot: bool
 
 
 @dataclass(slots=True)
@@ -76,6 +77,7 @@ class PartitionCheck:
         self._waiting: list[SnapshotName] = []
         self._walk = Walk(0)
         self._look_ups = 0
+        self._newest_snapshot = -1
 
     def run(self) -> PartitionTotals:
         """Check everything. Raises OSError."""
@@ -98,6 +100,7 @@ class PartitionCheck:
             self._segment(walk, base, self._bases[number + 1 :])
         self._compare_snapshots(walk.next_offset, at_end=True)
         self._check_offsets(walk)
+        self._check_producers()
         self._check_epochs(walk)
         totals.batches, totals.records = walk.batches, walk.records
         totals.producers = len(self._producers.states)
@@ -119,7 +122,10 @@ class PartitionCheck:
         path = self._folder / f"{base:020d}{LOG_SUFFIX}"
         name = self._name(path.name)
         if base != walk.next_offset:
-            self._findings.damage(
+            # Below the log's start, somebody deleted the records up to the end of a hole and so accepted it.
+            is_accepted = base > walk.next_offset and base <= (self._facts.start_offset or 0)
+            self._findings.add(
+                Severity.WARNING if is_accepted else Severity.DAMAGE,
                 name,
                 "the segment does not begin where the one before it ends",
                 expected=walk.next_offset,
@@ -127,7 +133,7 @@ class PartitionCheck:
             )
             walk.next_offset, walk.is_whole = base, False
         covered_to = following[0] if following else None
-        place = SegmentPlace(path, name, self._trusted, covered_to, self._facts.index_interval)
+        place = SegmentPlace(path, name, self._trusted, covered_to, *self._facts[-2:])
         try:
             SegmentCheck(self._disk, place, self._findings, self._on_batch, self._progress).run(walk)
         except OSError as error:
@@ -154,6 +160,7 @@ class PartitionCheck:
                 continue
             if table is None:
                 continue
+            self._newest_snapshot = snapshot.offset
             if not self._walk.is_whole:
                 self._findings.warning(name, "not compared with the log, which has lost batches before it")
             elif snapshot.offset == offset:
@@ -193,6 +200,17 @@ class PartitionCheck:
                 "the first segment begins behind the log start offset",
                 expected=f"{start} or less",
                 found=self._bases[0],
+            )
+
+    def _check_producers(self) -> None:
+        """What was deleted before the first segment left its producers to a snapshot."""
+        newest = self._newest_snapshot
+        if max(newest, 0) < self._bases[0] and (self._facts.is_clean or newest < 0):
+            self._findings.damage(
+                self._folder.name,
+                f"no snapshot knows who wrote before offset {self._bases[0]}",
+                expected=f"a snapshot at {self._bases[0]} or behind it",
+                found="none" if newest < 0 else newest,
             )
 
     def _check_epochs(self, walk: Walk) -> None:

@@ -17,10 +17,12 @@ from typing import NamedTuple
 
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.index import OFFSET_ENTRY
+from tidelog.broker.storage.integrity import is_unfinished
 from tidelog.broker.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from tidelog.broker.storage.verification.findings import Findings, Severity
 from tidelog.broker.storage.verification.indexes import OffsetIndexCheck, TimeIndexCheck
 from tidelog.broker.storage.verification.reader import Broken, FileReader, FoundBatch, batch_at, begins_batch
+from tidelog.protocol.records import BATCH_HEADER_SIZE
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 _TRIED_ENTRIES = 1000
@@ -50,6 +52,8 @@ class SegmentPlace(NamedTuple):
     trusted: int
     covered_to: int | None
     index_interval: int
+    is_same_boot: bool
+    """The machine did not stop since a broker wrote here: then nothing that was written can be gone."""
 
     @property
     def is_closed(self) -> bool:
@@ -136,7 +140,7 @@ class SegmentCheck:
         walk.next_offset = max(header.last_offset, header.base_offset) + 1
         walk.is_whole = walk.is_whole and crc_is_right and header.base_offset == expected
         if not crc_is_right:
-            is_torn = batch.end == reader.size and self._may_be_torn(expected)
+            is_torn = batch.end == reader.size and self._may_be_torn(reader, batch.position, expected)
             self._findings.add(
                 Severity.WARNING if is_torn else Severity.DAMAGE,
                 self._name,
@@ -183,8 +187,12 @@ class SegmentCheck:
             walk.latest_epoch = epoch
             walk.leader_epochs[epoch] = header.base_offset
 
-    def _may_be_torn(self, offset: int) -> bool:
-        return self._place.covered_to is None and offset >= self._place.trusted
+    def _may_be_torn(self, reader: FileReader, position: int, offset: int) -> bool:
+        """Whether a crash may have left the last bytes, from `position` on, where `offset` belongs."""
+        if self._place.covered_to is not None or offset < self._place.trusted:
+            return False
+        tail = reader.at(position, min(reader.size - position, BATCH_HEADER_SIZE))
+        return not self._place.is_same_boot or is_unfinished(tail, reader.size - position, offset)
 
     def _broken(self, reader: FileReader, broken: Broken, walk: Walk) -> int | None:
         """Report bytes that are no batch; where the walk can go on, if anywhere."""
@@ -193,7 +201,7 @@ class SegmentCheck:
         expected = f"the batch of offset {walk.next_offset}"
         if following is None:
             rest = reader.size - broken.position
-            if self._may_be_torn(walk.next_offset):
+            if self._may_be_torn(reader, broken.position, walk.next_offset):
                 self._findings.warning(
                     self._name,
                     f"{broken.problem}; never durable: a broker cuts off these {rest} bytes when it starts",

@@ -148,12 +148,99 @@ def test_a_deleted_partition_is_gone_for_good_and_its_name_free(tmp_path: Path) 
     logs.close()
 
 
-def test_a_folder_of_an_older_topic_of_that_name_is_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("metadata", [None, b"", b"garbage", "as it was"])
+def test_a_new_topic_does_not_read_the_folder_of_an_older_one_of_its_name(
+    tmp_path: Path, metadata: bytes | str | None
+) -> None:
     logs = manager(tmp_path)
     fill(create(logs))
     logs.close()
+    path = tmp_path / "topic-0" / "partition.metadata"
+    if metadata is None:
+        path.unlink()
+    elif isinstance(metadata, bytes):
+        path.write_bytes(metadata)
     logs = manager(tmp_path)
-    assert create(logs, topic_id=uuid4()).end_offset == 0
+    (log,) = logs.create_many("topic", uuid4(), [0], SMALL, NOW_MS)
+    assert log.end_offset == 0
+    logs.close()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+OTHERS_METADATA = {
+    "another topic's": b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ",
+    "of another version": b"version: 1\ntopic_id: D8Cptns7TDidelpcHworPA",
+    "garbage": b"\x00\xff" * 20,
+    "cut": b"version: 0\ntopic_id: D8Cp",
+    "without an id": b"version: 0",
+}
+
+
+@pytest.mark.parametrize("what", OTHERS_METADATA)
+def test_a_folder_whose_metadata_contradicts_its_place_is_offline_and_left_as_it_is(
+    tmp_path: Path, what: str
+) -> None:
+    logs = manager(tmp_path)
+    for partition in (0, 1):
+        fill(create(logs, partition=partition))
+    logs.close()
+    folder = tmp_path / "topic-0"
+    metadata = (folder / "partition.metadata").read_bytes()
+    (folder / "partition.metadata").write_bytes(OTHERS_METADATA[what])
+    before = contents(folder)
+    for _ in range(2):
+        logs = manager(tmp_path)
+        with capture_logs() as events:
+            opened = logs.open_all([("topic", TOPIC_ID, partition, SMALL) for partition in (0, 1)], NOW_MS)
+        assert set(opened) == {("topic", 1)}
+        (told,) = [event for event in events if event["event"] == "partition_offline"]
+        assert (told["topic"], told["partition"]) == ("topic", 0)
+        assert "partition.metadata" in told["error"]
+        assert "move the folder away" in told["advice"]
+        logs.close()
+        assert contents(folder) == before
+    (folder / "partition.metadata").write_bytes(metadata)
+    logs = manager(tmp_path)
+    assert create(logs).end_offset == 30
+    logs.close()
+
+
+@pytest.mark.parametrize("content", [None, b""])
+@pytest.mark.parametrize("count", [0, 30])
+def test_a_missing_metadata_is_written_anew_and_told_where_records_lie_beside_it(
+    tmp_path: Path, content: bytes | None, count: int
+) -> None:
+    logs = manager(tmp_path)
+    fill(create(logs), count)
+    logs.close()
+    path = tmp_path / "topic-0" / "partition.metadata"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    logs = manager(tmp_path)
+    with capture_logs() as events:
+        assert create(logs).end_offset == count
+    assert [event["event"] for event in events] == ["partition_metadata_missing"] * bool(count)
+    assert logs.found_partitions() == [("topic", 0, TOPIC_ID)]
+    logs.close()
+
+
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
+def test_a_checkpoint_that_is_gone_after_a_clean_shutdown_is_told_and_means_reading_everything(
+    tmp_path: Path, name: str
+) -> None:
+    logs = manager(tmp_path)
+    fill(create(logs))
+    logs.close()
+    (tmp_path / name).unlink()
+    with capture_logs() as events:
+        logs = manager(tmp_path)
+    assert [(event["event"], event["file"]) for event in events] == [("checkpoint_damaged", name)]
+    assert not logs.was_clean
+    assert create(logs).end_offset == 30
     logs.close()
 
 
@@ -245,13 +332,13 @@ def cut(path: Path, count: int) -> None:
         file.truncate(path.stat().st_size - count)
 
 
-def told_at_the_start(folder: Path, machine: Machine) -> tuple[str, str]:
-    """The one event that tells what was cut off, and its level."""
+def told_at_the_start(folder: Path, machine: Disk | None = None) -> tuple[str, str]:
+    """The one event that tells what was found, and its level."""
     with capture_logs() as events:
         logs = manager(folder, machine)
         create(logs)
         logs.close()
-    told = ("log_tail_truncated", "log_damage_found", "log_recovered")
+    told = ("log_tail_truncated", "log_damage_found", "log_recovered", "log_start_moved")
     ((name, level),) = [(event["event"], event["log_level"]) for event in events if event["event"] in told]
     return name, level
 
@@ -283,6 +370,122 @@ def test_a_log_that_ends_before_its_recovery_point_is_damaged_after_a_power_cut_
     cut(max(log.folder.glob("*.log")), len(batch(1, 0, 0)) if whole_batches else 5)
     machine.life = "second"
     assert told_at_the_start(tmp_path, machine) == ("log_damage_found", "error")
+
+
+def zero(path: Path, count: int) -> None:
+    """The last bytes of a file are zeros."""
+    data = path.read_bytes()
+    path.write_bytes(data[:-count] + bytes(count))
+
+
+ONE = len(batch(1, 0, 0, timestamp=NOW_MS))
+
+
+@pytest.mark.parametrize("count", [2, 9, ONE - 1, ONE, ONE + 1, 3 * ONE])
+def test_a_tail_of_zeros_is_damage_where_the_machine_did_not_stop(tmp_path: Path, count: int) -> None:
+    machine = Machine()
+    logs = manager(tmp_path, machine)
+    log = create(logs)
+    fill(log, 5)
+    kill(logs)
+    last = max(log.folder.glob("*.log"))
+    before = last.read_bytes()
+    zero(last, count)
+    assert told_at_the_start(tmp_path, machine) == ("log_damage_found", "error")
+    (aside,) = last.parent.glob("*.damaged")
+    assert last.read_bytes() + aside.read_bytes() == before[:-count] + bytes(count)
+    logs = manager(tmp_path, machine)
+    fill(create(logs), 5)
+    kill(logs)
+    zero(max(log.folder.glob("*.log")), count)
+    machine.life = "second"
+    name, level = told_at_the_start(tmp_path, machine)
+    assert (name, level) in [("log_recovered", "info"), ("log_tail_truncated", "warning")]
+
+
+@pytest.mark.parametrize("left", [1, 8, 12, 60, 61, ONE - 1])
+def test_the_beginning_of_a_batch_is_no_damage_where_a_process_was_killed(tmp_path: Path, left: int) -> None:
+    machine = Machine()
+    logs = manager(tmp_path, machine)
+    log = create(logs)
+    fill(log, 5)
+    kill(logs)
+    cut(max(log.folder.glob("*.log")), ONE - left)
+    assert told_at_the_start(tmp_path, machine) == ("log_recovered", "info")
+
+
+def without_its_first_segment(folder: Path, *, clean: bool) -> int:
+    """A log that lost its first segment, with a start that was saved; where the second one begins."""
+    logs = manager(folder)
+    fill(create(logs))
+    checkpoint(logs)
+    logs.close() if clean else kill(logs)
+    first, second = sorted((folder / "topic-0").glob("*.log"))[:2]
+    first.unlink()
+    return int(second.stem)
+
+
+def test_a_first_segment_that_is_gone_after_a_clean_shutdown_is_a_hole(tmp_path: Path) -> None:
+    base = without_its_first_segment(tmp_path, clean=True)
+    assert told_at_the_start(tmp_path) == ("log_damage_found", "error")
+    logs = manager(tmp_path)
+    log = create(logs)
+    assert (log.start_offset, log.holes) == (0, [(0, base)])
+    assert log.delete_records_before(base) == base
+    logs.close()
+    logs = manager(tmp_path)
+    with capture_logs() as events:
+        assert create(logs).start_offset == base
+    assert not events
+    logs.close()
+
+
+def test_a_first_segment_that_is_gone_after_a_crash_may_have_been_deleted_and_is_told(tmp_path: Path) -> None:
+    base = without_its_first_segment(tmp_path, clean=False)
+    with capture_logs() as events:
+        logs = manager(tmp_path)
+        assert create(logs).start_offset == base
+        kill(logs)
+    (told,) = [event for event in events if event["event"] == "log_start_moved"]
+    assert (told["log_level"], told["saved_start_offset"], told["start_offset"]) == ("warning", 0, base)
+    assert "put them back" in told["advice"]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_no_snapshot_behind_a_log_start_above_0_is_damage(tmp_path: Path, clean: bool) -> None:
+    logs = manager(tmp_path)
+    log = create(logs)
+    fill(log)
+    base = log._segments.segments[1].base_offset
+    log.delete_records_before(base)
+    for _ in range(3):
+        checkpoint(logs)
+    assert log._segments.segments[0].base_offset == base
+    logs.close() if clean else kill(logs)
+    for path in log.folder.glob("*.snapshot"):
+        path.unlink()
+    with capture_logs() as events:
+        logs = manager(tmp_path)
+        create(logs)
+    (told,) = [event for event in events if event["event"] == "log_damage_found"]
+    assert (told["log_level"], told["producers_unknown_before"]) == ("error", base)
+    assert f"no snapshot knows who wrote before offset {base}" in told["advice"]
+    logs.close()
+
+
+@pytest.mark.parametrize("producer_id", [-1, 1])
+def test_no_segment_leaves_before_a_snapshot_is_there(tmp_path: Path, producer_id: int) -> None:
+    logs = manager(tmp_path)
+    log = create(logs)
+    for number in range(30):
+        append(log, batch(producer_id, 0, number, timestamp=NOW_MS + number))
+    flush(log)
+    log.delete_records_before(log._segments.segments[1].base_offset)
+    assert log._segments.segments[0].base_offset == 0
+    checkpoint(logs)
+    assert log._segments.segments[0].base_offset == log.start_offset
+    kill(logs)
+    assert told_at_the_start(tmp_path) == ("log_recovered", "info")
 
 
 def test_where_nobody_knows_whether_the_machine_stopped_a_torn_tail_is_no_damage(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from struct import Struct
 from tests.conformance.raw import batch, connected
 from tidelog.broker.app import Broker
 from tidelog.broker.config import BrokerConfig
+from tidelog.broker.storage.checkpoints import BOOT_ID
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN
 from tidelog.broker.storage.producer_table import FrozenTable, ProducerTable
@@ -68,9 +69,11 @@ class Folder:
         """What the command would print."""
         return [f"{finding.severity.value} {finding}" for finding in self.verify()]
 
-    def crash(self) -> None:
-        """As if the broker had been killed: no marker, and nothing that was durable for certain."""
+    def crash(self, *, same_boot: bool = False) -> None:
+        """As if the power had gone, or the broker been killed: no marker, nothing durable for certain."""
         (self.path / CLEAN_SHUTDOWN).unlink()
+        if not same_boot:
+            (self.path / BOOT_ID).write_text("another life of the machine")
         points = self.path / "recovery-point-offset-checkpoint"
         points.write_text("0\n2\nt 0 0\nu 0 0\n")
 
