@@ -18,9 +18,10 @@ from struct import Struct
 import uvloop
 
 from bench.wire import HOST, TOPIC
+from tidelog.broker.served_apis import advertised_api_keys
 from tidelog.protocol.framing import encode_response_frame
 from tidelog.protocol.hot import ProducePartitionResult, encode_produce_response
-from tidelog.protocol.schema import ApiKey, advertised_api_keys, encode_response
+from tidelog.protocol.schema import ApiKey, encode_response
 
 BUFFER_BYTES = 1 << 20
 _HEAD = Struct(">ihhi")

@@ -29,10 +29,11 @@ from tidelog.broker.metrics import Metrics
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.http import HttpServer
 from tidelog.broker.net.server import BindError, Endpoint, Server, bind, bind_endpoints
+from tidelog.broker.served_apis import unsupported_api_versions_body
 from tidelog.broker.services import Services, open_services
 from tidelog.broker.storage.disk import HANDLES_ADVICE, Disk, is_out_of_handles
 from tidelog.broker.storage.manager import DataFolderError
-from tidelog.protocol.schema import ApiKey, unsupported_api_versions_body
+from tidelog.protocol.schema import ApiKey
 
 if TYPE_CHECKING:
     from aiohttp import web

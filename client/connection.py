@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from tidelog.client.asked_apis import ASKED_APIS
 from tidelog.client.errors import (
     BrokerUnavailableError,
     ClientError,
@@ -139,12 +140,10 @@ class Connection(asyncio.BufferedProtocol):
         """Whether both sides know a common version of the API."""
         return api_key in self._versions
 
-    def version(self, api_key: ApiKey, at_least: int = 0, at_most: int | None = None) -> int:
-        """The highest common version, within bounds if given. Raises UnsupportedVersionError for none."""
+    def version(self, api_key: ApiKey, at_least: int = 0) -> int:
+        """The highest common version. Raises UnsupportedVersionError for none, or one below `at_least`."""
         version = self._versions.get(api_key)
-        if version is not None and at_most is not None:
-            version = min(version, at_most)
-        if version is None or version < max(at_least, APIS[api_key].min_version):
+        if version is None or version < at_least:
             raise UnsupportedVersionError(f"{self.address} does not serve {APIS[api_key].name} as needed")
         return version
 
@@ -210,8 +209,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _negotiate(self) -> None:
         """ApiVersions, from our highest version; a broker that is older says so in a version 0 answer."""
-        api = APIS[ApiKey.API_VERSIONS]
-        version = api.max_version
+        version = ASKED_APIS[ApiKey.API_VERSIONS].last
         while True:
             answer = await self._ask_versions(version)
             if answer.error_code == ErrorCode.NONE:
@@ -221,11 +219,11 @@ class Connection(asyncio.BufferedProtocol):
                 raise UnsupportedVersionError(f"{self.address} refuses ApiVersions ({answer.error_code})")
             version = max(0, min(version - 1, theirs[0])) if theirs else 0
         for offered in answer.api_keys:
-            ours = APIS.get(offered.api_key)
+            ours = ASKED_APIS.get(offered.api_key)
             if ours is None:
                 continue
-            common = min(ours.max_version, offered.max_version)
-            if common >= max(ours.min_version, offered.min_version):
+            common = min(ours.last, offered.max_version)
+            if common >= max(ours.first, offered.min_version):
                 self._versions[offered.api_key] = common
         self.is_open = True
 

@@ -38,7 +38,6 @@ from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET
 __all__ = ["FetchConfig", "Fetcher"]
 
 _CONSUMER: Final = -1
-_NEWEST_VERSION: Final = 12
 _LANE: Final = "fetch"
 # How long a poll may take while a partition of the same broker waits only for its reader to catch up.
 _IMPATIENT_MS: Final = 25
@@ -243,7 +242,7 @@ class Fetcher:
             for reader, _ in wanted
         }
         wait_ms = min(config.fetch_max_wait_ms, _IMPATIENT_MS) if is_impatient else config.fetch_max_wait_ms
-        version = connection.version(ApiKey.FETCH, at_most=_NEWEST_VERSION)
+        version = connection.version(ApiKey.FETCH)
         ask = session.ask(partitions, version)
         request = FetchRequest(
             _CONSUMER,
@@ -290,8 +289,7 @@ class Fetcher:
         }
         with contextlib.suppress(TimeoutError, ClientError):
             async with asyncio.timeout(_GOODBYE_S):
-                version = connection.version(ApiKey.FETCH, at_most=_NEWEST_VERSION)
-                await connection.call(ApiKey.FETCH, values, version=version)
+                await connection.call(ApiKey.FETCH, values)
 
 
 def _is_lost(reader: PartitionReader) -> bool:

@@ -41,7 +41,6 @@ __all__ = [
 _T = TypeVar("_T")
 _MAX_TIMESTAMP: Final = -3
 _FIRST_VERSION_WITH_MAX_TIMESTAMP: Final = 7
-_NEWEST_FETCH_VERSION: Final = 12
 _FETCH_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -142,8 +141,7 @@ async def fetch_batches(cluster: Cluster, key: TopicPartition, offset: int) -> b
         "session_epoch": -1,
         "topics": [{"topic": key.topic, "partitions": [partition]}],
     }
-    version = connection.version(ApiKey.FETCH, at_most=_NEWEST_FETCH_VERSION)
-    answer = await connection.call(ApiKey.FETCH, values, version=version)
+    answer = await connection.call(ApiKey.FETCH, values)
     for topic in answer.responses:
         for result in topic.partitions:
             _check(result.error_code, key)

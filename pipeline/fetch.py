@@ -28,7 +28,6 @@ CLIENT_ID = "tidelog-pipeline"
 # A little less than what a connection keeps memory for: an answer that is larger takes new memory each time.
 FETCH_BYTES = 2 * 1024 * 1024 - 4096
 _MAX_WAIT_MS = 500
-_NEWEST_FETCH_BY_NAME = 12
 _FETCH_WITH_ISOLATION = 4
 _LIST_OFFSETS_WITH_ISOLATION = 2
 # Half a minute of waiting for records that the planner has seen.
@@ -248,7 +247,7 @@ class _RangeReader:
 
     async def _ask(self, connection: Connection, offset: int) -> Answer:
         at_least = _FETCH_WITH_ISOLATION if self._read_committed else 0
-        version = connection.version(ApiKey.FETCH, at_least, _NEWEST_FETCH_BY_NAME)
+        version = connection.version(ApiKey.FETCH, at_least)
         partition = FetchPartition(self._place.partition, _NONE, offset, _NONE, _NONE, self._fetch_bytes)
         topics = [(self._place.topic, [partition])]
         isolation_level = int(self._read_committed)

@@ -1,21 +1,20 @@
-"""The API table: which APIs there are, in which versions, and the one codec of each (message, version).
+"""The API table: which APIs have codecs, in which versions, and the one codec of each (message, version).
 
-Owns: `ApiKey`, `APIS` and the four functions between bodies and values. What a field means in a version is
-decided by the declarations in `protocol.messages`, never by a caller.
+Owns: `ApiKey`, `APIS` and the four functions between bodies and values. What a broker serves and what a
+client asks for are tables of their own. What a field means in a version is decided by the declarations in
+`protocol.messages`, never by a caller.
 
 Invariants: importing this module imports only plain data; construct is loaded with the first codec, and a
 codec is built once. Decoding consumes the whole body and raises nothing but ProtocolError. A decoded value
 has every declared field, so that a handler never asks which version it serves.
-
-Called by: broker/net, broker/handlers, client.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from tidelog.protocol.errors import ErrorCode, ProtocolError
+from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages import admin, fetch, group_offsets, groups, metadata, produce, topics
 from tidelog.protocol.messages.declaration import Message
 from tidelog.protocol.types import Buffer
@@ -72,7 +71,7 @@ class ApiKey(IntEnum):
 
 
 class Api(NamedTuple):
-    """One API. `min_version` to `max_version` have codecs; ApiVersions answers `advertised_min_version`.
+    """One API, with codecs for `min_version` to `max_version`.
 
     `first_flexible_version` decides the request header (v2) and the response header (v1, save ApiVersions).
     """
@@ -82,7 +81,6 @@ class Api(NamedTuple):
     min_version: int
     max_version: int
     first_flexible_version: int
-    advertised_min_version: int
     request: Message
     response: Message
 
@@ -92,7 +90,6 @@ def _api(
     versions: tuple[int, int],
     request: Message,
     response: Message,
-    advertised_min: int | None = None,
 ) -> tuple[ApiKey, Api]:
     first, last = versions
     return key, Api(
@@ -101,16 +98,14 @@ def _api(
         min_version=first,
         max_version=last,
         first_flexible_version=int(request.flexible.removesuffix("+")),
-        advertised_min_version=first if advertised_min is None else advertised_min,
         request=request,
         response=response,
     )
 
 
-# Produce is advertised from 0: librdkafka before 2.11.1 otherwise turns compression off (KAFKA-18659).
 APIS: Final[Mapping[ApiKey, Api]] = dict(
     (
-        _api(ApiKey.PRODUCE, (3, 11), produce.PRODUCE_REQUEST, produce.PRODUCE_RESPONSE, advertised_min=0),
+        _api(ApiKey.PRODUCE, (3, 11), produce.PRODUCE_REQUEST, produce.PRODUCE_RESPONSE),
         _api(ApiKey.FETCH, (4, 12), fetch.FETCH_REQUEST, fetch.FETCH_RESPONSE),
         _api(ApiKey.LIST_OFFSETS, (1, 7), fetch.LIST_OFFSETS_REQUEST, fetch.LIST_OFFSETS_RESPONSE),
         _api(ApiKey.METADATA, (0, 12), metadata.METADATA_REQUEST, metadata.METADATA_RESPONSE),
@@ -210,31 +205,6 @@ def encode_request(api_key: int, version: int, values: Mapping[str, object]) -> 
 def encode_response(api_key: int, version: int, values: Mapping[str, object]) -> bytes:
     """The response's bytes, under the rules of `encode_request`."""
     return _response_codec(api_key, version).encode(values)
-
-
-def advertised_api_keys(keys: Iterable[ApiKey] | None = None) -> list[dict[str, int]]:
-    """The `api_keys` of an ApiVersions response for these APIs, by default all, in ascending order."""
-    return [
-        {
-            "api_key": int(api.key),
-            "min_version": api.advertised_min_version,
-            "max_version": api.max_version,
-        }
-        for api in (APIS[key] for key in sorted(APIS if keys is None else keys))
-    ]
-
-
-@cache
-def unsupported_api_versions_body() -> bytes:
-    """The answer to an ApiVersions request of an unknown version: a version 0 body with error 35.
-
-    It holds the range of ApiVersions itself, so that the client can ask again (KIP-511).
-    """
-    values = {
-        "error_code": ErrorCode.UNSUPPORTED_VERSION,
-        "api_keys": advertised_api_keys((ApiKey.API_VERSIONS,)),
-    }
-    return encode_response(ApiKey.API_VERSIONS, 0, values)
 
 
 @cache

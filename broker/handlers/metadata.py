@@ -19,9 +19,9 @@ from uuid import UUID
 
 from tidelog.broker.cluster.catalog import Topic, check_topic_name
 from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.served_apis import advertised_api_keys
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.schema import advertised_api_keys
 
 NO_LEADER = -1
 NO_TOPIC_ID = UUID(int=0)

@@ -26,10 +26,11 @@ from tidelog.broker.handlers.context import CloseConnection, LateAnswer, Listene
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.net.routes import Handler, Route, RouteTable, refuse_old_produce
 from tidelog.broker.peer_events import PeerEvents
+from tidelog.broker.served_apis import SERVED_APIS, unsupported_api_versions_body
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.framing import RequestHeader, decode_request_header, encode_response_frame
 from tidelog.protocol.hot import FetchRequest, FetchResponse, ProduceRequest
-from tidelog.protocol.schema import APIS, ApiKey, unsupported_api_versions_body
+from tidelog.protocol.schema import APIS, ApiKey
 from tidelog.protocol.types import Buffer
 
 _now = time.perf_counter
@@ -258,7 +259,7 @@ class Dispatcher:
         answer: Buffer | None = None
         if header.api_key == ApiKey.API_VERSIONS:
             answer = unsupported_api_versions_body()
-        elif header.api_key == ApiKey.PRODUCE and 0 <= header.api_version < APIS[ApiKey.PRODUCE].min_version:
+        elif header.api_key == ApiKey.PRODUCE and 0 <= header.api_version < SERVED_APIS[ApiKey.PRODUCE].first:
             try:
                 answer = refuse_old_produce(header.api_version, body)
             except ProtocolError as error:
@@ -284,12 +285,11 @@ def _encode(route: Route, header: RequestHeader, result: Any, started: float) ->
 
 def _unsupported_reason(header: RequestHeader) -> str:
     try:
-        api = APIS[ApiKey(header.api_key)]
+        key = ApiKey(header.api_key)
+        served = SERVED_APIS[key]
     except (ValueError, KeyError):
         return f"API key {header.api_key} is not served"
-    return (
-        f"{api.name} is served in versions {api.min_version} to {api.max_version}, not {header.api_version}"
-    )
+    return f"{APIS[key].name} is served in versions {served.first} to {served.last}, not {header.api_version}"
 
 
 def _readable_part(frame: memoryview) -> RequestHeader | None:

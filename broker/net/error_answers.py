@@ -4,7 +4,7 @@ Owns two tables over the API declarations: request -> a response that carries on
 and response -> how often each error code is in it, as Kafka's `errorCounts` counts them for ErrorsPerSec
 (once for every `error_code` field: top level, topic, partition, resource).
 
-Invariants: pure; every API in `protocol.schema.APIS` has an entry (a test holds it). An error answer names
+Invariants: pure; every API in `broker.served_apis` has an entry (a test holds it). An error answer names
 all that the request named, so that a client never waits for a partition that is not in the answer.
 
 Called by `broker.net.dispatch`. Source: `AbstractRequest.getErrorResponse`, `AbstractResponse.errorCounts`.

@@ -1,20 +1,20 @@
 """What is done with each (API, version): decode, handler, encode, count, and the answer of last resort.
 
-Owns `Route`, the table of them, and the kind of each API. Invariants: a route is made once and then only
-read; Produce and Fetch go through `protocol.hot`, everything else through `protocol.schema`; an API without a
-handler has no route, and one without a kind cannot have any.
+Owns `Route` and the table of them. Invariants: a route is made once and then only read; Produce and Fetch go
+through `protocol.hot`, everything else through `protocol.schema`; what `broker.served_apis` does not list, or
+what has no handler, has no route.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import Enum, auto
 from functools import partial
 from typing import Any
 
 from tidelog.broker.handlers.context import EncodedAnswer, RequestContext
 from tidelog.broker.metrics import Metrics, RequestTally
 from tidelog.broker.net.error_answers import ERROR_ANSWERS, ErrorAnswer, ErrorCount, error_count_of
+from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import (
     FetchResponse,
@@ -28,54 +28,6 @@ from tidelog.protocol.types import Buffer
 
 Handler = Callable[[RequestContext, Any], Any]
 """(context, request) -> response values, an asyncio.Future or coroutine of them, or None for no answer."""
-
-
-class Kind(Enum):
-    """What a request does. It decides whether those behind it on its connection wait for its answer.
-
-    Kafka serves one request of a connection at a time. Here only those hold others back that would let a
-    client see the difference. A request that is answered at once never does.
-    """
-
-    APPEND = auto()
-    """Takes effect before its handler returns and is answered once it is durable. Those behind it go on, so
-    that five may be in flight."""
-    LONG_POLL = auto()
-    """Reads what is there when it answers, which may be much later. Those behind it go on: they take effect
-    sooner than in Kafka, and their answers still leave behind its own."""
-    READ = auto()
-    """Reads, and may do so after its handler returned. Those behind it may change that, so they wait."""
-    CHANGE = auto()
-    """Takes effect at any time until it is answered. Those behind it must see that, so they wait."""
-
-    @property
-    def holds_back(self) -> bool:
-        """Whether nothing behind such a request is served until it is answered."""
-        return self in (Kind.READ, Kind.CHANGE)
-
-
-KINDS: Mapping[ApiKey, Kind] = {
-    ApiKey.PRODUCE: Kind.APPEND,
-    ApiKey.FETCH: Kind.LONG_POLL,
-    ApiKey.LIST_OFFSETS: Kind.READ,
-    ApiKey.METADATA: Kind.CHANGE,  # It creates topics.
-    ApiKey.OFFSET_COMMIT: Kind.CHANGE,
-    ApiKey.OFFSET_FETCH: Kind.READ,
-    ApiKey.FIND_COORDINATOR: Kind.READ,
-    ApiKey.API_VERSIONS: Kind.READ,
-    ApiKey.CREATE_TOPICS: Kind.CHANGE,
-    ApiKey.DELETE_TOPICS: Kind.CHANGE,
-    ApiKey.DELETE_RECORDS: Kind.CHANGE,
-    ApiKey.INIT_PRODUCER_ID: Kind.CHANGE,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: Kind.READ,
-    ApiKey.DESCRIBE_CONFIGS: Kind.READ,
-    ApiKey.ALTER_CONFIGS: Kind.CHANGE,
-    ApiKey.CREATE_PARTITIONS: Kind.CHANGE,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Kind.CHANGE,
-    ApiKey.DESCRIBE_CLUSTER: Kind.READ,
-    ApiKey.DESCRIBE_PRODUCERS: Kind.READ,
-}
-"""API -> its kind. Every API that is served is listed."""
 
 
 class Route:
@@ -98,7 +50,7 @@ class Route:
         self.api_key = int(api_key)
         self.api_name = APIS[api_key].name
         self.version = version
-        self.holds_back = KINDS[api_key].holds_back
+        self.holds_back = SERVED_APIS[api_key].kind.holds_back
         self.handle = handle
         self.tally = tally
         self.decode: Callable[[memoryview], Any] = partial(
@@ -148,12 +100,11 @@ class RouteTable:
         return self._routes.get((api_key, version)) or self._make(api_key, version)
 
     def _make(self, api_key: int, version: int) -> Route | None:
+        served = SERVED_APIS.get(api_key)  # type: ignore[call-overload]
         handler = self._handlers.get(api_key)  # type: ignore[call-overload]
-        if handler is None:
+        if handler is None or served is None or not served.has(version):
             return None
         api = APIS[ApiKey(api_key)]
-        if not api.min_version <= version <= api.max_version:
-            return None
         route = Route(api.key, version, handler, self._metrics.request(api.name, version))
         self._routes[api_key, version] = route
         return route
@@ -162,8 +113,8 @@ class RouteTable:
 def refuse_old_produce(version: int, body: memoryview) -> bytes | None:
     """UNSUPPORTED_VERSION for each partition of a Produce 0-2 request, or None when it expects no answer.
 
-    These versions are advertised (see `protocol.schema`) and not served: they carry message sets of the old
-    formats. Raises ProtocolError for malformed bytes.
+    These versions are advertised (see `broker.served_apis`) and not served: they carry message sets of the
+    old formats. Raises ProtocolError for malformed bytes.
     """
     from tidelog.protocol.codecs import Codec
 

@@ -4,18 +4,16 @@ import asyncio
 
 import pytest
 
+from faults.wire import Wire
 from tests.conformance.client_site import FIRST, TOPIC, Site
 from tests.waiting import until
 from tidelog.client import OffsetOutOfRangeError, TopicPartition, UnknownTopicError
-from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.errors import ErrorCode
 
 
 async def delete_before(site: Site, offset: int) -> None:
-    async with site.admin() as admin:
-        partitions = [{"partition_index": 0, "offset": offset}]
-        values = {"topics": [{"name": TOPIC, "partitions": partitions}], "timeout_ms": 5_000}
-        answer = await admin._cluster.call_any(ApiKey.DELETE_RECORDS, values)
-        assert answer.topics[0].partitions[0].error_code == 0
+    async with Wire.connected(site.broker.port) as wire:
+        assert await wire.delete_records(TOPIC, {0: offset}) == [ErrorCode.NONE]
 
 
 async def test_records_that_were_deleted_under_a_reader_follow_the_policy(site: Site) -> None:

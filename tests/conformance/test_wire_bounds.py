@@ -11,9 +11,10 @@ from structlog.testing import capture_logs
 from tests.unit.broker.net.peers import Peer, produce_frame
 from tidelog.broker.app import Broker
 from tidelog.broker.config import BrokerConfig
+from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request_frame
-from tidelog.protocol.schema import APIS, ApiKey, decode_response
+from tidelog.protocol.schema import ApiKey, decode_response
 
 MAX_FRAME = 1 << 20
 SEED = 20_000
@@ -112,15 +113,15 @@ async def test_lengths_inside_a_request_are_checked_before_memory_is_taken(
     await still_serves(broker)
 
 
-@pytest.mark.parametrize("api_key", sorted(APIS))
+@pytest.mark.parametrize("api_key", sorted(SERVED_APIS))
 async def test_random_bytes_for_any_api_are_answered_or_close_that_connection_and_nothing_else(
     broker: Broker, api_key: ApiKey
 ) -> None:
     draw = random.Random(SEED + api_key)
-    api = APIS[api_key]
+    served = SERVED_APIS[api_key]
     with capture_logs() as events:
         for _ in range(40):
-            version = draw.randint(api.min_version, api.max_version)
+            version = draw.randint(served.first, served.last)
             body = draw.randbytes(draw.randint(0, 60))
             async with await Peer.connect(broker.port) as peer:
                 peer.send(frame(api_key, version, body))
@@ -148,7 +149,7 @@ async def test_every_advertised_range_is_the_one_that_is_served(broker: Broker) 
         response = await peer.ask(ApiKey.API_VERSIONS, 4)
     ranges = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
     assert ranges[ApiKey.PRODUCE] == (0, 11)
-    assert ranges == {api.key: (api.advertised_min_version, api.max_version) for api in APIS.values()}
+    assert ranges == {key: (api.advertised_first, api.last) for key, api in SERVED_APIS.items()}
 
 
 async def test_a_version_that_is_not_served_closes_cleanly_and_names_what_is(broker: Broker) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.conformance.raw import FETCH_VERSION, NOW_MS, PRODUCE_VERSION, RawClient, batch, connected
 from tidelog.broker.app import Broker
 from tidelog.broker.config import BrokerConfig
-from tidelog.broker.net.routes import KINDS, Kind
+from tidelog.broker.served_apis import SERVED_APIS, Kind
 from tidelog.protocol.records import RecordBatchBuilder, iter_batches
 from tidelog.protocol.schema import ApiKey
 
@@ -153,7 +153,7 @@ async def client(tmp_path: Path) -> AsyncIterator[RawClient]:
 
 
 def test_every_api_that_changes_something_later_has_a_pair() -> None:
-    assert set(PAIRS) | REFUSED == {key for key, kind in KINDS.items() if kind is Kind.CHANGE}
+    assert set(PAIRS) | REFUSED == {key for key, served in SERVED_APIS.items() if served.kind is Kind.CHANGE}
 
 
 @pytest.mark.parametrize("api_key", PAIRS)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from faults.process import BrokerProcess
+from faults.wire import Wire
 from tests.unit.pipeline.batches import make_batch
 from tidelog.client.cluster import Cluster, ClusterConfig
 from tidelog.client.connection import Connection
@@ -54,14 +55,9 @@ class RunningBroker:
         _raise_if_refused(answer.topics[0].error_code, name)
 
     async def _delete_records(self, topic: str, partition: int, before: int) -> None:
-        partitions = [{"partition_index": partition, "offset": before}]
-        values: dict[str, object] = {
-            "topics": [{"name": topic, "partitions": partitions}],
-            "timeout_ms": 10_000,
-        }
-        async with self._cluster() as cluster:
-            answer = await cluster.call_any(ApiKey.DELETE_RECORDS, values)
-        _raise_if_refused(answer.topics[0].partitions[0].error_code, f"{topic}-{partition}")
+        async with Wire.connected(self.process.port) as wire:
+            (code,) = await wire.delete_records(topic, {partition: before})
+        _raise_if_refused(code, f"{topic}-{partition}")
 
     async def _append(self, topic: str, partition: int, batches: Iterable[bytes | bytearray]) -> None:
         async with self._cluster() as cluster:

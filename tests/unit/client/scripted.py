@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from tidelog.protocol.framing import decode_request_header, encode_response_frame
-from tidelog.protocol.schema import APIS, ApiKey, advertised_api_keys, decode_request, encode_response
+from tidelog.protocol.schema import APIS, ApiKey, decode_request, encode_response
 
 TOPIC = "t"
 
@@ -112,11 +112,11 @@ class ScriptedBroker:
         raise AssertionError(f"no script for {APIS[ApiKey(request.api_key)].name}")
 
     def _api_keys(self) -> list[dict[str, int]]:
-        keys = advertised_api_keys()
-        for each in keys:
-            name = APIS[ApiKey(each["api_key"])].name
-            if name in self.versions:
-                each["min_version"], each["max_version"] = self.versions[name]
+        """All that has codecs, in the versions that the test chose."""
+        keys = []
+        for api in APIS.values():
+            first, last = self.versions.get(api.name, (api.min_version, api.max_version))
+            keys.append({"api_key": int(api.key), "min_version": first, "max_version": last})
         return keys
 
     def metadata(self, names: list[str], leader: int = 1, error_code: int = 0) -> dict[str, object]:

@@ -6,6 +6,7 @@ import struct
 import pytest
 
 from tests.unit.client.scripted import Request, ScriptedBroker
+from tidelog.client.asked_apis import ASKED_APIS, Versions
 from tidelog.client.connection import Connection
 from tidelog.client.errors import (
     BrokerUnavailableError,
@@ -42,10 +43,19 @@ class Opened:
         self.connection.close()
 
 
+async def test_no_version_is_used_that_the_client_does_not_ask_for_whatever_has_codecs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(ASKED_APIS, ApiKey.METADATA, Versions(0, 9))  # type: ignore[arg-type]
+    monkeypatch.delitem(ASKED_APIS, ApiKey.CREATE_TOPICS)  # type: ignore[arg-type]
+    async with ScriptedBroker() as broker, Opened(broker) as opened:
+        assert opened.connection.version(ApiKey.METADATA) == 9
+        assert not opened.connection.supports(ApiKey.CREATE_TOPICS)
+
+
 async def test_both_sides_agree_on_the_highest_common_version() -> None:
     async with ScriptedBroker(Metadata=(0, 9), Produce=(0, 2)) as broker, Opened(broker) as opened:
         assert opened.connection.version(ApiKey.METADATA) == 9
-        assert opened.connection.version(ApiKey.METADATA, at_most=7) == 7
         assert not opened.connection.supports(ApiKey.PRODUCE)
         with pytest.raises(UnsupportedVersionError, match="Produce"):
             opened.connection.version(ApiKey.PRODUCE)

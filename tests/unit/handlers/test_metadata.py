@@ -8,9 +8,10 @@ import pytest
 
 from tests.unit.handlers.conftest import LISTENER, Asker
 from tidelog.broker.handlers.metadata import CLUSTER_OPERATIONS, MAX_CREATED_AT_ONCE, TOPIC_OPERATIONS
+from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.metadata import NO_AUTHORIZED_OPERATIONS
-from tidelog.protocol.schema import APIS, ApiKey
+from tidelog.protocol.schema import ApiKey
 
 Open = Callable[..., Awaitable[Asker]]
 VERSIONS = range(13)
@@ -141,7 +142,7 @@ async def test_an_offline_partition_has_no_leader(asker: Asker) -> None:
 async def test_api_versions_lists_every_api_that_works(asker: Asker, version: int) -> None:
     answer = await asker.ask(ApiKey.API_VERSIONS, version)
     told = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
-    assert told == {key: (api.advertised_min_version, api.max_version) for key, api in APIS.items()}
+    assert told == {key: (api.advertised_first, api.last) for key, api in SERVED_APIS.items()}
     assert set(told) == set(asker.handlers)
 
 

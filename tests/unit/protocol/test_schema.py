@@ -7,17 +7,15 @@ from uuid import UUID
 import pytest
 
 from tidelog.protocol.codecs import Codec
-from tidelog.protocol.errors import ErrorCode, ProtocolError
+from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages.declaration import Field, Message, version_in
 from tidelog.protocol.schema import (
     APIS,
     ApiKey,
-    advertised_api_keys,
     decode_request,
     decode_response,
     encode_request,
     encode_response,
-    unsupported_api_versions_body,
 )
 
 TAGS = Message(
@@ -49,26 +47,6 @@ def tags_codec() -> Codec:
 def test_a_version_range_holds_its_ends(versions: str, inside: set[int], outside: set[int]) -> None:
     assert all(version_in(version, versions) for version in inside)
     assert not any(version_in(version, versions) for version in outside)
-
-
-def test_the_advertised_ranges_are_the_supported_ones_except_for_produce() -> None:
-    ranges = {api["api_key"]: (api["min_version"], api["max_version"]) for api in advertised_api_keys()}
-    assert ranges[ApiKey.PRODUCE] == (0, 11)
-    assert ranges[ApiKey.FETCH] == (4, 12)
-    assert ranges[ApiKey.METADATA] == (0, 12)
-    others = {
-        int(key): (api.min_version, api.max_version) for key, api in APIS.items() if key != ApiKey.PRODUCE
-    }
-    assert {key: versions for key, versions in ranges.items() if key != ApiKey.PRODUCE} == others
-    assert list(ranges) == sorted(ranges)
-
-
-def test_an_api_versions_request_of_an_unknown_version_is_answered_with_version_zero_and_its_range() -> None:
-    body = unsupported_api_versions_body()
-    assert body == bytes.fromhex("0023 00000001 0012 0000 0004")
-    answer = decode_response(ApiKey.API_VERSIONS, 0, body)
-    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert answer.api_keys == [{"api_key": 18, "min_version": 0, "max_version": 4}]
 
 
 def test_an_api_versions_answer_writes_no_tagged_field_that_holds_its_default() -> None:

@@ -8,9 +8,9 @@ from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_fr
 from tests.unit.broker.net.test_connection import Held
 from tests.waiting import until
 from tidelog.broker.handlers import Handler
-from tidelog.broker.net.routes import KINDS
+from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.hot import FetchResponse
-from tidelog.protocol.schema import APIS, ApiKey
+from tidelog.protocol.schema import ApiKey
 
 SENT_BEHIND_BYTES = 8 << 20
 
@@ -42,8 +42,8 @@ def handlers(first: ApiKey, held: Held, behind: Calls) -> dict[ApiKey, Handler]:
 
 HOLDING_BACK = [
     key
-    for key, kind in KINDS.items()
-    if kind.holds_back and key not in (ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER)
+    for key, served in SERVED_APIS.items()
+    if served.kind.holds_back and key not in (ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER)
 ]
 
 
@@ -53,7 +53,7 @@ async def test_what_changes_or_reads_later_holds_back_those_behind_it_until_it_i
 ) -> None:
     held, behind = Held(), Calls()
     async with serving(handlers(api_key, held, behind)) as server, await Peer.connect(server.port) as peer:
-        first = request_frame(api_key, APIS[api_key].max_version, {}, 1)
+        first = request_frame(api_key, SERVED_APIS[api_key].last, {}, 1)
         peer.send(first + b"".join(request_frame(ApiKey.API_VERSIONS, 3, {}, number) for number in (2, 3)))
         await held.arrived(1)
         await others_are_served(server)
@@ -150,7 +150,3 @@ async def test_what_arrives_in_pieces_while_a_change_is_under_way_is_served_behi
         assert behind.ids == []
         held.futures[0].set_result({"topics": []})
         await until(lambda: behind.ids == [1, 2, 3, 4])
-
-
-def test_every_api_declares_its_kind() -> None:
-    assert set(KINDS) == set(APIS)

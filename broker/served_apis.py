@@ -1,0 +1,106 @@
+"""What this broker serves: each API, in which versions, and what kind of request it is.
+
+Owns the one table of that. It may be narrower than `protocol.schema.APIS`, which says what has codecs: an API
+or a version that is not listed here is neither advertised nor served.
+
+Invariants: pure; every API listed has a handler, an error answer and codecs for its versions (tests hold it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum, auto
+from functools import cache
+from typing import NamedTuple
+
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey, encode_response
+
+
+class Kind(Enum):
+    """What a request does. It decides whether those behind it on its connection wait for its answer.
+
+    Kafka serves one request of a connection at a time. Here only those hold others back that would let a
+    client see the difference. A request that is answered at once never does.
+    """
+
+    APPEND = auto()
+    """Takes effect before its handler returns and is answered once it is durable. Those behind it go on, so
+    that five may be in flight."""
+    LONG_POLL = auto()
+    """Reads what is there when it answers, which may be much later. Those behind it go on: they take effect
+    sooner than in Kafka, and their answers still leave behind its own."""
+    READ = auto()
+    """Reads, and may do so after its handler returned. Those behind it may change that, so they wait."""
+    CHANGE = auto()
+    """Takes effect at any time until it is answered. Those behind it must see that, so they wait."""
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether nothing behind such a request is served until it is answered."""
+        return self in (Kind.READ, Kind.CHANGE)
+
+
+class ServedApi(NamedTuple):
+    """One API in the versions `first` to `last`. ApiVersions names it from `advertised_first` on."""
+
+    kind: Kind
+    first: int
+    last: int
+    advertised_first: int
+
+    def has(self, version: int) -> bool:
+        return self.first <= version <= self.last
+
+
+def _served(kind: Kind, first: int, last: int, advertised_first: int | None = None) -> ServedApi:
+    return ServedApi(kind, first, last, first if advertised_first is None else advertised_first)
+
+
+SERVED_APIS: Mapping[ApiKey, ServedApi] = {
+    # Produce is advertised from 0: librdkafka before 2.11.1 otherwise turns compression off (KAFKA-18659).
+    ApiKey.PRODUCE: _served(Kind.APPEND, 3, 11, advertised_first=0),
+    ApiKey.FETCH: _served(Kind.LONG_POLL, 4, 12),
+    ApiKey.LIST_OFFSETS: _served(Kind.READ, 1, 7),
+    ApiKey.METADATA: _served(Kind.CHANGE, 0, 12),  # It creates topics.
+    ApiKey.OFFSET_COMMIT: _served(Kind.CHANGE, 2, 10),
+    ApiKey.OFFSET_FETCH: _served(Kind.READ, 1, 10),
+    ApiKey.FIND_COORDINATOR: _served(Kind.READ, 0, 5),
+    ApiKey.API_VERSIONS: _served(Kind.READ, 0, 4),
+    ApiKey.CREATE_TOPICS: _served(Kind.CHANGE, 2, 7),
+    ApiKey.DELETE_TOPICS: _served(Kind.CHANGE, 1, 6),
+    ApiKey.DELETE_RECORDS: _served(Kind.CHANGE, 0, 2),
+    ApiKey.INIT_PRODUCER_ID: _served(Kind.CHANGE, 0, 5),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _served(Kind.READ, 2, 4),
+    ApiKey.DESCRIBE_CONFIGS: _served(Kind.READ, 1, 4),
+    ApiKey.ALTER_CONFIGS: _served(Kind.CHANGE, 0, 2),
+    ApiKey.CREATE_PARTITIONS: _served(Kind.CHANGE, 0, 3),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _served(Kind.CHANGE, 0, 1),
+    ApiKey.DESCRIBE_CLUSTER: _served(Kind.READ, 0, 1),
+    ApiKey.DESCRIBE_PRODUCERS: _served(Kind.READ, 0, 0),
+}
+
+
+def advertised_api_keys(keys: Iterable[ApiKey] = SERVED_APIS) -> list[dict[str, int]]:
+    """The `api_keys` of an ApiVersions response for these APIs, in ascending order."""
+    return [
+        {
+            "api_key": int(key),
+            "min_version": SERVED_APIS[key].advertised_first,
+            "max_version": SERVED_APIS[key].last,
+        }
+        for key in sorted(keys)
+    ]
+
+
+@cache
+def unsupported_api_versions_body() -> bytes:
+    """The answer to an ApiVersions request of an unknown version: a version 0 body with error 35.
+
+    It holds the range of ApiVersions itself, so that the client can ask again (KIP-511).
+    """
+    values = {
+        "error_code": ErrorCode.UNSUPPORTED_VERSION,
+        "api_keys": advertised_api_keys((ApiKey.API_VERSIONS,)),
+    }
+    return encode_response(ApiKey.API_VERSIONS, 0, values)
