@@ -31,6 +31,7 @@ import structlog
 from tidelog.broker.group_commit import GroupCommit, Work
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.storage.disk import HANDLES_ADVICE, advice_on, is_out_of_handles
+from tidelog.broker.storage.integrity import CorruptSegmentError
 from tidelog.broker.storage.partition_log import AppendResult, FlushWork, PartitionLog, ReadResult
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
@@ -38,6 +39,10 @@ from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 FLUSH_SOON_MS = 5
 HANDLES_RETRY_MS = 100
 TOLD_EVERY_MS = 10_000
+_DAMAGE_ADVICE = (
+    "check the disk that holds the data folder; `tidelog log verify` shows what is damaged, DeleteRecords"
+    " moves the start of the log past it"
+)
 logger = structlog.get_logger(__name__)
 
 
@@ -132,6 +137,8 @@ class Replica:
         except ApiError as error:
             if self.log.failure is not None:
                 self.fail(self.log.failure)
+            elif isinstance(error.__cause__, CorruptSegmentError):
+                self._tell("duplicate_refused", error.message, _DAMAGE_ADVICE)
             elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
                 advice = (
                     "make room on the disk that holds the data folder; producers try again, nothing is lost"
@@ -307,11 +314,7 @@ class Replica:
             )
         except ApiError as error:
             if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
-                advice = (
-                    "check the disk that holds the data folder; `tidelog log "
-                    "verify` shows what is damaged, DeleteRecords moves the start of the log past it"
-                )
-                self._tell("read_failed", error.message, advice_on(error.__cause__, advice))
+                self._tell("read_failed", error.message, advice_on(error.__cause__, _DAMAGE_ADVICE))
             raise
 
     def _tell(self, event: str, error: str | None, advice: str) -> None:

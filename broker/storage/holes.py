@@ -84,14 +84,14 @@ def joined(segments: Sequence[SegmentT], start_offset: int) -> Iterator[SegmentT
 def raise_if_lost(verdict: Duplicate | Refusal, holes: Sequence[Hole]) -> None:
     """Raise ApiError for a batch that was stored before, where the log may have lost it since."""
     if isinstance(verdict, Duplicate):
-        lost = any(hole.overlaps(verdict.base_offset, verdict.last_offset) for hole in holes)
+        lost = [hole for hole in holes if hole.overlaps(verdict.base_offset, verdict.last_offset)]
         what = f"it was stored at offsets {verdict.base_offset} to {verdict.last_offset}"
     else:
         # Behind the cached batches nothing says where it was stored.
-        lost = bool(holes) and verdict.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+        lost = list(holes) if verdict.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER else []
         what = verdict.message
     if lost:
         raise ApiError(
             ErrorCode.KAFKA_STORAGE_ERROR,
             f"{what}, but the log has lost the records at offsets {', '.join(map(str, holes))} since",
-        )
+        ) from LogHoleError(lost[0])

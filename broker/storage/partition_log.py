@@ -198,6 +198,7 @@ class PartitionLog:
             if not isinstance(verdict, Append):
                 raise_if_lost(verdict, self.holes)
                 if isinstance(verdict, Duplicate):
+                    self._check_is_there(verdict)
                     return AppendResult(*verdict, self.start_offset, True)
                 raise ApiError(verdict.code, verdict.message)
         log_append_time_ms: int = NO_TIMESTAMP
@@ -224,6 +225,22 @@ class PartitionLog:
             self.producers.apply(header, base_offset, self._steady_ms() if self._steady_ms else now_ms)
         self._upkeep.appended_bytes += size
         return AppendResult(base_offset, last_offset, log_append_time_ms, self.start_offset, False)
+
+    def _check_is_there(self, stored: Duplicate) -> None:
+        """A batch is acknowledged again only while the log holds it, or after somebody deleted it.
+
+        Raises ApiError(KAFKA_STORAGE_ERROR).
+        """
+        if stored.base_offset < self.start_offset:
+            return
+        try:
+            self._segments.check_batch_at(stored.base_offset)
+        except OSError as error:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self.topic}-{self.partition}: it was stored at offsets {stored.base_offset} to"
+                f" {stored.last_offset}, where it cannot be read any more: {error}",
+            ) from error
 
     def _producers_ms(self, now_ms: int) -> int:
         return now_ms if self._steady_ms is None else self._steady_ms()

@@ -277,6 +277,20 @@ class Segment:
             raise CorruptSegmentError(f"{self.path}: {len(data)} bytes at {start}, expected {cut - start}")
         return Slice(data, next_offset, cut) if is_verified else self._verified(data, start, first_offset)
 
+    def check_batch_at(self, offset: int) -> None:
+        """Raise CorruptSegmentError unless the batch that begins at `offset` is there and whole.
+
+        What was checked before is not read again. Raises OSError.
+        """
+        first, end = self.unverified
+        if first >= end:
+            return
+        place = self.find(offset)
+        if place is None or place.base_offset != offset:
+            raise CorruptSegmentError(f"{self.path}: no batch begins at offset {offset}")
+        if first <= place.position < end:
+            self._verified(self.read_bytes(place.position, place.size_bytes), place.position, offset)
+
     def _verified(self, data: memoryview, start: int, first_offset: int) -> Slice:
         """The leading good batches of `data`. Raises CorruptSegmentError when already the first is not."""
         position, next_offset, problem = good_prefix(data, first_offset)
