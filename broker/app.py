@@ -95,7 +95,9 @@ class Broker:
             )
             handlers, faults = _with_faults(config, services, build_handlers(services))
             events = services.events
-            server = Server(config, Dispatcher(handlers, metrics, events), metrics, events, services.handles)
+            server = Server(
+                config, Dispatcher(handlers, metrics, events), metrics, events, services.handles, services.memory
+            )
             server.start(sockets.endpoints)
             http = None
             broker: Self

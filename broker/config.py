@@ -169,6 +169,14 @@ class BrokerConfig:
         high=_LONG,
     )
 
+    queued_max_bytes: int = _setting(
+        512 << 20,
+        "Most memory of all connections together: requests that arrive or wait, answers not read yet. From "
+        "half of it on answers are smaller, above it who holds the most is cut off.",
+        low=1,
+        high=_LONG,
+    )
+
     producer_id_expiration_ms: int = _setting(
         DAY_MS, "Idle time after which a partition forgets a producer.", low=1, high=_INT
     )
@@ -217,6 +225,12 @@ class BrokerConfig:
             object.__setattr__(self, setting.attribute, value)
         if not self.host:
             raise ConfigError("host must be an address to listen on, such as 127.0.0.1 or 0.0.0.0, not empty")
+        if self.queued_max_bytes < 2 * self.socket_request_max_bytes:
+            raise ConfigError(
+                f"queued.max.bytes must be at least twice socket.request.max.bytes "
+                f"({self.socket_request_max_bytes}), for one request to arrive while memory is short, "
+                f"not {self.queued_max_bytes}"
+            )
 
     @classmethod
     def load(

@@ -136,6 +136,7 @@ class Metrics:
         self._group_commit = Distribution(GROUP_COMMIT_BUCKETS)
         self._producer_ids: Callable[[], int] = int
         self._fetch_sessions: FetchSessionCounts | None = None
+        self._queued_bytes: Callable[[], int] = int
         self.connections = 0
         """Connections of clients that are open."""
         self._registry: CollectorRegistry | None = None
@@ -185,6 +186,10 @@ class Metrics:
         """A connection was closed because max.connections were open."""
         self._counts["connection_refused"] += 1
 
+    def connection_cut(self) -> None:
+        """A connection was closed because memory was short and it held the most."""
+        self._counts["connection_cut"] += 1
+
     def group_commit(self, batches: int) -> None:
         """One fdatasync is to make `batches` durable."""
         self._group_commit.observe(batches)
@@ -202,6 +207,10 @@ class Metrics:
     def count_producer_ids_with(self, count: Callable[[], int]) -> None:
         """Ask `count` for the number of remembered producers at every scrape."""
         self._producer_ids = count
+
+    def count_queued_bytes_with(self, count: Callable[[], int]) -> None:
+        """Ask `count` for the memory of all connections at every scrape."""
+        self._queued_bytes = count
 
     def count_fetch_sessions_with(self, sessions: FetchSessionCounts) -> None:
         """Ask `sessions` for their numbers at every scrape."""
@@ -307,6 +316,11 @@ class Metrics:
             "Connections of clients that are open.",
             self.connections,
         )
+        yield GaugeMetricFamily(
+            "tidelog_queued_bytes",
+            "Memory of all connections: requests that arrive or wait, answers not read yet.",
+            self._queued_bytes(),
+        )
         if (sessions := self._fetch_sessions) is not None:
             cache = "kafka_server_fetchsessioncache"
             yield GaugeMetricFamily(
@@ -368,4 +382,9 @@ _PLAIN_COUNTERS = (
         "Partitions that went offline because their disk failed, since the start.",
     ),
     ("connection_refused", "connections_refused", "Connections closed because max.connections were open."),
+    (
+        "connection_cut",
+        "connections_cut_for_memory",
+        "Connections closed because queued.max.bytes were held, and the most of it by them.",
+    ),
 )

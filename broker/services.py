@@ -27,6 +27,7 @@ from tidelog.broker.metrics import Metrics
 from tidelog.broker.partitions import Partitions
 from tidelog.broker.peer_events import PeerEvents
 from tidelog.broker.producer_ids import ProducerIds
+from tidelog.broker.queued_memory import QueuedMemory
 from tidelog.broker.replica import Replica
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
@@ -57,6 +58,7 @@ class Services:
         handles: HandleBudget,
     ) -> None:
         self.config = config
+        self.memory = QueuedMemory(config.queued_max_bytes)
         self.events = events
         self.metrics = metrics
         self.clock_ms = clock_ms

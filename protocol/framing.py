@@ -164,18 +164,20 @@ class FrameReader:
     """The receive buffer of one connection, for asyncio.BufferedProtocol.
 
     One buffer is filled in place and frames are handed out as views of it, without the size prefix. It starts
-    small, grows towards an announced frame as its bytes arrive, and shrinks back. `grown` is called with the
-    bytes of memory that each growth took.
+    small, grows towards an announced frame as its bytes arrive, and shrinks back. `grant` is asked for the
+    bytes of memory that each growth is to take, and gives as many as it may take, 1 at least.
     """
 
     __slots__ = (
-        "_buffer", "_capacity", "_end", "_grown", "_max_frame_bytes", "_needed", "_small_rounds", "_start",
-        "_view",
+        "_buffer", "_capacity", "_end", "_grant", "_max_frame_bytes", "_needed", "_small_rounds", "_start",
+        "_view", "completed",
     )  # fmt: skip
 
-    def __init__(self, max_frame_bytes: int, grown: Callable[[int], None] | None = None) -> None:
+    def __init__(self, max_frame_bytes: int, grant: Callable[[int], int] | None = None) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._grown = grown
+        self._grant = grant
+        self.completed = 0
+        """Changes when frames are handed out of a large buffer."""
         self._start = 0
         self._end = 0
         self._needed = _SIZE.size
@@ -185,6 +187,14 @@ class FrameReader:
     def capacity_bytes(self) -> int:
         """Memory held for receiving at the moment."""
         return self._capacity
+
+    @property
+    def wanted_bytes(self) -> int:
+        """Memory that the next `get_buffer` is to hold."""
+        if self._end < self._capacity:
+            return self._capacity
+        useful = max(_READ_BYTES, self._needed + _START_BYTES)
+        return max(self._capacity, min(_GROWTH * self._capacity, useful))
 
     @property
     def pending_bytes(self) -> int:
@@ -253,6 +263,7 @@ class FrameReader:
 
     def _settle(self, large: bool) -> None:
         """Lets a large buffer go with its frames, and counts how long a middling one has not been needed."""
+        self.completed += 1
         if large or self._needed > _READ_BYTES:
             self._small_rounds = 0
         else:
@@ -262,11 +273,10 @@ class FrameReader:
 
     def _make_room(self) -> None:
         """The buffer was full, so that more is likely to come: make it larger, as far as that is of use."""
-        capacity = self._capacity
-        useful = max(_READ_BYTES, self._needed + _START_BYTES)
-        self._move(max(capacity, min(_GROWTH * capacity, useful)))
-        if self._capacity > capacity and self._grown is not None:
-            self._grown(self._capacity - capacity)
+        more = self.wanted_bytes - self._capacity
+        if more and self._grant is not None:
+            more = self._grant(more)
+        self._move(self._capacity + more)
 
     def _move(self, capacity: int) -> None:
         """Bring what has not been handed out to the front, in a buffer of `capacity`."""

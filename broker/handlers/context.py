@@ -7,7 +7,7 @@ Made by `broker.net.dispatch`, read by handlers.
 """
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, NamedTuple
 
 from tidelog.protocol.framing import RequestHeader
@@ -72,6 +72,20 @@ class LateAnswer:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.then(lambda value: None if future.done() else future.set_result(value))
         return future.__await__()
+
+
+class Parked:
+    """An answer that may be long in coming, and how much memory waits with it."""
+
+    __slots__ = ("begin", "held_bytes")
+
+    def __init__(self, begin: Callable[[], Coroutine[Any, Any, Any]], held_bytes: int) -> None:
+        """`begin` makes what waits."""
+        self.begin = begin
+        self.held_bytes = held_bytes
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.begin().__await__()
 
 
 class EncodedAnswer(dict[str, Any]):

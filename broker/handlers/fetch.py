@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
-from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.handlers.context import Parked, RequestContext
 from tidelog.broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
 from tidelog.broker.replica import Replica, all_caught_up
 from tidelog.broker.services import Services
@@ -35,6 +36,10 @@ from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
 READ_COMMITTED = 1
 FLUSH_PATIENCE_SECONDS = 1.0
+PARKED_BYTES = 3000
+"""What a Fetch that waits takes, beside its partitions."""
+PARKED_PARTITION_BYTES = 600
+"""What each of its partitions takes: what is asked, and what is watched."""
 _NO_REPLICA = -1
 
 
@@ -58,6 +63,7 @@ class FetchHandler:
         self._metrics = services.metrics
         self._clock_ms = services.clock_ms
         self._max_bytes = services.config.fetch_max_bytes
+        self._memory = services.memory
         self._max_wait_ms = services.config.fetch_max_wait_ms
         self.sessions = FetchSessions(
             services.config.max_incremental_fetch_session_cache_slots,
@@ -66,10 +72,8 @@ class FetchHandler:
         )
         services.metrics.count_fetch_sessions_with(self.sessions)
 
-    def handle(
-        self, context: RequestContext, request: FetchRequest
-    ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
-        """The response, or a coroutine that waits for data or for the disk."""
+    def handle(self, context: RequestContext, request: FetchRequest) -> FetchResponse | Parked:
+        """The response, or what waits for data or for the disk."""
         partitions = [(topic, partition) for topic, listed in request.topics for partition in listed]
         forgotten = [(topic, index) for topic, indexes in request.forgotten_topics for index in indexes]
         try:
@@ -81,12 +85,16 @@ class FetchHandler:
         try:
             reading = self._read(fetch.partitions, request, nowait=True)
         except ColdRead:
-            return self._wait_and_read(fetch, request, is_cold=True)
+            return self._parked(fetch, request, is_cold=True)
         if self._is_enough(reading, fetch, request):
             return self._respond(fetch, reading)
         if self._patience_ms(request) == 0 and not self._behind(fetch):
             return self._respond(fetch, reading)
-        return self._wait_and_read(fetch, request, is_cold=False)
+        return self._parked(fetch, request, is_cold=False)
+
+    def _parked(self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool) -> Parked:
+        held_bytes = PARKED_BYTES + PARKED_PARTITION_BYTES * len(fetch.partitions)
+        return Parked(partial(self._wait_and_read, fetch, request, is_cold=is_cold), held_bytes)
 
     def _is_enough(self, reading: _Reading, fetch: FetchContext, request: FetchRequest) -> bool:
         """Whether to answer whatever may still come."""
@@ -105,6 +113,8 @@ class FetchHandler:
     ) -> _Reading:
         """Read every partition in order under the limits. Raises ColdRead when `nowait`."""
         left = min(request.max_bytes, self._max_bytes)
+        if self._memory.is_short:
+            left = min(left, self._memory.share_bytes)
         size = 0
         sizes: dict[str, int] = {}
         must_answer = False

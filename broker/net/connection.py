@@ -9,6 +9,8 @@ and when no more is read. Invariants:
 - nor is one dispatched while `connection.queued.max.requests` wait, while `connection.queued.max.bytes` of
   answers have not left (a Fetch that waits counts as the most that it may bring), or while the transport's
   buffer is above its high-water mark;
+- nor while this connection is held back, or none is served, because all of them hold too much memory
+  (`broker.queued_memory`);
 - all answers that are ready in one step of the loop leave in one writelines; large buffers are not copied;
 - bad bytes close this connection with exactly one log event; a client that goes away cancels its long polls
   and never an append.
@@ -19,8 +21,10 @@ Made by `broker.net.server` for each connection accepted; used on the event loop
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import socket
 import sys
+import termios
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -29,6 +33,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.handlers.context import Listener
 from tidelog.broker.net.dispatch import BadRequest, Pending
+from tidelog.broker.queued_memory import Held
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.framing import FrameReader
 from tidelog.protocol.types import Buffer
@@ -43,6 +48,10 @@ _WRITELINES_PAUSES = not (
     (3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2)
 )
 """In some versions asyncio's writelines forgets to pause the protocol (CVE-2024-12254); write never does."""
+_LATELY_SECONDS = 0.3
+_LEAST_GROWTH_BYTES = 4096
+_REQUEST_BYTES = 1024
+"""What a request takes that waits for its answer, beside its frame and what `Pending.held_bytes` says."""
 _DISCARDED = memoryview(bytearray(1 << 16))
 """Where the bytes go that come after a connection has stopped to listen."""
 
@@ -52,8 +61,9 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_backlog", "_closing", "_dispatcher", "_drained", "_endpoint", "_fetch_max_bytes",
-        "_flush_scheduled", "_held_bytes", "_holder", "_loop", "_max_bytes", "_max_requests", "_moved_at",
-        "_out", "_paused", "_queue", "_reader", "_server", "_transport", "_unsent_bytes", "_writing_paused",
+        "_flush_scheduled", "_guard", "_handed_bytes", "_held_bytes", "_holder", "_is_held_back", "_loop",
+        "_max_bytes", "_max_requests", "_memory", "_moved_at", "_out", "_parked_bytes", "_paused", "_queue",
+        "_reader", "_reserved_bytes", "_server", "_transport", "_unsent_bytes", "_writing_paused",
         "client_host", "connection_id", "last_arrival", "listener", "peer",
     )  # fmt: skip
 
@@ -66,10 +76,16 @@ class Connection(asyncio.BufferedProtocol):
         self._max_requests = config.connection_queued_max_requests
         self._max_bytes = config.connection_queued_max_bytes
         self._fetch_max_bytes = config.fetch_max_bytes
-        self._reader = FrameReader(config.socket_request_max_bytes)
+        self._guard = server.guard
+        self._memory = server.guard.memory
+        self._reader = FrameReader(config.socket_request_max_bytes, self._grant)
         self._queue: deque[Pending | list[Buffer]] = deque()
         self._out: list[Buffer] = []
-        self._held_bytes = 0  # Of answers behind one that is not ready, and what waiting Fetches may bring.
+        self._held_bytes = 0  # Of answers behind one that is not ready.
+        self._reserved_bytes = 0  # What waiting Fetches may bring.
+        self._parked_bytes = 0  # What waits with them.
+        self._handed_bytes = 0  # Of all answers that were given to the transport.
+        self._is_held_back = False
         self._holder: Pending | None = None  # The request that those behind it wait for.
         self._backlog: Iterator[memoryview] | None = None  # Frames received and not yet dispatched.
         self._flush_scheduled = False
@@ -122,6 +138,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._serve(self._backlog)
             else:
                 self._read_or_pause()
+        elif self._memory.is_short and self._lacks_room():
+            self._guard.hold_back_until_looked_at(self)
 
     def _serve(self, frames: Iterator[memoryview]) -> None:
         """Dispatch frames in order until there are no more, one holds back the rest, or there is no room."""
@@ -136,15 +154,16 @@ class Connection(asyncio.BufferedProtocol):
                 if answer is None:
                     continue
                 if isinstance(answer, Pending):
-                    if answer.reserved_bytes > self._fetch_max_bytes:
-                        answer.reserved_bytes = self._fetch_max_bytes
                     queue.append(answer)
-                    self._held_bytes += answer.reserved_bytes
+                    if answer.reserved_bytes or answer.held_bytes:
+                        self._park(answer)
                     if answer.holds_back:
                         self._holder = answer
                 elif queue:
                     queue.append(answer)
-                    self._held_bytes += sum(map(len, answer))
+                    size = sum(map(len, answer))
+                    self._held_bytes += size
+                    self._guard.took(size)
                 elif answer:
                     out += answer
                     ready_bytes += sum(map(len, answer))
@@ -165,12 +184,26 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
         self._read_or_pause()
 
+    def _park(self, pending: Pending) -> None:
+        """Count what a request holds while it waits, and what its answer may bring."""
+        pending.reserved_bytes = min(pending.reserved_bytes, self._fetch_max_bytes)
+        self._reserved_bytes += pending.reserved_bytes
+        self._parked_bytes += pending.held_bytes
+        self._guard.took(pending.held_bytes)
+
     def _is_full(self) -> bool:
         return (
             self._writing_paused
+            or self._is_held_back
             or len(self._queue) >= self._max_requests
-            or self._held_bytes > self._max_bytes
+            or self._held_bytes + self._reserved_bytes > self._max_bytes
+            or (self._memory.is_short and self._is_above_share())
         )
+
+    def _is_above_share(self) -> bool:
+        """Memory is short, and enough waits of this connection, or too much of all."""
+        memory = self._memory
+        return memory.is_exhausted or self._held_bytes + self._parked_bytes > memory.share_bytes
 
     def _read_or_pause(self) -> None:
         """Read the socket exactly while there is room and nothing received is left to be dispatched."""
@@ -183,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.resume_reading()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Frames may wait no longer: dispatch what was left, then read again."""
         if self._closing or self._holder is not None or self._is_full():
             return
@@ -198,13 +231,17 @@ class Connection(asyncio.BufferedProtocol):
         """For dispatch: a Pending in the queue has got its answer."""
         queue = self._queue
         answer = pending.answer
-        self._held_bytes -= pending.reserved_bytes
+        if pending.reserved_bytes or pending.held_bytes:
+            self._reserved_bytes -= pending.reserved_bytes
+            self._parked_bytes -= pending.held_bytes
         if pending is self._holder:
             self._holder = None
         if answer is None or queue[0] is not pending:
-            self._held_bytes += sum(map(len, answer or ()))
+            size = sum(map(len, answer or ()))
+            self._held_bytes += size
+            self._guard.took(size)
             if self._paused:
-                self._go_on()
+                self.go_on()
             return
         queue.popleft()
         if not answer:
@@ -230,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
             self._flush_scheduled = True
             self._loop.call_soon(self._flush_later)
         if self._paused:
-            self._go_on()
+            self.go_on()
 
     def _flush_later(self) -> None:
         self._flush_scheduled = False
@@ -241,6 +278,12 @@ class Connection(asyncio.BufferedProtocol):
         out = self._out.copy()
         # Emptied first: a transport may call resume_writing from within the write, which comes back here.
         self._out.clear()
+        size = sum(map(len, out))
+        self._handed_bytes += size
+        memory = self._memory
+        memory.taken_bytes += size
+        if memory.taken_bytes > memory.look_at_bytes:
+            self._guard.passed()
         if len(out) == 1:
             self._transport.write(out[0])
         elif _WRITELINES_PAUSES:
@@ -256,7 +299,76 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._writing_paused = False
-        self._go_on()
+        self.go_on()
+
+    # Memory
+
+    def _grant(self, count: int) -> int:
+        """For the reader: so much more memory, or little, where it is not to be read on."""
+        if self._memory.is_short and self._lacks_room():
+            count = min(count, _LEAST_GROWTH_BYTES)
+        self._guard.took(count)
+        return count
+
+    def _lacks_room(self) -> bool:
+        """Memory is short, and the frame that arrives is to take more than there is before its turn."""
+        memory, capacity, wanted = self._memory, self._reader.capacity_bytes, self._reader.wanted_bytes
+        return (
+            wanted > memory.share_bytes
+            and wanted - capacity > max(0, memory.room_bytes)
+            and not self._guard.has_turn(self)
+        )
+
+    def release_unused(self) -> None:
+        """Give memory back that nothing is in."""
+        if self._backlog is None:
+            self._reader.release()
+
+    def held_bytes(self) -> int:
+        """Memory that this connection takes."""
+        return (
+            self._reader.capacity_bytes
+            + self._transport.get_write_buffer_size()
+            + self._held_bytes
+            + self._parked_bytes
+            + _REQUEST_BYTES * len(self._queue)
+        )
+
+    def held(self) -> Held:
+        """What `held_bytes` consists of."""
+        reader = self._reader
+        is_within_frame = reader.pending_bytes > 0 and self._backlog is None
+        return Held(
+            receiving=reader.capacity_bytes,
+            missing=reader.missing_bytes if is_within_frame else 0,
+            unsent=self._transport.get_write_buffer_size(),
+            waiting=self._held_bytes + self._parked_bytes + _REQUEST_BYTES * len(self._queue),
+            handed=self._handed_bytes,
+            completed=reader.completed,
+            is_sending=time.perf_counter() - self.last_arrival < _LATELY_SECONDS or self._has_unread(),
+        )
+
+    def _has_unread(self) -> bool:
+        """Whether bytes of the client wait in the kernel."""
+        raw = self._transport.get_extra_info("socket")
+        if raw is None or raw.fileno() < 0:
+            return False
+        return fcntl.ioctl(raw.fileno(), termios.FIONREAD, bytes(4)) != bytes(4)
+
+    def hold_back(self, is_held_back: bool) -> None:
+        """Whether to read and dispatch nothing until told otherwise."""
+        self._is_held_back = is_held_back
+        if is_held_back:
+            self._read_or_pause()
+        else:
+            self.go_on()
+
+    def cut(self) -> None:
+        """End at once, with nothing more served or sent."""
+        self._closing = True
+        self._backlog = None
+        self._abandon_all()
+        self._transport.abort()
 
     # Endings
 
@@ -288,6 +400,7 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(waiting, Pending):
                 waiting.abandon()
         self._queue.clear()
+        self._held_bytes = self._reserved_bytes = self._parked_bytes = 0
 
     def is_idle_since(self, moment: float) -> bool:
         """Nothing came since `moment` (time.perf_counter), and no answer is due or on its way."""

@@ -22,7 +22,7 @@ from collections.abc import Coroutine, Mapping
 from contextvars import Context, copy_context
 from typing import Any, Protocol
 
-from tidelog.broker.handlers.context import CloseConnection, LateAnswer, Listener, RequestContext
+from tidelog.broker.handlers.context import CloseConnection, LateAnswer, Listener, Parked, RequestContext
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.net.routes import Handler, Route, RouteTable, refuse_old_produce
 from tidelog.broker.peer_events import PeerEvents
@@ -66,12 +66,12 @@ class Pending:
 
     `answer` is None until it is final, then the frame's buffers; `abandon` drops it. While it is None and
     `holds_back`, nothing behind it may be dispatched. `reserved_bytes` is what a Fetch may bring: others,
-    whose answers are small, reserve nothing.
+    whose answers are small, reserve nothing. `held_bytes` is what waits with it, where that may be much.
     """
 
     __slots__ = (
         "_client", "_dispatcher", "_header", "_request", "_route", "_started", "answer", "future",
-        "holds_back", "reserved_bytes",
+        "held_bytes", "holds_back", "reserved_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +85,7 @@ class Pending:
         future: asyncio.Future[Any] | LateAnswer,
     ) -> None:
         self.answer: list[Buffer] | None = None
+        self.held_bytes = 0
         self.future: asyncio.Future[Any] | LateAnswer | None = future
         self.holds_back: bool = route.holds_back
         self.reserved_bytes = max(request.max_bytes, 0) if isinstance(request, FetchRequest) else 0
@@ -185,7 +186,7 @@ class Dispatcher:
         route: Route,
         header: RequestHeader,
         request: Any,
-        result: asyncio.Future[Any] | LateAnswer | Coroutine[Any, Any, Any],
+        result: asyncio.Future[Any] | LateAnswer | Parked | Coroutine[Any, Any, Any],
         frame_bytes: int,
         started: float,
     ) -> Pending:
@@ -196,8 +197,13 @@ class Dispatcher:
             pending = Pending(self, client, route, header, request, started, result)
             result.then(pending.given)
             return pending
+        held_bytes = 0
+        if isinstance(result, Parked):
+            held_bytes = result.held_bytes
+            result = result.begin()
         future = result if asyncio.isfuture(result) else asyncio.ensure_future(result)
         pending = Pending(self, client, route, header, request, started, future)
+        pending.held_bytes = held_bytes
         future.add_done_callback(pending, context=self._context)
         return pending
 

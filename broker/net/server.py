@@ -27,7 +27,9 @@ from tidelog.broker.metrics import Metrics
 from tidelog.broker.net.acceptor import Acceptor
 from tidelog.broker.net.connection import Connection
 from tidelog.broker.net.dispatch import Dispatcher
+from tidelog.broker.net.memory_guard import MemoryGuard
 from tidelog.broker.peer_events import PeerEvents
+from tidelog.broker.queued_memory import QueuedMemory
 from tidelog.broker.storage.disk import HANDLES_ADVICE
 
 BACKLOG = 1024
@@ -134,6 +136,7 @@ class Server:
         metrics: Metrics,
         events: PeerEvents,
         handles: HandleBudget,
+        memory: QueuedMemory,
     ) -> None:
         self.config = config
         self.events = events
@@ -142,6 +145,7 @@ class Server:
         self.metrics = metrics
         self.loop = asyncio.get_running_loop()
         self._connections: set[Connection] = set()
+        self.guard = MemoryGuard(self._connections, memory, events, metrics, self.loop)
         self._ids = itertools.count(1)
         self._acceptors: list[Acceptor] = []
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -225,6 +229,7 @@ class Server:
         self._is_stopping = True
         for acceptor in self._acceptors:
             acceptor.close()
+        self.guard.close()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
 

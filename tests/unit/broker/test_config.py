@@ -167,3 +167,9 @@ def test_topic_settings_and_their_broker_settings_agree_on_defaults_and_names() 
     topic_settings = {name: one for name, one in TOPIC_SETTINGS.items() if one.broker_name in by_name}
     assert declared == {name: one.broker_name for name, one in topic_settings.items()}
     assert BrokerConfig().topic_defaults() == {name: one.default for name, one in topic_settings.items()}
+
+
+def test_the_memory_of_all_connections_has_room_for_the_largest_request() -> None:
+    BrokerConfig(queued_max_bytes=200, socket_request_max_bytes=100)
+    with pytest.raises(ConfigError, match=r"queued\.max\.bytes must be at least twice.*\(101\).*not 200"):
+        BrokerConfig(queued_max_bytes=200, socket_request_max_bytes=101)

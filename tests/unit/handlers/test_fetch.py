@@ -1,6 +1,7 @@
 """Fetch: limits with Kafka's first-batch rule, long polls woken by the high watermark, sessions, codes."""
 
 import asyncio
+import inspect
 import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -20,7 +21,7 @@ LONG_MS = 60_000
 
 async def fetch(asker: Asker, request: FetchRequest) -> FetchResponse:
     answer = asker.call(ApiKey.FETCH, 11, request)
-    if asyncio.iscoroutine(answer):
+    if inspect.isawaitable(answer):
         answer = await asyncio.wait_for(answer, 10)
     assert isinstance(answer, FetchResponse)
     return answer
@@ -52,7 +53,7 @@ async def filled(asker: Asker, batches: int, size: int = 100, partitions: int = 
 async def parked(asker: Asker, request: FetchRequest) -> asyncio.Task[FetchResponse]:
     """A fetch that found too little and waits."""
     answer = asker.call(ApiKey.FETCH, 11, request)
-    assert asyncio.iscoroutine(answer)
+    assert inspect.isawaitable(answer)
     task: asyncio.Task[FetchResponse] = asyncio.ensure_future(answer)
     while not asker.replica("t")._watchers:
         assert not task.done()
@@ -271,3 +272,28 @@ async def test_session_errors_come_at_the_top_with_no_topics(asker: Asker) -> No
     held = (await fetch(asker, fetch_request(("t", 0, 0), session_epoch=0))).session_id
     wrong = await fetch(asker, fetch_request(session_id=held, session_epoch=5))
     assert (wrong.error_code, wrong.topics) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
+
+
+async def test_while_memory_is_short_an_answer_brings_a_share_at_most_and_one_batch_at_least(
+    asker: Asker,
+) -> None:
+    size = await filled(asker, 10)
+    memory = asker.services.memory
+    memory.measured(memory.bound_bytes, 1)
+    memory.share_bytes = 3 * size
+    assert offsets(await fetch_one(asker, ("t", 0, 0))) == [0, 1, 2]
+    memory.share_bytes = 1
+    assert offsets(await fetch_one(asker, ("t", 0, 3))) == [3]
+    memory.measured(0, 1)
+    assert len(offsets(await fetch_one(asker, ("t", 0, 0)))) == 10
+
+
+async def test_a_fetch_that_waits_says_how_much_memory_waits_with_it(asker: Asker) -> None:
+    await asker.create("t", 3)
+
+    def held_bytes(partitions: int) -> int:
+        parts = [("t", index, 0) for index in range(partitions)]
+        return int(asker.call(ApiKey.FETCH, 11, fetch_request(*parts, max_wait_ms=LONG_MS)).held_bytes)
+
+    assert held_bytes(1) > 0
+    assert held_bytes(3) - held_bytes(2) == held_bytes(2) - held_bytes(1) > 0

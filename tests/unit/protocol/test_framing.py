@@ -92,12 +92,20 @@ def test_memory_is_taken_for_bytes_that_came_and_not_for_bytes_that_were_announc
         assert reader.missing_bytes == announced + 4 - came
 
 
-def test_all_memory_that_a_reader_takes_is_told() -> None:
-    taken: list[int] = []
-    reader = FrameReader(100 * MIB, taken.append)
+@pytest.mark.parametrize("most", [100 * MIB, 5000])
+def test_all_memory_that_a_reader_takes_was_granted(most: int) -> None:
+    granted: list[int] = []
+
+    def grant(count: int) -> int:
+        granted.append(min(count, most))
+        return granted[-1]
+
+    reader = FrameReader(100 * MIB, grant)
     start = reader.capacity_bytes
-    receive(reader, framed(bytes(3 * MIB))[:-1])
-    assert start + sum(taken) == reader.capacity_bytes > 3 * MIB
+    payload = bytes(range(256)) * 4 * 512
+    assert receive(reader, framed(payload)[:-1]) == []
+    assert start + sum(granted) == reader.capacity_bytes > len(payload)
+    assert receive(reader, framed(payload)[-1:]) == [payload]
 
 
 def test_a_buffer_that_nothing_is_in_is_released_and_one_that_a_frame_has_begun_to_fill_is_not() -> None:

@@ -12,6 +12,7 @@ from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.routes import Handler
 from tidelog.broker.net.server import Endpoint, Server, bind_endpoints
 from tidelog.broker.peer_events import PeerEvents
+from tidelog.broker.queued_memory import QueuedMemory
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.framing import decode_response_header, encode_request_frame
 from tidelog.protocol.hot import ProduceRequest, encode_produce_request
@@ -32,7 +33,8 @@ class Running(Server):
         metrics = Metrics()
         events = PeerEvents()
         handles = HandleBudget(Disk(), lambda: 0)
-        server = cls(config, Dispatcher(handlers, metrics, events), metrics, events, handles)
+        memory = QueuedMemory(config.queued_max_bytes)
+        server = cls(config, Dispatcher(handlers, metrics, events), metrics, events, handles, memory)
         server.endpoints = bind_endpoints(config)
         server.start(server.endpoints)
         server.port = server.endpoints[0].port

@@ -1,0 +1,149 @@
+"""Measures what connections hold when `queued_memory` asks for it, and does what that decides.
+
+Owns the moments at which it is measured: within a step or two of the loop when more may be held than is
+allowed, then again and again while memory is short. Invariant: measuring takes at most one part in
+`_LEAST_PAUSE` of the loop's time while memory is short, however many connections there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from tidelog.broker.metrics import Metrics
+from tidelog.broker.peer_events import PeerEvents
+from tidelog.broker.queued_memory import Large, Patience, QueuedMemory, judge
+
+if TYPE_CHECKING:
+    from tidelog.broker.net.connection import Connection
+
+_AT_ONCE_SECONDS = 0.001
+_AGAIN_SECONDS = 0.02
+_LEAST_PAUSE = 20
+_NO_PEER = ""
+_ADVICE = (
+    "raise queued.max.bytes if these clients are meant to be many, or find out why this one does not go on"
+)
+
+
+class MemoryGuard:
+    """Keeps `connections` within the bound of `memory`. Event loop only."""
+
+    def __init__(
+        self,
+        connections: Collection[Connection],
+        memory: QueuedMemory,
+        events: PeerEvents,
+        metrics: Metrics,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.memory = memory
+        self._connections = connections
+        self._events = events
+        self._metrics = metrics
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+        self._patience: dict[Connection, Patience] = {}
+        self._held_back: set[Connection] = set()
+        metrics.count_queued_bytes_with(self._total_bytes)
+
+    def took(self, count: int) -> None:
+        """A connection holds `count` bytes more."""
+        memory = self.memory
+        memory.taken_bytes += count
+        if memory.taken_bytes > memory.look_at_bytes:
+            self.passed()
+
+    def passed(self) -> None:
+        """More was taken than may be without a look."""
+        self.memory.passed(len(self._connections))
+        self._look_in(_AT_ONCE_SECONDS)
+
+    def hold_back_until_looked_at(self, connection: Connection) -> None:
+        """A frame has begun to arrive that is larger than a share: its turn is given at the next look."""
+        self._held_back.add(connection)
+        connection.hold_back(True)
+
+    def has_turn(self, connection: Connection) -> bool:
+        """Whether the last look let the frame arrive that this connection is in the midst of."""
+        return connection in self._patience and connection not in self._held_back
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_in(self, seconds: float) -> None:
+        self.close()
+        self._timer = self._loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        began = time.perf_counter()
+        memory = self.memory
+        was_exhausted, was_short = memory.is_exhausted, memory.is_short
+        for connection in self._connections:
+            connection.release_unused()
+        memory.measured(self._total_bytes(), len(self._connections))
+        if memory.is_short:
+            self._relieve(began)
+            self._look_in(max(_AGAIN_SECONDS, _LEAST_PAUSE * (time.perf_counter() - began)))
+        else:
+            self._patience.clear()
+            self._hold_back(set())
+        if was_exhausted or (was_short and not memory.is_short):
+            for connection in list(self._connections):
+                connection.go_on()
+
+    def _total_bytes(self) -> int:
+        return sum(connection.held_bytes() for connection in self._connections)
+
+    def _relieve(self, now: float) -> None:
+        """Hold back and cut off connections."""
+        memory = self.memory
+        known, self._patience = self._patience, {}
+        large = []
+        for connection in self._connections:
+            if connection.held_bytes() <= memory.share_bytes:
+                continue
+            held = connection.held()
+            patience = known.get(connection)
+            if patience is None:
+                patience = Patience(held, now)
+            else:
+                patience.look(held, now, was_read=connection not in self._held_back)
+            self._patience[connection] = patience
+            large.append(Large(connection, held, patience))
+        verdict = judge(large, memory)
+        for one in verdict.cut:
+            self._cut(one)
+        self._hold_back(set(verdict.held_back))
+
+    def _hold_back(self, wanted: set[Connection]) -> None:
+        before, self._held_back = self._held_back, wanted
+        for connection in wanted - before:
+            connection.hold_back(True)
+        for connection in before - wanted:
+            connection.hold_back(False)
+
+    def _cut(self, one: Large[Connection]) -> None:
+        memory, connection, held = self.memory, one.key, one.held
+        self._metrics.connection_cut()
+        self._events.warning(
+            "connection_cut_for_memory",
+            connection.client_host,
+            peer=connection.peer,
+            reason=one.reason,
+            held_bytes=held.total,
+            receiving_bytes=held.receiving,
+            unsent_bytes=held.unsent,
+            waiting_bytes=held.waiting,
+            waited_seconds=round(one.seconds, 1),
+            connections=len(self._connections),
+            connections_bytes=memory.taken_bytes,
+            queued_max_bytes=memory.bound_bytes,
+            advice=_ADVICE,
+        )
+        del self._patience[connection]
+        connection.cut()
