@@ -96,7 +96,12 @@ class Broker:
             handlers, faults = _with_faults(config, services, build_handlers(services))
             events = services.events
             server = Server(
-                config, Dispatcher(handlers, metrics, events), metrics, events, services.handles, services.memory
+                config,
+                Dispatcher(handlers, metrics, events),
+                metrics,
+                events,
+                services.handles,
+                services.memory,
             )
             server.start(sockets.endpoints)
             http = None

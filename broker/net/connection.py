@@ -350,10 +350,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _has_unread(self) -> bool:
         """Whether bytes of the client wait in the kernel."""
-        raw = self._transport.get_extra_info("socket")
-        if raw is None or raw.fileno() < 0:
-            return False
-        return fcntl.ioctl(raw.fileno(), termios.FIONREAD, bytes(4)) != bytes(4)
+        try:
+            handle = self._transport.get_extra_info("socket").fileno()
+            return fcntl.ioctl(handle, termios.FIONREAD, bytes(4)) != bytes(4)
+        except (OSError, ValueError):
+            return False  # It is being closed.
 
     def hold_back(self, is_held_back: bool) -> None:
         """Whether to read and dispatch nothing until told otherwise."""

@@ -1,7 +1,9 @@
 """Fetch: limits with Kafka's first-batch rule, long polls woken by the high watermark, sessions, codes."""
 
 import asyncio
+import gc
 import inspect
+import tracemalloc
 import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -9,9 +11,17 @@ from typing import Any
 import pytest
 
 from tests.unit.handlers.conftest import Asker, fetch_request, make_batch
+from tests.waiting import until
 from tidelog.broker.storage.disk import ColdRead
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.hot import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
+from tidelog.protocol.hot import (
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+    decode_fetch_request,
+    encode_fetch_request,
+)
 from tidelog.protocol.records import iter_batches
 from tidelog.protocol.schema import ApiKey
 
@@ -297,3 +307,30 @@ async def test_a_fetch_that_waits_says_how_much_memory_waits_with_it(asker: Aske
 
     assert held_bytes(1) > 0
     assert held_bytes(3) - held_bytes(2) == held_bytes(2) - held_bytes(1) > 0
+
+
+async def test_a_fetch_that_waits_takes_no_more_memory_than_it_says(asker: Asker) -> None:
+    await asker.create("t", 100)
+    wanted = fetch_request(*(("t", index, 0) for index in range(100)), max_wait_ms=LONG_MS)
+    body = encode_fetch_request(11, wanted)
+
+    async def park() -> int:
+        request = decode_fetch_request(11, body)
+        answer = asker.call(ApiKey.FETCH, 11, request)
+        waiting.append((request, asyncio.ensure_future(answer)))
+        await until(lambda: len(asker.replica("t")._watchers) == len(waiting))
+        return int(answer.held_bytes)
+
+    waiting: list[tuple[FetchRequest, asyncio.Future[Any]]] = []
+    await park()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        said = sum([await park() for _ in range(20)])
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    for _, task in waiting:
+        task.cancel()
+    assert said / 3 < taken <= said

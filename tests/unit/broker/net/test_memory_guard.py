@@ -162,3 +162,33 @@ async def test_what_is_above_a_share_waits_while_memory_is_short(monkeypatch: py
         assert server.metrics.connections == 11
         for peer in peers:
             await peer.close()
+
+
+async def test_what_a_connection_holds_may_be_asked_while_it_is_being_closed() -> None:
+    async with (
+        serving({ApiKey.API_VERSIONS: api_versions}) as server,
+        await Peer.connect(server.port) as peer,
+    ):
+        await works(peer, 1)
+        (connection,) = server._connections
+        connection.last_arrival = 0.0
+        assert not connection.held().is_sending
+        connection.abort()
+        assert not connection.held().is_sending
+        await until(lambda: not server._connections)
+        assert not connection.held().is_sending
+
+
+async def test_what_waits_to_be_read_is_known_without_reading_it() -> None:
+    async with (
+        serving({ApiKey.API_VERSIONS: api_versions}) as server,
+        await Peer.connect(server.port) as peer,
+    ):
+        await works(peer, 1)
+        (connection,) = server._connections
+        connection.hold_back(True)
+        peer.request(ApiKey.API_VERSIONS, 3, {})
+        connection.last_arrival = 0.0
+        await until(lambda: connection.held().is_sending)
+        connection.hold_back(False)
+        await peer.answer(ApiKey.API_VERSIONS, 3)
