@@ -171,8 +171,8 @@ class BrokerConfig:
 
     queued_max_bytes: int = _setting(
         512 << 20,
-        "Most memory of all connections together: requests that arrive or wait, answers not read yet. From "
-        "half of it on answers are smaller, above it who holds the most is cut off.",
+        "Most memory of all connections together: requests that arrive or wait, answers not read yet, fetch "
+        "sessions. From half of it on answers are smaller, above it who holds the most is cut off.",
         low=1,
         high=_LONG,
     )
@@ -201,8 +201,8 @@ class BrokerConfig:
     )
     max_incremental_fetch_session_cache_partitions: int = _setting(
         200_000,
-        "Most partitions that all incremental fetch sessions together keep (about 400 bytes each); consumers "
-        "beyond that are served without a session.",
+        "Most partitions that all incremental fetch sessions together keep (about 400 bytes each, at most a "
+        "quarter of queued.max.bytes); consumers beyond that are served without a session.",
         low=0,
         high=_INT,
     )

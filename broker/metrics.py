@@ -318,7 +318,7 @@ class Metrics:
         )
         yield GaugeMetricFamily(
             "tidelog_queued_bytes",
-            "Memory of all connections: requests that arrive or wait, answers not read yet.",
+            "Memory of all connections: requests that arrive or wait, answers not read yet, fetch sessions.",
             self._queued_bytes(),
         )
         if (sessions := self._fetch_sessions) is not None:

@@ -1,7 +1,7 @@
 """How much memory all connections hold together, and who gives way when it is too much.
 
 Owns the account of `queued.max.bytes`: receive buffers of frames that have begun to arrive, requests that
-wait, answers that have not left. Pure: bytes and moments are passed in.
+wait, answers that have not left, fetch sessions. Pure: bytes and moments are passed in.
 
 The account is exact when it is measured, and between two measurements an upper bound: what is taken is added,
 what is given back is not. So a request costs it one addition.
@@ -21,7 +21,7 @@ Source: Kafka's queued.max.request.bytes, which counts requests only and stops t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -39,10 +39,15 @@ _Key = TypeVar("_Key")
 class QueuedMemory:
     """The account of one broker. `passed` is to be called once `taken_bytes` is above `look_at_bytes`."""
 
-    __slots__ = ("bound_bytes", "is_exhausted", "is_short", "look_at_bytes", "share_bytes", "taken_bytes")
+    __slots__ = (
+        "beside_bytes", "bound_bytes", "is_exhausted", "is_short", "look_at_bytes", "share_bytes",
+        "taken_bytes",
+    )  # fmt: skip
 
     def __init__(self, bound_bytes: int) -> None:
         self.bound_bytes = bound_bytes
+        self.beside_bytes: Callable[[], int] = int
+        """What is kept for clients beside their connections."""
         self.taken_bytes = 0
         """What is held at most."""
         self.is_short = False

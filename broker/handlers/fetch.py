@@ -40,6 +40,10 @@ PARKED_BYTES = 3000
 """What a Fetch that waits takes, beside its partitions."""
 PARKED_PARTITION_BYTES = 600
 """What each of its partitions takes: what is asked, and what is watched."""
+SESSION_PARTITION_BYTES = 400
+"""What each partition of a fetch session takes."""
+_SESSIONS_PART = 4
+"""Sessions take so small a part of `queued.max.bytes`: they stay when their connections are gone."""
 _NO_REPLICA = -1
 
 
@@ -67,10 +71,14 @@ class FetchHandler:
         self._max_wait_ms = services.config.fetch_max_wait_ms
         self.sessions = FetchSessions(
             services.config.max_incremental_fetch_session_cache_slots,
-            services.config.max_incremental_fetch_session_cache_partitions,
+            min(
+                services.config.max_incremental_fetch_session_cache_partitions,
+                self._memory.bound_bytes // _SESSIONS_PART // SESSION_PARTITION_BYTES,
+            ),
             lambda: secrets.randbelow(2**31 - 1) + 1,
         )
         services.metrics.count_fetch_sessions_with(self.sessions)
+        self._memory.beside_bytes = lambda: SESSION_PARTITION_BYTES * self.sessions.partition_count
 
     def handle(self, context: RequestContext, request: FetchRequest) -> FetchResponse | Parked:
         """The response, or what waits for data or for the disk."""

@@ -97,7 +97,8 @@ class MemoryGuard:
                 connection.go_on()
 
     def _total_bytes(self) -> int:
-        return sum(connection.held_bytes() for connection in self._connections)
+        held_bytes = sum(connection.held_bytes() for connection in self._connections)
+        return held_bytes + self.memory.beside_bytes()
 
     def _relieve(self, now: float) -> None:
         """Hold back and cut off connections."""

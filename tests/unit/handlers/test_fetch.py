@@ -334,3 +334,15 @@ async def test_a_fetch_that_waits_takes_no_more_memory_than_it_says(asker: Asker
     for _, task in waiting:
         task.cancel()
     assert said / 3 < taken <= said
+
+
+async def test_fetch_sessions_are_in_the_account_and_take_a_quarter_of_it_at_most(open_asker: Open) -> None:
+    asker = await open_asker(queued_max_bytes=4 * 4000, socket_request_max_bytes=1000)
+    await asker.create("t", 11)
+
+    def parts(count: int) -> list[tuple[str, int, int]]:
+        return [("t", index, 0) for index in range(count)]
+
+    assert (await fetch(asker, fetch_request(*parts(10), session_epoch=0))).session_id != 0
+    assert asker.services.memory.beside_bytes() == 4000
+    assert (await fetch(asker, fetch_request(*parts(1), session_epoch=0))).session_id == 0
