@@ -16,15 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import structlog
-
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET
 
 _TOPIC_IDS_FROM = 10
-logger = structlog.get_logger(__name__)
 
 
 class GroupOffsetsHandler:
@@ -55,8 +52,9 @@ class GroupOffsetsHandler:
         if not self._said_that_commits_fail:
             # The answer has no room for words. Once, for clients commit again and again.
             self._said_that_commits_fail = True
-            logger.warning(
+            self._services.events.warning(
                 "offset_commit_refused",
+                context.client_host,
                 group_id=request.group_id,
                 client_id=context.header.client_id,
                 client_host=context.client_host,
