@@ -197,7 +197,7 @@ def test_killed_drivers_and_a_killed_executor_lose_and_double_nothing(
     place.check(spark)
 
 
-def test_a_mirror_job_that_is_killed_in_a_batch_and_again_in_its_replay_ends_exact_without_help(
+def test_a_mirror_job_that_is_killed_in_each_of_its_batches_ends_exact_without_help(
     spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
@@ -208,7 +208,7 @@ def test_a_mirror_job_that_is_killed_in_a_batch_and_again_in_its_replay_ends_exa
             job.kill()
         place.release_acknowledgements()
     place.slow_down()
-    assert place.committed_batches() == set()
+    assert "1" not in place.committed_batches()
     with started(place.start_job()) as job:
         job.finish()
     assert place.committed_batches() == {"0", "1"}
