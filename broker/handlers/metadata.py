@@ -5,7 +5,8 @@ when both the client and `auto.create.topics.enable` allow it, and are answered 
 has to come back after LEADER_NOT_AVAILABLE.
 
 Invariants: no topic's name is ever null, also for an id that nobody knows: Kafka's is, from Metadata 12 on,
-and clients have died of it, so it is empty here; the address in an answer is the one advertised for the
+and clients have died of it, so it is empty here; a topic id decides, whatever name stands beside it, because
+Java's admin sends an empty one; the address in an answer is the one advertised for the
 listener that the request came in by.
 
 Called by dispatch on the event loop. Source: Kafka's KafkaApis.handleTopicMetadataRequest, KIP-430, KIP-516.
