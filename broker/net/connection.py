@@ -232,7 +232,7 @@ class Connection(asyncio.BufferedProtocol):
         if pending is self._holder:
             self._holder = None
             if self._paused:
-                self._go_on()
+                self.go_on()
 
     def answer_ready(self, pending: Pending) -> None:
         """For dispatch: a Pending in the queue has got its answer."""
