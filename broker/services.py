@@ -146,6 +146,7 @@ async def open_services(
     try:
         cluster = Cluster(await store.load(), store)
         held.append(ProducerIds(cluster, steady_ms))
+        await held[0].start()
         partitions = Partitions(
             logs,
             settings,
