@@ -1,9 +1,10 @@
 """Producer state on disk: `%020d.snapshot`, named by the offset up to which it knows the log.
 
-Owns our format, little-endian: magic, version, the offset, the producers' clock, the counts, then the order
-arrays and the slots of `producer_table` as they lie in memory, in version 2 id and epoch of each producer
-whom the limit put out (version 1 has none of those), then the CRC-32C of all before. All five cached batches
-of each producer are in it. Kafka's keeps one.
+Owns our format, little-endian: magic, version, a mark of the partition's folder (0 in files from before there
+was one), the offset, the producers' clock, the counts, then the order arrays and the slots of
+`producer_table` as they lie in memory, in version 2 id and epoch of each producer whom the limit put out
+(version 1 has none of those), then the CRC-32C of all before. All five cached batches of each producer are in
+it. Kafka's keeps one.
 
 Invariants: a snapshot is complete or not there (written beside, synced, renamed), and writing one never
 replaces another: a second one at the same offset is `%020d.2.snapshot`. `load_newest` never fails because
@@ -79,11 +80,16 @@ def snapshot_offsets(disk: Disk, folder: Path) -> list[int]:
     return [name.offset for name in snapshots(disk, folder)]
 
 
-def _encode(frozen: FrozenTable, offset: int) -> Iterator[Buffer]:
+def _mark_of(folder: Path) -> int:
+    """16 bits that tell a partition's snapshots from those of others; never 0."""
+    return int(crc32c(folder.name.encode())) % 0xFFFF + 1
+
+
+def _encode(frozen: FrozenTable, offset: int, mark: int) -> Iterator[Buffer]:
     header = _HEADER.pack(
         _MAGIC,
         _VERSION_WITH_EVICTED if frozen.evicted else _VERSION,
-        0,
+        mark,
         offset,
         frozen.clock_ms,
         frozen.count,
@@ -113,7 +119,7 @@ def write_snapshot(
     Stays: the newest two up to `durable_end` (without it, `offset`), for a crash may take from the log what
     lies beyond, and every snapshot that knows more than the log is thrown away then; and those beyond.
     """
-    buffers = list(_encode(frozen, offset))
+    buffers = list(_encode(frozen, offset, _mark_of(folder)))
     number = max((name.number for name in snapshots(disk, folder) if name.offset == offset), default=0) + 1
     disk.replace_file(snapshot_path(folder, offset, number), buffers)
     safe_end = offset if durable_end is None else durable_end
@@ -123,9 +129,9 @@ def write_snapshot(
 
 
 def decode_snapshot(data: bytes) -> tuple[int, FrozenTable]:
-    """(offset, table). Raises ValueError that says what is wrong with the bytes."""
+    """(offset, table) of whatever partition. Raises ValueError that says what is wrong with the bytes."""
     view = memoryview(data)
-    return _decode(len(data), lambda position, size: view[position : position + size])
+    return _decode(len(data), lambda position, size: view[position : position + size], None)
 
 
 def read_snapshot(disk: Disk, path: Path) -> tuple[int, FrozenTable]:
@@ -135,21 +141,25 @@ def read_snapshot(disk: Disk, path: Path) -> tuple[int, FrozenTable]:
     """
     fd = disk.open(path, os.O_RDONLY)
     try:
-        return _decode(disk.size(fd), lambda position, size: disk.read(fd, size, position))
+        return _decode(disk.size(fd), lambda position, size: disk.read(fd, size, position), path.parent)
     finally:
         disk.close(fd)
 
 
-def _decode(size: int, read: Callable[[int, int], memoryview]) -> tuple[int, FrozenTable]:
+def _decode(
+    size: int, read: Callable[[int, int], memoryview], folder: Path | None
+) -> tuple[int, FrozenTable]:
     if size < _HEADER.size + _CRC.size:
         raise ValueError(f"{size} bytes are too few for a snapshot")
     header = read(0, _HEADER.size)
-    magic, version, _, offset, clock_ms, count, links, chunks, first_free = _HEADER.unpack(header)
+    magic, version, mark, offset, clock_ms, count, links, chunks, first_free = _HEADER.unpack(header)
     if magic != _MAGIC or version not in (_VERSION, _VERSION_WITH_EVICTED):
         raise ValueError(
             f"magic {magic!r} version {version}, expected {_MAGIC!r} version {_VERSION} or"
             f" {_VERSION_WITH_EVICTED}"
         )
+    if folder is not None and mark not in (0, _mark_of(folder)):
+        raise ValueError(f"it was written for another partition than {folder.name}")
     slots_end = _HEADER.size + 8 * links + chunks * CHUNK_SIZE
     evicted_size = size - slots_end - _CRC.size
     is_whole = evicted_size >= 0 and not evicted_size % _EVICTED.size

@@ -125,13 +125,13 @@ def test_several_holes_are_told_apart(sound: Path, tmp_path: Path) -> None:
 
 def test_a_batch_in_a_hole_is_not_acknowledged_when_it_is_sent_again(sound: Path, tmp_path: Path) -> None:
     """The last five are remembered with their offsets, of older ones nobody knows where they were."""
-    log = open_log(tmp_path / "source", config=CONFIG)
+    log = open_log(tmp_path / "source" / "topic-0", config=CONFIG)
     for number in range(38):
         append(log, batch(1, 0, number, timestamp=NOW_MS + number))
     for number in range(4):
         append(log, batch(timestamp=NOW_MS + number))
     assert log.close(clean=True)
-    source = tmp_path / "source"
+    source = tmp_path / "source" / "topic-0"
     last_closed = f"{30:020d}.log"
     for size in range(0, 10 * ONE, ONE):
         loss = Loss(last_closed, size, 30 + size // ONE, 40)

@@ -49,7 +49,7 @@ def test_every_flipped_bit_is_refused_from_wherever_one_reads(written: Path, tmp
     good = (written / name).read_bytes()
     chance = random.Random(11)
     for position in range(len(good)):
-        folder = tmp_path / "damaged"
+        folder = tmp_path / "damaged" / written.name
         shutil.copytree(written, folder)
         data = bytearray(good)
         data[position] ^= 1 << chance.randrange(8)

@@ -6,6 +6,7 @@ import errno
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from tests.unit.storage.support import NEVER_ISSUED, NOW_MS, FaultyDisk, header
 from tidelog.broker.storage.disk import Disk
@@ -105,6 +106,29 @@ def test_one_that_runs_ahead_of_the_log_is_deleted(tmp_path: Path) -> None:
         write_snapshot(Disk(), tmp_path, offset, states(1).view())
     assert load_newest(Disk(), tmp_path, 5).offset == 3
     assert snapshot_offsets(Disk(), tmp_path) == [3]
+
+
+def test_the_snapshot_of_another_partition_is_set_aside(tmp_path: Path) -> None:
+    own, other = tmp_path / "topic-0", tmp_path / "topic-1"
+    for folder, producers in ((own, 2), (other, 3)):
+        folder.mkdir()
+        write_snapshot(Disk(), folder, 5, states(producers).view())
+        write_snapshot(Disk(), folder, 9, states(producers).view())
+    snapshot_path(other, 9).rename(snapshot_path(own, 9))
+    loaded = load_newest(Disk(), own, 9)
+    assert loaded.offset == 5
+    (aside,) = loaded.set_aside
+    assert "written for another partition than topic-0" in aside
+
+
+def test_a_snapshot_without_the_mark_of_a_partition_is_read(tmp_path: Path) -> None:
+    """As all were that were written before there was one."""
+    write_snapshot(Disk(), tmp_path, 5, states(2).view())
+    data = bytearray(snapshot_path(tmp_path, 5).read_bytes())
+    data[6:8] = bytes(2)
+    data[-4:] = crc32c(bytes(data[:-4])).to_bytes(4, "little")
+    snapshot_path(tmp_path, 5).write_bytes(data)
+    assert len(restored(tmp_path)) == 2
 
 
 def test_every_damage_is_noticed_and_set_aside(tmp_path: Path) -> None:
