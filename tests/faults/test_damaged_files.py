@@ -1,0 +1,42 @@
+"""Damaged files of every kind: what was acknowledged is served unchanged, or its loss is told."""
+
+import random
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+
+from faults.checker import Kind
+from faults.damage import trial
+from faults.damage.files import Damage, Done, FileKind
+from tidelog.protocol.records import read_batch_header
+
+SEED = 21
+ROUNDS = 8
+CRC_AT, CHECKED_FROM = 17, 21
+
+
+async def test_a_damaged_folder_serves_what_was_acknowledged_or_says_what_is_lost(tmp_path: Path) -> None:
+    outcome = await trial.run(SEED, 0, tmp_path, lambda text: None, rounds=ROUNDS)
+    assert outcome.findings == [], f"seed {SEED}"
+    assert outcome.tried.total() > ROUNDS
+    assert {FileKind.LOG, FileKind.SNAPSHOT, FileKind.PARTITION_METADATA} <= outcome.tried.keys()
+
+
+async def test_a_record_that_comes_back_changed_is_found_whatever_its_checksum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forge(data_dir: Path, plan: object, rng: random.Random) -> list[Done]:
+        """Another content for the first batch of a partition, with the CRC that fits."""
+        path = data_dir / "steady-0" / f"{0:020d}.log"
+        data = bytearray(path.read_bytes())
+        end = read_batch_header(data).size_bytes
+        data[end - 2] ^= 1
+        data[CRC_AT:CHECKED_FROM] = crc32c(bytes(data[CHECKED_FROM:end])).to_bytes(4, "big")
+        path.write_bytes(data)
+        return [Done(FileKind.LOG, Damage.FLIP, (path,), "forged")]
+
+    monkeypatch.setattr(trial, "_damage", forge)
+    outcome = await trial.run(SEED, 0, tmp_path, lambda text: None, rounds=1)
+    assert Kind.INVENTED in {finding.kind for finding in outcome.findings}
+    assert (tmp_path / "round-0" / "steady-0").exists(), "the damaged folder was not kept"
