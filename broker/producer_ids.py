@@ -1,44 +1,85 @@
-"""Producer ids with a store behind them: the waiting that the pure allocator leaves to its shell.
+"""Producer ids of one broker, and the cluster's store as the journal of the coordinator that reserves blocks.
 
 Owns the reservation that is under way. Invariants: a block is committed to the cluster store before the
 allocator hears of it, and lies above every id that the logs knew at the start; a request waits for a block
 that is on its way and is sent away with a retriable code when reserving failed just now.
 
-Called by `handlers.producers` and by each partition's log (for the bound), on the event loop.
+On the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
-from tidelog.broker.cluster.catalog import Catalog, ProducerIdsReserved
+from tidelog.broker.cluster.catalog import ProducerIdsReserved
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.store import StoreConflict, StoreError
 from tidelog.broker.coordinator.producer_ids import (
-    BLOCK_SIZE,
+    BlockReserved,
     ProducerIdAllocator,
-    ProducerIdBlock,
+    ProducerIdBlocks,
     ProducerIdsExhausted,
     above_all_issued,
-    next_block,
 )
+from tidelog.broker.coordinator.runtime import CoordinatorRuntime
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 logger = structlog.get_logger(__name__)
 
 
+class _StoreJournal:
+    """Blocks of producer ids in the cluster's store. Its records are the catalog's bound at some time."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._told = 0
+
+    async def news(self) -> Iterable[BlockReserved]:
+        try:
+            await self._cluster.settle()
+        except (StoreError, OSError) as error:
+            raise _store_failed(error) from error
+        end = self._cluster.catalog.next_producer_id
+        if end == self._told:
+            return ()
+        self._told = end
+        return (BlockReserved(end),)
+
+    async def write(self, records: Sequence[BlockReserved]) -> None:
+        (record,) = records
+        try:
+            await self._cluster.change(lambda _: ProducerIdsReserved(record.end))
+        except (StoreError, StoreConflict, OSError) as error:
+            raise _store_failed(error) from error
+        self._told = record.end
+
+
+def _store_failed(error: Exception) -> ApiError:
+    logger.error(
+        "producer_ids_not_reserved",
+        error=str(error),
+        advice="check the disk that holds the data folder; producers that start now will retry",
+    )
+    return ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error))
+
+
 class ProducerIds:
-    """Hands out this cluster's producer ids."""
+    """Hands out producer ids of this broker's blocks."""
 
     def __init__(self, cluster: Cluster, clock_ms: Callable[[], int]) -> None:
-        self._cluster = cluster
         self._clock_ms = clock_ms
         self._first = cluster.catalog.next_producer_id
         self._allocator = ProducerIdAllocator(self._first)
+        self._blocks = ProducerIdBlocks()
+        self._runtime = CoordinatorRuntime(self._blocks, _StoreJournal(cluster), clock_ms)
         self._reservation: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Replay which ids are in blocks."""
+        await self._runtime.start()
 
     def begin_above(self, highest_seen: int, *, is_newest: bool) -> None:
         """Before the first id: hand out none that anybody may have, where the store may have forgotten it.
@@ -58,6 +99,7 @@ class ProducerIds:
             )
         self._first = above_all_issued(max(self._first - 1, highest_seen))
         self._allocator = ProducerIdAllocator(self._first)
+        self._blocks.begin_at(self._first)
         self.try_next()  # Gives none yet, and has a block reserved, for the logs may forget whom they saw.
 
     def bound(self) -> int:
@@ -88,30 +130,22 @@ class ProducerIds:
             await asyncio.shield(self._reservation)
 
     async def _reserve(self) -> None:
-        def plan(catalog: Catalog) -> ProducerIdsReserved:
-            return ProducerIdsReserved(next_block(max(catalog.next_producer_id, self._first)).end)
-
         try:
-            reserved = await self._cluster.change(plan)
+            block = await self._runtime.run(self._blocks.reserve)
         except ProducerIdsExhausted as error:
             self._allocator.block_failed(self._clock_ms())
             logger.error("producer_ids_exhausted", error=str(error))
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
-        except (StoreError, StoreConflict, OSError) as error:
+        except ApiError:
             self._allocator.block_failed(self._clock_ms())
-            logger.error(
-                "producer_ids_not_reserved",
-                error=str(error),
-                advice="check the disk that holds the data folder; producers that start now will retry",
-            )
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
+            raise
         else:
-            end = reserved.next_producer_id
-            self._allocator.block_reserved(ProducerIdBlock(end - BLOCK_SIZE, end))
+            self._allocator.block_reserved(block)
         finally:
             self._reservation = None
 
     async def close(self) -> None:
         """Let a reservation that is under way finish."""
+        await self._runtime.close()
         if self._reservation is not None:
             await asyncio.wait([self._reservation])

@@ -151,6 +151,7 @@ async def open_services(
         identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
         await asyncio.to_thread(claim, disk, config.data_dir, identity)
         held.append(ProducerIds(cluster, steady_ms))
+        await held[0].start()
         partitions = Partitions(
             logs,
             settings,

@@ -9,7 +9,7 @@ Invariants:
 - a caller that is cancelled half way does not tear store and image apart, because commit and apply run in a
   task of their own.
 
-Called on the event loop by `broker.topics` and `broker.producer_ids`.
+On the event loop.
 """
 
 from __future__ import annotations

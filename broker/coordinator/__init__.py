@@ -1,1 +1,1 @@
-"""Coordinators as pure machines: they take facts and `now_ms` and return decisions; shells do the waiting."""
+"""Coordinators: pure machines that take facts and `now_ms` and return decisions, and a runtime that waits."""

@@ -1,6 +1,7 @@
-"""Who gets which producer id: a pure machine over blocks of ids that the cluster store has made durable.
+"""Who gets which producer id: pure machines that reserve blocks of ids, and hand out the ids of a block.
 
-Owns the current block, the prefetched one, and the bound below which ids may have been issued.
+Owns which ids are in blocks (`ProducerIdBlocks`, a coordinator's machine); and of one broker the current
+block, the prefetched one, and the bound below which ids may have been issued (`ProducerIdAllocator`).
 
 Invariants:
 - an id is handed out only from a block that `block_reserved` delivered, hence after the block was durable;
@@ -8,7 +9,7 @@ Invariants:
 - at most one reservation is under way, and a failed one is tried again after a back-off only;
 - past int64 there is an error (`ProducerIdsExhausted`), never a wrap.
 
-No I/O, no clock: called on the event loop by the shell in `broker.producer_ids`, and by tests.
+No I/O, no clock.
 Source: KIP-98 and KIP-360 (InitProducerId), Kafka's ProducerIdControlManager for the size of a block.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tidelog.broker.coordinator.decision import Decision
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -49,6 +51,33 @@ class Allocation(NamedTuple):
 
     producer_id: int | None
     reserve_block: bool
+
+
+class BlockReserved(NamedTuple):
+    """The coordinator's record: all ids below `end` are in blocks, whose ids may have been issued."""
+
+    end: int
+
+
+class ProducerIdBlocks:
+    """Reserves the blocks of a cluster, each for one broker."""
+
+    __slots__ = ("_next",)
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def apply(self, record: BlockReserved) -> None:
+        self._next = max(self._next, record.end)
+
+    def begin_at(self, first: int) -> None:
+        """Reserve nothing below `first`, whatever the records say: the logs know ids up to there."""
+        self._next = max(self._next, first)
+
+    def reserve(self, now_ms: int) -> Decision[BlockReserved, ProducerIdBlock]:
+        """The next block. Raises ProducerIdsExhausted."""
+        block = next_block(self._next)
+        return Decision((BlockReserved(block.end),), block)
 
 
 def next_block(next_producer_id: int, size: int = BLOCK_SIZE) -> ProducerIdBlock:

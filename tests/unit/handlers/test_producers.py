@@ -60,7 +60,7 @@ async def test_ids_never_come_back_after_a_restart(open_asker: Open) -> None:
 async def test_when_the_store_fails_the_client_is_told_to_come_back(
     asker: Asker, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = asker.services.producer_ids._cluster._store
+    store = asker.services._cluster._store
 
     async def failing(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -74,7 +74,7 @@ async def test_when_the_store_fails_the_client_is_told_to_come_back(
 
 
 async def test_no_id_left_in_int64_is_an_error_and_not_a_wrap(asker: Asker) -> None:
-    cluster = asker.services.producer_ids._cluster
+    cluster = asker.services._cluster
     await cluster.change(lambda catalog: ProducerIdsReserved(MAX_PRODUCER_ID - 5))
     assert await init(asker) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1)
 

@@ -1,0 +1,150 @@
+"""The shell of a coordinator: runs the operations of a pure machine over a journal, and fires its timers.
+
+Owns the order of operations, which timers are set, and when a response may leave. A journal is where records
+become durable: the cluster's store, or the log of an internal partition.
+
+Invariants:
+- operations are decided in the order of `run`, each on the state that all records written before it made;
+- a record is applied once it is written, and a response leaves once all is durable that was written before
+  it, so nobody is told what a crash could take back;
+- a write that is refused changes nothing. One that was accepted and does not become durable ends the
+  coordinator: its state is ahead of its journal, so every later operation gets that error;
+- an operation that began runs to its end, also when its caller goes away.
+
+On the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import structlog
+
+from tidelog.broker.coordinator.decision import Decision, RecordT, ResponseT, Timer
+from tidelog.protocol.errors import ApiError
+
+TIMER_RETRY_MS = 1_000
+logger = structlog.get_logger(__name__)
+_AppliedT = TypeVar("_AppliedT", contravariant=True)
+
+
+class Machine(Protocol[_AppliedT]):
+    """A pure state machine. Its operations take `now_ms` and return a Decision, or raise ApiError."""
+
+    def apply(self, record: _AppliedT) -> None:
+        """Take over a record that was written, just now or in an earlier life."""
+
+
+class Journal(Protocol[RecordT]):
+    """Where the records of one coordinator are kept."""
+
+    async def news(self) -> Iterable[RecordT]:
+        """Records that are durable and were neither given here nor accepted by `write`, oldest first.
+
+        The first time that is all there are; later, what others wrote, or a write that failed and was stored
+        all the same. Raises ApiError when that cannot be told.
+        """
+
+    async def write(self, records: Sequence[RecordT]) -> asyncio.Future[None] | None:
+        """Accept the records, all or none. The future is done when they are durable; None: they are.
+
+        Raises ApiError when they are refused.
+        """
+
+
+class CoordinatorRuntime(Generic[RecordT]):
+    """Runs one coordinator."""
+
+    def __init__(
+        self, machine: Machine[RecordT], journal: Journal[RecordT], clock_ms: Callable[[], int]
+    ) -> None:
+        """`clock_ms` is a clock that nobody sets."""
+        self._machine = machine
+        self._journal = journal
+        self._clock_ms = clock_ms
+        self._turn = asyncio.Lock()
+        self._durable: asyncio.Future[None] | None = None
+        self._failure: ApiError | None = None
+        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
+        self._running: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    async def start(self) -> None:
+        """Replay the journal. Raises ApiError."""
+        async with self._turn:
+            await self._catch_up()
+
+    async def run(self, operation: Callable[[int], Decision[RecordT, ResponseT]]) -> ResponseT:
+        """Decide `operation(now_ms)` and give its response once that may leave. Raises ApiError."""
+        task = asyncio.get_running_loop().create_task(self._run(operation))
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    async def _run(self, operation: Callable[[int], Decision[RecordT, ResponseT]]) -> ResponseT:
+        async with self._turn:
+            if self._failure is not None:
+                raise self._failure
+            await self._catch_up()
+            decision = operation(self._clock_ms())
+            if decision.records:
+                self._durable = await self._journal.write(decision.records)
+                for record in decision.records:
+                    self._machine.apply(record)
+            self._set_timers(decision.timers)
+            durable = self._durable
+        if durable is not None:
+            try:
+                await asyncio.shield(durable)
+            except ApiError as error:
+                self._failure = error
+                raise
+        return decision.response
+
+    async def _catch_up(self) -> None:
+        for record in await self._journal.news():
+            self._machine.apply(record)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # Seen: whoever asked may have gone away.
+
+    def _set_timers(self, timers: Mapping[Hashable, Timer | None]) -> None:
+        for key, timer in timers.items():
+            present = self._timers.pop(key, None)
+            if present is not None:
+                present.cancel()
+            if timer is not None and not self._closed:
+                delay_ms = max(0, timer.at_ms - self._clock_ms())
+                self._timers[key] = asyncio.get_running_loop().call_later(
+                    delay_ms / 1000, self._fire, key, timer
+                )
+
+    def _fire(self, key: Hashable, timer: Timer) -> None:
+        del self._timers[key]
+        task = asyncio.get_running_loop().create_task(self._run_timer(key, timer))
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    async def _run_timer(self, key: Hashable, timer: Timer) -> None:
+        """Run its operation, later again where its records were refused."""
+        try:
+            await self._run(timer.operation)
+        except ApiError as error:
+            if self._failure is None and key not in self._timers:
+                logger.warning("coordinator_timer_failed", timer=str(key), error=str(error))
+                self._set_timers({key: timer._replace(at_ms=self._clock_ms() + TIMER_RETRY_MS)})
+        except Exception as error:
+            logger.error("coordinator_timer_broken", timer=str(key), error=repr(error), exc_info=error)
+
+    async def close(self) -> None:
+        """Fire no more timers, and let operations that began finish."""
+        self._closed = True
+        for handle in self._timers.values():
+            handle.cancel()
+        self._timers.clear()
+        if self._running:
+            await asyncio.wait(self._running)
