@@ -34,6 +34,7 @@ from tidelog.broker.storage.disk import HANDLES_ADVICE, advice_on, is_out_of_han
 from tidelog.broker.storage.integrity import CorruptSegmentError
 from tidelog.broker.storage.partition_log import AppendResult, FlushWork, PartitionLog, ReadResult
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.records import Inspection
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
 FLUSH_SOON_MS = 5
@@ -125,15 +126,18 @@ class Replica:
         if log.end_offset > log.flushed_end_offset:
             group_commit.request(self)
 
-    def append_as_leader(self, batch: Buffer, now_ms: int) -> AppendResult:
+    def append_as_leader(
+        self, batch: Buffer, now_ms: int, records: Inspection | ApiError | None = None
+    ) -> AppendResult:
         """Check and write one batch. Raises ApiError with the code that the producer is to get.
 
+        `records` is what `inspect_batch` said of it, if it was asked.
         Follow it by `when_committed`, `committed` or `flush_soon`: nothing else makes it durable.
         """
         if self.stopped is not None:
             raise ApiError(self.stopped)
         try:
-            result = self.log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
+            result = self.log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, records=records)
         except ApiError as error:
             if self.log.failure is not None:
                 self.fail(self.log.failure)

@@ -17,7 +17,7 @@ import cramjam
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.types import Buffer
 
-__all__ = ["Compression", "compress", "decompress"]
+__all__ = ["Compression", "TooLargeError", "compress", "decompress"]
 
 
 class Compression(IntEnum):
@@ -28,6 +28,10 @@ class Compression(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+class TooLargeError(ProtocolError):
+    """The data yields more bytes than the caller allows."""
 
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -74,7 +78,7 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
 def decompress(codec: Compression, data: Buffer, max_bytes: int) -> bytes:
     """The bytes that `data` holds under `codec`, at most `max_bytes` of them.
 
-    Raises ProtocolError when the input is damaged or yields more than `max_bytes`.
+    Raises ProtocolError when the input is damaged, and TooLargeError when it yields more than `max_bytes`.
     """
     if codec is Compression.NONE:
         if len(data) > max_bytes:
@@ -87,8 +91,8 @@ def decompress(codec: Compression, data: Buffer, max_bytes: int) -> bytes:
     return _growing_decompress(codec, data, max_bytes)
 
 
-def _too_large(codec: Compression, max_bytes: int) -> ProtocolError:
-    return ProtocolError(f"{codec.name.lower()} data yields more than the {max_bytes} bytes allowed")
+def _too_large(codec: Compression, max_bytes: int) -> TooLargeError:
+    return TooLargeError(f"{codec.name.lower()} data yields more than the {max_bytes} bytes allowed")
 
 
 def _damaged(codec: Compression, reason: object) -> ProtocolError:
@@ -171,10 +175,10 @@ def _snappy_block(block: memoryview, room: int, max_bytes: int) -> bytes:
     """One raw snappy block, whose own length field is believed only as far as the input could bear it out."""
     try:
         size = cramjam.snappy.decompress_raw_len(block)
-        if size > room:
-            raise _too_large(Compression.SNAPPY, max_bytes)
         if size > _SNAPPY_MAX_EXPANSION * len(block):
             raise _damaged(Compression.SNAPPY, f"{len(block)} bytes cannot hold the {size} they announce")
+        if size > room:
+            raise _too_large(Compression.SNAPPY, max_bytes)
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise _damaged(Compression.SNAPPY, error) from None

@@ -52,7 +52,10 @@ class LateAnswer:
         self._call: Callable[[Any], None] | None = None
 
     def give(self, value: Any) -> None:
-        """The answer is `value`, and whoever waits is called before this returns; later ones are ignored."""
+        """The answer is `value`, and whoever waits is called before this returns; later ones are ignored.
+
+        An exception is what the handler would have raised.
+        """
         if self.is_given:
             return
         self.is_given = True
@@ -70,8 +73,42 @@ class LateAnswer:
 
     def __await__(self) -> Generator[Any, None, Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.then(lambda value: None if future.done() else future.set_result(value))
+
+        def settle(value: Any) -> None:
+            if future.done():
+                return
+            if isinstance(value, Exception):
+                future.set_exception(value)
+            else:
+                future.set_result(value)
+
+        self.then(settle)
         return future.__await__()
+
+
+class LateEffect(LateAnswer):
+    """The LateAnswer of a request that takes effect after its handler returned, though before it is answered.
+
+    Those behind it on its connection wait for that, not for the answer.
+    """
+
+    __slots__ = ("_effect_call", "held_bytes")
+
+    def __init__(self, held_bytes: int) -> None:
+        """`held_bytes` is how much memory waits with it until it takes effect."""
+        super().__init__()
+        self.held_bytes = held_bytes
+        self._effect_call: Callable[[], None] | None = None
+
+    def when_effective(self, call: Callable[[], None]) -> None:
+        """Call at `take_effect`; an answer without it means that there is no effect."""
+        self._effect_call = call
+
+    def take_effect(self) -> None:
+        """The request has taken effect; its answer may still take a while."""
+        call, self._effect_call = self._effect_call, None
+        if call is not None:
+            call()
 
 
 class Parked:

@@ -1,10 +1,16 @@
 """Produce: append in the order of arrival, answer once every partition's batch is durable.
 
-Owns the answer to a ProduceRequest. `handle` is synchronous from the first byte to the last append; what
-it returns is the response itself, or a LateAnswer that group commit gives. No future, no task, no decoding.
+Owns the answer to a ProduceRequest. What `handle` returns is the response itself, or a LateAnswer that group
+commit gives. No future, no task, no decoding.
+
+Every batch is inspected before it is appended. Nearly always that takes the loop some microseconds. Where it
+may take more than an `Effort`, a thread does it, for one request at a time, so that what is decompressed
+there stays bounded; the answer is then a LateEffect.
 
 Invariants:
-- nothing awaits before the last append, so batches of one connection land in the order they were sent;
+- nothing awaits between the first append of a request and the last, and those behind a LateEffect wait until
+  it has appended, so batches of one connection land in the order they were sent;
+- no batch is stored that a consumer could not decode;
 - one bad partition fails alone; a duplicate is answered like its original, once that is durable;
 - with acks=all the answer comes after fdatasync, or after timeout_ms (to the next `SWEEP_MS`) with
   REQUEST_TIMED_OUT, which leaves open whether the batch will be durable: a retry finds out;
@@ -13,7 +19,7 @@ Invariants:
 - a refusal by a partition that is there names the log's start: with code 59 clients decide by it whether
   retention has taken their last batch.
 
-Called by dispatch on the event loop. Views in the request die when `handle` returns.
+Event loop only. Views in the request die when `handle` returns.
 Source: Kafka's ReplicaManager.appendRecords and ProduceRequest.validateRecords.
 """
 
@@ -21,18 +27,20 @@ from __future__ import annotations
 
 import asyncio
 
-from tidelog.broker.handlers.context import CloseConnection, LateAnswer, RequestContext
+from tidelog.broker.handlers.context import CloseConnection, LateAnswer, LateEffect, RequestContext
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.replica import Replica
 from tidelog.broker.services import Services
+from tidelog.broker.storage.batch_inspection import Effort, TooMuchError, inspect_batch
 from tidelog.broker.storage.partition_log import AppendResult
 from tidelog.protocol.compression import Compression
-from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.hot import NO_LEADER, ProducePartitionResult, ProduceRequest
-from tidelog.protocol.records import BATCH_HEADER_SIZE
+from tidelog.protocol.records import BATCH_HEADER_SIZE, LOG_OVERHEAD, Inspection, read_batch_header
 from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
 
 ProduceResponse = list[tuple[str, list[ProducePartitionResult]]]
+Inspected = Inspection | ApiError | None
 
 SWEEP_MS = 100
 ACKS_ALL = -1
@@ -139,15 +147,57 @@ class ProduceHandler:
         self._batch_appended = self._metrics.batch_appended
         self._outstanding: set[PendingProduce] = set()
         self._sweep_timer: asyncio.TimerHandle | None = None
+        # Faults are ordered for requests that have taken effect once their handler returned.
+        self._has_threads = not services.config.faults_enable
+        self._thread = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def handle(
-        self, context: RequestContext, request: ProduceRequest
-    ) -> ProduceResponse | PendingProduce | None:
+    def handle(self, context: RequestContext, request: ProduceRequest) -> ProduceResponse | LateAnswer | None:
         """Append every batch; the response, a LateAnswer of it, or None when acks=0."""
-        acks = request.acks
-        if acks not in _VALID_ACKS:
+        if request.acks not in _VALID_ACKS:
             return _all_refused(request, ErrorCode.INVALID_REQUIRED_ACKS)
+        try:
+            inspected = self._inspected(request, Effort() if self._has_threads else None)
+        except TooMuchError:
+            late = LateEffect(_size_bytes(request))
+            task = self._loop.create_task(self._append_later(context, _copied(request), late))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return late
+        return self._append(context, request, inspected)
+
+    def _inspected(self, request: ProduceRequest, effort: Effort | None) -> list[Inspected]:
+        """What `inspect_batch` says of each batch, None where there is nothing to ask.
+
+        Raises TooMuchError.
+        """
+        replicas = self._replicas
+        return [
+            None if batch is None or (topic, index) not in replicas else _inspected(batch, effort)
+            for topic, partitions in request.topics
+            for index, batch in partitions
+        ]
+
+    async def _append_later(self, context: RequestContext, request: ProduceRequest, late: LateEffect) -> None:
+        try:
+            async with self._thread:
+                inspected = await asyncio.to_thread(self._inspected, request, None)
+            result = self._append(context, request, inspected)
+        except Exception as error:
+            late.give(error)
+            return
+        if isinstance(result, LateAnswer):
+            late.take_effect()
+            result.then(late.give)
+        else:
+            late.give(result)
+
+    def _append(
+        self, context: RequestContext, request: ProduceRequest, inspected: list[Inspected]
+    ) -> ProduceResponse | PendingProduce | None:
+        acks = request.acks
         now_ms = self._clock_ms()
+        verdicts = iter(inspected)
         version = context.header.api_version
         replicas = self._replicas
         response: ProduceResponse = []
@@ -156,13 +206,14 @@ class ProduceHandler:
             results: list[ProducePartitionResult] = []
             response.append((topic, results))
             for index, records in partitions:
+                verdict = next(verdicts)
                 replica = replicas.get((topic, index))
                 try:
                     if replica is None:
                         raise self._services.missing(topic, index)
                     if records is None or version < _FIRST_VERSION_WITH_ZSTD:
                         records = _check_records(records, version)
-                    result = replica.append_as_leader(records, now_ms)
+                    result = replica.append_as_leader(records, now_ms, verdict)
                 except ApiError as error:
                     start_offset = NO_OFFSET if replica is None else replica.log.start_offset
                     results.append(_refused(index, error.code, error.message, start_offset))
@@ -231,6 +282,32 @@ class ProduceHandler:
             metrics.fenced()
         if code not in _NOT_THE_BROKERS_FAULT:
             metrics.produce_failed(topic)
+
+
+def _inspected(batch: Buffer, effort: Effort | None) -> Inspected:
+    """As `inspect_batch`, whose refusal is returned; None where the batch is none. Raises TooMuchError."""
+    try:
+        header = read_batch_header(batch)
+        if header.batch_length + LOG_OVERHEAD == len(batch):
+            return inspect_batch(batch, header, effort)
+    except ApiError as error:
+        return error
+    except ProtocolError:
+        pass
+    return None
+
+
+def _size_bytes(request: ProduceRequest) -> int:
+    return sum(len(batch) for _, partitions in request.topics for _, batch in partitions if batch is not None)
+
+
+def _copied(request: ProduceRequest) -> ProduceRequest:
+    """With batches that outlive the frame."""
+    topics = [
+        (topic, [(index, None if batch is None else bytes(batch)) for index, batch in partitions])
+        for topic, partitions in request.topics
+    ]
+    return request._replace(topics=topics)
 
 
 def _check_records(records: Buffer | None, version: int) -> Buffer:

@@ -22,7 +22,14 @@ from collections.abc import Coroutine, Mapping
 from contextvars import Context, copy_context
 from typing import Any, Protocol
 
-from tidelog.broker.handlers.context import CloseConnection, LateAnswer, Listener, Parked, RequestContext
+from tidelog.broker.handlers.context import (
+    CloseConnection,
+    LateAnswer,
+    LateEffect,
+    Listener,
+    Parked,
+    RequestContext,
+)
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.net.routes import Handler, Route, RouteTable, refuse_old_produce
 from tidelog.broker.peer_events import PeerEvents
@@ -59,6 +66,9 @@ class Client(Protocol):
 
     def answer_ready(self, pending: Pending) -> None:
         """The `answer` of a Pending of this connection has become final."""
+
+    def effect_taken(self, pending: Pending) -> None:
+        """A Pending that held back those behind it no longer does, though its answer is not there yet."""
 
 
 class Pending:
@@ -116,14 +126,21 @@ class Pending:
         self.answer = answer
         client.answer_ready(self)
 
+    def took_effect(self) -> None:
+        """The handler's LateEffect took effect."""
+        self.holds_back = False
+        if self.future is not None:
+            self._client.effect_taken(self)
+
     def given(self, result: Any) -> None:
         """The handler's LateAnswer is there. Raises nothing: others are told after this one."""
         if self.future is None:
             return
         self.future = None
         client, route, header = self._client, self._route, self._header
+        answer = self._dispatcher.refuse if isinstance(result, Exception) else self._dispatcher.answer
         try:
-            self.answer = self._dispatcher.answer(client, route, header, self._request, result, self._started)
+            self.answer = answer(client, route, header, self._request, result, self._started)
             client.answer_ready(self)
         except Exception as error:
             self._dispatcher.log_unexpected(error, client, route, header)
@@ -195,6 +212,10 @@ class Dispatcher:
             request = request._replace(topics=names)
         if isinstance(result, LateAnswer):
             pending = Pending(self, client, route, header, request, started, result)
+            if isinstance(result, LateEffect):
+                pending.holds_back = True
+                pending.held_bytes = result.held_bytes
+                result.when_effective(pending.took_effect)
             result.then(pending.given)
             return pending
         held_bytes = 0
@@ -210,7 +231,10 @@ class Dispatcher:
     def answer(
         self, client: Client, route: Route, header: RequestHeader, request: Any, result: Any, started: float
     ) -> list[Buffer]:
-        """The frame for what a handler gave, counted."""
+        """The frame for what a handler gave, counted; nothing of it where no answer is wanted."""
+        if result is None:
+            route.tally.succeeded(_now() - started)
+            return [b""]
         try:
             return _encode(route, header, result, started)
         except Exception as error:

@@ -3,10 +3,11 @@
 Owns the checks that need neither the log nor the producer state, in Kafka's order (rows 1 to 3 of the
 table in the rule book, then size and timestamps). Pure.
 
-Invariants: records are not decoded; a batch that passes can be stored as it is, and only its base offset,
-leader epoch and (LogAppendTime) timestamp will be written into it.
+Invariants: only the header is looked at, records are for `batch_inspection`; a batch that passes both can be
+stored as it is, and only its base offset, leader epoch and MaxTimestamp (with LogAppendTime its attributes
+too) may be written into it.
 
-Used by `partition_log.append`. Source: Kafka's ProduceRequest, UnifiedLog and LogValidator; KIP-937.
+Source: Kafka's ProduceRequest, UnifiedLog and LogValidator; KIP-937.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.records import (
-    BATCH_HEADER_SIZE,
     CURRENT_MAGIC,
     LOG_OVERHEAD,
     BatchHeader,
+    Inspection,
     batch_crc_is_valid,
     read_batch_header,
     read_magic,
 )
-from tidelog.protocol.types import Buffer
+from tidelog.protocol.types import NO_TIMESTAMP, Buffer
 
 _CODEC_MASK = 0x07
 _LOG_APPEND_TIME = 0x08
@@ -31,7 +32,7 @@ _CONTROL = 0x20
 _LAST_CODEC = max(Compression).value
 
 
-def checked_header(batch: Buffer, config: LogConfig, now_ms: int) -> BatchHeader:
+def checked_header(batch: Buffer, config: LogConfig) -> BatchHeader:
     """The header of the one batch in `batch`. Raises ApiError with Kafka's code for what is wrong with it."""
     size = len(batch)
     try:
@@ -59,12 +60,11 @@ def checked_header(batch: Buffer, config: LogConfig, now_ms: int) -> BatchHeader
         )
     if not batch_crc_is_valid(batch, header):
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch is not {header.crc:08x}, as it says")
-    _check_counts(header, size)
-    _check_timestamps(header, config, now_ms)
+    _check_counts(header)
     return header
 
 
-def _check_counts(header: BatchHeader, size: int) -> None:
+def _check_counts(header: BatchHeader) -> None:
     attributes = header.attributes
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
         raise _invalid(
@@ -76,8 +76,6 @@ def _check_counts(header: BatchHeader, size: int) -> None:
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"compression codec {attributes & _CODEC_MASK} does not exist",
         )
-    if not attributes & _CODEC_MASK and header.record_count > size - BATCH_HEADER_SIZE:
-        raise _invalid(f"{header.record_count} records cannot lie in a batch of {size} bytes")
     if attributes & _CONTROL:
         raise _invalid("a client may not write control batches")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
@@ -87,23 +85,24 @@ def _check_counts(header: BatchHeader, size: int) -> None:
         )
 
 
-def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+def check_timestamps(header: BatchHeader, records: Inspection, config: LogConfig, now_ms: int) -> None:
+    """Raise ApiError unless all records that have a timestamp have one that the topic takes."""
     if header.attributes & _LOG_APPEND_TIME:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime")
-    timestamp = header.largest_timestamp
-    if config.message_timestamp_type != "CreateTime" or timestamp < 0:
+    if config.message_timestamp_type != "CreateTime":
         return
-    ahead_ms = timestamp - now_ms
+    ahead_ms = records.latest - now_ms
     if ahead_ms > config.message_timestamp_after_max_ms:
         raise ApiError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {timestamp} is {ahead_ms} ms ahead of the broker's clock,"
+            f"timestamp {records.latest} is {ahead_ms} ms ahead of the broker's clock,"
             f" message.timestamp.after.max.ms={config.message_timestamp_after_max_ms}",
         )
-    if -ahead_ms > config.message_timestamp_before_max_ms:
+    behind_ms = now_ms - records.oldest
+    if records.oldest != NO_TIMESTAMP and behind_ms > config.message_timestamp_before_max_ms:
         raise ApiError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {timestamp} is {-ahead_ms} ms behind the broker's clock,"
+            f"timestamp {records.oldest} is {behind_ms} ms behind the broker's clock,"
             f" message.timestamp.before.max.ms={config.message_timestamp_before_max_ms}",
         )
 

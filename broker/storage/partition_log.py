@@ -20,7 +20,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from tidelog.broker.storage.batch_rules import checked_header
+from tidelog.broker.storage.batch_inspection import inspect_batch
+from tidelog.broker.storage.batch_rules import check_timestamps, checked_header
 from tidelog.broker.storage.disk import FULL, ColdRead, Disk, is_out_of_handles
 from tidelog.broker.storage.holes import Hole, raise_if_lost
 from tidelog.broker.storage.integrity import CorruptSegmentError
@@ -41,6 +42,7 @@ from tidelog.broker.storage.segment import Segment
 from tidelog.broker.storage.upkeep import Upkeep
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.records import (
+    Inspection,
     patched_prefix,
     read_batch_header,
     with_log_append_time,
@@ -182,16 +184,29 @@ class PartitionLog:
         self.config = config
         self.producers.rules = config.producer_rules()
 
-    def append(self, batch: Buffer, *, leader_epoch: int, now_ms: int) -> AppendResult:
+    def append(
+        self,
+        batch: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        records: Inspection | ApiError | None = None,
+    ) -> AppendResult:
         """Store the one batch in `batch`, or recognise it.
 
+        `records` is what `inspect_batch` said of it, if it was asked.
         Raises ApiError with the code that the producer is to get; then nothing was stored. A full disk gives
         KAFKA_STORAGE_ERROR and the log goes on; when `failure` is set afterwards the log is offline.
         """
         if self.failure is not None:
             raise self._failed()
         config = self.config
-        header = checked_header(batch, config, now_ms)
+        header = checked_header(batch, config)
+        if records is None:
+            records = inspect_batch(batch, header)
+        elif isinstance(records, ApiError):
+            raise records
+        check_timestamps(header, records, config, now_ms)
         idempotent = header.producer_id >= 0
         if idempotent or header.is_transactional:
             verdict = self.producers.check(header)
@@ -206,8 +221,8 @@ class PartitionLog:
             log_append_time_ms = now_ms
             batch = with_log_append_time(batch, now_ms)
             header = read_batch_header(batch)
-        elif header.max_timestamp != (latest := header.largest_timestamp):
-            batch = with_max_timestamp(batch, latest)
+        elif header.max_timestamp != records.latest:
+            batch = with_max_timestamp(batch, records.latest)
             header = read_batch_header(batch)
         base_offset = self.end_offset
         last_offset = base_offset + header.last_offset_delta

@@ -103,7 +103,7 @@ class Segment:
         position = self.size_bytes
         self._disk.write_all(self.log.fd, buffers, position)
         self.note(
-            position, size, base_offset + header.last_offset_delta, header.max_timestamp, index_interval
+            position, size, base_offset + header.last_offset_delta, header.largest_timestamp, index_interval
         )
 
     def note(

@@ -12,7 +12,7 @@ Source: KIP-98, Kafka's documentation of the message format ("Record Batch").
 """
 
 from tidelog.protocol.records.builder import RecordBatchBuilder
-from tidelog.protocol.records.columns import Columns, Headers
+from tidelog.protocol.records.columns import SMALLEST_RECORD_BYTES, Columns, Headers
 from tidelog.protocol.records.header import (
     BATCH_HEADER_SIZE,
     CURRENT_MAGIC,
@@ -29,6 +29,13 @@ from tidelog.protocol.records.header import (
     set_producer,
     with_log_append_time,
     with_max_timestamp,
+)
+from tidelog.protocol.records.inspection import (
+    Inspection,
+    inspect_in_lanes,
+    inspect_one_by_one,
+    inspect_uniform,
+    inspectable,
 )
 from tidelog.protocol.records.reader import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -50,9 +57,11 @@ __all__ = [
     "CURRENT_MAGIC",
     "DEFAULT_MAX_DECOMPRESSED_BYTES",
     "LOG_OVERHEAD",
+    "SMALLEST_RECORD_BYTES",
     "BatchHeader",
     "Columns",
     "Headers",
+    "Inspection",
     "Record",
     "RecordBatchBuilder",
     "TimestampType",
@@ -62,6 +71,10 @@ __all__ = [
     "decrement_sequence",
     "first_record_at_or_after",
     "increment_sequence",
+    "inspect_in_lanes",
+    "inspect_one_by_one",
+    "inspect_uniform",
+    "inspectable",
     "iter_batches",
     "largest_timestamp",
     "last_sequence",

@@ -1,7 +1,7 @@
 """Records as they lie in a batch, decoded into columns: one list for each field.
 
 Owns: the decoding of any records. A loop written for speed decodes what it is sure of; whatever else it meets
-it hands, record by record, to `_decode_record`, its plain twin, which decides what is wrong.
+it hands, record by record, to `decode_record`, its plain twin, which decides what is wrong.
 Invariants: malformed records raise ProtocolError that names the byte at fault, and nothing else is raised;
 all columns have the same length.
 Callers: `reader`, which has the batch around the records, for those that `uniform` and `stencils` leave.
@@ -39,7 +39,7 @@ class Columns(NamedTuple):
     value_size: int | None = None
 
 
-class _Lists:
+class Lists:
     """Columns that grow."""
 
     __slots__ = (
@@ -71,7 +71,7 @@ def decode_columns(data: bytes, count: int, header: BatchHeader) -> tuple[Column
     Varints of one and two bytes are decoded in place, corrected by the 128 by which a first byte above 127 is
     too high. Whether any was longer, negative or past the end is asked at the record's end: slices clip.
     """
-    lists = _Lists(header)
+    lists = Lists(header)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     last_offset = 2 * header.last_offset_delta
     add_offset, add_timestamp = lists.offsets.append, lists.timestamps.append
@@ -127,11 +127,11 @@ def decode_columns(data: bytes, count: int, header: BatchHeader) -> tuple[Column
                     continue
         except (IndexError, ProtocolError):
             pass  # The twin finds out what is wrong, if anything is.
-        position = _decode_record(data, start, header, lists)
+        position = decode_record(data, start, header, lists)
     return lists.columns(header.timestamp_type), position
 
 
-def _decode_record(data: bytes, start: int, header: BatchHeader, lists: _Lists) -> int:
+def decode_record(data: bytes, start: int, header: BatchHeader, lists: Lists) -> int:
     """Add the record at `start`, whatever it holds; the position behind it."""
     length, position = decode_varint(data, start)
     end = position + length

@@ -5,8 +5,7 @@ Owns: the batch around its records: bounds, CRC, decompression. The records them
 Invariants: every malformed batch raises ProtocolError that names the batch's offset and the byte at fault,
 and nothing else is ever raised; memory stays within `max_decompressed_bytes` and a small multiple of it for
 the records themselves.
-Callers: the client's fetcher, look-ups by timestamp in the broker, tools. The produce path decodes no
-records.
+The broker's produce path decodes no records: see `inspection`.
 """
 
 from itertools import repeat

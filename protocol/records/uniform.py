@@ -1,12 +1,12 @@
-"""Batches whose records are all of one size, decoded by a few comparisons and a few unpackings.
+"""Batches whose records are all of one size: proved by a few comparisons, decoded by a few unpackings.
 
 Owns: the way of records that have keys of one size, values of one size and no headers, as many producers send
 them. The sizes of the first one tell where each byte of the encoding has to be; then only offsets, timestamps
 and contents differ, and a strided slice shows one byte of all records at once.
 Invariants: a batch is taken only when each byte that is neither content nor timestamp is the one that records
-of these sizes have at that place, so what comes out equals what `columns` makes of it; None for any other,
-and nothing is raised. What is kept of sizes seen stays below four megabytes.
-Callers: `reader`, before a batch is decoded otherwise. Safe in any thread.
+of these sizes have at that place, and its timestamps lie within 63 ms of the batch's. What comes out equals
+what `columns` makes of it; None for any other, and nothing is raised. What is kept of sizes seen stays below
+four megabytes. Safe in any thread.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +18,13 @@ from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records.columns import Columns
 from tidelog.protocol.records.header import LOG_APPEND_TIME_BIT, BatchHeader, TimestampType
 from tidelog.protocol.records.varints import (
+    MOST_NUMBERS,
     ONE_BYTE_DELTAS,
-    SHORT_NUMBERS,
     TABLE_SIZE,
     decode_varint,
     dense_column,
     encode_varint,
+    widths,
 )
 
 _TYPES = {0: TimestampType.CREATE_TIME, LOG_APPEND_TIME_BIT: TimestampType.LOG_APPEND_TIME}
@@ -43,6 +44,8 @@ class _Shape(NamedTuple):
     offset_width: int
     layout: str
     """Its key and its value, for struct."""
+    key_size: int
+    value_size: int
 
 
 @lru_cache(maxsize=512)
@@ -59,7 +62,7 @@ def _shape(offset_width: int, key_size: int, value_size: int) -> _Shape:
     constant = tuple((at + place, bytes([byte])) for at, piece in pieces for place, byte in enumerate(piece))
     key = f"{key_at}x" + f"{key_size}s" * (key_size >= 0)
     value = f"{len(before_value)}x" + f"{value_size}s" * (value_size >= 0)
-    return _Shape(size_bytes, constant, len(head), offset_width, f"{key}{value}x")
+    return _Shape(size_bytes, constant, len(head), offset_width, f"{key}{value}x", key_size, value_size)
 
 
 @lru_cache(maxsize=512)
@@ -67,33 +70,64 @@ def _unpacker(layout: str, count: int) -> Callable[[bytes, int], tuple[Any, ...]
     return Struct("=" + layout * count).unpack_from
 
 
-def decode_uniform(data: bytes, start: int, header: BatchHeader) -> Columns | None:
-    """The batch's records, which lie from `start` to the end of `data`, or None."""
-    count = header.record_count
-    if not 1 < count <= min(TABLE_SIZE, header.last_offset_delta + 1):
+# Records of a batch, in a row, whose offset deltas take equally many bytes: where the first one lies, how
+# many there are, and their timestamp deltas as encoded, a byte each. Plain, for one is made for each batch.
+Stretch = tuple[_Shape, int, int, bytes]
+
+
+def stretches_of(data: bytes, start: int, count: int) -> list[Stretch] | None:
+    """The batch's `count` records, which lie from `start` to the end of `data`, in some stretches, or None.
+
+    Their offset deltas are 0, 1, 2, …
+    """
+    if count > MOST_NUMBERS:
         return None
     try:
+        length, _ = _number(data, start)
+        parts = widths(count)
+        end = start
+        for width, _, more in parts:
+            end += _size_bytes(length + width - 1) * more
+        if end != len(data):
+            return None
         key_size, value_size = _sizes_of_first(data, start)
     except (IndexError, ProtocolError):
         return None
-    if key_size < -1 or value_size < -1 or (key_size < 0 and value_size < 0):
+    if key_size < -1 or value_size < -1:
         return None
-    few = min(count, SHORT_NUMBERS)
-    short = _shape(1, key_size, value_size)
-    long = short if count == few else _shape(2, key_size, value_size)
-    middle = start + few * short.size_bytes
-    if middle + (count - few) * long.size_bytes != len(data):
-        return None
-    timestamps = _timestamps(data, start, short, 0, few, header.base_timestamp)
-    if timestamps is None:
-        return None
-    contents: Sequence[bytes] = _unpacker(short.layout, few)(data, start)
-    if count > few:
-        more = _timestamps(data, middle, long, few, count - few, header.base_timestamp)
-        if more is None:
+    stretches = []
+    for width, first, more in parts:
+        shape = _shape(width, key_size, value_size)
+        stamps = _stamps(data, start, shape, first, more)
+        if stamps is None:
             return None
-        timestamps += more
-        contents = [*contents, *_contents(data, middle, long, count - few)]
+        stretches.append((shape, start, more, stamps))
+        start += shape.size_bytes * more
+    return stretches if start == len(data) else None
+
+
+def _size_bytes(length: int) -> int:
+    """Of a record, with its length before it."""
+    return length + (1 if length < 64 else 2 if length < TABLE_SIZE else len(encode_varint(length)))
+
+
+def decode_uniform(data: bytes, start: int, header: BatchHeader) -> Columns | None:
+    """The batch's records, which lie from `start` to the end of `data`, or None."""
+    count = header.record_count
+    if not 1 < count <= header.last_offset_delta + 1:
+        return None
+    stretches = stretches_of(data, start, count)
+    if stretches is None:
+        return None
+    shape, at, few, stamps = stretches[0]
+    key_size, value_size = shape.key_size, shape.value_size
+    if key_size < 0 and value_size < 0:
+        return None
+    timestamps = _timestamps(stamps, header.base_timestamp)
+    contents: Sequence[bytes] = _unpacker(shape.layout, few)(data, at)
+    for shape, at, more, stamps in stretches[1:]:
+        timestamps += _timestamps(stamps, header.base_timestamp)
+        contents = [*contents, *_contents(data, at, shape, more)]
     keys: Sequence[bytes | None] = contents[::2]
     values: Sequence[bytes | None] = contents[1::2]
     if key_size < 0:
@@ -128,10 +162,11 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
     return (zigzag >> 1) ^ -(zigzag & 1), at
 
 
-def _timestamps(
-    data: bytes, start: int, shape: _Shape, first: int, count: int, base_timestamp: int
-) -> list[int] | None:
-    """Those of `count` records from `start` on, the batch's `first`th and so on; None for any other shape."""
+def _stamps(data: bytes, start: int, shape: _Shape, first: int, count: int) -> bytes | None:
+    """Timestamp deltas of `count` records from `start` on, the batch's `first`th and so on.
+
+    None for any other shape.
+    """
     step = shape.size_bytes
     stop = start + count * step
     for place, byte in shape.constant:
@@ -142,10 +177,12 @@ def _timestamps(
         if data[at + 1 + more : stop : step] != dense_column(first, count, more):
             return None
     stamps = data[at:stop:step]
-    if not stamps.isascii():
-        return None
-    if stamps.count(stamps[0]) == count:
-        return [base_timestamp + ONE_BYTE_DELTAS[stamps[0]]] * count
+    return stamps if stamps.isascii() else None
+
+
+def _timestamps(stamps: bytes, base_timestamp: int) -> list[int]:
+    if stamps.count(stamps[0]) == len(stamps):
+        return [base_timestamp + ONE_BYTE_DELTAS[stamps[0]]] * len(stamps)
     return [base_timestamp + ONE_BYTE_DELTAS[each] for each in stamps]
 
 

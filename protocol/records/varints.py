@@ -7,6 +7,8 @@ which Python would read from its end.
 Callers: the record builder and the record reader.
 """
 
+from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 from tidelog.protocol.errors import ProtocolError
@@ -36,12 +38,35 @@ SHORT_NUMBERS: Final = 64
 ONE_BYTE_DELTAS: Final = [(each >> 1) ^ -(each & 1) for each in range(128)]
 _FIRST_BYTES: Final = bytes(each[0] for each in VARINTS)
 _LAST_BYTES: Final = bytes(each[-1] for each in VARINTS)
+# The first numbers whose varints take a byte more.
+_WIDER_AT: Final = (0, 64, 8192, 1 << 20)
+MOST_NUMBERS: Final = 1 << 27
+
+
+@lru_cache(maxsize=512)
+def widths(count: int) -> tuple[tuple[int, int, int], ...]:
+    """The numbers below `count` (at most MOST_NUMBERS) by the size of their varints.
+
+    For each: bytes, the first number, how many.
+    """
+    parts = enumerate(pairwise((*(each for each in _WIDER_AT if each < count), count)), start=1)
+    return tuple((width, first, end - first) for width, (first, end) in parts)
 
 
 def dense_column(first: int, count: int, byte: int) -> bytes:
-    """Of the varints of `first`, `first` + 1, …, which are in the table and all of one width, the first or
-    (`byte` is 1) the second bytes."""
-    return (_LAST_BYTES if byte else _FIRST_BYTES)[first : first + count]
+    """Byte number `byte` (from 0) of the varints of `first`, `first` + 1, …, which are all of one width."""
+    if first < TABLE_SIZE:
+        return (_LAST_BYTES if byte else _FIRST_BYTES)[first : first + count]
+    # A byte stays the same for so many numbers (the first one's lowest bit is the sign), and comes again.
+    if not byte:
+        low = first & 63
+        return (_FIRST_BYTES[64:128] * (count // 64 + 2))[low : low + count]
+    more = 128 if byte < (3 if first >= _WIDER_AT[3] else 2) else 0
+    shift = 7 * byte - 1
+    begin, end = first >> shift, (first + count - 1 >> shift) + 1
+    column = b"".join([bytes((each & 127 | more,)) * (1 << shift) for each in range(begin, end)])
+    skipped = first - (begin << shift)
+    return column[skipped : skipped + count]
 
 
 def encode_varint(value: int) -> bytes:

@@ -22,7 +22,7 @@ from tidelog.protocol.records import (
     set_producer,
     with_log_append_time,
 )
-from tidelog.protocol.records.columns import Columns, _decode_record, _Lists, decode_columns
+from tidelog.protocol.records.columns import Columns, Lists, decode_columns, decode_record
 from tidelog.protocol.records.header import write_crc
 
 codecs = st.sampled_from(list(Compression))
@@ -121,9 +121,9 @@ def test_damaged_records_are_refused_or_decode_within_their_batch(entries: Any, 
 
 def one_by_one(data: bytes, header: BatchHeader) -> tuple[Columns, int]:
     """The records by the plain twin alone."""
-    lists, position = _Lists(header), 0
+    lists, position = Lists(header), 0
     for _ in range(header.record_count):
-        position = _decode_record(data, position, header, lists)
+        position = decode_record(data, position, header, lists)
     rows = lists.offsets, lists.timestamps, lists.keys, lists.values, lists.headers
     return Columns(header.timestamp_type, *rows), position
 

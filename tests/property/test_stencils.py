@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import BATCH_HEADER_SIZE, BatchHeader, RecordBatchBuilder, read_batch_header
 from tidelog.protocol.records import stencils as known
-from tidelog.protocol.records.columns import _decode_record, _Lists
+from tidelog.protocol.records.columns import Lists, decode_record
 from tidelog.protocol.records.stencils import decode_by_stencils
 
 NOW = 1_700_000_000_000
@@ -29,10 +29,10 @@ def built(entries: Sequence[tuple[int, bytes | None, bytes | None]]) -> bytearra
 
 def plainly(data: bytes, header: BatchHeader) -> tuple[list[Any], ...] | None:
     """The columns, one record after the other; None where they are malformed."""
-    lists, position = _Lists(header), 0
+    lists, position = Lists(header), 0
     try:
         for _ in range(header.record_count):
-            position = _decode_record(data, position, header, lists)
+            position = decode_record(data, position, header, lists)
     except ProtocolError:
         return None
     if position != len(data):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import AppendResult, PartitionLog
 from tidelog.broker.storage.producer_state import ProducerEntry
-from tidelog.protocol.compression import Compression
+from tidelog.protocol.compression import Compression, compress
 from tidelog.protocol.records import BatchHeader, RecordBatchBuilder, iter_batches, read_batch_header
+from tidelog.protocol.records.header import write_header
 from tidelog.protocol.types import Buffer
 
 NOW_MS = 1_700_000_000_000
@@ -39,6 +41,24 @@ def batch(
     return bytes(builder.build(compression, producer_id, epoch, sequence))
 
 
+def encoded(
+    records: bytes,
+    count: int,
+    codec: Compression = Compression.NONE,
+    *,
+    is_compressed: bool = False,
+    producer_id: int = -1,
+    base_sequence: int = 0,
+) -> bytes:
+    """A batch with a right CRC of any bytes for records; `count` is what its header says of them."""
+    packed = records if is_compressed else compress(codec, records)
+    builder = RecordBatchBuilder.from_encoded(packed, count, NOW_MS, NOW_MS)
+    sequence = (producer_id, 0, base_sequence) if producer_id >= 0 else (-1, -1, -1)
+    data = builder.build(Compression.NONE, *sequence)
+    write_header(data, read_batch_header(data)._replace(attributes=codec.value))
+    return bytes(data)
+
+
 def header(
     producer_id: int, epoch: int, sequence: int, count: int = 1, *, attributes: int = 0
 ) -> BatchHeader:
@@ -58,7 +78,8 @@ def open_log(
     start_offset: int | None = None,
     now_ms: int = NOW_MS,
 ) -> PartitionLog:
-    return PartitionLog.open(
+    """A log whose files are closed when nobody holds it any more: a process of tests opens thousands."""
+    log = PartitionLog.open(
         folder,
         topic="topic",
         partition=0,
@@ -70,6 +91,8 @@ def open_log(
         recovery_point=recovery_point,
         start_offset=start_offset,
     )
+    weakref.finalize(log, log._segments.close)
+    return log
 
 
 def append(log: PartitionLog, data: Buffer, *, now_ms: int = NOW_MS, leader_epoch: int = 0) -> AppendResult:

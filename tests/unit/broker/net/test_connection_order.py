@@ -8,8 +8,9 @@ from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_fr
 from tests.unit.broker.net.test_connection import Held
 from tests.waiting import until
 from tidelog.broker.handlers import Handler
+from tidelog.broker.handlers.context import CloseConnection, LateEffect
 from tidelog.broker.served_apis import SERVED_APIS
-from tidelog.protocol.hot import FetchResponse
+from tidelog.protocol.hot import FetchResponse, ProducePartitionResult
 from tidelog.protocol.schema import ApiKey
 
 SENT_BEHIND_BYTES = 8 << 20
@@ -150,3 +151,43 @@ async def test_what_arrives_in_pieces_while_a_change_is_under_way_is_served_behi
         assert behind.ids == []
         held.futures[0].set_result({"topics": []})
         await until(lambda: behind.ids == [1, 2, 3, 4])
+
+
+def with_append(answer: LateEffect, behind: Calls) -> dict[ApiKey, Handler]:
+    return {
+        ApiKey.PRODUCE: lambda context, request: answer,
+        ApiKey.API_VERSIONS: behind.handle,
+        ApiKey.DESCRIBE_CLUSTER: Calls().handle,
+    }
+
+
+async def test_an_append_that_takes_effect_later_holds_back_those_behind_it_until_then() -> None:
+    """Not until it is answered: what follows may be in flight with it."""
+    behind, late = Calls(), LateEffect(1)
+    async with serving(with_append(late, behind)) as server, await Peer.connect(server.port) as peer:
+        append = produce_frame(9, [("t", [(0, b"x")])], correlation_id=1)
+        peer.send(append + request_frame(ApiKey.API_VERSIONS, 3, {}, 2))
+        await others_are_served(server)
+        assert behind.ids == []
+        late.take_effect()
+        await until(lambda: behind.ids == [2])
+        peer.send(request_frame(ApiKey.API_VERSIONS, 3, {}, 3))
+        await until(lambda: behind.ids == [2, 3])
+        late.give([("t", [ProducePartitionResult(0, 0, 7, -1, 0)])])
+        assert [int.from_bytes((await peer.frame())[:4], "big") for _ in range(3)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("answer", [None, CloseConnection()])
+async def test_an_append_without_an_answer_may_take_effect_later(answer: Exception | None) -> None:
+    behind, late = Calls(), LateEffect(1)
+    async with serving(with_append(late, behind)) as server, await Peer.connect(server.port) as peer:
+        append = produce_frame(9, [("t", [(0, b"x")])], correlation_id=1, acks=0)
+        peer.send(append + request_frame(ApiKey.API_VERSIONS, 3, {}, 2))
+        await others_are_served(server)
+        assert behind.ids == []
+        late.give(answer)
+        if answer is None:
+            assert int.from_bytes((await peer.frame())[:4], "big") == 2
+        else:
+            assert await peer.closed() == b""
+            assert behind.ids == []

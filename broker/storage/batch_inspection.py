@@ -1,0 +1,91 @@
+"""Whether the records in a client's batch are what its header says, found out with bounded memory and time.
+
+Owns what it costs to look into a batch. Records are decompressed no further than consumers do. Who must not
+take long gives an `Effort`; where that is not enough, the same call without one is for a thread.
+
+Invariants: a batch that passes can be decoded by every client, whatever its codec: `records.inspection` says
+what that takes. What the header alone shows is judged by `batch_rules`. Pure; safe in any thread.
+"""
+
+from __future__ import annotations
+
+from tidelog.protocol.compression import Compression, TooLargeError, decompress
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
+from tidelog.protocol.records import (
+    BATCH_HEADER_SIZE,
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    SMALLEST_RECORD_BYTES,
+    BatchHeader,
+    Inspection,
+    inspect_in_lanes,
+    inspect_one_by_one,
+    inspect_uniform,
+    inspectable,
+)
+from tidelog.protocol.types import Buffer
+
+_RECORDS = 8192
+_BYTES = 1 << 20
+
+
+class TooMuchError(Exception):
+    """The effort does not suffice: inspect the batch in a thread."""
+
+
+class Effort:
+    """What a step of the loop may spend on the records of one request: some milliseconds at most."""
+
+    __slots__ = ("bytes", "records")
+
+    def __init__(self) -> None:
+        self.records = _RECORDS
+        """Records that are gone through one by one; in lanes two count as one."""
+        self.bytes = _BYTES
+        """What may be decompressed."""
+
+    def spend(self, records: int) -> None:
+        """Raises TooMuchError."""
+        self.records -= records
+        if self.records < 0:
+            raise TooMuchError
+
+
+def inspect_batch(batch: Buffer, header: BatchHeader, effort: Effort | None = None) -> Inspection:
+    """The timestamps of the whole batch in `batch`, whose records are what `header` says.
+
+    Raises ApiError (INVALID_RECORD, MESSAGE_TOO_LARGE), and with an effort TooMuchError.
+    """
+    try:
+        data = _inspectable(header.compression, memoryview(batch)[BATCH_HEADER_SIZE:], effort)
+        found = inspect_uniform(data, header)
+        if found is not None:
+            return found
+        records = min(header.record_count, len(data) // SMALLEST_RECORD_BYTES)
+        if effort is not None:
+            effort.spend(records // 2)
+        found = inspect_in_lanes(data, header)
+        if found is not None:
+            return found
+        if effort is not None:
+            effort.spend(records)
+        return inspect_one_by_one(data, header)
+    except TooLargeError as error:
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"{error}; send smaller batches") from None
+    except ProtocolError as error:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"the records of the batch are not what its header says: {error}; no consumer could decode them",
+        ) from None
+
+
+def _inspectable(codec: Compression, records: memoryview, effort: Effort | None) -> bytes:
+    if codec is Compression.NONE:
+        return inspectable(records)
+    if effort is None:
+        return inspectable(decompress(codec, records, DEFAULT_MAX_DECOMPRESSED_BYTES))
+    try:
+        data = decompress(codec, records, effort.bytes)
+    except TooLargeError:
+        raise TooMuchError from None
+    effort.bytes -= len(data)
+    return inspectable(data)

@@ -1,0 +1,196 @@
+"""Whether records are what their batch's header says, and their timestamps; nothing of them is decoded.
+
+Owns: what a broker asks of records before it stores them, in three ways. `uniform` proves records of one
+size, `lanes` most others. What these leave is gone through one by one, and a record that looks unusual there
+is for the plain decoder of `columns`, which says what is wrong.
+Invariants: what passes, `reader` decodes, and so does any client: lengths fill each other exactly, down to
+the last byte; there are as many records as the header counts, with the offset deltas 0, 1, 2, …; header names
+are UTF-8; timestamps fit into int64; the unused attributes of records are below 128, for aiokafka and
+kafka-python read them as a varint. Whatever does not pass raises ProtocolError, and nothing else is raised.
+Memory: about a hundred bytes a record. Pure; safe in any thread.
+
+Source: Kafka's LogValidator and DefaultRecord.readFrom.
+"""
+
+from typing import NamedTuple
+
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records.columns import SMALLEST_RECORD_BYTES, Lists, decode_record
+from tidelog.protocol.records.header import BatchHeader
+from tidelog.protocol.records.lanes import deltas_of
+from tidelog.protocol.records.uniform import stretches_of
+from tidelog.protocol.records.varints import decode_varint
+from tidelog.protocol.types import NO_TIMESTAMP, Buffer
+
+_INT64_MAX = 2**63 - 1
+_BEFORE = b"\0\0"
+_START = len(_BEFORE)
+# For fewer, the fixed cost of lanes is more than they save.
+_FEWEST_IN_LANES = 24
+
+
+class Inspection(NamedTuple):
+    """Timestamps of the records of a batch, milliseconds; -1 where no record has one."""
+
+    oldest: int
+    """The smallest, records without one left out."""
+    latest: int
+
+
+def inspectable(records: Buffer) -> bytes:
+    """A copy of a batch's records, decompressed, as the functions below want it: behind two zeros."""
+    return _BEFORE + records
+
+
+def inspect_uniform(data: bytes, header: BatchHeader) -> Inspection | None:
+    """Inspect records of one size, for some nanoseconds a record.
+
+    None for others, and for nearly all that is wrong. Raises ProtocolError.
+    """
+    if header.record_count < 2:
+        return None
+    stretches = stretches_of(data, _START, header.record_count)
+    if stretches is None:
+        return None
+    return _inspection(header, {each for _, _, _, stamps in stretches for each in set(stamps)})
+
+
+def inspect_in_lanes(data: bytes, header: BatchHeader) -> Inspection | None:
+    """Inspect records of any sizes in half the time that one by one takes.
+
+    None for unusual ones, and for nearly all that is wrong. Raises ProtocolError.
+    """
+    if header.record_count < _FEWEST_IN_LANES:
+        return None
+    deltas = deltas_of(data, _START, header.record_count)
+    return None if deltas is None else _inspection(header, deltas)
+
+
+def inspect_one_by_one(data: bytes, header: BatchHeader) -> Inspection:
+    """Inspect any records. Raises ProtocolError."""
+    records = data[_START:]
+    count = header.record_count
+    if not 0 < count <= len(records) // SMALLEST_RECORD_BYTES:
+        raise ProtocolError(f"{count} records cannot lie in {len(records)} bytes")
+    deltas, end = _walk(records, header)
+    if end != len(records):
+        raise ProtocolError(f"{len(records) - end} bytes follow the {count} records")
+    return _inspection(header, deltas)
+
+
+def _inspection(header: BatchHeader, deltas: set[int]) -> Inspection:
+    """By timestamp deltas as zigzag numbers. Raises ProtocolError."""
+    timestamps = {header.base_timestamp + ((each >> 1) ^ -(each & 1)) for each in deltas}
+    latest = max(timestamps)
+    if latest > _INT64_MAX or min(timestamps) < ~_INT64_MAX:
+        raise ProtocolError("a record's timestamp does not fit into int64")
+    if NO_TIMESTAMP in timestamps:
+        timestamps.remove(NO_TIMESTAMP)
+    return Inspection(min(timestamps, default=NO_TIMESTAMP), max(latest, NO_TIMESTAMP))
+
+
+def _walk(data: bytes, header: BatchHeader) -> tuple[set[int], int]:
+    """Timestamp deltas of the records, as zigzag numbers, and the position behind the last one.
+
+    Numbers of one and two bytes (some of three) are read in place, corrected by the 128 by which a first byte
+    above 127 is too high. Whether any was longer, negative or past the end is asked at the record's end.
+    """
+    deltas: set[int] = set()
+    add, last_delta = deltas.add, -1
+    position, size_bytes = 0, len(data)
+    for index in range(header.record_count):
+        start, unsure = position, 0
+        try:
+            if (length := data[position]) > 127:
+                position += 1
+                length += ((unsure := data[position]) << 7) - 128
+            end = position + 1 + (length >> 1)
+            unsure |= data[position + 1]
+            position += 2
+            if (delta := data[position]) > 127:
+                position += 1
+                delta += ((more := data[position]) << 7) - 128
+                if more > 127:
+                    position += 1
+                    delta += ((more := data[position]) << 14) - 16384
+                unsure |= more
+            position += 1
+            if (offset := data[position]) > 127:
+                position += 1
+                offset += ((more := data[position]) << 7) - 128
+                if more > 127:
+                    position += 1
+                    offset += ((more := data[position]) << 14) - 16384
+                unsure |= more
+            position += 1
+            if (size := data[position]) > 127:
+                position += 1
+                size += ((more := data[position]) << 7) - 128
+                unsure |= more
+            odd = length
+            if size != 1:
+                odd |= size
+                position += size >> 1
+            position += 1
+            if (size := data[position]) > 127:
+                position += 1
+                size += ((more := data[position]) << 7) - 128
+                unsure |= more
+            if size != 1:
+                odd |= size
+                position += size >> 1
+            position += 1
+            if unsure < 128 and offset == 2 * index and not odd & 1:
+                if data[position]:
+                    position = _behind_headers(data, position)
+                else:
+                    position += 1
+                if position == end <= size_bytes:
+                    if delta != last_delta:
+                        add(delta)
+                        last_delta = delta
+                    continue
+        except (IndexError, ProtocolError):
+            pass  # The plain decoder finds out what is wrong, if anything is.
+        delta, position = _plainly(data, start, index, header)
+        add(delta)
+    return deltas, position
+
+
+def _plainly(data: bytes, start: int, index: int, header: BatchHeader) -> tuple[int, int]:
+    """Timestamp delta, as a zigzag number, of the record number `index`, which lies at `start`;
+
+    where it ends.
+    """
+    record = Lists(header)
+    end = decode_record(data, start, header, record)
+    attributes = data[decode_varint(data, start)[1]]
+    if attributes > 127:
+        raise ProtocolError(f"record at byte {start}: attributes {attributes:#x}, of which none is defined")
+    if record.offsets[0] != header.base_offset + index:
+        raise ProtocolError(
+            f"record at byte {start}: its offset delta is not {index}, its place in the batch"
+        )
+    delta = record.timestamps[0] - header.base_timestamp
+    return delta << 1 ^ delta >> 63, end
+
+
+def _behind_headers(data: bytes, position: int) -> int:
+    """Where the headers end whose count lies at `position`, if all their numbers take a byte; -1 else."""
+    count = data[position]
+    position += 1
+    if count & 129:
+        return -1
+    for _ in range(count >> 1):
+        size = data[position]
+        position += 1
+        end = position + (size >> 1)
+        if size & 129 or not data[position:end].isascii():
+            return -1
+        size = data[end]
+        position = end + 1
+        if size != 1:
+            if size & 129:
+                return -1
+            position += size >> 1
+    return position
