@@ -86,6 +86,31 @@ class LateAnswer:
         return future.__await__()
 
 
+class LateEffect(LateAnswer):
+    """The LateAnswer of a request that takes effect after its handler returned, though before it is answered.
+
+    Those behind it on its connection wait for that, not for the answer.
+    """
+
+    __slots__ = ("_effect_call", "held_bytes")
+
+    def __init__(self, held_bytes: int) -> None:
+        """`held_bytes` is how much memory waits with it until it takes effect."""
+        super().__init__()
+        self.held_bytes = held_bytes
+        self._effect_call: Callable[[], None] | None = None
+
+    def when_effective(self, call: Callable[[], None]) -> None:
+        """Call at `take_effect`; an answer without it means that there is no effect."""
+        self._effect_call = call
+
+    def take_effect(self) -> None:
+        """The request has taken effect; its answer may still take a while."""
+        call, self._effect_call = self._effect_call, None
+        if call is not None:
+            call()
+
+
 class Parked:
     """An answer that may be long in coming, and how much memory waits with it."""
 
