@@ -6,9 +6,8 @@ a thread, one piece at a time, so the event loop goes on serving while a large l
 Invariants:
 - a replica is in the table exactly while its log is open and serves; a log that cannot be opened leaves its
   partition offline (no leader in metadata) and the others untouched;
-- a folder whose partition the catalog does not know is renamed, never deleted: it may be all that is left
-  if somebody lost the catalog. One that never held a record goes: a topic was being made when it ended.
-  Where the disk has no room for the new name it stays, until a topic of its name is to be made.
+- a folder that holds records of a partition that the catalog does not know keeps the broker from starting
+  (see `broker.data_folder`).
 
 Built by `broker.services`; changed by `broker.topics` and `broker.maintenance`, read by handlers.
 """
@@ -21,18 +20,16 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from tidelog.broker.cluster.catalog import Catalog, Topic
+from tidelog.broker.data_folder import settle_strays
 from tidelog.broker.group_commit import GroupCommit
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.replica import Replica
-from tidelog.broker.storage.disk import FULL, Disk
-from tidelog.broker.storage.folders import FoundPartition, aside_path
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import LogManager
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.topic_configs import TopicConfigs
 from tidelog.protocol.errors import ErrorCode
 
-STRAY_SUFFIX = "-stray"
 logger = structlog.get_logger(__name__)
 
 
@@ -46,7 +43,6 @@ class Partitions:
         base_config: LogConfig,
         *,
         node_id: int,
-        disk: Disk,
         group_commit: GroupCommit,
         metrics: Metrics,
         clock_ms: Callable[[], int],
@@ -57,20 +53,20 @@ class Partitions:
         self.logs = logs
         self.disk_work = asyncio.Lock()
         """Held by whoever opens, removes or checkpoints logs in a thread: one at a time."""
-        self._strays: dict[tuple[str, int], FoundPartition] = {}
-        """Folders of no topic that could not be set aside."""
         self._settings = settings
         self._base_config = base_config
         self._node_id = node_id
-        self._disk = disk
         self._group_commit = group_commit
         self._metrics = metrics
         self._clock_ms = clock_ms
 
     async def open_all(self, catalog: Catalog) -> None:
-        """Open every log that the catalog assigns here, making what is missing. Raises OSError."""
+        """Open every log that the catalog assigns here, making what is missing.
+
+        Raises OSError, and DataFolderError where the catalog is not the one of these folders.
+        """
         async with self.disk_work:
-            await asyncio.to_thread(self._set_strays_aside, catalog)
+            await asyncio.to_thread(settle_strays, self.logs, catalog)
             wanted = [
                 (topic.name, topic.topic_id, index, self._config_of(topic))
                 for topic in catalog.topics()
@@ -98,10 +94,6 @@ class Partitions:
         config = self._config_of(topic)
 
         def make() -> list[PartitionLog]:
-            for key in [(topic.name, index) for index in wanted]:
-                if key in self._strays:
-                    self._set_aside(self._strays[key])
-                    del self._strays[key]
             return self.logs.create_many(topic.name, topic.topic_id, wanted, config, self._clock_ms())
 
         async with self.disk_work:
@@ -136,41 +128,6 @@ class Partitions:
             group_commit=self._group_commit,
             metrics=self._metrics,
             loop=asyncio.get_running_loop(),
-        )
-
-    def _set_strays_aside(self, catalog: Catalog) -> None:
-        """In a thread: rename the folders of partitions that the catalog does not know."""
-        for found in self.logs.found_partitions():
-            topic = catalog.topic(found.topic)
-            known = topic is not None and found.partition < len(topic.partitions)
-            if known or self.logs.remove_if_nothing_is_in_it(found):
-                continue
-            try:
-                self._set_aside(found)
-            except OSError as error:
-                if error.errno not in FULL:
-                    raise
-                self._strays[found.topic, found.partition] = found
-                logger.warning(
-                    "stray_partition_left",
-                    topic=found.topic,
-                    partition=found.partition,
-                    error=str(error),
-                    advice="make room on the disk that holds the data folder; the next start sets it aside",
-                )
-
-    def _set_aside(self, found: FoundPartition) -> None:
-        folder = self.logs.data_dir / f"{found.topic}-{found.partition}"
-        aside = aside_path(folder, STRAY_SUFFIX)
-        self._disk.rename(folder, aside)
-        logger.warning(
-            "stray_partition_set_aside",
-            topic=found.topic,
-            partition=found.partition,
-            topic_id=str(found.topic_id),
-            folder=aside.name,
-            advice="no topic of the catalog has this id: it was deleted, or the catalog was lost; "
-            "remove the folder if nobody misses its records",
         )
 
     async def delete_partitions(self, topic: Topic) -> None:

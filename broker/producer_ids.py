@@ -22,6 +22,7 @@ from tidelog.broker.coordinator.producer_ids import (
     ProducerIdAllocator,
     ProducerIdBlocks,
     ProducerIdsExhausted,
+    above_all_issued,
 )
 from tidelog.broker.coordinator.runtime import CoordinatorRuntime
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -80,21 +81,23 @@ class ProducerIds:
         """Replay which ids are in blocks."""
         await self._runtime.start()
 
-    def begin_above(self, highest_seen: int) -> None:
-        """Before the first id: hand out none up to the highest that the logs hold.
+    def begin_above(self, highest_seen: int, *, is_newest: bool) -> None:
+        """Before the first id: hand out none that anybody may have, where the store may have forgotten it.
 
-        The store knows of it but for one: that of a backup, older than the logs.
+        `highest_seen` is the highest in any folder. A store that is the newest there ever was knows of it,
+        and of those that were handed out and never used.
         """
-        if highest_seen < self._first:
+        if highest_seen < self._first and is_newest:
             return
-        logger.warning(
-            "producer_ids_behind_logs",
-            next_producer_id=self._first,
-            highest_in_logs=highest_seen,
-            advice="cluster.db is older than the logs beside it; no producer id is given twice, but topics "
-            "and settings are as of then",
-        )
-        self._first = highest_seen + 1
+        if highest_seen >= self._first:
+            logger.warning(
+                "producer_ids_behind_logs",
+                next_producer_id=self._first,
+                highest_in_logs=highest_seen,
+                advice="the catalog is older than the logs beside it; no producer id is given twice, but "
+                "topics and settings are as of then",
+            )
+        self._first = above_all_issued(max(self._first - 1, highest_seen))
         self._allocator = ProducerIdAllocator(self._first)
         self._blocks.begin_at(self._first)
         self.try_next()  # Gives none yet, and has a block reserved, for the logs may forget whom they saw.

@@ -1,8 +1,8 @@
 """Everything below the handlers, put together: catalog, logs, replicas, producer ids, timers.
 
-Owns the order of opening and closing. Opening: lock the data folder, load the catalog, recover the logs in
-a thread, then begin the timers. Closing: stop the timers, finish what is under way, flush, write
-snapshots and the marker of a clean shutdown, give up the folder.
+Owns the order of opening and closing. Opening: lock the data folder, load the catalog, check that they belong
+together, recover the logs in a thread, then begin the timers. Closing: stop the timers, finish what is under
+way, flush, write snapshots and the marker of a clean shutdown, give up the folder.
 
 Invariants: after `open_services` returned, every partition of the catalog is served or reported as offline;
 `close` may be called again and then does nothing.
@@ -20,6 +20,7 @@ from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import ClusterStore
 from tidelog.broker.config import BrokerConfig
+from tidelog.broker.data_folder import claim, is_in_use
 from tidelog.broker.group_commit import GroupCommit
 from tidelog.broker.handle_budget import HandleBudget
 from tidelog.broker.maintenance import Maintenance
@@ -29,9 +30,11 @@ from tidelog.broker.peer_events import PeerEvents
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.queued_memory import QueuedMemory
 from tidelog.broker.replica import Replica
+from tidelog.broker.storage.checkpoints import FolderIdentity
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import LogManager
+from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in, log_folders
 from tidelog.broker.topic_configs import DescribedSetting, TopicConfigs, describe_broker
 from tidelog.broker.topics import Topics
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -140,11 +143,13 @@ async def open_services(
         config.data_dir, next_producer_id=lambda: held[0].bound(), disk=disk, steady_ms=steady_ms
     )
     await asyncio.to_thread(logs.lock)
-    store = store or _embedded_store(config)
+    store = store or _embedded_store(config, logs, may_begin=not is_in_use(disk, config.data_dir))
     group_commit = GroupCommit(asyncio.get_running_loop(), disk.sync_queue())
     settings = TopicConfigs(config)
     try:
         cluster = Cluster(await store.load(), store)
+        identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
+        await asyncio.to_thread(claim, disk, config.data_dir, identity)
         held.append(ProducerIds(cluster, steady_ms))
         await held[0].start()
         partitions = Partitions(
@@ -152,13 +157,12 @@ async def open_services(
             settings,
             _base_log_config(config),
             node_id=config.node_id,
-            disk=disk,
             group_commit=group_commit,
             metrics=metrics,
             clock_ms=clock_ms,
         )
         await partitions.open_all(cluster.catalog)
-        held[0].begin_above(partitions.highest_producer_id)
+        await _begin_producer_ids(held[0], cluster.catalog, partitions, disk, is_newest=store.is_newest)
     except BaseException:
         await group_commit.close()
         await store.close()
@@ -184,6 +188,25 @@ async def open_services(
     )
 
 
+async def _begin_producer_ids(
+    ids: ProducerIds, catalog: Catalog, partitions: Partitions, disk: Disk, *, is_newest: bool
+) -> None:
+    """Let ids begin above all that were handed out.
+
+    The catalog says which, and open logs know of them too. Where it may be older than they are, all batches
+    that are on the disk are looked at, for open logs forget; a log that is not open was not asked yet.
+    """
+    data_dir = partitions.logs.data_dir
+    highest = partitions.highest_producer_id
+    if is_newest and highest < catalog.next_producer_id:
+        folders = [data_dir / f"{topic}-{index}" for topic, index in sorted(partitions.unopened)]
+    else:
+        folders = await asyncio.to_thread(log_folders, disk, data_dir)
+    for folder in folders:
+        highest = max(highest, await asyncio.to_thread(highest_producer_id_in, disk, folder))
+    ids.begin_above(highest, is_newest=is_newest)
+
+
 def _topics(
     config: BrokerConfig, cluster: Cluster, partitions: Partitions, settings: TopicConfigs, events: PeerEvents
 ) -> Topics:
@@ -199,9 +222,14 @@ def _topics(
     )
 
 
-def _embedded_store(config: BrokerConfig) -> ClusterStore:
-    path = config.data_dir / STORE_FILE
-    return SqliteStore(path, node_id=config.node_id, cluster_id=config.cluster_id or None)
+def _embedded_store(config: BrokerConfig, logs: LogManager, *, may_begin: bool) -> ClusterStore:
+    return SqliteStore(
+        config.data_dir / STORE_FILE,
+        node_id=config.node_id,
+        cluster_id=config.cluster_id or None,
+        may_begin=may_begin,
+        was_clean=logs.was_clean,
+    )
 
 
 def _base_log_config(config: BrokerConfig) -> LogConfig:

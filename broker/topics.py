@@ -3,7 +3,7 @@
 Owns the order in which the three change. Creating: the folders and logs first, then the store, then the
 replicas; whatever fails on the way is taken back, and what a crash leaves belongs to an id that the store
 does not know and is removed at the next start. Deleting: the store first, then the replicas stop, then the
-folders go; what is left over is set aside at the next start.
+folders go; what is left over goes at the next start, for the catalog remembers the id until all is gone.
 
 Invariants: a replica exists only for a partition that the catalog holds; what a client is told happened
 is durable; a topic is made whole or not at all. One change at a time; a change of which the store cannot say
@@ -103,6 +103,8 @@ class Topics:
         self._default_partitions = default_partitions
         self._default_replication_factor = default_replication_factor
         self._delete_enabled = delete_enabled
+        self._gone = set(cluster.catalog.deleted)
+        """Deleted topics of which no folder is left: the start removed those of earlier ones."""
         self._lock = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
         self._followers: deque[Coroutine[Any, Any, None]] = deque()
@@ -177,7 +179,8 @@ class Topics:
     async def _delete(self, topic_id: UUID) -> None:
         found: list[Topic] = []
 
-        def applied(_: TopicDeleted) -> None:
+        def applied(delta: TopicDeleted) -> None:
+            self._gone.difference_update(delta.gone)
             self._follow_up(self._remove(found[-1]))
 
         def plan(catalog: Catalog) -> TopicDeleted:
@@ -185,7 +188,7 @@ class Topics:
             if topic is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
             found.append(topic)
-            return TopicDeleted(topic_id)
+            return TopicDeleted(topic_id, tuple(self._gone & catalog.deleted))
 
         await self._change(plan, applied)
         await self._follow()
@@ -194,7 +197,9 @@ class Topics:
         try:
             await self._partitions.delete_partitions(topic)
         except OSError as error:
-            _folders_left(topic, error, "the topic is deleted; the next start sets its folders aside")
+            _folders_left(topic, error, "the topic is deleted; the next start removes its folders")
+        else:
+            self._gone.add(topic.topic_id)
         logger.info("topic_deleted", topic=topic.name, topic_id=str(topic.topic_id))
 
     async def change_configs(

@@ -9,11 +9,10 @@ Called by `tidelog log verify`. Blocking.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from tidelog.broker.cluster.catalog import Topic
 from tidelog.broker.cluster.choice import Source, choose
@@ -22,6 +21,7 @@ from tidelog.broker.cluster.second_copy import copy_path
 from tidelog.broker.cluster.sqlite_store import read_store
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.config import BrokerConfig
+from tidelog.broker.data_folder import locked
 from tidelog.broker.services import STORE_FILE
 from tidelog.broker.storage.checkpoints import (
     LOG_START_OFFSETS,
@@ -34,7 +34,8 @@ from tidelog.broker.storage.checkpoints import (
     read_topic_id,
 )
 from tidelog.broker.storage.disk import Disk
-from tidelog.broker.storage.manager import CLEAN_SHUTDOWN, LOCK_FILE
+from tidelog.broker.storage.folders import Folders
+from tidelog.broker.storage.manager import CLEAN_SHUTDOWN, LOCK_FILE, DataFolderError
 from tidelog.broker.storage.segment import LOG_SUFFIX
 from tidelog.broker.storage.verification.findings import Finding, Findings, Severity
 from tidelog.broker.storage.verification.partition import PartitionCheck, PartitionFacts
@@ -76,8 +77,11 @@ def verify_folder(
     """
     disk = disk or Disk()
     _check_is_data_folder(disk, data_dir)
-    with _locked(disk, data_dir):
-        return _Verification(disk, data_dir, Findings(report), progress).run()
+    try:
+        with locked(disk, data_dir, shared=True):
+            return _Verification(disk, data_dir, Findings(report), progress).run()
+    except DataFolderError as error:
+        raise VerificationError(f"{error}, or verify a copy: what grows cannot be judged") from error
 
 
 class _Verification:
@@ -100,7 +104,7 @@ class _Verification:
         must_exist = is_clean and bool(folders)
         points = self._offsets(RECOVERY_POINTS, must_exist)
         starts = self._offsets(LOG_START_OFFSETS, must_exist)
-        cluster = self._cluster(bool(folders))
+        cluster = self._cluster(bool(folders), is_clean)
         topics = {topic.name: topic for topic in cluster.catalog.topics()} if cluster else {}
         if cluster is not None:
             self._check_folders_exist(cluster, topics, folders)
@@ -109,7 +113,7 @@ class _Verification:
         for key, folder in folders.items():
             topic = topics.get(key[0])
             if cluster is not None:
-                topic = self._check_identity(folder, key, topic)
+                topic = self._check_identity(folder, key, topic, cluster.catalog.deleted)
             configs = topic.configs if topic is not None else {}
             facts = PartitionFacts(
                 is_clean,
@@ -142,12 +146,12 @@ class _Verification:
                 )
         return offsets
 
-    def _cluster(self, has_partitions: bool) -> StoredCluster | None:
+    def _cluster(self, has_partitions: bool, is_clean: bool) -> StoredCluster | None:
         path = self._data_dir / STORE_FILE
         copy_name = copy_path(path).name
         try:
             database, copy = read_store(path)
-            source = choose(path, database, copy)
+            source = choose(path, database, copy, was_clean=is_clean)
         except (StoreError, OSError) as error:
             self._findings.damage(STORE_FILE, f"a broker refuses to start: {_without_path(error, path)}")
             return None
@@ -182,21 +186,28 @@ class _Verification:
                         f"the folder is missing, and {STORE_FILE} assigns the partition to this broker",
                     )
 
-    def _check_identity(self, folder: Path, key: TopicPartition, topic: Topic | None) -> Topic | None:
+    def _check_identity(
+        self, folder: Path, key: TopicPartition, topic: Topic | None, deleted: Collection[UUID]
+    ) -> Topic | None:
         """The topic that a folder belongs to by its metadata; None when that is not in the catalog."""
         name = f"{folder.name}/{PARTITION_METADATA}"
-        if topic is None or key[1] >= len(topic.partitions):
-            self._findings.warning(
-                folder.name, f"no partition of {STORE_FILE}: the next start of a broker sets it aside"
-            )
-            return None
+        is_known = topic is not None and key[1] < len(topic.partitions)
+        topic_id, problem = None, ""
         try:
             topic_id = read_topic_id(self._disk, folder)
         except (CheckpointError, OSError) as error:
             text = _without_path(error, folder / PARTITION_METADATA)
-            self._findings.damage(name, f"{text}; a broker does not open the partition")
-            return topic
-        if topic_id is None:
+            problem = f"{text}; a broker does not open the partition"
+        if topic_id in deleted:
+            text = "it belongs to a topic that was deleted: the next start of a broker removes it"
+            self._findings.warning(folder.name, text)
+            return None
+        if topic is None or not is_known:
+            self._report_unknown(folder, key)
+            return None
+        if problem:
+            self._findings.damage(name, problem)
+        elif topic_id is None:
             # A power cut may take it from a partition that nobody wrote to yet.
             self._findings.add(
                 Severity.DAMAGE if self._log_bytes(folder) else Severity.WARNING,
@@ -213,6 +224,15 @@ class _Verification:
             )
             return None
         return topic
+
+    def _report_unknown(self, folder: Path, key: TopicPartition) -> None:
+        text = f"no partition of {STORE_FILE}"
+        if Folders(self._data_dir, self._disk).holds_nothing(key):
+            text += ", and no record was ever in it: the next start of a broker removes it"
+            self._findings.warning(folder.name, text)
+            return
+        text += ", and it holds records: a broker refuses to start; see `tidelog storage rebuild-catalog`"
+        self._findings.damage(folder.name, text)
 
     def _partition(self, folder: Path, facts: PartitionFacts) -> None:
         done = 0
@@ -269,24 +289,6 @@ def _check_is_data_folder(disk: Disk, data_dir: Path) -> None:
         raise VerificationError(
             f"{data_dir} is no data folder of a broker: it has neither topics nor {STORE_FILE}"
         )
-
-
-@contextmanager
-def _locked(disk: Disk, data_dir: Path) -> Iterator[None]:
-    """Keep brokers away. A folder that was copied without its lock file needs none."""
-    path = data_dir / LOCK_FILE
-    if not disk.exists(path):
-        yield
-        return
-    fd = disk.open(path, os.O_RDONLY)
-    try:
-        if not disk.lock(fd, shared=True):
-            raise VerificationError(
-                f"a broker is using {data_dir}; stop it first, or verify a copy: what grows cannot be judged"
-            )
-        yield
-    finally:
-        disk.close(fd)
 
 
 def _without_path(error: Exception, path: Path) -> str:

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli import bench, config, consume, fault, log, pipeline, produce, producers, topic
+from tidelog.cli import bench, config, consume, fault, log, pipeline, produce, producers, storage, topic
 from tidelog.cli.failures import Failure
 
 app = typer.Typer(
@@ -63,6 +63,7 @@ app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("producers")(producers.producers)
 app.add_typer(log.app, name="log")
+app.add_typer(storage.app, name="storage")
 app.add_typer(bench.app, name="bench")
 app.add_typer(fault.app, name="fault")
 app.add_typer(pipeline.app, name="pipeline")

@@ -2,8 +2,10 @@
 
 Owns the decision at the opening of the embedded store. Each commit is in SQLite first, in the copy second,
 and acknowledged then. So a copy that is whole replaces a SQLite file that is damaged, lost, or back at an
-older revision: all that was acknowledged is in it. A SQLite file that is whole counts where no line of the
-copy knows of a later commit. In all other cases nobody can say what is missing, and the start fails.
+older revision: all that was acknowledged is in it. A SQLite file that is whole counts beside a damaged copy
+whose last line is known and no later than the file; without that only after a clean stop, for SQLite takes
+the first damage in its log for the log's end, and a log that is gone for an empty one. In all other cases
+nobody can say what is missing, and the start fails.
 
 Pure.
 """
@@ -23,15 +25,16 @@ class Found:
     """What one of the two places holds.
 
     Without `cluster` it holds nothing (then there is no `problem`) or is damaged. `newest_revision` is the
-    latest that any part of it names, or -1; `salvaged` is what stands before the damage; with `has_log`
-    commits may be in SQLite's log, whose end it cannot prove: it takes the first damage for the end.
+    latest that any part of it names, or -1; `salvaged` is what stands before the damage. `is_end_known`, of a
+    copy: nothing was cut off; `has_copy`, of a SQLite file: whoever wrote it wrote a copy too.
     """
 
     cluster: StoredCluster | None = None
     problem: str = ""
     newest_revision: int = -1
     salvaged: StoredCluster | None = None
-    has_log: bool = False
+    is_end_known: bool = False
+    has_copy: bool = True
 
     @property
     def is_absent(self) -> bool:
@@ -52,15 +55,19 @@ class Source(Enum):
     COPY = "copy"
 
 
-def choose(path: Path, database: Found, copy: Found) -> Source:
-    """What counts. Raises StoreError, whose message says what to do, where that cannot be known."""
+def choose(path: Path, database: Found, copy: Found, *, was_clean: bool) -> Source:
+    """What counts; `was_clean`: the last broker was stopped, not killed.
+
+    Raises StoreError, whose message says what to do, where that cannot be known.
+    """
     if database.is_absent and copy.is_absent:
         return Source.NOTHING
     if copy.cluster is not None:
         return _beside_whole_copy(path, database, copy.cluster)
-    if database.cluster is None or (database.has_log and copy.is_absent):
-        suspect = ", but its end is not proven" if database.cluster is not None else ""
-        raise StoreError(f"{path} is {database.state}{suspect}; its copy is {copy.state}. {advice(path)}")
+    is_proven = was_clean or copy.is_end_known or not database.has_copy
+    if database.cluster is None or not is_proven:
+        after = "" if database.cluster is None else ", after a crash, and may have lost what came after it"
+        raise StoreError(f"{path} is {database.state}{after}; its copy is {copy.state}. {advice(path)}")
     stored = database.cluster.catalog.revision
     if stored < copy.newest_revision:
         raise StoreError(
@@ -91,6 +98,6 @@ def _beside_whole_copy(path: Path, database: Found, copied: StoredCluster) -> So
 def advice(path: Path) -> str:
     """What to do about a catalog that is lost."""
     return (
-        f"Put both back from a backup, or make a new catalog of the partitions' folders with "
+        "Put both back from a backup; or make a new catalog of the partitions' folders with "
         f"`tidelog storage rebuild-catalog {path.parent}`"
     )

@@ -41,6 +41,8 @@ from tidelog.broker.cluster.facts import (
     whole_number,
 )
 
+_GIVEN_UP: Final = b"given up"
+"""In the place of the first line's checksum."""
 COPY_SUFFIX: Final = ".copy"
 FORMAT: Final = 1
 ROOM_BYTES: Final = 256 << 10
@@ -84,7 +86,7 @@ def write_copy(path: Path, cluster: StoredCluster) -> None:
     _sync_folder(path.parent)
 
 
-def invalidate(path: Path) -> None:
+def give_up(path: Path) -> None:
     """Let nobody take the copy for whole any more, if there is one. Needs no room on the disk.
 
     Raises OSError.
@@ -92,7 +94,7 @@ def invalidate(path: Path) -> None:
     with suppress(FileNotFoundError):
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            write_bytes(fd, b"-", 0)
+            write_bytes(fd, _GIVEN_UP, 0)
             os.fdatasync(fd)
         finally:
             os.close(fd)
@@ -155,13 +157,21 @@ def _parsed(data: bytes) -> Found:
         after.extend(_replayed(fields))  # Keeps what came before an error.
         if torn or rest.strip(b"\0"):
             raise ValueError("what follows is neither a line nor room for one")
-        if fields[0] is None or int(text_of(fields[0]["size"])) != len(data):
+        if _size_in(fields) != len(data):
             raise ValueError(f"the file has {len(data)} bytes, which is not what its first line says")
     except (ValueError, KeyError, TypeError) as error:
         problem = f"behind line {len(after)}: {error}"
     newest = max((each["revision"] for each in fields if each and "revision" in each), default=-1)
     cluster = after[-1] if after else None
-    return Found(None if problem else cluster, problem, newest, cluster)
+    if data.startswith(_GIVEN_UP):
+        return Found(None, "given up on a full disk", newest, is_end_known=True)
+    is_end_known = _size_in(fields) == len(data) and not (rest and rest.strip(b"\0"))
+    return Found(None if problem else cluster, problem, newest, cluster, is_end_known)
+
+
+def _size_in(lines: Sequence[Mapping[str, Any] | None]) -> int:
+    """The size of the file that the first line names, -1 where it cannot be read."""
+    return int(lines[0].get("size", -1)) if lines and lines[0] else -1
 
 
 def _fields_of(line: bytes) -> Mapping[str, Any] | None:

@@ -23,7 +23,6 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,7 +37,7 @@ from tidelog.broker.cluster.second_copy import (
     CopyFile,
     commit_line,
     copy_path,
-    invalidate,
+    give_up,
     read_copy,
     write_copy,
 )
@@ -55,11 +54,17 @@ class SqliteStore:
     """ClusterStore in one SQLite file and its copy, for one broker."""
 
     def __init__(
-        self, path: Path, *, node_id: int, cluster_id: str | None = None, may_begin: bool = True
+        self,
+        path: Path,
+        *,
+        node_id: int,
+        cluster_id: str | None = None,
+        may_begin: bool = True,
+        was_clean: bool = True,
     ) -> None:
         """`cluster_id`: what a new store shall carry (None: a random one), and what an old one must carry.
 
-        `may_begin`: whether there may be no store yet.
+        `may_begin`: whether there may be no store yet; `was_clean`: the last broker was stopped, not killed.
         """
         self.is_newest = True
         self._path = path
@@ -67,6 +72,7 @@ class SqliteStore:
         self._node_id = node_id
         self._wanted_cluster_id = cluster_id
         self._may_begin = may_begin
+        self._was_clean = was_clean
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cluster-store")
         self._connection: sqlite3.Connection | None = None
         self._copy: CopyFile | None = None
@@ -111,7 +117,7 @@ class SqliteStore:
         copy = read_copy(self._copy_path)
         connection, database = _opened_database(self._path)
         try:
-            source = choose(self._path, database, copy)
+            source = choose(self._path, database, copy, was_clean=self._was_clean)
             held = {Source.DATABASE: database.cluster, Source.COPY: copy.cluster}.get(source)
             if held is None:
                 held = self._new_cluster()
@@ -129,6 +135,7 @@ class SqliteStore:
             raise
         self.is_newest &= source is not Source.DATABASE or copy.cluster is not None
         self._is_in_doubt = False
+        self._was_clean = True  # From now on what is here is known.
         keep_room(self._path)
         self._connection = connection
         return connection, held
@@ -160,13 +167,8 @@ class SqliteStore:
         if connection is not None:
             connection.close()
         for suffix in DATABASE_SUFFIXES:
-            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-        replacement = sqlite_file.connect(self._path)
-        try:
-            sqlite_file.write_new(replacement, held)
-        except BaseException:
-            replacement.close()
-            raise
+            Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+        replacement = _written(self._path, held)
         if held.catalog.revision or kept is not None:
             logger.warning(
                 "cluster_store_restored",
@@ -210,7 +212,7 @@ class SqliteStore:
             if error.errno not in _FULL:
                 raise
             # Without a copy rather than with one that lacks what was acknowledged.
-            invalidate(self._copy_path)
+            give_up(self._copy_path)
             logger.warning(
                 "cluster_copy_given_up",
                 error=str(error),
@@ -266,19 +268,19 @@ def _opened_database(path: Path) -> tuple[sqlite3.Connection | None, Found]:
 
     Raises sqlite3.Error and StoreError for what says nothing about the contents, OSError.
     """
-    log = path.with_name(path.name + "-wal")
-    has_log = log.exists() and bool(log.read_bytes().strip(b"\0"))
     if not path.exists() or path.stat().st_size == 0:
+        log = path.with_name(path.name + "-wal")
         # SQLite would throw the log away.
+        has_log = log.exists() and log.read_bytes().strip(b"\0")
         return None, Found(problem="missing or empty beside its log") if has_log else Found()
     connection = None
     try:
         connection = sqlite_file.connect(path)
-        has_log &= sqlite_file.has_always_a_copy(connection)
+        has_copy = sqlite_file.has_always_a_copy(connection)
         cluster = sqlite_file.read_cluster(connection)
         if cluster is None:
             return connection, Found()
-        return connection, Found(cluster, newest_revision=cluster.catalog.revision, has_log=has_log)
+        return connection, Found(cluster, newest_revision=cluster.catalog.revision, has_copy=has_copy)
     except Damaged as error:
         return connection, Found(problem=str(error))
     except BaseException:
@@ -294,15 +296,44 @@ def _stored(connection: sqlite3.Connection) -> StoredCluster:
     return stored
 
 
-def set_aside(database: Path) -> Path:
-    """Give a SQLite file and its log names under which they are kept. Raises OSError."""
+def _written(path: Path, cluster: StoredCluster) -> sqlite3.Connection:
+    """A new SQLite file where there is none, with `cluster` in it."""
+    connection = sqlite_file.connect(path)
+    try:
+        sqlite_file.write_new(connection, cluster)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def write_store(path: Path, cluster: StoredCluster) -> None:
+    """A whole new store where there is none, for a broker that does not run.
+
+    Raises OSError, StoreError.
+    """
+    write_copy(copy_path(path), cluster)
+    try:
+        _written(path, cluster).close()
+    except sqlite3.Error as error:
+        raise StoreError(f"{path} cannot be written: {error}") from error
+    keep_room(path)
+
+
+def set_aside(path: Path) -> Path | None:
+    """Give a file of the store, and SQLite's beside it, names under which they are kept; None for no file.
+
+    Raises OSError.
+    """
+    there = [suffix for suffix in DATABASE_SUFFIXES if Path(f"{path}{suffix}").exists()]
+    if not there:
+        return None
     number = 1
-    while (aside := database.with_name(f"{database.name}.kept-{number}")).exists():
+    while any(Path(f"{path}.kept-{number}{suffix}").exists() for suffix in DATABASE_SUFFIXES):
         number += 1
-    for suffix in DATABASE_SUFFIXES:
-        with suppress(FileNotFoundError):
-            os.rename(f"{database}{suffix}", f"{aside}{suffix}")
-    return aside
+    for suffix in there:
+        os.rename(f"{path}{suffix}", f"{path}.kept-{number}{suffix}")
+    return Path(f"{path}.kept-{number}")
 
 
 def read_store(path: Path) -> tuple[Found, Found]:

@@ -28,6 +28,10 @@ PREFETCH_DIVISOR = 10
 """The next block is asked for when a tenth of the current one is left."""
 
 
+UNSEEN_IDS = 1_000_000
+"""How many ids above the highest that was seen may have been handed out to producers that never wrote."""
+
+
 class ProducerIdsExhausted(Exception):
     """Every producer id that an int64 can name has been reserved."""
 
@@ -87,6 +91,11 @@ def next_block(next_producer_id: int, size: int = BLOCK_SIZE) -> ProducerIdBlock
             "this cluster can issue no more producer ids"
         )
     return ProducerIdBlock(next_producer_id, next_producer_id + size)
+
+
+def above_all_issued(highest_seen: int) -> int:
+    """The first id to hand out where only what is in the logs tells which ones were before."""
+    return min(highest_seen + 1 + UNSEEN_IDS, MAX_PRODUCER_ID)
 
 
 def check_init_producer_id(transactional_id: str | None, producer_id: int, producer_epoch: int) -> None:

@@ -1,4 +1,4 @@
-"""Kafka's small text files: offset checkpoints, the leader epoch checkpoint, partition.metadata.
+"""Kafka's small text files: offset checkpoints, leader epochs, partition.metadata, meta.properties.
 
 Owns their formats, as Kafka writes them: a version line, a count line, then one entry a line. A file is
 replaced as a whole, so it is never half old and half new. Beside them `.boot_id`, which is ours: in which
@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.broker.storage.disk import Disk
@@ -27,8 +28,16 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 BOOT_ID = ".boot_id"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
 
 TopicPartition = tuple[str, int]
+
+
+class FolderIdentity(NamedTuple):
+    """Whose a data folder is."""
+
+    cluster_id: str
+    node_id: int
 
 
 class CheckpointError(ValueError):
@@ -116,6 +125,26 @@ def sync_topic_id(disk: Disk, folder: Path) -> None:
         disk.fdatasync(fd)
     finally:
         disk.close(fd)
+
+
+def read_identity(disk: Disk, data_dir: Path) -> FolderIdentity | None:
+    """What meta.properties says; None when there is no file. Raises CheckpointError."""
+    path = data_dir / META_PROPERTIES
+    if not disk.exists(path):
+        return None
+    lines = disk.read_file(path).decode("utf-8", "replace").splitlines()
+    fields = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    try:
+        if fields["version"] != "1" or not fields["cluster.id"]:
+            raise ValueError("expected version=1 and a cluster.id")
+        return FolderIdentity(fields["cluster.id"], int(fields["node.id"]))
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def write_identity(disk: Disk, data_dir: Path, identity: FolderIdentity) -> None:
+    text = f"version=1\ncluster.id={identity.cluster_id}\nnode.id={identity.node_id}\n"
+    disk.replace_file(data_dir / META_PROPERTIES, [text.encode()])
 
 
 def is_same_boot(disk: Disk, folder: Path) -> bool:

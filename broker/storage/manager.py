@@ -140,14 +140,13 @@ class LogManager:
         """The partitions that have a folder here, whether open or not."""
         return self._folders.found()
 
-    def remove_if_nothing_is_in_it(self, found: FoundPartition) -> bool:
-        """Take away the folder of a partition that is not open, unless a record was ever in it."""
-        key = (found.topic, found.partition)
-        if not self._folders.holds_nothing(key):
-            return False
-        self._checkpoints.forget([key])
-        self._folders.set_aside(self._folders.path(key))
-        return True
+    def holds_nothing(self, found: FoundPartition) -> bool:
+        """Whether no record was ever in the folder of a partition that is not open. Raises OSError."""
+        return self._folders.holds_nothing((found.topic, found.partition))
+
+    def remove(self, found: Iterable[FoundPartition]) -> None:
+        """Take away folders of partitions that are not open. Raises OSError."""
+        self._remove([(each.topic, each.partition) for each in found])
 
     def open_all(
         self, partitions: Iterable[tuple[str, UUID, int, LogConfig]], now_ms: int

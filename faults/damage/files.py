@@ -31,6 +31,7 @@ class FileKind(StrEnum):
     CATALOG = "cluster.db"
     CATALOG_LOG = "cluster.db-wal"
     CATALOG_COPY = "cluster.copy"
+    IDENTITY = "meta.properties"
     SCRATCH = "without content that counts"
 
 
@@ -68,7 +69,8 @@ _IN_THE_FOLDER: Final = (
     (re.compile(r"cluster\.db"), FileKind.CATALOG),
     (re.compile(r"cluster\.db-wal"), FileKind.CATALOG_LOG),
     (re.compile(r"cluster\.copy"), FileKind.CATALOG_COPY),
-    (re.compile(r"\.lock|cluster\.db-shm|.*\.tmp"), FileKind.SCRATCH),
+    (re.compile(r"meta\.properties"), FileKind.IDENTITY),
+    (re.compile(r"\.lock|cluster\.db-shm|.*\.tmp|cluster\.(db|copy)\.kept-.*"), FileKind.SCRATCH),
 )
 _OF_PARTITIONS: Final = frozenset(kind for _, kind in _IN_A_PARTITION)
 _SWAPPED: Final = frozenset(

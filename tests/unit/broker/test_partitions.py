@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.test_services import lose_the_store, opened, stored, stray_sizes
+from tests.unit.broker.test_services import opened, stored
 from tests.waiting import until
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.storage.disk import Disk
@@ -57,18 +57,6 @@ async def test_a_start_that_fails_calls_no_crash_a_clean_shutdown(tmp_path: Path
         await opened(tmp_path, node_id=7)
     services = await opened(tmp_path)
     assert services.replicas["t", 0].log.recovery.clean_shutdown is True
-    await services.close()
-
-
-async def test_a_stray_folder_with_the_longest_name_does_not_stop_the_start(tmp_path: Path) -> None:
-    services = await opened(tmp_path)
-    name = "n" * 249
-    await services.topics.create(name)
-    await stored(services, b"v", topic=name)
-    await services.close()
-    lose_the_store(tmp_path)
-    services = await opened(tmp_path)
-    assert len(stray_sizes(tmp_path)) == 1
     await services.close()
 
 

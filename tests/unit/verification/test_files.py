@@ -202,9 +202,15 @@ def test_a_partition_without_its_folder_is_found(folder: Folder) -> None:
     has(folder, r"damage u-0: the folder is missing, and cluster\.db assigns the partition to this broker")
 
 
-def test_a_folder_that_no_topic_has_is_worth_a_warning(folder: Folder) -> None:
+def test_a_folder_that_no_topic_has_is_damage_where_it_holds_records(folder: Folder) -> None:
     shutil.copytree(folder.partition, folder.path / "stranger-3")
-    only(folder, r"warning stranger-3: no partition of cluster\.db: the next start of a broker sets it aside")
+    only(folder, r"damage stranger-3: no partition of cluster\.db, .* refuses to start; .*rebuild-catalog`")
+    for path in (folder.path / "stranger-3").glob("0*"):
+        path.unlink()
+    only(
+        folder,
+        r"warning stranger-3: no partition of cluster\.db, and no record was ever in it: .* removes it",
+    )
 
 
 def test_a_missing_catalog_is_found(folder: Folder) -> None:

@@ -1,0 +1,95 @@
+"""`tidelog storage`: a data folder put in order while no broker runs on it.
+
+`rebuild-catalog` makes a new catalog of the partitions' folders where the old one was lost, is damaged or
+older than they are. It shows what it will write and asks; nothing is deleted.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.cli.failures import Failure
+
+if TYPE_CHECKING:
+    from tidelog.broker.catalog_rebuilding import Rebuilt
+
+app = typer.Typer(no_args_is_help=True, help="Put a data folder in order while no broker runs on it.")
+
+
+@app.callback()
+def _storage() -> None:
+    """Put a data folder in order while no broker runs on it."""
+
+
+@app.command("rebuild-catalog")
+def rebuild_catalog(
+    data_dir: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The data folder of a broker that does not run.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write it without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be written.")] = False,
+    cluster_id: Annotated[
+        str | None, typer.Option(help="For a folder in which nothing says which it had.")
+    ] = None,
+    node_id: Annotated[int | None, typer.Option(min=0, help="Likewise; 1 without it.")] = None,
+) -> None:
+    """Make a new catalog (cluster.db, cluster.copy) of the partitions' folders; the old one is kept.
+
+    For a broker that refuses to start because its catalog is lost, damaged or older than the folders. Names,
+    ids and partitions are in the folders; settings come from what is left of the old catalog.
+    """
+    from tidelog.broker.catalog_rebuilding import CatalogRebuilding, RebuildError
+    from tidelog.broker.cluster.store import StoreError
+    from tidelog.broker.data_folder import locked
+    from tidelog.broker.storage.disk import Disk
+    from tidelog.broker.storage.manager import DataFolderError
+
+    if not data_dir.is_dir():
+        raise Failure(f"{data_dir} is no folder")
+    disk = Disk()
+    try:
+        with locked(disk, data_dir, shared=False):
+            rebuilding = CatalogRebuilding(data_dir, disk)
+            rebuilt = rebuilding.plan(cluster_id=cluster_id, node_id=node_id)
+            _show(data_dir, rebuilt)
+            if not rebuilt.is_needed or dry_run:
+                return
+            if not yes:
+                _ask()
+            rebuilding.write(rebuilt)
+    except (RebuildError, DataFolderError, StoreError) as error:
+        raise Failure(str(error)) from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = error.filename or data_dir
+        raise Failure(f"cannot use {where}: {error.strerror or error}") from None
+    kept = f"; the old one is kept as {', '.join(rebuilt.kept)}" if rebuilt.kept else ""
+    print(f"written{kept}. Now start the broker.")
+
+
+def _show(data_dir: Path, rebuilt: Rebuilt) -> None:
+    catalog = rebuilt.cluster.catalog
+    for note in rebuilt.notes:
+        print(f"note: {note}")
+    if not rebuilt.is_needed:
+        print(f"the catalog in {data_dir} is whole and knows all partitions: there is nothing to do")
+        return
+    print(f"the new catalog of {data_dir}:")
+    print(f"  cluster.id {catalog.cluster_id}, node.id {rebuilt.cluster.node_id}")
+    print(f"  next producer id {catalog.next_producer_id}")
+    for topic in sorted(catalog.topics(), key=lambda each: each.name):
+        settings = "".join(f" {name}={value}" for name, value in sorted(topic.configs.items()))
+        print(f"  topic {topic.name}  id {topic.topic_id}  partitions {len(topic.partitions)}{settings}")
+
+
+def _ask() -> None:
+    if not sys.stdin.isatty():
+        raise Failure("nothing was written: give --yes, or answer on a terminal")
+    print("Write it? [y/N] ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Failure("nothing was written")
