@@ -125,29 +125,6 @@ class Parked:
         return self.begin().__await__()
 
 
-class LateEffect(LateAnswer):
-    """The LateAnswer of a request that takes effect after its handler returned, though before it is answered.
-
-    Those behind it on its connection wait for that, not for the answer.
-    """
-
-    __slots__ = ("_effect_call",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._effect_call: Callable[[], None] | None = None
-
-    def when_effective(self, call: Callable[[], None]) -> None:
-        """Call at `take_effect`; an answer without it means that there is no effect."""
-        self._effect_call = call
-
-    def take_effect(self) -> None:
-        """The request has taken effect; its answer may still take a while."""
-        call, self._effect_call = self._effect_call, None
-        if call is not None:
-            call()
-
-
 class EncodedAnswer(dict[str, Any]):
     """An answer that a thread has encoded already, because it is long: the body, and as a dictionary what
     is left of it for those who count its error codes.
