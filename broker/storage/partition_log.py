@@ -42,6 +42,7 @@ from tidelog.broker.storage.segment import Segment
 from tidelog.broker.storage.upkeep import Upkeep
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.records import (
+    BatchHeader,
     Inspection,
     patched_prefix,
     read_batch_header,
@@ -84,6 +85,9 @@ class PartitionLog:
         self.config = config
         self.producers = recovered.producers
         self.recovery = recovered.report
+        moved = recovered.report.start_moved
+        self._doubtful = [] if moved is None else [moved]
+        """Offsets below the start that were deleted or lost, nobody knows which."""
         self.failure: BaseException | None = None
         """Why this log takes nothing more, or None."""
         self._steady_ms = steady_ms
@@ -211,9 +215,9 @@ class PartitionLog:
         if idempotent or header.is_transactional:
             verdict = self.producers.check(header)
             if not isinstance(verdict, Append):
-                raise_if_lost(verdict, self.holes)
+                raise_if_lost(verdict, [*self.holes, *self._doubtful])
                 if isinstance(verdict, Duplicate):
-                    self._check_is_there(verdict)
+                    self._check_is_there(verdict, header)
                     return AppendResult(*verdict, self.start_offset, True)
                 raise ApiError(verdict.code, verdict.message)
         log_append_time_ms: int = NO_TIMESTAMP
@@ -241,7 +245,7 @@ class PartitionLog:
         self._upkeep.appended_bytes += size
         return AppendResult(base_offset, last_offset, log_append_time_ms, self.start_offset, False)
 
-    def _check_is_there(self, stored: Duplicate) -> None:
+    def _check_is_there(self, stored: Duplicate, sent: BatchHeader) -> None:
         """A batch is acknowledged again only while the log holds it, or after somebody deleted it.
 
         Raises ApiError(KAFKA_STORAGE_ERROR).
@@ -249,7 +253,7 @@ class PartitionLog:
         if stored.base_offset < self.start_offset:
             return
         try:
-            self._segments.check_batch_at(stored.base_offset)
+            self._segments.check_batch_at(stored.base_offset, sent)
         except OSError as error:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -410,6 +414,7 @@ class PartitionLog:
                 f"{self.topic}-{self.partition}: {offset} is not within 0 and {self.flushed_end_offset}",
             )
         self.start_offset = max(self.start_offset, offset)
+        self._doubtful = [hole for hole in self._doubtful if hole.end_offset > offset]
         # The records are gone for every reader; files that cannot leave now are left to the next retention.
         with suppress(OSError):
             self._upkeep.drop_before(self.start_offset)
