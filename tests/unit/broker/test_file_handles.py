@@ -129,7 +129,7 @@ def values(services: Services) -> list[bytes | None]:
     found: list[bytes | None] = []
     offset = replica.log.start_offset
     while offset < replica.high_watermark:
-        result = replica.read(offset, 1 << 20)
+        result = replica.read(offset, 1 << 20, replica.ends.high_watermark)
         for data in map(bytes, result.records):
             for position, header in iter_batches(data):
                 found += [

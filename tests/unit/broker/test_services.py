@@ -299,7 +299,7 @@ async def test_a_failed_flush_is_told_with_what_to_do(
     assert "partition_offline" in told
     assert "restart the broker" in told
     disk.failing = False
-    for refused in (lambda: replica.append_as_leader(batch(), NOW_MS), lambda: replica.read(0, 100)):
+    for refused in (lambda: replica.append_as_leader(batch(), NOW_MS), lambda: replica.read(0, 100, 1)):
         with pytest.raises(ApiError) as caught:
             refused()
         assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR

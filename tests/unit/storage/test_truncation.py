@@ -88,7 +88,8 @@ def fill(log: PartitionLog, first: int, end: int) -> None:
 
 
 def indexes(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.glob("*index"))}
+    """Those of offsets; a time index also has an entry for each checkpoint, and `facts` looks times up."""
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.index"))}
 
 
 def facts(log: PartitionLog) -> dict[str, object]:
