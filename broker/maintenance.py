@@ -45,6 +45,7 @@ class Maintenance:
             ("producer_expiry", PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
         )
         self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
 
     def start(self) -> None:
         """Begin to run every job by its interval."""
@@ -54,21 +55,26 @@ class Maintenance:
         ]
 
     async def stop(self) -> None:
-        """End the timers; a piece of disk work that is under way is waited for by the next one to come."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """End the timers. A job that is under way leaves out the logs that it has not come to."""
+        self._stopping.set()
+        await asyncio.gather(*self._tasks)
         self._tasks.clear()
 
     async def _repeat(self, name: str, interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            await asyncio.sleep(interval_ms / 1000)
+        while not await self._stops_within(interval_ms):
             try:
-                # Shielded: a stop must not leave a checkpoint begun and never finished.
-                await asyncio.shield(asyncio.ensure_future(job()))
+                await job()
             except Exception as error:
                 advice = advice_on(error, "it will be tried again")
                 logger.error("maintenance_failed", job=name, error=str(error), advice=advice)
+
+    async def _stops_within(self, interval_ms: int) -> bool:
+        try:
+            async with asyncio.timeout(interval_ms / 1000):
+                await self._stopping.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def checkpoint(self, at_least_bytes: int = 0) -> None:
         """Make indexes and snapshots durable, so that a start after a crash has little to read.
@@ -85,6 +91,8 @@ class Maintenance:
         logs = self._partitions.logs
         failed = False
         for log in list(logs.logs.values()):
+            if self._stopping.is_set():
+                return False
             if log.bytes_since_checkpoint < at_least_bytes:
                 continue
             try:
@@ -118,6 +126,8 @@ class Maintenance:
             await asyncio.to_thread(logs.look_up_ages, now_ms)
             for _ in logs.run_retention(now_ms):
                 await asyncio.sleep(0)
+                if self._stopping.is_set():
+                    return
             await asyncio.to_thread(logs.purge)
             await asyncio.to_thread(logs.write_checkpoints)
 
@@ -127,5 +137,7 @@ class Maintenance:
         for count in self._partitions.logs.expire_producers(self._steady_ms()):
             expired += count
             await asyncio.sleep(0)
+            if self._stopping.is_set():
+                return
         if expired:
             logger.info("producer_ids_expired", count=expired)

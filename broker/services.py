@@ -15,10 +15,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+import structlog
+
 from tidelog.broker.cluster.catalog import Catalog
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.sqlite_store import SqliteStore
-from tidelog.broker.cluster.store import ClusterStore
+from tidelog.broker.cluster.store import ClusterStore, StoreError
 from tidelog.broker.config import BrokerConfig
 from tidelog.broker.data_folder import claim, is_in_use
 from tidelog.broker.group_commit import GroupCommit
@@ -40,6 +42,7 @@ from tidelog.broker.topics import Topics
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_LEADER_EPOCH
 
+logger = structlog.get_logger(__name__)
 STORE_FILE = "cluster.db"
 
 
@@ -117,7 +120,11 @@ class Services:
         await self.producer_ids.close()
         await self.topics.close()
         await self.partitions.close(clean=clean)
-        await self._cluster.close()
+        try:
+            await self._cluster.close()
+        except (StoreError, OSError) as error:
+            advice = "nothing is lost: the next start finds what was committed in its write-ahead log"
+            logger.error("cluster_store_not_closed", error=str(error), advice=advice)
         self.events.close()
 
 

@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tidelog.broker.storage.checkpoints import sync_topic_id
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.holes import Hole, LogHoleError
 from tidelog.broker.storage.log_config import LogConfig
@@ -39,7 +40,7 @@ def _number_of(segments: Sequence[Segment], offset: int) -> int:
 class LogSegments:
     """All segments of a partition, at least one."""
 
-    def __init__(self, folder: Path, disk: Disk, segments: Sequence[Segment]) -> None:
+    def __init__(self, folder: Path, disk: Disk, segments: Sequence[Segment], *, has_new_names: bool) -> None:
         self.segments = tuple(segments)
         self.active = self.segments[-1]
         self.flushed_end_offset = self.active.end_offset
@@ -48,7 +49,8 @@ class LogSegments:
         self._mark = (self.active.base_offset, self.active.end_offset, self.active.size_bytes)
         """Base offset of a segment, an offset and the position where it lies: the end of the last flush."""
         self._unsynced_indexes: list[Segment] = []
-        self._names_changed = True
+        self.has_new_names = has_new_names
+        """The folder's names, or its topic id, may not be durable yet."""
         self._hints: dict[int, tuple[int, int]] = {}
 
     @property
@@ -83,7 +85,7 @@ class LogSegments:
             segment.close()
             self._disk.unlink(segment.path)
             raise
-        self._names_changed = True
+        self.has_new_names = True
         self._unsynced_indexes.append(old)
         self.segments = (*self.segments, segment)
         self.active = segment
@@ -150,8 +152,8 @@ class LogSegments:
         active = self.active
         segments = self.segments[_number_of(self.segments, self.flushed_end_offset) :]
         files = [segment.log for segment in segments if segment.log.acquire()]
-        folder = self._folder if self._names_changed else None
-        self._names_changed = False
+        folder = self._folder if self.has_new_names else None
+        self.has_new_names = False
         size, end_offset = active.tail
         mark = (active.base_offset, end_offset, size)
         return FlushWork(end_offset, mark, self._disk, files, folder, before)
@@ -163,7 +165,7 @@ class LogSegments:
 
     def flush_undone(self, work: FlushWork) -> None:
         """Nothing of `work` counts as done: the next flush has to do it."""
-        self._names_changed |= work.folder is not None
+        self.has_new_names |= work.folder is not None
 
     def begin_checkpoint(self) -> CheckpointWork:
         """The indexes of every segment that changed since the last checkpoint. Raises OSError; then nothing
@@ -199,19 +201,25 @@ class LogSegments:
         return renamed
 
     def sync_logs(self, from_offset: int) -> None:
-        """Make logs and their names durable where they reach beyond `from_offset`. Raises OSError."""
+        """Make logs, their names and whose they are durable, from `from_offset` on. Raises OSError."""
         for segment in self._reaching(from_offset):
             self._disk.fdatasync(segment.log.fd)
+        sync_topic_id(self._disk, self._folder)
         self._disk.fsync_directory(self._folder)
+        self.has_new_names = False
 
     def sync_indexes(self, from_offset: int) -> None:
-        """Make the indexes durable where they reach beyond `from_offset`. Raises OSError."""
+        """Make indexes durable where they reach beyond `from_offset`, their names apart. Raises OSError."""
         for segment in self._reaching(from_offset):
             for index in (segment.time_index, segment.offset_index):
                 index.write_out()
                 index.sync()
+        self.has_new_names = True
+
+    def sync_names(self) -> None:
+        """Make every name in the folder durable. Raises OSError."""
         self._disk.fsync_directory(self._folder)
-        self._names_changed = False
+        self.has_new_names = False
 
     def _reaching(self, from_offset: int) -> list[Segment]:
         return [s for s in self.segments if s.end_offset >= from_offset or s is self.active]

@@ -87,7 +87,7 @@ class PartitionLog:
         self.failure: BaseException | None = None
         """Why this log takes nothing more, or None."""
         self._steady_ms = steady_ms
-        self._segments = LogSegments(folder, disk, recovered.segments)
+        self._segments = LogSegments(folder, disk, recovered.segments, has_new_names=recovered.has_new_names)
         self.end_offset = self._segments.active.end_offset
         self.start_offset = recovered.start_offset
         self._upkeep = Upkeep(folder, disk, self._segments, self.producers, recovered.report.snapshot_offset)
@@ -454,6 +454,13 @@ class PartitionLog:
         """Every producer, the longest idle first; of many, take `producers.freeze` and a thread."""
         return list(self.producers.entries())
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether a clean close has nothing to write: a start would find all in the files as they are."""
+        if not (self.end_offset or len(self.producers) or self.recovery.is_damaged):
+            return True  # It never held anything.
+        return self._upkeep.is_settled(self._epochs, self.end_offset)
+
     def close(self, clean: bool) -> bool:
         """Flush, write indexes and a snapshot, close the files. Blocking; no work may be under way.
 
@@ -462,8 +469,7 @@ class PartitionLog:
         try:
             if not clean or self.failure is not None:
                 return False
-            # What never held anything has nothing that a start could miss.
-            if self.end_offset or len(self.producers) or self.recovery.is_damaged:
+            if not self.is_settled:
                 self._segments.active.index_time()
                 self._upkeep.make_durable(self._epochs, self.recovery_point, self.end_offset)
             return True

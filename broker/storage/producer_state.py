@@ -137,6 +137,8 @@ class ProducerStates:
         self.rules = rules
         self.evicted = 0
         """How many were forgotten because of the limit since the start."""
+        self.changes = 0
+        """How often it changed without a batch, so that the end of the log does not tell of it."""
         self._evicted_epochs: OrderedDict[int, int] = OrderedDict(restored.evicted if restored else {})
         self._highest_evicted = max(filter(FOREIGN_IDS_FROM.__gt__, self._evicted_epochs), default=-1)
         self._next_producer_id = next_producer_id
@@ -150,6 +152,11 @@ class ProducerStates:
 
     def __len__(self) -> int:
         return len(self._table)
+
+    @property
+    def clock_ms(self) -> int:
+        """The time by which they grow old, as of the last append or expiry."""
+        return self._clock_ms
 
     @property
     def highest_producer_id(self) -> int:
@@ -338,6 +345,7 @@ class ProducerStates:
             if self._table.current_txn_start_offset(slot) < 0:
                 self._table.remove(self._table.producer_id(slot))
                 expired += 1
+        self.changes += expired
         return expired
 
     def forget(self, producer_id: int) -> bool:
@@ -346,6 +354,7 @@ class ProducerStates:
         if not self._table.find(producer_id):
             return False
         self._table.remove(producer_id)
+        self.changes += 1
         return True
 
     def set_next_sequence(
@@ -363,6 +372,7 @@ class ProducerStates:
         timestamp = NO_TIMESTAMP if known is None else known.last_timestamp
         batch = (decrement_sequence(next_sequence, 1), 0, NO_OFFSET, timestamp)
         self._table.push(slot, producer_epoch, batch, self._advance(now_ms))
+        self.changes += 1
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
         self._settle()

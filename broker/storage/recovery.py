@@ -123,6 +123,8 @@ class Recovered(NamedTuple):
     leader_epochs: list[tuple[int, int]]
     """(epoch, first offset) as the batches that were read show them."""
     report: RecoveryReport
+    has_new_names: bool
+    """The folder may hold names that no flush has made durable."""
 
 
 class _Scan(NamedTuple):
@@ -197,6 +199,7 @@ class Recovery:
         """
         self._disk.make_directory(self._folder)
         bases = self._log_files()
+        is_empty = not bases
         if not bases:
             bases = [start_offset or 0]
         limit = _EVERYTHING
@@ -237,6 +240,8 @@ class Recovery:
             producers,
             sorted(self._leader_epochs.items()),
             self.report,
+            # Who closed it cleanly had flushed it, unless there was nothing to flush.
+            is_empty or not end_offset or not self.report.clean_shutdown,
         )
 
     def _start_of(self, first_base: int, saved: int | None) -> int:

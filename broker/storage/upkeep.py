@@ -7,6 +7,7 @@ Invariants:
   stays where it is, for a later success would prove nothing;
 - a segment leaves only when two durable snapshots know the producers that wrote it, so that one of them may
   turn out damaged; unless the disk is so full that none can be written;
+- a log that rests is settled some checkpoints later, snapshot included: a close then has nothing to write;
 - a snapshot may run ahead of what is durable: one that knows more than the log that a crash left is thrown
   away by recovery. So it counts only once the log is durable up to it.
 
@@ -28,6 +29,10 @@ from tidelog.broker.storage.snapshot import snapshots, write_snapshot
 
 _SNAPSHOT_EVERY_BYTES = 16 << 20
 """So much at most is replayed from headers, or four times the snapshot's size where that is more."""
+_SNAPSHOT_CLOCK_MS = 3_600_000
+"""So much older producers may be than the newest snapshot says: a start gives them that time again."""
+_PRODUCERS_A_REST = 4096
+"""A snapshot of so many is written for each checkpoint that found nothing new in the log."""
 DROPPED_AT_ONCE = 64
 """So many segments at most leave in one step of the loop; each takes three renames."""
 
@@ -54,8 +59,13 @@ class Upkeep:
         self._snapshots = (-1, snapshot_offset)
         """Offsets of the two newest snapshots that are durable and good for certain; -1 for none."""
         self._snapshot_bytes = 0
-        self._snapshot_producers = len(producers)
-        """How many the newest snapshot knows, or 0 where it knows none."""
+        self._snapshot_moment = (producers.changes, producers.clock_ms)
+        """How far the producers were when the newest snapshot was taken, beside its offset."""
+        self._frozen_moment = self._snapshot_moment
+        self._resting = 0
+        """How many checkpoints in a row found nothing new in the log."""
+        self._is_as_found = False
+        """What recovery found in the files is durable and needed no change."""
         self._at_snapshot = 0
         self._at_checkpoint = 0
         self._needed_offset = -1
@@ -75,8 +85,11 @@ class Upkeep:
 
     def begin(self, end_offset: int) -> CheckpointWork | None:
         """What a checkpoint has to write, or None; see `PartitionLog.begin_checkpoint`. Raises OSError."""
-        is_due = self.snapshot_due or self.appended_bytes - self._at_snapshot > max(
-            _SNAPSHOT_EVERY_BYTES, 4 * self._snapshot_bytes
+        self._resting = self._resting + 1 if self.appended_bytes == self._at_checkpoint else 0
+        is_due = (
+            self.snapshot_due
+            or self.appended_bytes - self._at_snapshot > max(_SNAPSHOT_EVERY_BYTES, 4 * self._snapshot_bytes)
+            or (self._resting > len(self._producers) // _PRODUCERS_A_REST and self._snapshot_lags(end_offset))
         )
         is_behind = self.recovery_point < self._segments.flushed_end_offset and not self._indexes_failed
         if self._is_running or not (is_due or is_behind):
@@ -86,6 +99,7 @@ class Upkeep:
         self._at_checkpoint = self.appended_bytes
         if is_due:
             work.snapshot, work.snapshot_offset = self._producers.freeze(), end_offset
+            self._frozen_moment = (self._producers.changes, self._producers.clock_ms)
             work.snapshot_copies = 2 if self.snapshot_offset < self._needed_offset else 1
             self.snapshot_due, self._at_snapshot = False, self.appended_bytes
         return work
@@ -96,7 +110,7 @@ class Upkeep:
         if work.snapshot is not None:
             self._producers.thaw()
             for _ in range(work.snapshots_written):
-                self._snapshot_written(work.snapshot_offset, work.snapshot_bytes, work.snapshot.count)
+                self._snapshot_written(work.snapshot_offset, work.snapshot_bytes, self._frozen_moment)
             if work.snapshots_written < work.snapshot_copies:
                 self.snapshot_due = True
         if error is None:
@@ -105,23 +119,41 @@ class Upkeep:
         if not self._indexes_failed:
             self.recovery_point = max(self.recovery_point, work.recovery_point)
 
-    def _snapshot_written(self, offset: int, size: int, producers: int) -> None:
+    def _snapshot_written(self, offset: int, size: int, moment: tuple[int, int]) -> None:
         self._snapshots = (self._snapshots[1], offset)
         self._snapshot_bytes = size
-        self._snapshot_producers = producers
+        self._snapshot_moment = moment
+
+    def _snapshot_lags(self, end_offset: int) -> bool:
+        """Whether the newest snapshot says less than a start should know."""
+        changes, clock_ms = self._snapshot_moment
+        is_older = len(self._producers) and self._producers.clock_ms - clock_ms >= _SNAPSHOT_CLOCK_MS
+        return (
+            end_offset != max(self.snapshot_offset, 0) or changes != self._producers.changes or bool(is_older)
+        )
+
+    def is_settled(self, epochs: LeaderEpochs, end_offset: int) -> bool:
+        """Whether a clean start would find all in the files as they are, durable, with nothing to replay."""
+        return (
+            self._is_as_found
+            and not self._indexes_failed
+            and self.recovery_point == self._segments.flushed_end_offset == end_offset
+            and not self._segments.has_new_names
+            and not epochs.is_dirty
+            and not self._snapshot_lags(end_offset)
+        )
 
     def take_snapshot(self, end_offset: int) -> None:
         """Write the producer state as of `end_offset`, now. Raises OSError."""
         durable_end = self._segments.flushed_end_offset
         size = write_snapshot(self._disk, self._folder, end_offset, self._producers.view(), durable_end)
-        self._snapshot_written(end_offset, size, len(self._producers))
+        self._snapshot_written(end_offset, size, (self._producers.changes, self._producers.clock_ms))
         self.snapshot_due, self._at_snapshot = False, self.appended_bytes
 
     def make_durable(self, epochs: LeaderEpochs, from_offset: int, end_offset: int) -> None:
-        """Everything, now: at a close, and after a crash, for what the page cache gives back may not be on
-        the disk yet. Raises OSError.
-        """
-        self._segments.sync_logs(from_offset)
+        """Everything, now: at a close. Raises OSError."""
+        if self._segments.flushed_end_offset < end_offset or self._segments.has_new_names:
+            self._segments.sync_logs(from_offset)
         self._make_rest_durable(epochs, from_offset, end_offset)
 
     def _make_rest_durable(self, epochs: LeaderEpochs, from_offset: int, end_offset: int) -> None:
@@ -130,9 +162,11 @@ class Upkeep:
         if epochs.is_dirty:
             epochs.save(epochs.entries)
             epochs.is_dirty = False
-        # Also when all were forgotten since: an older snapshot would bring them back.
-        if end_offset != self.snapshot_offset or len(self._producers) or self._snapshot_producers:
-            self.take_snapshot(end_offset)
+        if self._snapshot_lags(end_offset):
+            self.take_snapshot(end_offset)  # Which makes all names of the folder durable with its own.
+            self._segments.has_new_names = False
+        else:
+            self._segments.sync_names()
         self.recovery_point = end_offset
 
     def start(self, epochs: LeaderEpochs, report: RecoveryReport) -> None:
@@ -147,10 +181,12 @@ class Upkeep:
         if report.clean_shutdown or not (has_been_used or len(self._producers) or epochs.is_dirty):
             self._segments.write_indexes()
             self.recovery_point = end_offset
+            self._is_as_found = not (report.is_damaged or report.truncated_bytes or report.rebuilt_indexes)
         else:
             self._segments.sync_logs(report.recovery_point)
             try:
                 self._make_rest_durable(epochs, report.recovery_point, end_offset)
+                self._is_as_found = True
             except OSError as error:
                 if error.errno not in FULL:
                     raise

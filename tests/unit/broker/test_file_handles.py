@@ -209,6 +209,7 @@ async def test_a_stop_without_handles_loses_nothing_and_is_not_called_clean(tmp_
         folder, disk = tmp_path / str(first), Handles()
         services = await opened(folder, disk=disk)
         await life(services)
+        await stored(services, b"not checkpointed")
         disk.lack_from(first)
         await services.close()
         was_refused = disk.refused > 0
