@@ -69,7 +69,7 @@ class BrokerProcess:
         parsed = (event_of(line) for line in self.log_lines)
         return [event for event in parsed if event is not None and event.get("event") == name]
 
-    async def start(self, timeout_ms: float = 30_000) -> int:
+    async def start(self, timeout_ms: float = 120_000) -> int:
         """Start it and return its port once it says `broker_started`. BrokerProcessError if it does not."""
         if self.is_running:
             raise BrokerProcessError(f"the broker already runs as process {self.pid}")
@@ -114,7 +114,7 @@ class BrokerProcess:
                 self._process.kill()
         await self._wait_gone()
 
-    async def terminate(self, timeout_ms: float = 30_000) -> int:
+    async def terminate(self, timeout_ms: float = 120_000) -> int:
         """SIGTERM, and return the exit code. Kills it and raises BrokerProcessError past `timeout_ms`."""
         if self._process is None or self._process.returncode is not None:
             raise BrokerProcessError("the broker does not run")
@@ -127,7 +127,7 @@ class BrokerProcess:
             raise BrokerProcessError(complaint) from None
         return await self._wait_gone()
 
-    async def restart(self, timeout_ms: float = 30_000) -> int:
+    async def restart(self, timeout_ms: float = 120_000) -> int:
         """Start it again on the same ports and folder, after a SIGTERM if it still runs; return its port."""
         if self.is_running:
             await self.terminate(timeout_ms)

@@ -58,7 +58,7 @@ class Fault:
     links: set[Link] = field(default_factory=set)
     timer: asyncio.TimerHandle | None = None
 
-    async def wait(self, timeout_ms: float = 30_000) -> None:
+    async def wait(self, timeout_ms: float = 120_000) -> None:
         """Return once it has hit all its frames, or run out of patience; TimeoutError past `timeout_ms`."""
         async with asyncio.timeout(timeout_ms / 1000):
             await self.done.wait()
@@ -201,7 +201,7 @@ class FaultProxy(Policy):
         """Those of `in_flight` that the broker has answered, and the proxy still keeps."""
         return sum(list(link.answered.values()).count(api_key) for link in self._links)
 
-    async def wait_until(self, condition: Callable[[], bool], timeout_ms: float = 30_000) -> None:
+    async def wait_until(self, condition: Callable[[], bool], timeout_ms: float = 120_000) -> None:
         """Return as soon as `condition` holds; it is asked after each frame and connection. TimeoutError."""
         async with asyncio.timeout(timeout_ms / 1000):
             while not condition():

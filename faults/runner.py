@@ -29,9 +29,9 @@ from faults.workload_confluent import ConfluentWriter
 from tidelog.client import Admin, ClientError, NewTopic
 
 TOPIC: Final = "faults"
-_SETTLE_SECONDS: Final = 60.0
+_SETTLE_SECONDS: Final = 180.0
 _READ_SECONDS: Final = 120.0
-_FOLLOW_SECONDS: Final = 30.0
+_FOLLOW_SECONDS: Final = 120.0
 _TIDELOG: Final[dict[str, Any]] = {
     "request_timeout_ms": 1200,
     "retry_backoff_ms": 20,
@@ -58,6 +58,8 @@ class Settings:
 
     seed: int
     seconds: float
+    """How long things are broken, or longer, until `least_steps` were carried out."""
+    least_steps: int = 0
     partitions: int = 4
     segment_bytes: int = 262_144
     timestamp_type: str = "CreateTime"
@@ -191,7 +193,8 @@ async def _break(site: Site, settings: Settings, result: Result, say: Callable[[
     end = loop.time() + settings.seconds
     try:
         for step in schedule(settings.seed):
-            if loop.time() + step.wait_ms / 1000 >= end:
+            is_over = loop.time() + step.wait_ms / 1000 >= end
+            if is_over and saboteur.done.total() >= settings.least_steps:
                 break
             say(f"in {step.wait_ms} ms: {step}")
             await saboteur.carry_out(step)

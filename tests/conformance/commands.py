@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.cli.main import main
 
 Type = Callable[..., tuple[int, str, str]]
 TIDELOG = (sys.executable, "-m", "tidelog.cli")
-PATIENCE_S = 30.0
+PATIENCE_S = DEADLINE_SECONDS
 
 
 def typist(capfd: pytest.CaptureFixture[str]) -> Type:

@@ -16,6 +16,7 @@ from faults.proxy import FaultProxy
 from tests.conformance.client_site import Site
 from tests.conformance.commands import Type, typist
 from tests.processes import none_left
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.app import Broker
 from tidelog.broker.config import BrokerConfig
 
@@ -37,7 +38,7 @@ class RunningBroker:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What `coroutine` returns, run on the broker's loop."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(DEADLINE_SECONDS)
 
     def stop(self) -> None:
         """Everything written is in the files of `data_dir` afterwards."""
@@ -45,7 +46,7 @@ class RunningBroker:
             self.run(self.broker.stop())
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(10)
+            self._thread.join(DEADLINE_SECONDS)
             self._loop.close()
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import decode_response_header, encode_request_frame
 from tidelog.protocol.hot import (
@@ -26,7 +27,7 @@ from tidelog.protocol.schema import ApiKey, decode_response, encode_request
 from tidelog.protocol.types import Buffer
 
 PRODUCE_VERSION, FETCH_VERSION = 9, 11
-SECONDS = 20
+SECONDS = DEADLINE_SECONDS
 NOW_MS = 1_700_000_000_000
 Batch = bytes
 

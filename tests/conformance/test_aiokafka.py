@@ -12,9 +12,10 @@ from aiokafka.errors import OffsetOutOfRangeError, for_code
 from faults.process import BrokerProcess
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers.aio import AioKafka
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.protocol.errors import ErrorCode
 
-_PATIENCE_S = 20.0
+_PATIENCE_S = DEADLINE_SECONDS
 PEER = AioKafka()
 
 

@@ -14,6 +14,7 @@ from faults.process import BrokerProcess
 from tests.conformance.commands import Type, typist
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.tansu import running_tansu
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.cli import failures
 
 BOTH = [("produce",), ("consume", "--timeout-ms", "500")]
@@ -109,7 +110,7 @@ def answering(answer: bytes | None) -> Iterator[str]:
         server.shutdown(socket.SHUT_RDWR)
         server.close()
         if answer is not None:
-            thread.join(10)
+            thread.join(DEADLINE_SECONDS)
 
 
 def no_broker(tidelog: Type, work: tuple[str, ...], address: str) -> str:
@@ -154,7 +155,7 @@ async def test_a_broker_that_stops_while_it_is_measured_is_left_in_time(
     async with BrokerProcess(tmp_path / "data") as process:
         process.pause()
         work = ("bench", "produce", "t", "--records", "10", "-b", f"127.0.0.1:{process.port}")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             code, _, error = await asyncio.to_thread(anywhere, *work)
         assert (code, error.count("\n")) == (1, 1)
         assert "no answer within 500 ms" in error

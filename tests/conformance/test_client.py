@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.client_site import FIRST, TOPIC, Site
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.client import (
     Admin,
     ConfigResource,
@@ -163,7 +164,7 @@ async def test_a_consumer_follows_the_log_and_ends_with_close(site: Site) -> Non
         reading = asyncio.ensure_future(read())
         for number in range(10):
             await producer.send_and_wait(TOPIC, b"%d" % number, partition=number % 2)
-        await asyncio.wait_for(reading, 10)
+        await asyncio.wait_for(reading, DEADLINE_SECONDS)
     assert sorted(seen) == [b"%d" % number for number in range(10)]
 
 
@@ -177,7 +178,7 @@ async def test_a_position_is_exact_after_reads_that_were_cancelled(site: Site) -
                 await producer.send_and_wait(TOPIC, b"%03d" % number)
 
         writing = asyncio.ensure_future(write())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             while len(seen) < 200:
                 reading = asyncio.ensure_future(consumer.getone())
                 await asyncio.wait([reading], timeout=0.0005)
@@ -202,7 +203,7 @@ async def test_a_consumer_survives_cut_connections_and_a_restart(site: Site) -> 
         await site.restart()
         async with site.producer() as producer:
             await producer.send_and_wait(TOPIC, b"end")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             found += [(await consumer.getone()).value for _ in range(31)]
     assert found == [*(b"%02d" % number for number in range(50)), b"end"]
 
@@ -321,10 +322,10 @@ async def test_keys_find_new_partitions_after_a_refresh(site: Site) -> None:
 
 async def test_an_answer_that_is_held_back_delays_nobody_who_fetches(site: Site) -> None:
     await site.create()
-    async with site.consumer(TOPIC, fetch_max_wait_ms=5_000) as consumer, site.producer() as producer:
+    async with site.consumer(TOPIC, fetch_max_wait_ms=25_000) as consumer, site.producer() as producer:
         reading = asyncio.ensure_future(consumer.getone())
         await site.proxy.wait_until(lambda: bool(site.proxy.in_flight(ApiKey.FETCH)))
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(20):
             assert await consumer.end_offsets([FIRST]) == {FIRST: 0}
             await producer.send_and_wait(TOPIC, b"x")
             assert (await reading).value == b"x"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from faults.process import BrokerProcess
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import (
     Admin,
     BrokerUnavailableError,
@@ -22,7 +22,7 @@ from tidelog.client import (
 
 TOPIC = "events"
 FIRST = TopicPartition(TOPIC, 0)
-SECONDS = 60
+SECONDS = DEADLINE_SECONDS
 
 
 @pytest.fixture

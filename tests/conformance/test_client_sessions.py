@@ -12,6 +12,7 @@ import pytest
 from faults.proxy import FaultProxy
 from tests.conformance.client_site import FIRST, TOPIC, Site
 from tests.conformance.session_worker import record
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.client import (
     ProducerFencedError,
     ProducerSession,
@@ -56,7 +57,7 @@ async def test_a_process_killed_at_any_point_that_replays_its_input_stores_every
                 if not ended.done():
                     process.kill()
                     kills += 1
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(DEADLINE_SECONDS):
                 code = await ended
         finally:
             if process.returncode is None:
@@ -282,7 +283,7 @@ async def test_an_idle_producer_renews_before_the_broker_forgets_it(tmp_path: Pa
             async with site.producer(producer_id_lease_ms=200) as producer:
                 before = await producer.send_and_wait(TOPIC, b"0000")
                 log = site.broker.services.replica(TOPIC, 0).log
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(DEADLINE_SECONDS):
                     while log.producers.entry(before.producer_id) is not None:
                         await site.broker.services.maintenance.expire_producers()
                         await asyncio.sleep(0.001)

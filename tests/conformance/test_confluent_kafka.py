@@ -22,8 +22,9 @@ from faults.process import BrokerProcess
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers import Message
 from tests.conformance.peers.confluent import ConfluentKafka
+from tests.waiting import DEADLINE_SECONDS
 
-_PATIENCE_S = 20.0
+_PATIENCE_S = DEADLINE_SECONDS
 PEER = ConfluentKafka()
 
 

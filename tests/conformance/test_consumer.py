@@ -6,7 +6,7 @@ import pytest
 
 from faults.wire import Wire
 from tests.conformance.client_site import FIRST, TOPIC, Site
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import OffsetOutOfRangeError, TopicPartition, UnknownTopicError
 from tidelog.protocol.errors import ErrorCode
 
@@ -57,7 +57,7 @@ async def test_a_partition_that_is_not_there_keeps_no_other_from_being_read(site
     async with site.producer() as producer:
         for number in range(2):
             await producer.send_and_wait(TOPIC, b"%d" % number, partition=number)
-    async with site.consumer(auto_offset_reset="earliest") as consumer, asyncio.timeout(20):
+    async with site.consumer(auto_offset_reset="earliest") as consumer, asyncio.timeout(DEADLINE_SECONDS):
         consumer.assign([TopicPartition("missing", 0), FIRST, TopicPartition(TOPIC, 9)])
         assert (await consumer.getone(FIRST)).value == b"0"
         with pytest.raises(UnknownTopicError, match="9"):
@@ -69,7 +69,7 @@ async def test_an_assignment_made_while_positions_of_another_are_sought_is_read(
     await site.create(1)
     async with site.producer() as producer:
         await producer.send_and_wait(TOPIC, b"0")
-    async with site.consumer(auto_offset_reset="earliest") as consumer, asyncio.timeout(20):
+    async with site.consumer(auto_offset_reset="earliest") as consumer, asyncio.timeout(DEADLINE_SECONDS):
         consumer.assign([TopicPartition("missing", 0)])
         await until(lambda: consumer._fetcher._tasks)  # type: ignore[union-attr]
         consumer.assign([FIRST])

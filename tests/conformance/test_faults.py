@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 from confluent_kafka import KafkaError, Producer
+from structlog.testing import capture_logs
 
 from tests.conformance.raw import SECONDS, RawClient, batch, batches, connected
 from tidelog.broker.app import Broker
@@ -61,9 +62,10 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
         async with connected(broker.port) as client:
             await client.create()
         yield Site(broker, http)
-    started = time.monotonic()
-    await broker.stop()
-    assert time.monotonic() - started < SECONDS / 4, "a fault held the stop up"
+    with capture_logs() as events:
+        await broker.stop()
+    cut_off = [event for event in events if event["event"] == "connections_cut_off"]
+    assert cut_off == [], "a fault held the stop up"
 
 
 @pytest.fixture

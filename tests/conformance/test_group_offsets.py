@@ -19,8 +19,9 @@ from kafka.errors import CommitFailedError
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers import Message
 from tests.conformance.peers.confluent import ConfluentKafka
+from tests.waiting import DEADLINE_SECONDS
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = DEADLINE_SECONDS
 COMMIT_EVERY_MS = 20
 VALUES = [b"%d" % number for number in range(5)]
 
@@ -42,7 +43,7 @@ for _ in range(100):
     if len(found) == count:
         break
 consumer.poll(commit_every_ms / 100)  # Several automatic commits are refused meanwhile.
-(committed,) = consumer.committed([TopicPartition(topic, 0)], timeout=10)
+(committed,) = consumer.committed([TopicPartition(topic, 0)], timeout=DEADLINE_SECONDS)
 assert committed.error is None and committed.offset == -1001, committed
 try:
     consumer.commit(asynchronous=False)

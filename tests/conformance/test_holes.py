@@ -18,11 +18,12 @@ from structlog.testing import capture_logs
 
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.raw import NOW_MS, batch, connected
+from tests.waiting import DEADLINE_SECONDS
 from tidelog import Consumer, RecordsLostError, TopicPartition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
-_PATIENCE_S = 20.0
+_PATIENCE_S = DEADLINE_SECONDS
 _SETTINGS = {"log_segment_bytes": 1000, "log_index_interval_bytes": 100}
 RECORDS = 40
 

@@ -14,8 +14,9 @@ from faults.process import BrokerProcess
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers import Message
 from tests.conformance.peers.pure import KafkaPython
+from tests.waiting import DEADLINE_SECONDS
 
-_PATIENCE_S = 20.0
+_PATIENCE_S = DEADLINE_SECONDS
 PEER = KafkaPython()
 
 

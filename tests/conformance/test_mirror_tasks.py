@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from tests.conformance.client_site import TOPIC, Site
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.pipeline import mirror_task, sink_rows
 from tidelog.pipeline.mirror_session import BatchFacts, MirrorError, MirrorSession, next_facts
 from tidelog.pipeline.mirror_tail import Tail, find_tail
@@ -304,7 +304,7 @@ async def test_who_waits_for_a_task_that_is_refused_is_refused_at_once(
     await until(announced.exists)
     for task in (run.execute(0, rows(0, 0, 40), "write", task=0), late):
         with pytest.raises(MirrorError, match="two tasks"):
-            await asyncio.wait_for(task, 30)
+            await asyncio.wait_for(task, DEADLINE_SECONDS)
     assert await stored(site) == []
 
 

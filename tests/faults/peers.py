@@ -3,6 +3,8 @@
 import asyncio
 import struct
 
+from tests.waiting import DEADLINE_SECONDS
+
 PRODUCE = 0
 METADATA = 3
 
@@ -32,7 +34,7 @@ class AnsweringPeer:
             await self._server.wait_closed()
 
     async def has_seen(self, count: int) -> None:
-        async with asyncio.timeout(5), self._changed:
+        async with asyncio.timeout(DEADLINE_SECONDS), self._changed:
             await self._changed.wait_for(lambda: len(self.seen) >= count)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -71,7 +73,7 @@ class FrameClient:
 
     async def receive(self) -> tuple[int, bytes]:
         """The next response; ConnectionError when the connection is gone."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             try:
                 (size,) = struct.unpack(">i", await self._reader.readexactly(4))
                 frame = await self._reader.readexactly(size)
@@ -82,7 +84,7 @@ class FrameClient:
     async def is_cut(self) -> bool:
         """True when the connection ends without another byte."""
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(DEADLINE_SECONDS):
                 return await self._reader.read(1) == b""
         except ConnectionError:
             return True

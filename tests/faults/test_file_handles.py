@@ -12,7 +12,7 @@ import pytest
 
 from faults.process import BrokerProcess, BrokerProcessError
 from tests.conformance.raw import RawClient, batch, connected
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
@@ -92,7 +92,7 @@ async def test_a_crowd_of_idle_connections_takes_no_handle_from_producers(broker
 
 async def until_served(broker: BrokerProcess, count: int) -> None:
     """That many clients at a time are answered."""
-    async with asyncio.timeout(60), AsyncExitStack() as clients:
+    async with asyncio.timeout(DEADLINE_SECONDS), AsyncExitStack() as clients:
         while count:
             client = await clients.enter_async_context(connected(broker.port))
             try:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from faults.process import BrokerProcess, BrokerProcessError
+from tests.waiting import DEADLINE_SECONDS
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ async def test_a_paused_broker_answers_only_after_resume(broker: BrokerProcess) 
     done, _ = await asyncio.wait((answer,), timeout=0.1)
     assert not done
     broker.resume()
-    assert b"200" in await asyncio.wait_for(answer, 10)
+    assert b"200" in await asyncio.wait_for(answer, DEADLINE_SECONDS)
     writer.close()
 
 

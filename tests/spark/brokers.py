@@ -9,6 +9,7 @@ from typing import Any
 from faults.process import BrokerProcess
 from faults.wire import Wire
 from tests.unit.pipeline.batches import make_batch
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.client.cluster import Cluster, ClusterConfig
 from tidelog.client.connection import Connection
 from tidelog.client.types import TopicPartition
@@ -33,7 +34,7 @@ class RunningBroker:
 
     def run(self, work: Any) -> Any:
         """Wait for a coroutine on the broker's loop."""
-        return self._loop.run(asyncio.wait_for(work, 60))
+        return self._loop.run(asyncio.wait_for(work, DEADLINE_SECONDS))
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
         self.run(self._create_topic(name, partitions))

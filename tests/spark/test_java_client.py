@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tests.spark.brokers import RunningBroker, running_broker
+from tests.waiting import DEADLINE_SECONDS
 
 SERIALIZERS = {
     f"{part}.{kind}erializer": f"org.apache.kafka.common.serialization.String{kind.capitalize()}erializer"
@@ -19,7 +20,7 @@ SERIALIZERS = {
     for kind in ("s", "des")
 }
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_SECONDS = 60
+_SECONDS = DEADLINE_SECONDS
 # Short, so that little time is spent waiting for a broker that is gone.
 PATIENCE = {"retry.backoff.ms": "20", "reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "50"}
 

@@ -8,8 +8,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from tests.conformance.peers import Message, Stored
+from tests.waiting import DEADLINE_SECONDS
 
-_PATIENCE_S = 20.0
+_PATIENCE_S = DEADLINE_SECONDS
 
 
 class AioKafka:

@@ -8,8 +8,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.peers import Message, Stored
+from tests.waiting import DEADLINE_SECONDS
 
-_PATIENCE_S = 20.0
+_PATIENCE_S = DEADLINE_SECONDS
 
 
 class ConfluentKafka:

@@ -8,8 +8,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
 from tests.conformance.peers import Message, Stored
+from tests.waiting import DEADLINE_SECONDS
 
-_PATIENCE_S = 20.0
+_PATIENCE_S = DEADLINE_SECONDS
 
 
 class KafkaPython:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.group_commit import MAX_THREADS, GroupCommit, Work
 from tidelog.broker.storage.sync_queue import SyncQueue
 
@@ -19,7 +20,7 @@ class Flush:
 
     def run(self) -> None:
         self.log.started.release()
-        if not self.log.may_finish.acquire(timeout=10):
+        if not self.log.may_finish.acquire(timeout=DEADLINE_SECONDS):
             raise OSError("the test never let the flush go")
         if self.error is not None:
             raise self.error
@@ -70,14 +71,14 @@ class Log:
         self.told.append(len(self.begun))
 
     async def until(self, flushes: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             while len(self.flushed) + len(self.errors) < flushes:
                 self.changed.clear()
                 await self.changed.wait()
 
 
 async def begun(log: Log) -> None:
-    assert await asyncio.to_thread(log.started.acquire, timeout=10)
+    assert await asyncio.to_thread(log.started.acquire, timeout=DEADLINE_SECONDS)
 
 
 async def test_all_that_waits_in_one_step_of_the_loop_shares_a_flush() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.config import BrokerConfig
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.replica import Replica
@@ -113,7 +114,7 @@ async def test_a_flush_that_nobody_waits_for_comes_soon(replica: Replica) -> Non
     replica.watch(Watcher())
     replica.append_as_leader(batch(b"v"), NOW_MS)
     replica.flush_soon()
-    await asyncio.wait_for(moved.wait(), 10)
+    await asyncio.wait_for(moved.wait(), DEADLINE_SECONDS)
     assert replica.high_watermark == 1
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.client.scripted import Request, ScriptedBroker
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.client import Admin, BrokerError, BrokerUnavailableError, NewTopic
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -51,7 +52,7 @@ async def test_what_passes_is_tried_again_until_the_time_is_up_and_then_told_in_
             request, ErrorCode.KAFKA_STORAGE_ERROR, "no room on the disk"
         )
         async with (
-            asyncio.timeout(10),
+            asyncio.timeout(DEADLINE_SECONDS),
             Admin(bootstrap_servers=broker.address, retry_backoff_ms=5, request_timeout_ms=500) as admin,
         ):
             with pytest.raises(BrokerError, match="topic 'orders': no room on the disk") as caught:

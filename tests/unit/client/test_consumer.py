@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import Consumer, CorruptRecordError, TopicPartition
 from tidelog.protocol.records import RecordBatchBuilder, set_offset_and_leader_epoch
 from tidelog.protocol.schema import ApiKey
@@ -68,7 +68,7 @@ def consumer(broker: ScriptedBroker, **settings: Any) -> Consumer:
 
 
 async def values(it: Consumer, count: int) -> list[object]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_SECONDS):
         return [(await it.getone()).value for _ in range(count)]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.client.clusters import Noted, cut, free_address, opened
 from tests.unit.client.scripted import ScriptedBroker
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import BrokerUnavailableError
 from tidelog.protocol.schema import ApiKey
 
@@ -84,7 +84,7 @@ async def test_who_failed_just_now_is_asked_last() -> None:
     async with (
         ScriptedBroker() as broker,
         opened(broker.address, reconnect_backoff_ms=60_000, reconnect_backoff_max_ms=60_000) as cluster,
-        asyncio.timeout(10),
+        asyncio.timeout(DEADLINE_SECONDS),
     ):
         answer: dict[str, Any] = broker.metadata([])
         answer["brokers"].append({"node_id": 2, "host": host, "port": int(port), "rack": None})

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
 
 from tests.unit.client.scripted import TOPIC, Answer, Request, ScriptedBroker
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.client import DeliveryError, Producer
 from tidelog.client.metrics import ClientMetrics, MetricsReporter
 from tidelog.client.prometheus import PrometheusMetrics
@@ -79,7 +80,7 @@ async def test_waiting_for_memory_and_for_answers_is_seen() -> None:
         broker.scripts[ApiKey.PRODUCE] = late
         async with producer(broker, buffer_memory=2_000, max_batch_size=1_000) as it:
             waiting = asyncio.gather(*(it.send(TOPIC, b"x" * 800) for _ in range(4)))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(DEADLINE_SECONDS):
                 while it.metrics()["requests-in-flight"] == 0:  # noqa: ASYNC110
                     await asyncio.sleep(0.001)
             assert it.metrics()["bufferpool-wait-time-ns-total"] == 0
@@ -104,7 +105,7 @@ async def test_a_callback_gets_them_at_intervals_and_once_at_the_end() -> None:
             raise ValueError("a callback that fails")
 
     async with MetricsReporter(Client(), callback, interval_ms=1):
-        await asyncio.wait_for(enough.wait(), 10)
+        await asyncio.wait_for(enough.wait(), DEADLINE_SECONDS)
         before_the_end = len(told)
     assert told == list(range(before_the_end + 1))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from faults.honest_disk import Journal, NotingQueue, synced_sizes
 from faults.power import cut_power
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.storage.sync_queue import SyncQueue
 
 
@@ -34,7 +35,7 @@ async def test_what_the_kernel_synced_is_noted_when_it_is_told(tmp_path: Path) -
         ticket = queue.submit(file.fileno())
         file.write(bytes(500))
         loop.add_reader(queue.fileno(), hear)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             await done
         loop.remove_reader(queue.fileno())
         assert told == [(ticket, None)]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.handlers.conftest import Asker, fetch_request, make_batch
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.storage.disk import ColdRead
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import (
@@ -32,7 +32,7 @@ LONG_MS = 60_000
 async def fetch(asker: Asker, request: FetchRequest) -> FetchResponse:
     answer = asker.call(ApiKey.FETCH, 11, request)
     if inspect.isawaitable(answer):
-        answer = await asyncio.wait_for(answer, 10)
+        answer = await asyncio.wait_for(answer, DEADLINE_SECONDS)
     assert isinstance(answer, FetchResponse)
     return answer
 
@@ -188,7 +188,7 @@ async def test_a_long_poll_is_woken_by_the_high_watermark(asker: Asker) -> None:
     await filled(asker, 1)
     waiting = await parked(asker, fetch_request(("t", 0, 1), max_wait_ms=LONG_MS))
     await asker.produce("t", make_batch(b"new"))
-    result = (await asyncio.wait_for(waiting, 10)).topics[0][1][0]
+    result = (await asyncio.wait_for(waiting, DEADLINE_SECONDS)).topics[0][1][0]
     assert (offsets(result), result.high_watermark) == ([1], 2)
     assert not asker.replica("t")._watchers
 
@@ -209,7 +209,7 @@ async def test_a_long_poll_waits_for_min_bytes_without_looking_at_the_disk(
     await asker.produce("t", make_batch(b"x" * 100))
     assert not waiting.done()
     await asker.produce("t", make_batch(b"x" * 100))
-    result = (await asyncio.wait_for(waiting, 10)).topics[0][1][0]
+    result = (await asyncio.wait_for(waiting, DEADLINE_SECONDS)).topics[0][1][0]
     assert offsets(result) == [0, 1, 2]
     assert len(reads) == 1
 
@@ -235,7 +235,7 @@ async def test_deleting_the_topic_wakes_its_long_polls(asker: Asker) -> None:
     await filled(asker, 1)
     waiting = await parked(asker, fetch_request(("t", 0, 1), max_wait_ms=LONG_MS))
     await asker.ask(ApiKey.DELETE_TOPICS, 1, topic_names=["t"])
-    result = (await asyncio.wait_for(waiting, 10)).topics[0][1][0]
+    result = (await asyncio.wait_for(waiting, DEADLINE_SECONDS)).topics[0][1][0]
     assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

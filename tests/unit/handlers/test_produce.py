@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.unit.handlers.conftest import NOW_MS, Asker, Clock, make_batch
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer
 from tidelog.broker.handlers.produce import SWEEP_MS, PendingProduce
 from tidelog.protocol.compression import Compression
@@ -78,7 +79,7 @@ async def test_acks_1_is_answered_at_once_and_becomes_readable_soon(asker: Asker
     assert answer[0][1][0].base_offset == 0
     replica = asker.replica("t")
     assert replica.high_watermark == 0
-    await asyncio.wait_for(replica.committed(1), 10)
+    await asyncio.wait_for(replica.committed(1), DEADLINE_SECONDS)
     assert replica.high_watermark == 1
 
 
@@ -92,7 +93,7 @@ async def test_acks_1_data_is_flushed_with_nobody_waiting(asker: Asker) -> None:
 
     replica.watch(Watcher())
     asker.send(("t", 0, make_batch(b"v")), acks=1)
-    await asyncio.wait_for(moved.wait(), 10)
+    await asyncio.wait_for(moved.wait(), DEADLINE_SECONDS)
     assert replica.high_watermark == 1
 
 

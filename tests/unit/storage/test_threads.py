@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.unit.storage.support import NOW_MS, append, batch, checkpoint, flush, open_log
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.protocol.errors import ApiError
@@ -87,7 +88,7 @@ def test_readers_in_threads_meet_only_whole_batches_in_order(tmp_path: Path) -> 
     with moved:
         moved.notify_all()
     for reader in readers:
-        reader.join(30)
+        reader.join(DEADLINE_SECONDS)
     assert [reader.problem for reader in readers] == [None] * 3
     assert all(reader.batches for reader in readers)
     log.close(clean=False)

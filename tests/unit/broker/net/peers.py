@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.config import BrokerConfig
 from tidelog.broker.handle_budget import HandleBudget
 from tidelog.broker.metrics import Metrics
@@ -17,8 +18,6 @@ from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.framing import decode_response_header, encode_request_frame
 from tidelog.protocol.hot import ProduceRequest, encode_produce_request
 from tidelog.protocol.schema import ApiKey, decode_response, encode_request
-
-DEADLINE_SECONDS = 10.0
 
 
 class Running(Server):

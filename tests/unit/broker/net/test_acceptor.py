@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import pytest
 from structlog.testing import capture_logs
 
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.net import acceptor as acceptor_module
 from tidelog.broker.net.acceptor import ACCEPTED_AT_ONCE, Acceptor
 from tidelog.broker.net.server import bind
@@ -93,7 +93,7 @@ async def test_who_is_not_admitted_is_closed_and_the_next_one_may_come(arrivals:
         await until(lambda: len(arrivals.asked) == 3)
         assert sorted(arrivals.asked) == sorted("{}:{}".format(*one.getsockname()) for one in refused)
         for one in refused:
-            one.settimeout(10)
+            one.settimeout(DEADLINE_SECONDS)
             with suppress(ConnectionResetError):
                 assert one.recv(1) == b""
     arrivals.admits = True

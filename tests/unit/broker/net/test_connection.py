@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_frame, serving
 from tests.unit.broker.test_metrics import value
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer
 from tidelog.broker.net.routes import Handler
 from tidelog.protocol.errors import ErrorCode
@@ -209,7 +209,7 @@ async def test_a_client_that_goes_cancels_its_long_polls_and_never_an_append(hel
             peer.send(produce_frame(9, [("t", [(0, b"x")])]))
             peer.request(ApiKey.FETCH, 4, {"topics": []})
             await started.wait()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             await cancelled.wait()
         assert not held.futures[0].cancelled()
         held.futures[0].set_result(PRODUCED)

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.net.http import HttpServer
 from tidelog.broker.net.server import BindError, bind
@@ -46,7 +46,7 @@ class Http:
     async def send(self, data: bytes) -> bytes:
         """What comes back for `data`, after which nothing is sent any more."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             try:
                 writer.write(data)
                 await writer.drain()
@@ -60,7 +60,7 @@ class Http:
     async def get(self, path: str) -> tuple[int, dict[str, str], str]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
         writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
         writer.close()
         status, *lines = head.split("\r\n")
@@ -107,7 +107,7 @@ async def test_who_sends_no_whole_request_is_cut_off(
     monkeypatch.setattr("tidelog.broker.net.http._IDLE_SECONDS", 0.1)
     reader, writer = await asyncio.open_connection("127.0.0.1", http.server.port)
     writer.write(begun)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_SECONDS):
         assert await reader.read() == b""
     writer.close()
 
