@@ -130,6 +130,11 @@ class SparseIndex:
             return b"", self.written
         return bytes(memoryview(self._entries)[self.written :]), self.written
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the file lacks nothing."""
+        return self.written == self.count * self.entry.size
+
     def acquire(self) -> OpenFile | None:
         """The file, kept open until its `release`; None when the index is closed."""
         file = self._open()

@@ -210,6 +210,7 @@ class LogSegments:
 
     def sync_indexes(self, from_offset: int) -> None:
         """Make indexes durable where they reach beyond `from_offset`, their names apart. Raises OSError."""
+        self.active.index_time()
         for segment in self._reaching(from_offset):
             for index in (segment.time_index, segment.offset_index):
                 index.write_out()
@@ -225,7 +226,8 @@ class LogSegments:
         return [s for s in self.segments if s.end_offset >= from_offset or s is self.active]
 
     def write_indexes(self) -> None:
-        """Make the index files of the active segment equal to what is in memory. Raises OSError."""
+        """Make the index files of the active segment hold all that they can. Raises OSError."""
+        self.active.index_time()
         self.active.time_index.write_out()
         self.active.offset_index.write_out()
 

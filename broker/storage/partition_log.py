@@ -470,7 +470,6 @@ class PartitionLog:
             if not clean or self.failure is not None:
                 return False
             if not self.is_settled:
-                self._segments.active.index_time()
                 self._upkeep.make_durable(self._epochs, self.recovery_point, self.end_offset)
             return True
         except OSError as error:

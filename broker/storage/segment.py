@@ -131,6 +131,13 @@ class Segment:
         if self.max_timestamp > (last[0] if last else NO_TIMESTAMP):
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
+    @property
+    def has_whole_indexes(self) -> bool:
+        """Whether its index files hold all entries, the last one with the largest timestamp."""
+        last = self.time_index.last()
+        is_timed = self.max_timestamp <= (last[0] if last else NO_TIMESTAMP)
+        return is_timed and self.time_index.is_written and self.offset_index.is_written
+
     def age_ms(self, now_ms: int, timestamp: int) -> int:
         """How long it has been filling, as Kafka counts: by its batches' timestamps if they have any."""
         if not self.size_bytes:

@@ -86,14 +86,19 @@ class Upkeep:
     def begin(self, end_offset: int) -> CheckpointWork | None:
         """What a checkpoint has to write, or None; see `PartitionLog.begin_checkpoint`. Raises OSError."""
         self._resting = self._resting + 1 if self.appended_bytes == self._at_checkpoint else 0
+        rests = self._resting > len(self._producers) // _PRODUCERS_A_REST
         is_due = (
             self.snapshot_due
             or self.appended_bytes - self._at_snapshot > max(_SNAPSHOT_EVERY_BYTES, 4 * self._snapshot_bytes)
-            or (self._resting > len(self._producers) // _PRODUCERS_A_REST and self._snapshot_lags(end_offset))
+            or (rests and self._snapshot_lags(end_offset))
         )
-        is_behind = self.recovery_point < self._segments.flushed_end_offset and not self._indexes_failed
-        if self._is_running or not (is_due or is_behind):
+        is_behind = self.recovery_point < self._segments.flushed_end_offset or (
+            rests and not self._segments.active.has_whole_indexes
+        )
+        if self._is_running or not (is_due or (is_behind and not self._indexes_failed)):
             return None
+        if rests:
+            self._segments.active.index_time()
         work = self._segments.begin_checkpoint()
         self._is_running = True
         self._at_checkpoint = self.appended_bytes
@@ -139,6 +144,7 @@ class Upkeep:
             and not self._indexes_failed
             and self.recovery_point == self._segments.flushed_end_offset == end_offset
             and not self._segments.has_new_names
+            and self._segments.active.has_whole_indexes
             and not epochs.is_dirty
             and not self._snapshot_lags(end_offset)
         )

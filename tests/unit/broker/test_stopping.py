@@ -19,7 +19,9 @@ from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.services import STORE_FILE, Services
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.segment import DELETED_SUFFIX
+from tidelog.broker.storage.verification.findings import Finding
 from tidelog.broker.topics import NewTopic
+from tidelog.broker.verification import verify_folder
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.types import Buffer
 
@@ -102,6 +104,12 @@ async def with_records(folder: Path, disk: Disk | None = None) -> Services:
     return services
 
 
+def damage(folder: Path) -> list[Finding]:
+    findings: list[Finding] = []
+    verify_folder(folder, findings.append)
+    return findings
+
+
 def snapshots(folder: Path) -> int:
     return len(list(folder.glob("*.snapshot")))
 
@@ -121,6 +129,7 @@ async def test_partitions_that_rest_cost_a_stop_nothing(tmp_path: Path) -> None:
         await services.close()
         # The marker of a clean end, whatever the number of partitions, and at most both offset checkpoints.
         assert disk.work.total() <= 3 * 3
+        assert damage(tmp_path) == []
         services = await opened(tmp_path, disk=disk)
         assert services.partitions.logs.was_clean
         assert {log.recovery.replayed_batches for log in services.partitions.logs.logs.values()} == {0}
@@ -213,6 +222,7 @@ async def test_after_a_clean_stop_everything_that_a_start_believes_is_durable(
         await services.close(clean=is_clean)
         if is_clean:
             assert [disk.unsynced_in(folder) for folder in used] == [set()] * len(used)
+            assert damage(tmp_path) == []
         services = await opened(tmp_path, disk=disk)
         if is_clean:
             assert services.partitions.logs.was_clean
