@@ -19,9 +19,8 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from tidelog.broker.cluster.catalog import Catalog, PartitionAssignment, Topic, check_topic_name
-from tidelog.broker.cluster.choice import Found, choose
+from tidelog.broker.cluster.choice import Found, choose, copy_path
 from tidelog.broker.cluster.facts import StoredCluster
-from tidelog.broker.cluster.second_copy import copy_path
 from tidelog.broker.cluster.sqlite_store import read_store, set_aside, write_store
 from tidelog.broker.cluster.store import StoreError, new_cluster_id
 from tidelog.broker.coordinator.producer_ids import above_all_issued

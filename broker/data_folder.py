@@ -56,7 +56,7 @@ def claim(disk: Disk, data_dir: Path, identity: FolderIdentity) -> None:
     elif found != identity:
         raise DataFolderError(
             f"{path} says that the folder belongs to cluster.id {found.cluster_id}, node.id {found.node_id}, "
-            f"and the catalog in it is of cluster.id {identity.cluster_id}, node.id {identity.node_id}: put "
+            f"and the catalog in it is of cluster.id {identity.cluster_id}, node.id {identity.node_id}; put "
             f"back the catalog that belongs here, or remove {path} if this one does"
         )
 
@@ -87,7 +87,7 @@ def _refusal(data_dir: Path, unknown: list[FoundPartition]) -> str:
     return (
         f"{data_dir} holds records of partitions that the catalog does not know: "
         f"{', '.join(names[:_NAMED])}{more}. The catalog was lost or is an older one, or the folders come "
-        "from elsewhere: put back the catalog that belongs here, or let `tidelog storage rebuild-catalog "
+        "from elsewhere; put back the catalog that belongs here, or let `tidelog storage rebuild-catalog "
         f"{data_dir}` make one that knows them, or move these folders away if nobody misses their records"
     )
 

@@ -15,9 +15,8 @@ from pathlib import Path
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import Topic
-from tidelog.broker.cluster.choice import Source, choose
+from tidelog.broker.cluster.choice import Source, choose, copy_path
 from tidelog.broker.cluster.facts import StoredCluster
-from tidelog.broker.cluster.second_copy import copy_path
 from tidelog.broker.cluster.sqlite_store import read_store
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.config import BrokerConfig

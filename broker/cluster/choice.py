@@ -55,6 +55,11 @@ class Source(Enum):
     COPY = "copy"
 
 
+def copy_path(database: Path) -> Path:
+    """Where the copy of a SQLite file lies."""
+    return database.with_suffix(".copy")
+
+
 def choose(path: Path, database: Found, copy: Found, *, was_clean: bool) -> Source:
     """What counts; `was_clean`: the last broker was stopped, not killed.
 
@@ -64,15 +69,18 @@ def choose(path: Path, database: Found, copy: Found, *, was_clean: bool) -> Sour
         return Source.NOTHING
     if copy.cluster is not None:
         return _beside_whole_copy(path, database, copy.cluster)
+    name = copy_path(path).name
     is_proven = was_clean or copy.is_end_known or not database.has_copy
     if database.cluster is None or not is_proven:
         after = "" if database.cluster is None else ", after a crash, and may have lost what came after it"
-        raise StoreError(f"{path} is {database.state}{after}; its copy is {copy.state}. {advice(path)}")
+        raise StoreError(
+            f"{path} is {database.state}{after}; its copy {name} is {copy.state}. {advice(path)}"
+        )
     stored = database.cluster.catalog.revision
     if stored < copy.newest_revision:
         raise StoreError(
-            f"{path} is at revision {stored} and has lost what came after it: its copy, which is "
-            f"{copy.state}, knows of revision {copy.newest_revision}. {advice(path)}"
+            f"{path} is at revision {stored} and has lost what came after it: its copy {name}, "
+            f"which is {copy.state}, knows of revision {copy.newest_revision}. {advice(path)}"
         )
     return Source.DATABASE
 
@@ -80,16 +88,16 @@ def choose(path: Path, database: Found, copy: Found, *, was_clean: bool) -> Sour
 def _beside_whole_copy(path: Path, database: Found, copied: StoredCluster) -> Source:
     if database.cluster is None:
         return Source.COPY
-    stored, copy = database.cluster.catalog, copied.catalog
+    stored, copy, name = database.cluster.catalog, copied.catalog, copy_path(path).name
     if stored.cluster_id != copy.cluster_id or database.cluster.node_id != copied.node_id:
         raise StoreError(
-            f"{path} is of cluster.id {stored.cluster_id}, node.id {database.cluster.node_id}, its copy of "
-            f"cluster.id {copy.cluster_id}, node.id {copied.node_id}; "
+            f"{path} is of cluster.id {stored.cluster_id}, node.id {database.cluster.node_id}, "
+            f"its copy {name} of cluster.id {copy.cluster_id}, node.id {copied.node_id}; "
             "move away the one that does not belong here"
         )
     if stored.revision == copy.revision and catalog_digest(database.cluster) != catalog_digest(copied):
         raise StoreError(
-            f"{path} and its copy are both whole at revision {stored.revision} and differ: "
+            f"{path} and its copy {name} are both whole at revision {stored.revision} and differ: "
             "move away the one that does not belong here"
         )
     return Source.COPY if stored.revision < copy.revision else Source.DATABASE

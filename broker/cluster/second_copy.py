@@ -43,15 +43,9 @@ from tidelog.broker.cluster.facts import (
 
 _GIVEN_UP: Final = b"given up"
 """In the place of the first line's checksum."""
-COPY_SUFFIX: Final = ".copy"
 FORMAT: Final = 1
 ROOM_BYTES: Final = 256 << 10
 """Room for at least so much is behind a copy just written: some thousand deletions on a full disk."""
-
-
-def copy_path(database: Path) -> Path:
-    """Where the copy of a SQLite file lies."""
-    return database.with_suffix(COPY_SUFFIX)
 
 
 def read_copy(path: Path) -> Found:

@@ -30,13 +30,12 @@ import structlog
 
 from tidelog.broker.cluster import sqlite_file
 from tidelog.broker.cluster.catalog import Catalog, Delta
-from tidelog.broker.cluster.choice import Found, Source, advice, choose
+from tidelog.broker.cluster.choice import Found, Source, advice, choose, copy_path
 from tidelog.broker.cluster.facts import StoredCluster
 from tidelog.broker.cluster.room import keep_room
 from tidelog.broker.cluster.second_copy import (
     CopyFile,
     commit_line,
-    copy_path,
     give_up,
     read_copy,
     write_copy,
@@ -142,7 +141,9 @@ class SqliteStore:
 
     def _new_cluster(self) -> StoredCluster:
         if not self._may_begin:
-            raise StoreError(f"{self._path} and its copy are missing. {advice(self._path)}")
+            raise StoreError(
+                f"{self._path} and its copy {self._copy_path.name} are missing. {advice(self._path)}"
+            )
         return StoredCluster(Catalog(self._wanted_cluster_id or new_cluster_id()), self._node_id)
 
     def _check_identity(self, held: StoredCluster) -> None:

@@ -1,0 +1,106 @@
+"""A broker process on a damaged catalog serves every topic and record, or ends with code 1 and one event."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from faults.wire import Wire
+from tests.conformance.raw import connected
+from tests.conformance.test_startup import Process, port_of
+from tests.unit.broker.test_services import lose_the_store, opened, stored
+from tidelog.broker.topics import NewTopic
+from tidelog.cli.app import run_command
+
+SEED = 11
+TOPICS = {"a": 1, "b": 3, "c": 1}
+FLIPS_A_FILE = 4
+
+
+@pytest.fixture(params=["stopped", "killed"])
+async def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The data folder of a broker that had been started twice, so that SQLite's log is in use."""
+    for names in (["a"], ["b", "c"]):
+        services = await opened(tmp_path / "sound")
+        for name in names:
+            configs: dict[str, str | None] = {"retention.ms": "-1"}
+            await services.topics.create(name, NewTopic(num_partitions=TOPICS[name], configs=configs))
+            await stored(services, b"v", topic=name)
+        await services.close(clean=request.param == "stopped" or names == ["a"])
+    return tmp_path / "sound"
+
+
+def damages(folder: Path, rng: random.Random) -> Iterator[dict[str, bytes | None]]:
+    """What files of the catalog hold instead; None: they are gone."""
+    for name in ("cluster.db", "cluster.db-wal", "cluster.copy"):
+        data = (folder / name).read_bytes()
+        yield {name: None}
+        yield {name: b""}
+        yield {name: data[: rng.randrange(1, len(data))]}
+        used = [at for at, byte in enumerate(data) if byte]
+        for at in rng.sample(used, FLIPS_A_FILE) if used else ():
+            flipped = bytearray(data)
+            flipped[at] ^= 1 << rng.randrange(8)
+            yield {name: bytes(flipped)}
+    yield {"cluster.db": None, "cluster.db-wal": None}
+    yield {"cluster.db": None, "cluster.copy": None}
+    yield {"cluster.db": None, "cluster.db-wal": None, "cluster.copy": None}
+
+
+async def outcome(data_dir: Path) -> tuple[str, str]:
+    """(`served`, "") of a broker that has all topics and records, else (`refused`, what it says)."""
+    broker = await Process.spawn("--port", "0", "--http-port", "-1", "--data-dir", str(data_dir))
+    try:
+        async with asyncio.timeout(60):
+            line = await broker.stdout.readline()
+        if line:
+            await check_serves(port_of(json.loads(line)))
+            return "served", ""
+        code, out, errors = await broker.end()
+    finally:
+        await broker.kill()
+    events = [json.loads(error) for error in errors.splitlines()]
+    assert (code, out, [event["event"] for event in events]) == (1, "", ["broker_not_started"])
+    error: str = events[0]["error"]
+    assert "rebuild-catalog" in error or "Check that the disk" in error
+    return "refused", error
+
+
+async def check_serves(port: int) -> None:
+    async with Wire.connected(port) as wire:
+        assert await wire.topic_names() == TOPICS
+    async with connected(port) as client:
+        for topic in TOPICS:
+            records = (await client.fetch(topic=topic)).records
+            assert records is not None
+            assert b"v" in bytes(records)
+
+
+async def test_a_damaged_catalog_is_restored_or_refused_and_never_an_empty_broker(
+    folder: Path, tmp_path: Path
+) -> None:
+    outcomes = []
+    for damage in damages(folder, random.Random(SEED)):
+        copy = tmp_path / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder, copy)
+        for name, data in damage.items():
+            (copy / name).unlink() if data is None else (copy / name).write_bytes(data)
+        outcomes.append((await outcome(copy))[0])
+    assert outcomes[-2:] == ["refused", "refused"]
+    assert outcomes.count("served") >= len(outcomes) // 2
+
+
+async def test_a_catalog_that_is_gone_is_rebuilt_by_the_command_that_the_refusal_names(folder: Path) -> None:
+    lose_the_store(folder)
+    what, error = await outcome(folder)
+    assert what == "refused"
+    _, *arguments = error.split("`")[1].split()
+    assert await asyncio.to_thread(run_command, [*arguments, "--yes"]) == 0
+    assert (await outcome(folder))[0] == "served"
