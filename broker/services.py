@@ -44,6 +44,11 @@ from tidelog.protocol.types import NO_LEADER_EPOCH
 
 logger = structlog.get_logger(__name__)
 STORE_FILE = "cluster.db"
+_READ_FOR_IDS = (
+    "nothing to do, but with much data this start takes longer: the catalog may be an older one, so all "
+    "batches are read to give no producer id twice"
+)
+logger = structlog.get_logger(__name__)
 
 
 class Services:
@@ -209,6 +214,7 @@ async def _begin_producer_ids(
         folders = [data_dir / f"{topic}-{index}" for topic, index in sorted(partitions.unopened)]
     else:
         folders = await asyncio.to_thread(log_folders, disk, data_dir)
+        logger.info("logs_read_for_producer_ids", folders=len(folders), advice=_READ_FOR_IDS)
     for folder in folders:
         highest = max(highest, await asyncio.to_thread(highest_producer_id_in, disk, folder))
     ids.begin_above(highest, is_newest=is_newest)

@@ -242,7 +242,7 @@ async def test_no_producer_id_that_any_folder_has_seen_is_given_again(
 
 
 async def test_a_producer_that_never_wrote_shares_its_id_with_nobody_over_an_older_catalog(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await with_records(tmp_path, "t")
     backup = catalog_files(tmp_path)
@@ -252,6 +252,7 @@ async def test_a_producer_that_never_wrote_shares_its_id_with_nobody_over_an_old
     await services.close()
     forget(tmp_path, backup)
     services = await opened(tmp_path)
+    assert "logs_read_for_producer_ids" in capsys.readouterr().out
     assert not silent & {await services.producer_ids.next() for _ in range(2500)}
     await services.close()
 
