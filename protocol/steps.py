@@ -18,7 +18,7 @@ Steps: TypeAlias = Generator[None, None, T]
 
 ELEMENTS_A_STEP: Final = 200
 """What is read, handled or written between two yields: a millisecond, for an element takes about 5 us."""
-GLANCES_A_STEP: Final = 1_000
+GLANCES_A_STEP: Final = 500
 """How many elements are in a step that only looks at each: whether it came before, which error it holds."""
 NUMBERS_AN_ELEMENT: Final = 16
 """So many numbers of an array, read or written at once, are the work of one element."""

@@ -123,8 +123,11 @@ def _delete_records(request: Any, code: ErrorCode, message: str | None) -> Steps
 
 def _offset_commit(request: Any, code: ErrorCode, message: str | None) -> Steps[dict[str, Any]]:
     answer = yield from _by_partition("name", "partition_index")(request, code, message)
+    pace = Pace()
     for topic, answered in zip(request.topics, answer["topics"], strict=True):
         answered["topic_id"] = topic.topic_id
+        if pace.spent():
+            yield
     return answer
 
 
