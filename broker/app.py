@@ -97,7 +97,7 @@ class Broker:
             events = services.events
             server = Server(
                 config,
-                Dispatcher(handlers, metrics, events),
+                Dispatcher(handlers, metrics, events, services.turns),
                 metrics,
                 events,
                 services.handles,

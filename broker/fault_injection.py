@@ -30,6 +30,7 @@ from tidelog.broker.producer_faults import ProducerFaults
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.steps import finish
 
 logger = structlog.get_logger(__name__)
 
@@ -90,7 +91,7 @@ class FaultInjector:
         error: Exception | None = None
         result = None
         try:
-            result = handle(context, request)
+            result = finish(handle(context, request))
         except Exception as refused:
             error = refused
         if result is None and error is None:

@@ -23,6 +23,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 from typing import Protocol
 from uuid import UUID
 
@@ -45,6 +46,7 @@ _DAMAGE_ADVICE = (
     "check the disk that holds the data folder; `tidelog log verify` shows what is damaged, DeleteRecords"
     " moves the start of the log past it"
 )
+_FLUSHES_AWAITED_AT_ONCE = 100
 logger = structlog.get_logger(__name__)
 
 
@@ -81,8 +83,9 @@ class _FutureWaiter:
 
 async def all_caught_up(replicas: Iterable[Replica]) -> None:
     """Return once all that these replicas hold now is visible; one that fails keeps nobody waiting."""
-    flushes = [replica.caught_up() for replica in replicas if replica.is_behind]
-    await asyncio.gather(*flushes, return_exceptions=True)
+    behind = (replica for replica in replicas if replica.is_behind)
+    while flushes := [replica.caught_up() for replica in islice(behind, _FLUSHES_AWAITED_AT_ONCE)]:
+        await asyncio.gather(*flushes, return_exceptions=True)
 
 
 def _tell_failed(waiters: Iterable[tuple[int, CommitWaiter, int]], code: ErrorCode) -> None:

@@ -39,6 +39,7 @@ from tidelog.broker.storage.manager import LogManager
 from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in, log_folders
 from tidelog.broker.topic_configs import DescribedSetting, TopicConfigs, describe_broker
 from tidelog.broker.topics import Topics
+from tidelog.broker.turns import Turns
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_LEADER_EPOCH
 
@@ -81,6 +82,7 @@ class Services:
         self.topics = topics
         self.maintenance = maintenance
         self.handles = handles
+        self.turns = Turns()
         self._cluster = cluster
         self._closed = False
 

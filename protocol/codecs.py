@@ -32,6 +32,7 @@ from tidelog.protocol.primitives import (
     WireType,
     remaining,
 )
+from tidelog.protocol.steps import Pace, Steps, finish
 from tidelog.protocol.structs import Absent, Member, Tagged, WireStruct
 from tidelog.protocol.types import Buffer
 
@@ -66,9 +67,13 @@ class Codec:
 
         `whole`: bytes behind the last field are an error too.
         """
+        return finish(self.decode_steps(body, whole=whole))
+
+    def decode_steps(self, body: Buffer, *, whole: bool = True) -> Steps[Any]:
+        """What `decode` gives, in steps. The body is copied first."""
         stream = WireStream(body, self.max_elements)
         try:
-            values = self.wire_type._parse(stream, None, "")
+            values = yield from self.wire_type.parse_steps(stream, Pace())
         except WireError as error:
             raise ProtocolError(f"{self.label}: {error}") from None
         rest = remaining(stream)
@@ -79,9 +84,13 @@ class Codec:
 
     def encode(self, values: Mapping[str, object]) -> bytes:
         """The body's bytes. ProtocolError for a value that does not fit, TypeError for an unknown name."""
+        return finish(self.encode_steps(values))
+
+    def encode_steps(self, values: Mapping[str, object]) -> Steps[bytes]:
+        """What `encode` gives, in steps."""
         stream = BytesIO()
         try:
-            self.wire_type._build(values, stream, None, "")
+            yield from self.wire_type.build_steps(values, stream, Pace())
         except WireError as error:
             raise ProtocolError(f"{self.label}: {error}") from None
         return stream.getvalue()

@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages import admin, fetch, group_offsets, groups, metadata, produce, topics
 from tidelog.protocol.messages.declaration import Message
+from tidelog.protocol.steps import Steps
 from tidelog.protocol.types import Buffer
 
 if TYPE_CHECKING:
     from tidelog.protocol.codecs import Codec
 
 
-# A request of 200,000 elements costs about 100 MB and a second of decoding. Answers come from a broker that
-# the client chose, and the metadata of a large cluster is large.
-_MAX_REQUEST_ELEMENTS: Final = 200_000
-_MAX_RESPONSE_ELEMENTS: Final = 4_000_000
+MAX_REQUEST_ELEMENTS: Final = 100_000
+"""Array elements and tagged fields of one request: 50 MB and half a second of decoding, in steps."""
+MAX_RESPONSE_ELEMENTS: Final = 4_000_000
+"""Answers come from a broker that the client chose, and the metadata of a large cluster is large."""
 
 
 class ApiKey(IntEnum):
@@ -188,6 +189,11 @@ def decode_request(api_key: int, version: int, body: Buffer) -> Any:
     return _request_codec(api_key, version).decode(body, whole=api_key not in _MAY_HAVE_BYTES_BEHIND)
 
 
+def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]:
+    """What `decode_request` gives, in steps."""
+    return _request_codec(api_key, version).decode_steps(body, whole=api_key not in _MAY_HAVE_BYTES_BEHIND)
+
+
 def decode_response(api_key: int, version: int, body: Buffer) -> Any:
     """The response body as a construct Container, as `decode_request` gives it. Raises ProtocolError."""
     return _response_codec(api_key, version).decode(body)
@@ -207,14 +213,19 @@ def encode_response(api_key: int, version: int, values: Mapping[str, object]) ->
     return _response_codec(api_key, version).encode(values)
 
 
+def encode_response_steps(api_key: int, version: int, values: Mapping[str, object]) -> Steps[bytes]:
+    """What `encode_response` gives, in steps."""
+    return _response_codec(api_key, version).encode_steps(values)
+
+
 @cache
 def _request_codec(api_key: int, version: int) -> "Codec":
-    return _codec(_supported(api_key, version).request, version, _MAX_REQUEST_ELEMENTS)
+    return _codec(_supported(api_key, version).request, version, MAX_REQUEST_ELEMENTS)
 
 
 @cache
 def _response_codec(api_key: int, version: int) -> "Codec":
-    return _codec(_supported(api_key, version).response, version, _MAX_RESPONSE_ELEMENTS)
+    return _codec(_supported(api_key, version).response, version, MAX_RESPONSE_ELEMENTS)
 
 
 def _supported(api_key: int, version: int) -> Api:

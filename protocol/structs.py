@@ -14,7 +14,7 @@ Called by: `protocol.codecs`.
 
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from construct import Container
 
@@ -23,11 +23,13 @@ from tidelog.protocol.primitives import (
     WireError,
     WireType,
     claim_elements,
+    count_work,
     read_unsigned_varint,
     remaining,
     shown,
 )
-from tidelog.protocol.varint import unsigned_varint
+from tidelog.protocol.steps import Pace, Steps, finish
+from tidelog.protocol.varint import MAX_SKIPPED_TAGGED_FIELDS, unsigned_varint
 
 _SMALLEST_TAGGED_FIELD_BYTES: Final = 2
 
@@ -59,6 +61,24 @@ class Absent(NamedTuple):
     is_default: Callable[[object], bool]
 
 
+_Members: TypeAlias = tuple[tuple[str | None, Any, object], ...]
+"""(name, type, default) of fields in order; a ScalarRun has several names, and stands there without one."""
+
+
+def _stretches(members: _Members) -> list[tuple[_Members, str, WireType | None, object]]:
+    """The members, cut behind each long one: (those before it, its name, type and default). The last stretch
+    holds those that follow, and None for a type."""
+    stretches: list[tuple[_Members, str, WireType | None, object]] = []
+    before: list[tuple[str | None, Any, object]] = []
+    for name, wire_type, default in members:
+        if name is not None and wire_type.is_long:
+            stretches.append((tuple(before), name, wire_type, default))
+            before = []
+        else:
+            before.append((name, wire_type, default))
+    return [*stretches, (tuple(before), "", None, None)]
+
+
 class WireStruct(WireType):
     """One struct in one version. `members` are fields, or runs of numbers that are read in one step."""
 
@@ -74,9 +94,11 @@ class WireStruct(WireType):
         super().__init__()
         self.label = label
         self.flexible = flexible
-        self._members: tuple[tuple[str | None, Any, object], ...] = tuple(
+        self._members: _Members = tuple(
             (None, member, None) if isinstance(member, ScalarRun) else member for member in members
         )
+        self._stretches = _stretches(self._members)
+        self.is_long = len(self._stretches) > 1
         self._tagged = tuple(sorted(tagged, key=lambda field: field.tag))
         self._by_tag = {field.tag: field for field in tagged}
         self._unwritten = (
@@ -96,32 +118,58 @@ class WireStruct(WireType):
         return names
 
     def _parse(self, stream: BytesIO, context: object, path: str) -> Any:
+        if self.is_long:
+            return finish(self.parse_steps(stream, Pace()))
+        values = self._unwritten_values()
+        self._parse_members(self._members, stream, context, values)
+        if self.flexible:
+            self._parse_tagged(stream, context, values)
+        return values
+
+    def parse_steps(self, stream: BytesIO, pace: Pace) -> Steps[Any]:
+        values = self._unwritten_values()
+        for short_members, name, long_type, _ in self._stretches:
+            self._parse_members(short_members, stream, pace, values)
+            if long_type is not None:
+                try:
+                    values[name] = yield from long_type.parse_steps(stream, pace)
+                except WireError as error:
+                    error.within(name)
+                    raise
+        if self.flexible:
+            self._parse_tagged(stream, pace, values)
+        return values
+
+    def _unwritten_values(self) -> Any:
         values = Container()
         for unwritten, fresh_default in self._unwritten:
             values[unwritten] = fresh_default()
+        return values
+
+    def _parse_members(
+        self, members: _Members, stream: BytesIO, context: object, values: dict[str, object]
+    ) -> None:
         name: str | None = None
         try:
-            for name, wire_type, _ in self._members:
+            for name, wire_type, _ in members:
                 if name is None:
-                    dict.update(
-                        values, zip(wire_type.names, wire_type._parse(stream, context, path), strict=True)
-                    )
+                    numbers = wire_type._parse(stream, context, "")
+                    dict.update(values, zip(wire_type.names, numbers, strict=True))
                 else:
-                    values[name] = wire_type._parse(stream, context, path)
-            name = None
-            if self.flexible:
-                self._parse_tagged(stream, values)
+                    values[name] = wire_type._parse(stream, context, "")
         except WireError as error:
             if name is not None:
                 error.within(name)
             raise
-        return values
 
-    def _parse_tagged(self, stream: BytesIO, values: dict[str, object]) -> None:
+    def _parse_tagged(self, stream: BytesIO, context: object, values: dict[str, object]) -> None:
         count = read_unsigned_varint(stream)
         if count == 0:
             return
+        if count > MAX_SKIPPED_TAGGED_FIELDS:
+            raise WireError(f"expected at most {MAX_SKIPPED_TAGGED_FIELDS} tagged fields, came {count}")
         claim_elements(stream, count, _SMALLEST_TAGGED_FIELD_BYTES)
+        count_work(context, count)
         previous = -1
         for _ in range(count):
             tag = read_unsigned_varint(stream)
@@ -143,6 +191,29 @@ class WireStruct(WireType):
                 raise
 
     def _build(self, obj: Any, stream: BytesIO, context: object, path: str) -> Any:
+        if self.is_long:
+            finish(self.build_steps(obj, stream, Pace()))
+            return obj
+        self._check(obj)
+        self._build_members(self._members, obj, stream, context)
+        if self.flexible:
+            self._build_tagged(obj, stream)
+        return obj
+
+    def build_steps(self, obj: Any, stream: BytesIO, pace: Pace) -> Steps[None]:
+        self._check(obj)
+        for short_members, name, long_type, default in self._stretches:
+            self._build_members(short_members, obj, stream, pace)
+            if long_type is not None:
+                try:
+                    yield from long_type.build_steps(obj.get(name, default), stream, pace)
+                except WireError as error:
+                    error.within(name)
+                    raise
+        if self.flexible:
+            self._build_tagged(obj, stream)
+
+    def _check(self, obj: Any) -> None:
         if not isinstance(obj, Mapping):
             raise WireError(f"expected a mapping for {self.label}, came {shown(obj)}")
         if not self._names.issuperset(obj):
@@ -150,22 +221,22 @@ class WireStruct(WireType):
         for field in self._required_absent:
             if field.name in obj and not field.is_default(obj[field.name]):
                 raise self._no_room(field.name, obj[field.name])
+
+    def _build_members(
+        self, members: _Members, obj: Mapping[str, Any], stream: BytesIO, context: object
+    ) -> None:
         name: str | None = None
         get = obj.get
         try:
-            for name, wire_type, default in self._members:
+            for name, wire_type, default in members:
                 if name is None:
-                    wire_type._build(obj, stream, context, path)
+                    wire_type._build(obj, stream, context, "")
                 else:
-                    wire_type._build(get(name, default), stream, context, path)
-            name = None
-            if self.flexible:
-                self._build_tagged(obj, stream)
+                    wire_type._build(get(name, default), stream, context, "")
         except WireError as error:
             if name is not None:
                 error.within(name)
             raise
-        return obj
 
     def _build_tagged(self, obj: Mapping[str, object], stream: BytesIO) -> None:
         written: list[bytes] = []

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import cycle, islice
 from typing import NamedTuple
 from uuid import UUID
 
@@ -263,11 +264,12 @@ def assign(
     check_partition_count(count)
     check_replication_factor(replication_factor, brokers)
     copies = max(replication_factor, 1)
+    # The same assignments come again and again: of thousands of partitions no more are made than of brokers.
     assigned = []
-    for index in range(count):
+    for index in range(len(brokers)):
         replicas = tuple(brokers[(index + copy) % len(brokers)] for copy in range(copies))
         assigned.append(PartitionAssignment(replicas[0], 0, replicas, replicas))
-    return tuple(assigned)
+    return tuple(islice(cycle(assigned), count))
 
 
 def assign_manually(

@@ -177,6 +177,15 @@ _SETTINGS = (
 TOPIC_SETTINGS: Mapping[str, TopicSetting] = {setting.name: setting for setting in _SETTINGS}
 
 
+def check_number_of_settings(count: int) -> None:
+    """Raise ApiError(INVALID_CONFIG) for more settings than a topic has, before each is looked at."""
+    if count > len(TOPIC_SETTINGS):
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"{count} settings of one topic were given, which has {len(TOPIC_SETTINGS)}",
+        )
+
+
 def check_setting(name: str, value: str | None) -> str:
     """The value as it is to be stored. Raises ApiError(INVALID_CONFIG) naming what is wrong with it."""
     setting = TOPIC_SETTINGS.get(name)

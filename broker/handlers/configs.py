@@ -14,15 +14,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 from tidelog.broker.cluster.catalog import check_topic_name
-from tidelog.broker.cluster.topic_settings import TOPIC_SETTINGS, ConfigType
+from tidelog.broker.cluster.topic_settings import TOPIC_SETTINGS, ConfigType, check_number_of_settings
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
 from tidelog.broker.topic_configs import DescribedSetting
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.steps import Pace, Steps, each
 
+ELEMENTS_A_DESCRIPTION = 10
+"""Describing one topic's settings is the work of so many elements (see `protocol.steps`)."""
+ELEMENTS_A_CHANGE = 5
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 _Change = Callable[[Mapping[str, str]], Mapping[str, str | None]]
@@ -44,11 +49,14 @@ class ConfigsHandler:
         self._services = services
         self._topics = services.topics
 
-    def describe_configs(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        asked = _asked_for(request.resources)
-        return {"results": [self._describe(request, *resource, asked[resource]) for resource in asked]}
+    def describe_configs(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
+        pace = Pace()
+        asked = yield from _asked_for(request.resources, pace)
+        describe = partial(self._describe, request)
+        return {"results": (yield from each(describe, asked.items(), pace, ELEMENTS_A_DESCRIPTION))}
 
-    def _describe(self, request: Any, resource_type: int, name: str, keys: set[str]) -> dict[str, Any]:
+    def _describe(self, request: Any, asked: tuple[tuple[int, str], set[str]]) -> dict[str, Any]:
+        (resource_type, name), keys = asked
         answer: dict[str, Any] = {
             "error_code": ErrorCode.NONE,
             "error_message": None,
@@ -104,15 +112,22 @@ class ConfigsHandler:
         return await self._alter(request, increment)
 
     async def _alter(self, request: Any, change_of: Callable[[Any], _Change]) -> dict[str, Any]:
-        times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-        answers = []
+        turns, pace = self._services.turns, Pace()
+        times: Counter[tuple[int, str]] = Counter()
+        by_key = {}
         for resource in request.resources:
             key = (resource.resource_type, resource.resource_name)
-            if key not in times:
-                continue
+            times[key] += 1
+            by_key[key] = resource
+            if pace.spent():
+                await turns.next()
+        answers = []
+        for key, resource in by_key.items():
+            if pace.spent(ELEMENTS_A_CHANGE):
+                await turns.next()
             code, message = ErrorCode.NONE, None
             try:
-                if times.pop(key) > 1:
+                if times[key] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
                 await self._alter_one(resource, change_of, validate_only=request.validate_only)
             except ApiError as error:
@@ -137,6 +152,7 @@ class ConfigsHandler:
             )
         if resource.resource_type != TOPIC_RESOURCE:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+        check_number_of_settings(len(resource.configs))
         if len({config.name for config in resource.configs}) != len(resource.configs):
             raise ApiError(ErrorCode.INVALID_CONFIG, "Error due to duplicate config keys")
         check_topic_name(resource.resource_name)
@@ -145,14 +161,19 @@ class ConfigsHandler:
         )
 
 
-def _asked_for(resources: Sequence[Any]) -> dict[tuple[int, str], set[str]]:
+def _asked_for(resources: Sequence[Any], pace: Pace) -> Steps[dict[tuple[int, str], set[str]]]:
     """(type, name) -> the settings asked for, wherever the resource is named; an empty set means all."""
     asked: dict[tuple[int, str], set[str]] = {}
     for resource in resources:
         key = (resource.resource_type, resource.resource_name)
         settings = set(resource.configuration_keys or ())
         known = asked.setdefault(key, settings)
-        asked[key] = known | settings if known and settings else set()
+        if known and settings:
+            known |= settings
+        else:
+            known.clear()
+        if pace.spent():
+            yield
     return asked
 
 

@@ -126,10 +126,10 @@ class Parked:
 
 
 class EncodedAnswer(dict[str, Any]):
-    """An answer that a thread has encoded already, because it is long: the body, and as a dictionary what
-    is left of it for those who count its error codes.
+    """An answer that its handler encoded, because it reads what it describes on the way: the body, and the
+    values for those who count their error codes.
     """
 
-    def __init__(self, body: bytes, summary: dict[str, Any]) -> None:
-        super().__init__(summary)
+    def __init__(self, body: bytes, values: dict[str, Any]) -> None:
+        super().__init__(values)
         self.body = body

@@ -14,6 +14,7 @@ from typing import Any
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.steps import Pace, Steps, each
 
 _KEY_TYPES = {0: "group", 1: "transaction"}
 _NOBODY = {"node_id": -1, "host": "", "port": -1}
@@ -25,10 +26,14 @@ class CoordinatorsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def find_coordinator(self, context: RequestContext, request: Any) -> dict[str, Any]:
+    def find_coordinator(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
         """One answer for each key, and the first (or only) one by itself, for the versions that know one."""
+
+        def coordinator(key: str) -> dict[str, Any]:
+            return {"key": key, **self._coordinator(context, request.key_type)}
+
         keys = dict.fromkeys(request.coordinator_keys or [request.key])
-        answers = [{"key": key, **self._coordinator(context, request.key_type)} for key in keys]
+        answers = yield from each(coordinator, keys, Pace())
         first = {name: value for name, value in answers[0].items() if name != "key"}
         return {**first, "coordinators": answers if request.coordinator_keys else []}
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -33,6 +33,7 @@ from tidelog.broker.storage.disk import ColdRead
 from tidelog.broker.storage.log_types import READ_COMMITTED, LogEnds
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.hot import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
+from tidelog.protocol.steps import GLANCES_A_STEP, Pace, Steps, finish
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
 FLUSH_PATIENCE_SECONDS = 1.0
@@ -44,6 +45,8 @@ SESSION_PARTITION_BYTES = 400
 """What each partition of a fetch session takes."""
 _SESSIONS_PART = 4
 """Sessions take so small a part of `queued.max.bytes`: they stay when their connections are gone."""
+ELEMENTS_A_READ = 4
+"""Reading one partition is the work of so many elements (see `protocol.steps`)."""
 _NO_REPLICA = -1
 
 
@@ -80,7 +83,7 @@ class FetchHandler:
         services.metrics.count_fetch_sessions_with(self.sessions)
         self._memory.beside_bytes = lambda: SESSION_PARTITION_BYTES * self.sessions.partition_count
 
-    def handle(self, context: RequestContext, request: FetchRequest) -> FetchResponse | Parked:
+    def handle(self, context: RequestContext, request: FetchRequest) -> Steps[FetchResponse | Parked]:
         """The response, or what waits for data or for the disk."""
         partitions = [(topic, partition) for topic, listed in request.topics for partition in listed]
         forgotten = [(topic, index) for topic, indexes in request.forgotten_topics for index in indexes]
@@ -91,13 +94,13 @@ class FetchHandler:
         except ApiError as error:
             return FetchResponse(0, error.code, NO_SESSION, [])
         try:
-            reading = self._read(fetch.partitions, request, nowait=True)
+            reading = yield from self._read(fetch.partitions, request, nowait=True)
         except ColdRead:
             return self._parked(fetch, request, is_cold=True)
         if self._is_enough(reading, fetch, request):
-            return self._respond(fetch, reading)
-        if self._patience_ms(request) == 0 and not self._behind(fetch):
-            return self._respond(fetch, reading)
+            return (yield from self._respond(fetch, reading))
+        if self._patience_ms(request) == 0 and not (yield from self._behind(fetch)):
+            return (yield from self._respond(fetch, reading))
         return self._parked(fetch, request, is_cold=False)
 
     def _parked(self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool) -> Parked:
@@ -112,14 +115,22 @@ class FetchHandler:
         """How long to wait for more than was appended before the request came."""
         return 0 if request.min_bytes <= 0 else max(0, min(request.max_wait_ms, self._max_wait_ms))
 
-    def _behind(self, fetch: FetchContext) -> list[Replica]:
+    def _behind(self, fetch: FetchContext) -> Steps[list[Replica]]:
         """The replicas with records that are not visible yet."""
-        return [replica for replica, _ in self._watched(fetch) if replica.is_behind]
+        pace = Pace(GLANCES_A_STEP)
+        behind = []
+        for replica, _ in self._watched(fetch):
+            if replica.is_behind:
+                behind.append(replica)
+            if pace.spent():
+                yield
+        return behind
 
     def _read(
         self, partitions: Sequence[tuple[str, FetchPartition]], request: FetchRequest, *, nowait: bool
-    ) -> _Reading:
+    ) -> Steps[_Reading]:
         """Read every partition in order under the limits. Raises ColdRead when `nowait`."""
+        pace = Pace()
         left = min(request.max_bytes, self._max_bytes)
         if self._memory.is_short:
             left = min(left, self._memory.share_bytes)
@@ -128,6 +139,8 @@ class FetchHandler:
         must_answer = False
         results = []
         for topic, wanted in partitions:
+            if pace.spent(ELEMENTS_A_READ):
+                yield
             replica = self._replicas.get((topic, wanted.partition))
             try:
                 if replica is None:
@@ -164,24 +177,26 @@ class FetchHandler:
     ) -> FetchResponse:
         """Wait until there is enough, for max_wait_ms at most; with `is_cold` begin with the disk."""
         loop = asyncio.get_running_loop()
+        in_turns = self._services.turns.run
         deadline = loop.time() + self._patience_ms(request) / 1000
         has_all = False
         reading: _Reading | None
         while True:
             # Watched before it is read, so that no move of a watermark falls between the two.
-            with _LongPoll(loop, self._watched(fetch), request.min_bytes) as poll:
+            with _LongPoll(loop, request.min_bytes) as poll:
+                await in_turns(poll.watch(self._watched(fetch)))
                 if is_cold:
                     reading = await loop.run_in_executor(None, self._read_cold, fetch, request)
                 else:
-                    reading = self._read_or_none(fetch, request)
+                    reading = await in_turns(self._read_or_none(fetch, request))
                 is_cold = reading is None
                 if reading is None:
                     continue
                 if self._is_enough(reading, fetch, request):
-                    return self._respond(fetch, reading)
+                    return await in_turns(self._respond(fetch, reading))
                 is_late = loop.time() >= deadline
-                if is_late and (has_all or not self._behind(fetch)):
-                    return self._respond(fetch, reading)
+                if is_late and (has_all or not await in_turns(self._behind(fetch))):
+                    return await in_turns(self._respond(fetch, reading))
                 poll.set_missing(request.min_bytes - reading.size_bytes)
                 # Too little to answer with may be megabytes: they must not stay in memory while it waits.
                 reading = None
@@ -195,35 +210,37 @@ class FetchHandler:
         """Return when what is appended now is visible, or when the disk takes too long for that."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_PATIENCE_SECONDS):
-                await all_caught_up(self._behind(fetch))
+                await all_caught_up(await self._services.turns.run(self._behind(fetch)))
 
-    def _read_or_none(self, fetch: FetchContext, request: FetchRequest) -> _Reading | None:
+    def _read_or_none(self, fetch: FetchContext, request: FetchRequest) -> Steps[_Reading | None]:
         try:
-            return self._read(fetch.partitions, request, nowait=True)
+            return (yield from self._read(fetch.partitions, request, nowait=True))
         except ColdRead:
             return None
 
     def _read_cold(self, fetch: FetchContext, request: FetchRequest) -> _Reading:
-        return self._read(fetch.partitions, request, nowait=False)
+        return finish(self._read(fetch.partitions, request, nowait=False))
 
-    def _watched(self, fetch: FetchContext) -> list[tuple[Replica, int]]:
-        watched = []
+    def _watched(self, fetch: FetchContext) -> Iterator[tuple[Replica, int]]:
+        """The replicas of the partitions asked for, and the most that is wanted of each."""
         for topic, wanted in fetch.partitions:
             replica = self._replicas.get((topic, wanted.partition))
             if replica is not None:
-                watched.append((replica, wanted.partition_max_bytes))
-        return watched
+                yield replica, wanted.partition_max_bytes
 
-    def _respond(self, fetch: FetchContext, reading: _Reading) -> FetchResponse:
-        try:
-            chosen = self.sessions.select(fetch, reading.results)
-        except ApiError as error:
-            return FetchResponse(0, error.code, NO_SESSION, [])
+    def _respond(self, fetch: FetchContext, reading: _Reading) -> Steps[FetchResponse]:
         topics: list[tuple[str, list[FetchPartitionResult]]] = []
-        for topic, result in chosen:
-            if not topics or topics[-1][0] != topic:
-                topics.append((topic, []))
-            topics[-1][1].append(result)
+        for start in range(0, len(reading.results), GLANCES_A_STEP):
+            if start:
+                yield
+            try:
+                chosen = self.sessions.select(fetch, reading.results[start : start + GLANCES_A_STEP])
+            except ApiError as error:
+                return FetchResponse(0, error.code, NO_SESSION, [])
+            for topic, result in chosen:
+                if not topics or topics[-1][0] != topic:
+                    topics.append((topic, []))
+                topics[-1][1].append(result)
         for topic, size_bytes in reading.sizes.items():
             if self._services.catalog.topic(topic) is not None:  # A series of a deleted topic would stay.
                 self._metrics.bytes_out(topic, size_bytes)
@@ -234,13 +251,11 @@ class FetchHandler:
 class _LongPoll:
     """Watches replicas until enough bytes became readable, or one of them stopped."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, watched: Sequence[tuple[Replica, int]], missing_bytes: int
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, missing_bytes: int) -> None:
         self._loop = loop
-        self._limits = dict(watched)
-        self._seen = {replica: replica.visible_bytes for replica in self._limits}
-        self._gained = dict.fromkeys(self._limits, 0)
+        self._limits: dict[Replica, int] = {}
+        self._seen: dict[Replica, int] = {}
+        self._gained: dict[Replica, int] = {}
         self._gained_bytes = 0
         self._woken: asyncio.Future[None] = loop.create_future()
         self._missing_bytes = missing_bytes
@@ -251,9 +266,18 @@ class _LongPoll:
         if self._gained_bytes >= missing_bytes:
             self._wake()
 
-    def __enter__(self) -> _LongPoll:
-        for replica in self._limits:
+    def watch(self, watched: Iterable[tuple[Replica, int]]) -> Steps[None]:
+        """Begin to watch these replicas, of each of which so many bytes are wanted at most."""
+        pace = Pace(GLANCES_A_STEP)
+        for replica, limit_bytes in watched:
+            self._limits[replica] = limit_bytes
+            self._seen[replica] = replica.visible_bytes
+            self._gained[replica] = 0
             replica.watch(self)
+            if pace.spent():
+                yield
+
+    def __enter__(self) -> _LongPoll:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -14,7 +14,7 @@ Called by dispatch on the event loop. Source: Kafka's KafkaApis.handleTopicMetad
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +23,7 @@ from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.served_apis import advertised_api_keys
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.steps import Pace, Steps
 
 NO_LEADER = -1
 NO_TOPIC_ID = UUID(int=0)
@@ -45,45 +46,68 @@ class MetadataHandler:
         """Every API that works here. A version out of range never comes this far: dispatch answers it."""
         return {"error_code": ErrorCode.NONE, "api_keys": self._api_keys}
 
-    def metadata(self, context: RequestContext, request: Any) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+    def metadata(
+        self, context: RequestContext, request: Any
+    ) -> Steps[dict[str, Any] | Awaitable[dict[str, Any]]]:
         version = context.header.api_version
         wanted = request.topics
+        pace = Pace()
         if wanted is None or (version == 0 and not wanted):
-            return self._response(context, request, self._all_topics(request))
-        missing = self._missing(wanted)
-        if missing and request.allow_auto_topic_creation and self._services.config.auto_create_topics_enable:
-            return self._create_then_answer(context, request, missing)
-        return self._response(context, request, self._topics(context, request, {}))
+            return self._response(context, request, (yield from self._all_topics(request, pace)))
+        if request.allow_auto_topic_creation and self._services.config.auto_create_topics_enable:
+            missing = yield from self._missing(wanted, pace)
+            if missing:
+                return self._create_then_answer(context, request, missing)
+        return self._response(context, request, (yield from self._topics(request, _code_of_unknown, pace)))
 
-    def _missing(self, wanted: Sequence[Any]) -> list[str]:
+    def _missing(self, wanted: Sequence[Any], pace: Pace) -> Steps[list[str]]:
+        """The first names that no topic has, as many as may be created at once."""
         catalog = self._services.catalog
-        names = (topic.name for topic in wanted if _is_by_name(topic))
-        return [name for name in dict.fromkeys(names) if catalog.topic(name) is None]
+        missing: dict[str, None] = {}
+        for topic in wanted:
+            if _is_by_name(topic) and catalog.topic(topic.name) is None:
+                missing[topic.name] = None
+                if len(missing) == MAX_CREATED_AT_ONCE:
+                    break
+            if pace.spent():
+                yield
+        return list(missing)
 
     async def _create_then_answer(
         self, context: RequestContext, request: Any, missing: Sequence[str]
     ) -> dict[str, Any]:
         refused: dict[str, ErrorCode] = {}
-        for name in missing[MAX_CREATED_AT_ONCE:]:
-            refused[name] = ErrorCode.LEADER_NOT_AVAILABLE  # The client asks again, and finds more of them.
-        for name in missing[:MAX_CREATED_AT_ONCE]:
+        for name in missing:
             try:
                 await self._services.topics.create(name)
             except ApiError as error:
                 if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                     refused[name] = error.code
-        return self._response(context, request, self._topics(context, request, refused))
 
-    def _all_topics(self, request: Any) -> list[dict[str, Any]]:
-        return [self._topic(topic, request) for topic in self._services.catalog.topics()]
+        def code_of_missing(name: str) -> ErrorCode:
+            # Where it was too much to create them all, the client asks again, and finds more of them.
+            return refused.get(name, ErrorCode.LEADER_NOT_AVAILABLE)
+
+        topics = await self._services.turns.run(self._topics(request, code_of_missing, Pace()))
+        return self._response(context, request, topics)
+
+    def _all_topics(self, request: Any, pace: Pace) -> Steps[list[dict[str, Any]]]:
+        answers = []
+        for topic in list(self._services.catalog.topics()):  # The catalog may change between two steps.
+            answers.append((yield from self._topic(topic, request, pace)))
+            if pace.spent():
+                yield
+        return answers
 
     def _topics(
-        self, context: RequestContext, request: Any, refused: dict[str, ErrorCode]
-    ) -> list[dict[str, Any]]:
+        self, request: Any, code_of_unknown: Callable[[str], ErrorCode], pace: Pace
+    ) -> Steps[list[dict[str, Any]]]:
         catalog = self._services.catalog
         answers = []
         seen: set[str | UUID] = set()
         for wanted in request.topics:
+            if pace.spent():
+                yield
             by_name = _is_by_name(wanted)
             key: str | UUID = wanted.name if by_name else wanted.topic_id
             if key in seen:
@@ -91,10 +115,9 @@ class MetadataHandler:
             seen.add(key)
             topic = catalog.topic(wanted.name) if by_name else catalog.topic_by_id(wanted.topic_id)
             if topic is not None:
-                answers.append(self._topic(topic, request))
+                answers.append((yield from self._topic(topic, request, pace)))
             elif by_name:
-                code = refused.get(wanted.name) or _code_of_unknown(wanted.name)
-                answers.append({"error_code": code, "name": wanted.name})
+                answers.append({"error_code": code_of_unknown(wanted.name), "name": wanted.name})
             else:
                 answers.append(
                     {
@@ -105,13 +128,18 @@ class MetadataHandler:
                 )
         return answers
 
-    def _topic(self, topic: Topic, request: Any) -> dict[str, Any]:
+    def _topic(self, topic: Topic, request: Any, pace: Pace) -> Steps[dict[str, Any]]:
+        partitions: list[dict[str, Any]] = []
+        for index in range(len(topic.partitions)):
+            partitions.append(self._partition(topic, index))
+            if pace.spent():
+                yield
         answer: dict[str, Any] = {
             "error_code": ErrorCode.NONE,
             "name": topic.name,
             "topic_id": topic.topic_id,
             "is_internal": topic.is_internal,
-            "partitions": [self._partition(topic, index) for index in range(len(topic.partitions))],
+            "partitions": partitions,
         }
         if request.include_topic_authorized_operations:
             answer["topic_authorized_operations"] = TOPIC_OPERATIONS

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.replica import Replica, all_caught_up
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
+from tidelog.protocol.steps import Pace, Steps, each
+from tidelog.protocol.types import NO_OFFSET
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -39,129 +41,76 @@ class OffsetsHandler:
 
     def list_offsets(
         self, context: RequestContext, request: Any
-    ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-        named = [(topic.name, asked) for topic in request.topics for asked in topic.partitions]
-        behind = self._behind(
-            (topic, asked.partition_index) for topic, asked in named if asked.timestamp != EARLIEST_TIMESTAMP
+    ) -> Steps[dict[str, Any] | Awaitable[dict[str, Any]]]:
+        asked = _Asked(request.topics, "name", "partition_index")
+        behind = yield from asked.look(
+            self._services, lambda partition: bool(partition.timestamp != EARLIEST_TIMESTAMP)
         )
-        by_time = any(asked.timestamp not in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) for _, asked in named)
-        if behind or by_time:
-            return self._list_later(context, request, behind, by_time=by_time)
-        return self._list(context, request)
+        answer = self._list(context, asked, request.isolation_level)
+        return self._once_visible(behind, answer) if behind else (yield from answer)
 
-    def _behind(self, partitions: Iterable[tuple[str, int]]) -> list[Replica]:
-        """Those of the replicas that hold what is not visible yet."""
-        replicas = self._services.replicas
-        named = (replicas.get(partition) for partition in dict.fromkeys(partitions))
-        return [replica for replica in named if replica is not None and replica.is_behind]
-
-    async def _list_later(
-        self, context: RequestContext, request: Any, behind: Sequence[Replica], *, by_time: bool
-    ) -> dict[str, Any]:
-        """Wait for what is on its way to the disk, and look timestamps up in a thread."""
-        await all_caught_up(behind)
-        if not by_time:
-            return self._list(context, request)
-        return await asyncio.get_running_loop().run_in_executor(None, self._list, context, request)
-
-    def _list(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        times = Counter(
-            (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
-        )
-        return {
-            "topics": [
-                {
-                    "name": topic.name,
-                    "partitions": [
-                        self._list_one(
-                            (context.header.api_version, request.isolation_level),
-                            topic.name,
-                            asked,
-                            repeated=times[topic.name, asked.partition_index] > 1,
-                        )
-                        for asked in topic.partitions
-                    ],
-                }
-                for topic in request.topics
-            ]
-        }
+    def _list(
+        self, context: RequestContext, asked: _Asked, isolation_level: int
+    ) -> Steps[dict[str, Any] | Awaitable[dict[str, Any]]]:
+        searches: list[_Search] = []
+        topics = yield from asked.answers(partial(self._list_one, context, isolation_level, searches))
+        return _search(topics, searches) if searches else {"topics": topics}
 
     def _list_one(
-        self, version_and_isolation: tuple[int, int], topic: str, asked: Any, *, repeated: bool
+        self,
+        context: RequestContext,
+        isolation_level: int,
+        searches: list[_Search],
+        topic: str,
+        asked: Any,
     ) -> dict[str, Any]:
-        version, isolation_level = version_and_isolation
-        answer: dict[str, Any] = {
-            "partition_index": asked.partition_index,
-            "error_code": ErrorCode.NONE,
-            "timestamp": NO_TIMESTAMP,
-            "offset": NO_OFFSET,
-            "leader_epoch": NO_LEADER_EPOCH,
-        }
-        try:
-            if repeated:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this partition more than once")
-            if asked.timestamp < MAX_TIMESTAMP or (
-                asked.timestamp == MAX_TIMESTAMP and version < _MAX_TIMESTAMP_FROM
-            ):
-                raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-            replica = self._services.replica(topic, asked.partition_index, asked.current_leader_epoch)
-            found = _find(replica, asked.timestamp, isolation_level)
-        except ApiError as error:
-            answer["error_code"] = error.code
-            return answer
-        if found is not None:
-            answer["offset"], answer["timestamp"], answer["leader_epoch"] = found
+        timestamp = asked.timestamp
+        if timestamp < MAX_TIMESTAMP or (
+            timestamp == MAX_TIMESTAMP and context.header.api_version < _MAX_TIMESTAMP_FROM
+        ):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        replica = self._services.replica(topic, asked.partition_index, asked.current_leader_epoch)
+        end = replica.ends.visible(isolation_level)
+        if timestamp == LATEST_TIMESTAMP:
+            return {"offset": end, "leader_epoch": replica.leader_epoch}
+        log = replica.log
+        if timestamp == EARLIEST_TIMESTAMP:
+            return {"offset": log.start_offset, "leader_epoch": log.leader_epoch_for(log.start_offset)}
+        answer: dict[str, Any] = {}
+        searches.append(_Search(answer, replica, timestamp, end))
         return answer
+
+    async def _once_visible(
+        self, behind: Sequence[Replica], answer: Steps[dict[str, Any] | Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any]:
+        """The answer, once what is on its way to the disk is there."""
+        await all_caught_up(behind)
+        result = await self._services.turns.run(answer)
+        return result if isinstance(result, dict) else await result
 
     def offset_for_leader_epoch(
         self, context: RequestContext, request: Any
-    ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+    ) -> Steps[dict[str, Any] | Awaitable[dict[str, Any]]]:
         """Where a leader epoch ended, so that a consumer can tell whether the log was cut behind it."""
-        behind = self._behind(
-            (topic.topic, asked.partition) for topic in request.topics for asked in topic.partitions
-        )
-        return self._ends_later(request, behind) if behind else self._ends_of_epochs(request)
+        asked = _Asked(request.topics, "topic", "partition")
+        behind = yield from asked.look(self._services)
+        answer = self._ends_of_epochs(asked)
+        return self._once_visible(behind, answer) if behind else (yield from answer)
 
-    async def _ends_later(self, request: Any, behind: Sequence[Replica]) -> dict[str, Any]:
-        await all_caught_up(behind)
-        return self._ends_of_epochs(request)
-
-    def _ends_of_epochs(self, request: Any) -> dict[str, Any]:
-        return {
-            "topics": [
-                {
-                    "topic": topic.topic,
-                    "partitions": [self._end_of_epoch(topic.topic, asked) for asked in topic.partitions],
-                }
-                for topic in request.topics
-            ]
-        }
+    def _ends_of_epochs(self, asked: _Asked) -> Steps[dict[str, Any] | Awaitable[dict[str, Any]]]:
+        return {"topics": (yield from asked.answers(self._end_of_epoch))}
 
     def _end_of_epoch(self, topic: str, asked: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = {"error_code": ErrorCode.NONE, "partition": asked.partition}
-        try:
-            replica = self._services.replica(topic, asked.partition, asked.current_leader_epoch)
-        except ApiError as error:
-            answer["error_code"] = error.code
-            return answer
+        replica = self._services.replica(topic, asked.partition, asked.current_leader_epoch)
         epoch, end_offset = replica.end_offset_for_epoch(asked.leader_epoch)
-        answer["leader_epoch"], answer["end_offset"] = epoch, min(end_offset, replica.high_watermark)
-        return answer
+        return {"leader_epoch": epoch, "end_offset": min(end_offset, replica.high_watermark)}
 
     async def delete_records(self, context: RequestContext, request: Any) -> dict[str, Any]:
         """Move the start of logs forward, durably; offset -1 means to the high watermark."""
-        await all_caught_up(
-            self._behind(
-                (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
-            )
-        )
-        topics = [
-            {
-                "name": topic.name,
-                "partitions": [self._delete_before(topic.name, asked) for asked in topic.partitions],
-            }
-            for topic in request.topics
-        ]
+        turns = self._services.turns
+        asked = _Asked(request.topics, "name", "partition_index")
+        await all_caught_up(await turns.run(asked.look(self._services)))
+        topics = await turns.run(asked.answers(self._delete_before, low_watermark=NO_OFFSET))
         try:
             await self._services.partitions.save_start_offsets()
         except OSError as error:
@@ -178,35 +127,110 @@ class OffsetsHandler:
         return {"topics": topics}
 
     def _delete_before(self, topic: str, asked: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = {
-            "partition_index": asked.partition_index,
-            "low_watermark": NO_OFFSET,
-            "error_code": ErrorCode.NONE,
-        }
+        replica = self._services.replica(topic, asked.partition_index)
+        high_watermark = replica.ends.high_watermark
+        offset = high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
+        if not 0 <= offset <= high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not between 0 and the high watermark {high_watermark}",
+            )
+        replica.log.delete_records_before(offset)
+        return {"low_watermark": replica.log.start_offset}
+
+
+class _Asked:
+    """The partitions that a request names. One that it names twice is refused: INVALID_REQUEST, wherever.
+
+    The two fields are those that hold a topic's name and a partition's index.
+    """
+
+    def __init__(self, topics: Sequence[Any], topic_field: str, index_field: str) -> None:
+        self._topics = topics
+        self._topic_field = topic_field
+        self._index_field = index_field
+        self._times: Counter[tuple[str, int]] = Counter()
+
+    def look(
+        self, services: Services, waits: Callable[[Any], bool] = lambda partition: True
+    ) -> Steps[list[Replica]]:
+        """Those that hold what is not visible yet, of the partitions that have to wait for that."""
+        pace = Pace()
+        behind: list[Replica] = []
+        for topic in self._topics:
+            name = topic[self._topic_field]
+            for partition in topic.partitions:
+                key = (name, partition[self._index_field])
+                self._times[key] += 1
+                replica = services.replicas.get(key)
+                if replica is not None and replica.is_behind and waits(partition):
+                    behind.append(replica)
+                if pace.spent():
+                    yield
+            if pace.spent():
+                yield
+        return list(dict.fromkeys(behind))
+
+    def answers(
+        self, answer: Callable[[str, Any], dict[str, Any]], **refused: Any
+    ) -> Steps[list[dict[str, Any]]]:
+        """What `answer(topic, partition)` says of each; where it raises ApiError, the code and `refused`."""
+        pace = Pace()
+        topics = []
+        for topic in self._topics:
+            name = topic[self._topic_field]
+            answer_one = partial(self._answer_one, answer, refused, name)
+            partitions = yield from each(answer_one, topic.partitions, pace)
+            topics.append({self._topic_field: name, "partitions": partitions})
+            if pace.spent():
+                yield
+        return topics
+
+    def _answer_one(
+        self,
+        answer: Callable[[str, Any], dict[str, Any]],
+        refused: Mapping[str, Any],
+        topic: str,
+        partition: Any,
+    ) -> dict[str, Any]:
+        index = partition[self._index_field]
         try:
-            replica = self._services.replica(topic, asked.partition_index)
-            high_watermark = replica.ends.high_watermark
-            offset = high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
-            if not 0 <= offset <= high_watermark:
-                raise ApiError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"offset {offset} is not between 0 and the high watermark {high_watermark}",
-                )
-            replica.log.delete_records_before(offset)
-            answer["low_watermark"] = replica.log.start_offset
+            if self._times[topic, index] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this partition more than once")
+            found = answer(topic, partition)
+        except ApiError as error:
+            return {self._index_field: index, "error_code": error.code, **refused}
+        found[self._index_field] = index
+        found["error_code"] = ErrorCode.NONE
+        return found
+
+
+class _Search(NamedTuple):
+    """A timestamp to look up: `answer` is that of its partition, to which the offset is to be added."""
+
+    answer: dict[str, Any]
+    replica: Replica
+    timestamp: int
+    end: int
+
+
+async def _search(topics: list[dict[str, Any]], searches: Sequence[_Search]) -> dict[str, Any]:
+    """Look timestamps up in a thread, because that may read the disk."""
+    await asyncio.get_running_loop().run_in_executor(None, _find_all, searches)
+    return {"topics": topics}
+
+
+def _find_all(searches: Iterable[_Search]) -> None:
+    """In a thread: add to each answer the offset, timestamp and leader epoch, if such a record is visible."""
+    for answer, replica, timestamp, end in searches:
+        log = replica.log
+        try:
+            if timestamp == MAX_TIMESTAMP:
+                found = log.max_timestamp_offset()
+            else:
+                found = log.offset_for_timestamp(timestamp)
         except ApiError as error:
             answer["error_code"] = error.code
-        return answer
-
-
-def _find(replica: Replica, timestamp: int, isolation_level: int) -> tuple[int, int, int] | None:
-    """(offset, timestamp, leader epoch) of what was asked for, or None when no such record is visible."""
-    log, end = replica.log, replica.ends.visible(isolation_level)
-    if timestamp == LATEST_TIMESTAMP:
-        return end, NO_TIMESTAMP, replica.leader_epoch
-    if timestamp == EARLIEST_TIMESTAMP:
-        return log.start_offset, NO_TIMESTAMP, log.leader_epoch_for(log.start_offset)
-    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    if found is None or found[0] >= end:
-        return None
-    return found[0], found[1], found[2]
+            continue
+        if found is not None and found[0] < end:
+            answer["offset"], answer["timestamp"], answer["leader_epoch"] = found

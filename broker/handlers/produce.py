@@ -26,6 +26,7 @@ Source: Kafka's ReplicaManager.appendRecords and ProduceRequest.validateRecords.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, LateEffect, RequestContext
 from tidelog.broker.metrics import Metrics
@@ -37,6 +38,7 @@ from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.hot import NO_LEADER, ProducePartitionResult, ProduceRequest
 from tidelog.protocol.records import BATCH_HEADER_SIZE, LOG_OVERHEAD, Inspection, read_batch_header
+from tidelog.protocol.steps import GLANCES_A_STEP, Pace, Steps, each, finish
 from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
 
 ProduceResponse = list[tuple[str, list[ProducePartitionResult]]]
@@ -62,6 +64,10 @@ _NOT_THE_BROKERS_FAULT = frozenset(
 )
 """Codes that Kafka does not count as failed produce requests of the topic."""
 _NOT_DURABLE_YET = "the batch is written, but was not durable within the request's timeout"
+_NAMED_TWICE = "the request names this partition more than once"
+ELEMENTS_AN_APPEND = 4
+RECORD_BYTES_AN_ELEMENT = 8 * 1024
+"""Appending is the work of so many elements (see `protocol.steps`), and one more for so many bytes."""
 
 
 class PendingProduce(LateAnswer):
@@ -78,6 +84,16 @@ class PendingProduce(LateAnswer):
         self._remaining = 0
         self._parts: list[tuple[list[ProducePartitionResult], Replica, int, int]] = []
         outstanding.add(self)
+
+    def expect_more(self) -> None:
+        """Give no answer before `all_appended`, for batches that are to be waited for may follow."""
+        self._remaining += 1
+        self._outstanding.discard(self)
+
+    def all_appended(self) -> None:
+        """No more batches follow."""
+        self._outstanding.add(self)
+        self.partition_committed(0)
 
     def wait_for(self, replica: Replica, end_offset: int, results: list[ProducePartitionResult]) -> None:
         """Hold the answer until `replica` is durable to `end_offset`, for the result that ends `results`."""
@@ -152,37 +168,66 @@ class ProduceHandler:
         self._thread = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def handle(self, context: RequestContext, request: ProduceRequest) -> ProduceResponse | LateAnswer | None:
+    def handle(
+        self, context: RequestContext, request: ProduceRequest
+    ) -> ProduceResponse | LateAnswer | Steps[ProduceResponse | LateAnswer | None] | None:
         """Append every batch; the response, a LateAnswer of it, or None when acks=0."""
         if request.acks not in _VALID_ACKS:
             return _all_refused(request, ErrorCode.INVALID_REQUIRED_ACKS)
+        topics = request.topics
+        if len(topics) != 1 or len(topics[0][1]) != 1:
+            return self._append_many(context, request)
+        topic, partitions = topics[0]
+        index, records = partitions[0]
         try:
-            inspected = self._inspected(request, Effort() if self._has_threads else None)
+            verdict = self._inspected(topic, index, records, Effort() if self._has_threads else None)
         except TooMuchError:
-            late = LateEffect(_size_bytes(request))
-            task = self._loop.create_task(self._append_later(context, _copied(request), late))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            return late
-        return self._append(context, request, inspected)
+            return self._in_a_thread(context, _copied(request))
+        results: list[ProducePartitionResult] = []
+        response = [(topic, results)]
+        pending = self._append(context, request, topic, index, records, verdict, results, response, None)
+        return self._answer(context, request, response, pending)
 
-    def _inspected(self, request: ProduceRequest, effort: Effort | None) -> list[Inspected]:
-        """What `inspect_batch` says of each batch, None where there is nothing to ask.
+    def _inspected(self, topic: str, index: int, batch: Buffer | None, effort: Effort | None) -> Inspected:
+        """What `inspect_batch` says of a batch, None where there is nothing to ask. Raises TooMuchError."""
+        return None if batch is None or (topic, index) not in self._replicas else _inspected(batch, effort)
 
-        Raises TooMuchError.
-        """
-        replicas = self._replicas
-        return [
-            None if batch is None or (topic, index) not in replicas else _inspected(batch, effort)
-            for topic, partitions in request.topics
-            for index, batch in partitions
-        ]
+    def _append_many(
+        self, context: RequestContext, request: ProduceRequest
+    ) -> Steps[ProduceResponse | LateAnswer | None]:
+        try:
+            verdicts = yield from self._all_inspected(request, Effort() if self._has_threads else None)
+        except TooMuchError:
+            return self._in_a_thread(context, _copied(request))
+        return (yield from self._append_all(context, request, verdicts))
+
+    def _all_inspected(self, request: ProduceRequest, effort: Effort | None) -> Steps[list[Inspected]]:
+        pace = Pace()
+        verdicts: list[Inspected] = []
+        for topic, partitions in request.topics:
+            for index, batch in partitions:
+                verdicts.append(self._inspected(topic, index, batch, effort))
+                if pace.spent(1 + len(batch or b"") // RECORD_BYTES_AN_ELEMENT):
+                    yield
+            if pace.spent():
+                yield
+        return verdicts
+
+    def _in_a_thread(self, context: RequestContext, request: ProduceRequest) -> LateEffect:
+        late = LateEffect(_size_bytes(request))
+        task = self._loop.create_task(self._append_later(context, request, late))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return late
 
     async def _append_later(self, context: RequestContext, request: ProduceRequest, late: LateEffect) -> None:
+        def inspect() -> list[Inspected]:
+            return finish(self._all_inspected(request, None))
+
         try:
             async with self._thread:
-                inspected = await asyncio.to_thread(self._inspected, request, None)
-            result = self._append(context, request, inspected)
+                verdicts = await asyncio.to_thread(inspect)
+            result = await self._services.turns.run(self._append_all(context, request, verdicts))
         except Exception as error:
             late.give(error)
             return
@@ -192,53 +237,91 @@ class ProduceHandler:
         else:
             late.give(result)
 
-    def _append(
-        self, context: RequestContext, request: ProduceRequest, inspected: list[Inspected]
-    ) -> ProduceResponse | PendingProduce | None:
-        acks = request.acks
-        now_ms = self._clock_ms()
-        verdicts = iter(inspected)
-        version = context.header.api_version
-        replicas = self._replicas
+    def _append_all(
+        self, context: RequestContext, request: ProduceRequest, verdicts: Sequence[Inspected]
+    ) -> Steps[ProduceResponse | PendingProduce | None]:
+        """Each partition must be named once: two answers for one could not be told apart."""
+        repeated = yield from _named_twice(request)
+        pace = Pace()
         response: ProduceResponse = []
         pending: PendingProduce | None = None
+        if request.acks == ACKS_ALL:
+            # Made first: batches may become durable, and the time be up, before the last one is appended.
+            pending = self._wait(response, request.timeout_ms)
+            pending.expect_more()
+        verdict_of_next = iter(verdicts)
         for topic, partitions in request.topics:
             results: list[ProducePartitionResult] = []
             response.append((topic, results))
             for index, records in partitions:
-                verdict = next(verdicts)
-                replica = replicas.get((topic, index))
-                try:
-                    if replica is None:
-                        raise self._services.missing(topic, index)
-                    if records is None or version < _FIRST_VERSION_WITH_ZSTD:
-                        records = _check_records(records, version)
-                    result = replica.append_as_leader(records, now_ms, verdict)
-                except ApiError as error:
-                    start_offset = NO_OFFSET if replica is None else replica.log.start_offset
-                    results.append(_refused(index, error.code, error.message, start_offset))
-                    self._count_refusal(topic, error.code)
-                    if replica is None or error.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                        continue
-                    # Clients take this refusal for success, so what it speaks of must be durable too.
-                    end_offset = replica.log.end_offset
+                verdict = next(verdict_of_next)
+                if (topic, index) in repeated:
+                    results.append(_refused(index, ErrorCode.INVALID_REQUEST, _NAMED_TWICE))
                 else:
-                    results.append(_stored(index, result))
-                    end_offset = result.last_offset + 1
-                    if result.duplicate:
-                        self._metrics.duplicate("in_window")
-                    else:
-                        self._batch_appended(topic, end_offset - result.base_offset, len(records))
-                if acks != ACKS_ALL:
-                    replica.flush_soon()
-                elif end_offset > replica.high_watermark:
-                    if pending is None:
-                        pending = self._wait(response, request.timeout_ms)
-                    pending.wait_for(replica, end_offset, results)
-        if acks == 0:
+                    self._append(context, request, topic, index, records, verdict, results, response, pending)
+                if pace.spent(ELEMENTS_AN_APPEND + len(records or b"") // RECORD_BYTES_AN_ELEMENT):
+                    yield
+            if pace.spent():
+                yield
+        if pending is not None:
+            pending.all_appended()
+        return self._answer(context, request, response, pending)
+
+    def _append(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        topic: str,
+        index: int,
+        records: Buffer | None,
+        verdict: Inspected,
+        results: list[ProducePartitionResult],
+        response: ProduceResponse,
+        pending: PendingProduce | None,
+    ) -> PendingProduce | None:
+        """Append one batch; who waits for it and for those before."""
+        version = context.header.api_version
+        replica = self._replicas.get((topic, index))
+        try:
+            if replica is None:
+                raise self._services.missing(topic, index)
+            if records is None or version < _FIRST_VERSION_WITH_ZSTD:
+                records = _check_records(records, version)
+            result = replica.append_as_leader(records, self._clock_ms(), verdict)
+        except ApiError as error:
+            start_offset = NO_OFFSET if replica is None else replica.log.start_offset
+            results.append(_refused(index, error.code, error.message, start_offset))
+            self._count_refusal(topic, error.code)
+            if replica is None or error.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                return pending
+            # Clients take this refusal for success, so what it speaks of must be durable too.
+            end_offset = replica.log.end_offset
+        else:
+            results.append(_stored(index, result))
+            end_offset = result.last_offset + 1
+            if result.duplicate:
+                self._metrics.duplicate("in_window")
+            else:
+                self._batch_appended(topic, end_offset - result.base_offset, len(records))
+        if request.acks != ACKS_ALL:
+            replica.flush_soon()
+        elif end_offset > replica.high_watermark:
+            if pending is None:
+                pending = self._wait(response, request.timeout_ms)
+            pending.wait_for(replica, end_offset, results)
+        return pending
+
+    def _answer(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        response: ProduceResponse,
+        pending: PendingProduce | None,
+    ) -> ProduceResponse | PendingProduce | None:
+        if request.acks == 0:
             self._close_if_refused(context, response)
             return None
-        return response if pending is None else pending
+        return response if pending is None or pending.is_given else pending
 
     def _close_if_refused(self, context: RequestContext, response: ProduceResponse) -> None:
         """Raise CloseConnection when anything of an acks=0 request was not stored."""
@@ -322,8 +405,28 @@ def _check_records(records: Buffer | None, version: int) -> Buffer:
     return records
 
 
-def _all_refused(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
-    return [
-        (topic, [_refused(index, code, code.message) for index, _ in partitions])
-        for topic, partitions in request.topics
-    ]
+def _named_twice(request: ProduceRequest) -> Steps[set[tuple[str, int]]]:
+    """The partitions that the request names more than once."""
+    pace = Pace(GLANCES_A_STEP)
+    seen: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    for topic, partitions in request.topics:
+        for index, _ in partitions:
+            key = (topic, index)
+            (repeated if key in seen else seen).add(key)
+            if pace.spent():
+                yield
+        if pace.spent():
+            yield
+    return repeated
+
+
+def _all_refused(request: ProduceRequest, code: ErrorCode) -> Steps[ProduceResponse]:
+    pace = Pace(GLANCES_A_STEP)
+    response: ProduceResponse = []
+    for topic, partitions in request.topics:
+        results = yield from each(lambda part: _refused(part[0], code, code.message), partitions, pace)
+        response.append((topic, results))
+        if pace.spent():
+            yield
+    return response

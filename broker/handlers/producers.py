@@ -4,7 +4,7 @@ Owns the two answers; the rules are in `coordinator.producer_ids` and `storage.p
 
 Invariants: without a transactional id the answer is always a fresh id at epoch 0, whatever id and epoch
 the request names (decision A.6); a request that finds no id left waits for the next block rather than being
-sent away; describing holds the loop for no more than `DESCRIBED_ON_THE_LOOP` producers, and a partition that
+sent away; more than `DESCRIBED_ON_THE_LOOP` producers are described in a thread, and a partition that
 is named twice is described once.
 
 Called by dispatch on the event loop. Source: KIP-98, KIP-360, KIP-664.
@@ -12,9 +12,9 @@ Called by dispatch on the event loop. Source: KIP-98, KIP-360, KIP-664.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Iterator
+from functools import partial
+from typing import Any
 
 from tidelog.broker.coordinator.producer_ids import check_init_producer_id
 from tidelog.broker.handlers.context import EncodedAnswer, RequestContext
@@ -22,13 +22,9 @@ from tidelog.broker.services import Services
 from tidelog.broker.storage.producer_state import ProducerEntry, ProducerStates
 from tidelog.broker.storage.producer_table import FrozenTable, entries_of
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.schema import ApiKey, encode_response
+from tidelog.protocol.schema import ApiKey, encode_response_steps
+from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps, each
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-
-DESCRIBED_ON_THE_LOOP = 1_000
-"""More producers than these are read and encoded in a thread: a million take seconds."""
-_Wanted: TypeAlias = dict[str, dict[int, None]]
-"""Topic -> its partitions, in the order in which they were named first."""
 
 
 class ProducersHandler:
@@ -36,7 +32,6 @@ class ProducersHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._describing = asyncio.Lock()
 
     def init_producer_id(
         self, context: RequestContext, request: Any
@@ -66,53 +61,40 @@ class ProducersHandler:
         except ApiError as error:
             return _no_producer_id(error.code)
 
-    def describe_producers(
-        self, context: RequestContext, request: Any
-    ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+    def describe_producers(self, context: RequestContext, request: Any) -> Steps[EncodedAnswer]:
         """Every live producer of the partitions asked for, as the partition's leader knows it."""
-        wanted: _Wanted = {}
+        pace = Pace()
+        wanted: dict[str, dict[int, None]] = {}
         for topic in request.topics:
             wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-        count = sum(self._producer_count(name, index) for name in wanted for index in wanted[name])
-        if count > DESCRIBED_ON_THE_LOOP:
-            return self._describe_many(context, wanted)
-        return _answer(wanted, self._describe)
+            if pace.spent(1 + len(topic.partition_indexes) // NUMBERS_AN_ELEMENT):
+                yield
+        frozen: list[ProducerStates] = []
+        try:
+            topics = []
+            for name, indexes in wanted.items():
+                partitions = yield from each(partial(self._describe, frozen, name), indexes, pace)
+                topics.append({"name": name, "partitions": partitions})
+                if pace.spent():
+                    yield
+            answer = {"topics": topics}
+            body = yield from encode_response_steps(
+                ApiKey.DESCRIBE_PRODUCERS, context.header.api_version, answer
+            )
+        finally:
+            for producers in frozen:
+                producers.thaw()
+        return EncodedAnswer(body, answer)
 
-    def _producer_count(self, topic: str, index: int) -> int:
-        replica = self._services.replicas.get((topic, index))
-        return 0 if replica is None else len(replica.log.producers)
-
-    def _describe(self, topic: str, index: int) -> dict[str, Any]:
+    def _describe(self, frozen: list[ProducerStates], topic: str, index: int) -> dict[str, Any]:
+        """One partition; its producers are frozen, and noted in `frozen`, until they are encoded."""
         try:
             producers = self._services.replica(topic, index).log.producers
         except ApiError as error:
             return {"partition_index": index, "error_code": error.code, "error_message": error.message}
-        return _described(index, [_producer(entry) for entry in producers.entries()])
-
-    async def _describe_many(self, context: RequestContext, wanted: _Wanted) -> EncodedAnswer:
-        """The loop freezes the tables, a thread reads and encodes them; one request at a time."""
-        async with self._describing:
-            held: dict[tuple[str, int], ProducerStates] = {}
-            answers: dict[tuple[str, int], dict[str, Any]] = {}
-            try:
-                for name, indexes in wanted.items():
-                    for index in indexes:
-                        try:
-                            producers = self._services.replica(name, index).log.producers
-                        except ApiError:
-                            answers[name, index] = self._describe(name, index)
-                            continue
-                        answers[name, index] = _described(index, _Frozen(producers.freeze()))
-                        held[name, index] = producers
-                answer = _answer(wanted, lambda name, index: answers[name, index])
-                body = await asyncio.to_thread(
-                    encode_response, ApiKey.DESCRIBE_PRODUCERS, context.header.api_version, answer
-                )
-            finally:
-                for producers in held.values():
-                    producers.thaw()
-        summary = _answer(wanted, lambda name, index: answers[name, index] | {"active_producers": []})
-        return EncodedAnswer(body, summary)
+        described = _Frozen(producers.freeze())
+        frozen.append(producers)
+        return {"partition_index": index, "error_code": ErrorCode.NONE, "active_producers": described}
 
 
 class _Frozen(list[dict[str, Any]]):
@@ -127,19 +109,6 @@ class _Frozen(list[dict[str, Any]]):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return map(_producer, entries_of(self._frozen))
-
-
-def _answer(wanted: _Wanted, describe: Callable[[str, int], dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "topics": [
-            {"name": name, "partitions": [describe(name, index) for index in indexes]}
-            for name, indexes in wanted.items()
-        ]
-    }
-
-
-def _described(index: int, producers: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"partition_index": index, "error_code": ErrorCode.NONE, "active_producers": producers}
 
 
 def _producer(entry: ProducerEntry) -> dict[str, Any]:

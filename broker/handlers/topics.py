@@ -12,16 +12,23 @@ KIP-464 (default partitions), KIP-516 (ids), KIP-525 (configs in the answer), KI
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import MAX_PARTITIONS_PER_REQUEST, Topic
+from tidelog.broker.cluster.topic_settings import check_number_of_settings
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.metadata import NO_TOPIC_ID
 from tidelog.broker.services import Services
 from tidelog.broker.topics import NewTopic
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.steps import Pace, Steps, each
 
+ELEMENTS_A_TOPIC = 10
+"""Planning a topic and describing its settings is the work of so many elements (see `protocol.steps`)."""
+ELEMENTS_A_CHANGE = 2
 _UNKNOWN_TOPIC = "This server does not host this topic-partition."
 
 
@@ -33,19 +40,19 @@ class TopicsHandler:
         self._topics = services.topics
 
     async def create_topics(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        times = Counter(topic.name for topic in request.topics)
-        by_name = {topic.name: topic for topic in request.topics}
+        turns, pace = self._services.turns, Pace()
+        times, by_name, asked = await turns.run(_named(request.topics, _partitions_of, pace))
         answers = []
-        asked = sum(max(topic.num_partitions, len(topic.assignments), 1) for topic in request.topics)
-        if asked > MAX_PARTITIONS_PER_REQUEST:
-            return {"topics": [_topic_refused(name, _too_many(asked)) for name in times]}
         for name, wanted in by_name.items():
+            if pace.spent(ELEMENTS_A_TOPIC):
+                await turns.next()
             try:
+                if asked > MAX_PARTITIONS_PER_REQUEST:
+                    raise _too_many(asked)
                 if times[name] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                created = await self._topics.create(
-                    name, _new_topic(wanted), validate_only=request.validate_only
-                )
+                new_topic = await turns.run(_new_topic(wanted, pace))
+                created = await self._topics.create(name, new_topic, validate_only=request.validate_only)
             except ApiError as error:
                 answers.append(_topic_refused(name, error))
             else:
@@ -73,13 +80,12 @@ class TopicsHandler:
         }
 
     async def delete_topics(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        wanted: list[tuple[str | None, UUID]]
-        if request.topics:
-            wanted = [(topic.name, topic.topic_id) for topic in request.topics]
-        else:
-            wanted = [(name, NO_TOPIC_ID) for name in request.topic_names or ()]
+        turns, pace = self._services.turns, Pace()
+        wanted = await turns.run(_to_delete(request, pace))
         answers = []
-        for (name, topic_id), times in Counter(wanted).items():
+        for (name, topic_id), times in wanted.items():
+            if pace.spent():
+                await turns.next()
             code: ErrorCode = ErrorCode.NONE
             message: str | None = None
             try:
@@ -111,32 +117,57 @@ class TopicsHandler:
         return topic
 
     async def create_partitions(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        times = Counter(topic.name for topic in request.topics)
-        by_name = {topic.name: topic for topic in request.topics}
+        turns, pace = self._services.turns, Pace()
+        times, by_name, asked = await turns.run(_named(request.topics, attrgetter("count"), pace))
         answers = []
-        asked = sum(max(topic.count, 1) for topic in request.topics)
-        if asked > MAX_PARTITIONS_PER_REQUEST and len(times) > 1:
-            error = _too_many(asked)
-            return {
-                "results": [
-                    {"name": name, "error_code": error.code, "error_message": error.message} for name in times
-                ]
-            }
         for name, wanted in by_name.items():
-            assignments = None
-            if wanted.assignments is not None:
-                assignments = [list(assignment.broker_ids) for assignment in wanted.assignments]
+            if pace.spent(ELEMENTS_A_CHANGE):
+                await turns.next()
+            code, message = ErrorCode.NONE, None
             try:
+                if asked > MAX_PARTITIONS_PER_REQUEST and len(by_name) > 1:
+                    raise _too_many(asked)
                 if times[name] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                assignments = await turns.run(_new_replicas(wanted, pace))
                 await self._topics.add_partitions(
                     name, wanted.count, assignments, validate_only=request.validate_only
                 )
             except ApiError as error:
-                answers.append({"name": name, "error_code": error.code, "error_message": error.message})
-            else:
-                answers.append({"name": name, "error_code": ErrorCode.NONE, "error_message": None})
+                code, message = error.code, error.message
+            answers.append({"name": name, "error_code": code, "error_message": message})
         return {"results": answers}
+
+
+def _named(
+    topics: Sequence[Any], partitions_of: Callable[[Any], int], pace: Pace
+) -> Steps[tuple[Counter[str], dict[str, Any], int]]:
+    """How often each topic is named, what is asked of it, and how many partitions are asked for in all."""
+    times: Counter[str] = Counter()
+    by_name = {}
+    asked = 0
+    for topic in topics:
+        times[topic.name] += 1
+        by_name[topic.name] = topic
+        asked += max(partitions_of(topic), 1)
+        if pace.spent():
+            yield
+    return times, by_name, asked
+
+
+def _partitions_of(new_topic: Any) -> int:
+    return max(int(new_topic.num_partitions), len(new_topic.assignments))
+
+
+def _to_delete(request: Any, pace: Pace) -> Steps[Counter[tuple[str | None, UUID]]]:
+    """How often each (name, id) is named."""
+    times: Counter[tuple[str | None, UUID]] = Counter()
+    for topic in request.topics or request.topic_names or ():
+        by_name_only = isinstance(topic, str)
+        times[(topic, NO_TOPIC_ID) if by_name_only else (topic.name, topic.topic_id)] += 1
+        if pace.spent():
+            yield
+    return times
 
 
 def _too_many(asked: int) -> ApiError:
@@ -146,10 +177,14 @@ def _too_many(asked: int) -> ApiError:
     )
 
 
-def _new_topic(wanted: Any) -> NewTopic:
+def _new_topic(wanted: Any, pace: Pace) -> Steps[NewTopic]:
     assignments: dict[int, list[int]] | None = None
     if wanted.assignments:
-        assignments = {held.partition_index: list(held.broker_ids) for held in wanted.assignments}
+        assignments = {}
+        for held in wanted.assignments:
+            assignments[held.partition_index] = held.broker_ids
+            if pace.spent():
+                yield
         if len(assignments) != len(wanted.assignments):
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -160,6 +195,7 @@ def _new_topic(wanted: Any) -> NewTopic:
                 ErrorCode.INVALID_REQUEST,
                 "With a manual assignment, num_partitions and replication_factor must both be -1.",
             )
+    check_number_of_settings(len(wanted.configs))
     names = Counter(config.name for config in wanted.configs)
     if any(count > 1 for count in names.values()):
         raise ApiError(ErrorCode.INVALID_REQUEST, "The request sets a topic setting more than once.")
@@ -169,6 +205,13 @@ def _new_topic(wanted: Any) -> NewTopic:
         assignments=assignments,
         configs={config.name: config.value for config in wanted.configs},
     )
+
+
+def _new_replicas(wanted: Any, pace: Pace) -> Steps[list[list[int]] | None]:
+    """The replicas of each new partition, or None where the broker is to choose them."""
+    if wanted.assignments is None:
+        return None
+    return (yield from each(attrgetter("broker_ids"), wanted.assignments, pace))
 
 
 def _topic_refused(name: str, error: ApiError) -> dict[str, Any]:

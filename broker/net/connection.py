@@ -5,7 +5,7 @@ and when no more is read. Invariants:
 - answers leave in the order of their requests, however their handlers finish; an empty answer ends the
   connection when its turn comes;
 - no frame is dispatched while a request before it holds it back (`Pending.holds_back`), and once one waits
-  for that, the socket is not read;
+  for that, or while that request is still read from the receive buffer, the socket is not read;
 - nor is one dispatched while `connection.queued.max.requests` wait, while `connection.queued.max.bytes` of
   answers have not left (a Fetch that waits counts as the most that it may bring), or while the transport's
   buffer is above its high-water mark;
@@ -130,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             frames = self._reader.buffer_updated(nbytes)
         except ProtocolError as error:
-            self._close_bad(BadRequest(str(error)))
+            self.bad_request(BadRequest(str(error)))
             return
         if frames:
             self._backlog = iter(frames)
@@ -177,7 +177,7 @@ class Connection(asyncio.BufferedProtocol):
             if not length_hint(frames):
                 self._backlog = None
         except BadRequest as error:
-            self._close_bad(error)
+            self.bad_request(error)
         if self._closing:
             return
         if out:
@@ -207,7 +207,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _read_or_pause(self) -> None:
         """Read the socket exactly while there is room and nothing received is left to be dispatched."""
-        pause = self._backlog is not None or self._is_full()
+        keeps_frame = self._holder is not None and self._holder.keeps_frame
+        pause = self._backlog is not None or keeps_frame or self._is_full()
         if pause is self._paused or self._closing:
             return
         self._paused = pause
@@ -224,6 +225,12 @@ class Connection(asyncio.BufferedProtocol):
             self._serve(self._backlog)
         else:
             self._read_or_pause()
+
+    def holds(self, pending: Pending, held_bytes: int) -> None:
+        """For dispatch: a Pending in the queue holds so much memory while it waits."""
+        self._parked_bytes += held_bytes - pending.held_bytes
+        self._guard.took(max(held_bytes - pending.held_bytes, 0))
+        pending.held_bytes = held_bytes
 
     # Answers
 
@@ -382,7 +389,8 @@ class Connection(asyncio.BufferedProtocol):
 
     # Endings
 
-    def _close_bad(self, error: BadRequest) -> None:
+    def bad_request(self, error: BadRequest) -> None:
+        """Close, because what came is not the protocol."""
         header = error.header
         self._server.events.warning(
             "connection_closed_bad_request",

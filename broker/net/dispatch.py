@@ -6,10 +6,11 @@ API's error answer; anything unexpected becomes UNKNOWN_SERVER_ERROR with one lo
 connection nor the broker dies of it.
 
 Invariants: `dispatch` runs inside data arrival and calls the handler before it returns, so views of the frame
-are valid for the handler's synchronous part. Requests take effect in order of arrival: what a request does
-after that part is done before its connection dispatches the next one (`Pending.holds_back`). A handler's
-Future or LateAnswer is waited for by a callback, never by a task of its own. Each answered request is counted
-once.
+are valid for the handler's synchronous part. A request of many elements goes on after that in steps, one in a
+turn of the loop; one that reads views of its frame keeps its connection from receiving meanwhile. Requests
+take effect in order of arrival: what a request does later than the synchronous part is done before its
+connection dispatches the next one (`Pending.holds_back`). A handler's Future or LateAnswer is waited for by a
+callback, never by a task of its own. Each answered request is counted once.
 
 Used on the event loop.
 """
@@ -17,13 +18,17 @@ Used on the event loop.
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Mapping
+from contextlib import nullcontext
 from contextvars import Context, copy_context
-from typing import Any, Protocol
+from types import GeneratorType
+from typing import Any, Final, Protocol
 
 from tidelog.broker.handlers.context import (
     CloseConnection,
+    EncodedAnswer,
     LateAnswer,
     LateEffect,
     Listener,
@@ -31,21 +36,30 @@ from tidelog.broker.handlers.context import (
     RequestContext,
 )
 from tidelog.broker.metrics import Metrics
-from tidelog.broker.net.routes import Handler, Route, RouteTable, refuse_old_produce
+from tidelog.broker.net.routes import Handler, Route, RouteTable
 from tidelog.broker.peer_events import PeerEvents
 from tidelog.broker.served_apis import SERVED_APIS, unsupported_api_versions_body
+from tidelog.broker.turns import Turns
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.framing import RequestHeader, decode_request_header, encode_response_frame
 from tidelog.protocol.hot import FetchRequest, FetchResponse, ProduceRequest
 from tidelog.protocol.schema import APIS, ApiKey
+from tidelog.protocol.steps import GLANCES_A_STEP, Pace, Steps, begin, each, finish
 from tidelog.protocol.types import Buffer
 
 _now = time.perf_counter
 _new_tuple = tuple.__new__
 _UNKNOWN_VERSION = -1
-_READY_TYPES = frozenset((dict, list, FetchResponse))
+_READY_TYPES = frozenset((dict, list, FetchResponse, EncodedAnswer))
 _PINNABLE_FRAME_BYTES = 64 * 1024
 """A waiting request may keep this much of a receive buffer alive; of larger frames only names are kept."""
+MOST_LONG_REQUESTS: Final = 4
+"""So many requests of many elements are decoded at the same time: the values of one take up to 50 MB."""
+_VALUE_BYTES_A_FRAME_BYTE: Final = 20
+"""What the values of a long request take, of all but Produce, whose records stay where they are."""
+_NOT_HANDLED: Final = object()
+_NO_BYTES: Final = b""
+"""What is sent where no answer is expected."""
 
 
 class BadRequest(Exception):
@@ -70,85 +84,151 @@ class Client(Protocol):
     def effect_taken(self, pending: Pending) -> None:
         """A Pending that held back those behind it no longer does, though its answer is not there yet."""
 
+    def holds(self, pending: Pending, held_bytes: int) -> None:
+        """A Pending of this connection turned out to hold so much memory while it waits."""
+
+    def bad_request(self, error: BadRequest) -> None:
+        """A Pending of this connection turned out to be no request."""
+
 
 class Pending:
-    """A request whose handler has not answered yet: its place in the connection's queue.
+    """A request that is not answered yet: its place in the connection's queue.
 
     `answer` is None until it is final, then the frame's buffers; `abandon` drops it. While it is None and
-    `holds_back`, nothing behind it may be dispatched. `reserved_bytes` is what a Fetch may bring: others,
-    whose answers are small, reserve nothing. `held_bytes` is what waits with it, where that may be much.
+    `holds_back`, nothing behind it may be dispatched. With `keeps_frame`, nothing may be received either,
+    because the request is still read from the receive buffer. `reserved_bytes` is what a Fetch may bring:
+    others, whose answers are small, reserve nothing. `held_bytes` is what waits with it, where that may be
+    much.
     """
 
     __slots__ = (
-        "_client", "_dispatcher", "_header", "_request", "_route", "_started", "answer", "future",
-        "held_bytes", "holds_back", "reserved_bytes",
+        "_client", "_dispatcher", "_header", "_route", "_started", "answer", "future", "held_bytes",
+        "holds_back", "keeps_frame", "request", "reserved_bytes",
     )  # fmt: skip
 
     def __init__(
-        self,
-        dispatcher: Dispatcher,
-        client: Client,
-        route: Route,
-        header: RequestHeader,
-        request: Any,
-        started: float,
-        future: asyncio.Future[Any] | LateAnswer,
+        self, dispatcher: Dispatcher, client: Client, route: Route, header: RequestHeader, started: float
     ) -> None:
         self.answer: list[Buffer] | None = None
         self.held_bytes = 0
-        self.future: asyncio.Future[Any] | LateAnswer | None = future
+        self.future: asyncio.Future[Any] | LateAnswer | None = None
+        self.request: Any = None
         self.holds_back: bool = route.holds_back
-        self.reserved_bytes = max(request.max_bytes, 0) if isinstance(request, FetchRequest) else 0
+        self.keeps_frame = False
+        self.reserved_bytes = 0
         self._dispatcher = dispatcher
         self._client = client
         self._route = route
         self._header = header
-        self._request = request
         self._started = started
 
     @property
     def api_key(self) -> int:
         return self._route.api_key
 
+    def wait_for(self, request: Any, result: Awaitable[Any], context: Context) -> None:
+        """Answer with what the handler of `request` will give."""
+        self.request = request
+        self.reserved_bytes = max(request.max_bytes, 0) if isinstance(request, FetchRequest) else 0
+        if isinstance(result, LateAnswer):
+            self.future = result
+            if isinstance(result, LateEffect):
+                self.holds_back = True
+                self.held_bytes = result.held_bytes
+                result.when_effective(self.took_effect)
+            result.then(self.given)
+        else:
+            if isinstance(result, Parked):
+                self.held_bytes = result.held_bytes
+                result = result.begin()
+            self.future = asyncio.ensure_future(result)
+            self.future.add_done_callback(self, context=context)
+
+    def wait_for_frame(self, frame: Awaitable[list[Buffer]], context: Context) -> None:
+        """Answer with the frame that long work will give."""
+        self.future = asyncio.ensure_future(frame)
+        self.future.add_done_callback(self._framed, context=context)
+
     def __call__(self, future: asyncio.Future[Any]) -> None:
         """The handler's future is done."""
-        if self.future is None:
-            if not future.cancelled():
-                future.exception()  # Seen: nobody is left to answer, and asyncio must not complain about it.
+        if self._is_over(future):
             return
-        self.future = None
-        client, route, header, request = self._client, self._route, self._header, self._request
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
         if error is None:
-            answer = self._dispatcher.answer(client, route, header, request, future.result(), self._started)
+            self._answer_with(future.result())
         else:
-            answer = self._dispatcher.refuse(client, route, header, request, error, self._started)
-        self.answer = answer
-        client.answer_ready(self)
+            self._end(self._refusal(error))
 
     def took_effect(self) -> None:
-        """The handler's LateEffect took effect."""
-        self.holds_back = False
+        """It took effect after its handler returned, or what reads its frame is done with that."""
+        self.holds_back = self.keeps_frame = False
         if self.future is not None:
             self._client.effect_taken(self)
+
+    def holds(self, held_bytes: int) -> None:
+        """So much memory waits with it, as is known now."""
+        if self.future is not None:
+            self._client.holds(self, held_bytes)
 
     def given(self, result: Any) -> None:
         """The handler's LateAnswer is there. Raises nothing: others are told after this one."""
         if self.future is None:
             return
         self.future = None
-        client, route, header = self._client, self._route, self._header
-        answer = self._dispatcher.refuse if isinstance(result, Exception) else self._dispatcher.answer
         try:
-            self.answer = answer(client, route, header, self._request, result, self._started)
-            client.answer_ready(self)
+            self._answer_with(result)
         except Exception as error:
-            self._dispatcher.log_unexpected(error, client, route, header)
+            self._dispatcher.log_unexpected(error, self._client, self._route, self._header)
+
+    def _answer_with(self, result: Any) -> None:
+        dispatcher = self._dispatcher
+        if isinstance(result, Exception):
+            self._end(self._refusal(result))
+            return
+        answer = dispatcher.answer(
+            self._client, self._route, self._header, self.request, result, self._started
+        )
+        if isinstance(answer, list):
+            self._end(answer)
+        else:
+            self.wait_for_frame(dispatcher.in_turns(answer), dispatcher.context)
+
+    def _framed(self, future: asyncio.Future[list[Buffer]]) -> None:
+        """The frame of a long answer is there."""
+        if self._is_over(future):
+            return
+        error = asyncio.CancelledError() if future.cancelled() else future.exception()
+        if error is None:
+            self._end(future.result())
+        elif isinstance(error, BadRequest):
+            self._client.bad_request(error)
+        else:
+            self._end(self._refusal(error))
+
+    def _is_over(self, future: asyncio.Future[Any]) -> bool:
+        """Nobody waits for the answer any more."""
+        if self.future is not None:
+            self.future = None
+            return False
+        if not future.cancelled():
+            future.exception()  # Seen: nobody is left to answer, and asyncio must not complain about it.
+        return True
+
+    def _refusal(self, error: BaseException) -> list[Buffer]:
+        if self.request is None:
+            return []
+        return self._dispatcher.refuse(
+            self._client, self._route, self._header, self.request, error, self._started
+        )
+
+    def _end(self, answer: list[Buffer]) -> None:
+        self.answer = answer
+        self._client.answer_ready(self)
 
     def abandon(self) -> None:
         """The client is gone: a task (a long poll) is cancelled, an append runs its course."""
         future, self.future = self.future, None
-        if isinstance(future, asyncio.Task):
+        if isinstance(future, asyncio.Task) and self.api_key != ApiKey.PRODUCE:
             future.cancel()
 
     def interrupt(self) -> None:
@@ -160,11 +240,19 @@ class Pending:
 class Dispatcher:
     """Routes the requests of all connections of one broker to `handlers`."""
 
-    def __init__(self, handlers: Mapping[ApiKey, Handler], metrics: Metrics, events: PeerEvents) -> None:
+    def __init__(
+        self,
+        handlers: Mapping[ApiKey, Handler],
+        metrics: Metrics,
+        events: PeerEvents,
+        turns: Turns | None = None,
+    ) -> None:
         self._events = events
         self._routes = RouteTable(handlers, metrics)
         self._metrics = metrics
-        self._context: Context = copy_context()
+        self._turns = turns or Turns()
+        self._long_requests = asyncio.Semaphore(MOST_LONG_REQUESTS)
+        self.context: Context = copy_context()
 
     def dispatch(self, client: Client, frame: memoryview, started: float) -> list[Buffer] | Pending | None:
         """Serve one request: the answer's buffers, a Pending, or None when there is none to give.
@@ -177,68 +265,139 @@ class Dispatcher:
             raise BadRequest(str(error), _readable_part(frame)) from None
         route = self._routes.find(header.api_key, header.api_version)
         if route is None:
-            return self._unsupported(header, frame[position:], started)
+            return self._unsupported(header, started)
         try:
             request = route.decode(frame[position:])
+            if request.__class__ is GeneratorType:
+                request = begin(request)
         except ProtocolError as error:
             raise BadRequest(str(error), header) from None
         # Past the constructor, which takes longer than all the rest of this line.
         context = _new_tuple(
             RequestContext, (header, client.client_host, client.connection_id, client.listener)
         )
+        if request.__class__ is GeneratorType:
+            return self._long(client, route, context, request, _NOT_HANDLED, len(frame), started)
         try:
             result = route.handle(context, request)
+            if result.__class__ is GeneratorType:
+                result = begin(result)
+                if result.__class__ is GeneratorType:
+                    return self._long(client, route, context, request, result, len(frame), started)
             if result.__class__ in _READY_TYPES:
-                return _encode(route, header, result, started)
+                answer = _encode(route, header, result, started)
+                if isinstance(answer, list):
+                    return answer
+                pending = Pending(self, client, route, header, started)
+                pending.request = request
+                pending.wait_for_frame(self.in_turns(answer), self.context)
+                return pending
         except Exception as error:
             return self.refuse(client, route, header, request, error, started)
         if result is None:
             route.tally.succeeded(_now() - started)
             return None
-        return self._wait(client, route, header, request, result, len(frame), started)
+        if len(frame) > _PINNABLE_FRAME_BYTES and isinstance(request, ProduceRequest):
+            request = finish(_without_records(request))
+        pending = Pending(self, client, route, header, started)
+        pending.wait_for(request, result, self.context)
+        return pending
 
-    def _wait(
+    def _long(
         self,
         client: Client,
         route: Route,
-        header: RequestHeader,
+        context: RequestContext,
         request: Any,
-        result: asyncio.Future[Any] | LateAnswer | Parked | Coroutine[Any, Any, Any],
+        result: Any,
         frame_bytes: int,
         started: float,
     ) -> Pending:
-        if frame_bytes > _PINNABLE_FRAME_BYTES and isinstance(request, ProduceRequest):
-            names = [(name, [(index, None) for index, _ in parts]) for name, parts in request.topics]
-            request = request._replace(topics=names)
-        if isinstance(result, LateAnswer):
-            pending = Pending(self, client, route, header, request, started, result)
-            if isinstance(result, LateEffect):
-                pending.holds_back = True
-                pending.held_bytes = result.held_bytes
-                result.when_effective(pending.took_effect)
-            result.then(pending.given)
-            return pending
-        held_bytes = 0
-        if isinstance(result, Parked):
-            held_bytes = result.held_bytes
-            result = result.begin()
-        future = result if asyncio.isfuture(result) else asyncio.ensure_future(result)
-        pending = Pending(self, client, route, header, request, started, future)
-        pending.held_bytes = held_bytes
-        future.add_done_callback(pending, context=self._context)
+        """A request of many elements, whose first step is done. `request` or `result` is the steps to it."""
+        pending = Pending(self, client, route, context.header, started)
+        if result is not _NOT_HANDLED:
+            pending.request = request
+        if route.is_hot:
+            # It is read from the receive buffer, and those behind it must not take effect before it does.
+            pending.holds_back = pending.keeps_frame = True
+        if route.api_key == ApiKey.FETCH:
+            pending.reserved_bytes = sys.maxsize
+        if route.api_key != ApiKey.PRODUCE:
+            pending.held_bytes = frame_bytes * _VALUE_BYTES_A_FRAME_BYTE
+        frame = self._serve_long(pending, route, context, request, result, started)
+        pending.wait_for_frame(frame, self.context)
         return pending
+
+    async def _serve_long(
+        self,
+        pending: Pending,
+        route: Route,
+        context: RequestContext,
+        request: Any,
+        result: Any,
+        started: float,
+    ) -> list[Buffer]:
+        header = context.header
+        async with nullcontext() if route.is_hot else self._long_requests:
+            await self._turns.next()
+            if result is _NOT_HANDLED:
+                try:
+                    request = await self._turns.run(request)
+                except ProtocolError as error:
+                    raise BadRequest(str(error), header) from None
+                pending.request = request
+            result = await self._handled(route, context, request, result)
+            if isinstance(request, ProduceRequest):
+                # Its views would keep a receive buffer alive.
+                pending.request = request = await self._turns.run(_without_records(request))
+            if isinstance(result, LateEffect):
+                pending.holds(result.held_bytes)
+                result.when_effective(pending.took_effect)
+            elif route.is_hot:
+                pending.took_effect()
+            if isinstance(result, Parked):
+                pending.holds(result.held_bytes)
+            if result.__class__ in _READY_TYPES:
+                return await self._frame(route, header, result, started)
+        if result is not None:
+            result = await result
+            if isinstance(result, Exception):
+                raise result
+        if result is None:
+            route.tally.succeeded(_now() - started)
+            return [_NO_BYTES]
+        return await self._frame(route, header, result, started)
+
+    async def _handled(self, route: Route, context: RequestContext, request: Any, result: Any) -> Any:
+        """What the handler gives once its steps are done, or that API's answer to its refusal."""
+        try:
+            if result is _NOT_HANDLED:
+                result = route.handle(context, request)
+            return await self._turns.run(result) if result.__class__ is GeneratorType else result
+        except ApiError as error:
+            answer = route.error_answer(request, error.code, error.message)
+            return await self._turns.run(answer) if answer.__class__ is GeneratorType else answer
 
     def answer(
         self, client: Client, route: Route, header: RequestHeader, request: Any, result: Any, started: float
-    ) -> list[Buffer]:
-        """The frame for what a handler gave, counted; nothing of it where no answer is wanted."""
+    ) -> list[Buffer] | Steps[list[Buffer]]:
+        """The frame for what a handler gave, counted, or the steps to it; nothing where none is wanted."""
         if result is None:
             route.tally.succeeded(_now() - started)
-            return [b""]
+            return [_NO_BYTES]
         try:
             return _encode(route, header, result, started)
         except Exception as error:
             return self.refuse(client, route, header, request, error, started)
+
+    async def in_turns(self, frame: Steps[list[Buffer]]) -> list[Buffer]:
+        """The frame of a long answer, whose first step is done."""
+        await self._turns.next()
+        return await self._turns.run(frame)
+
+    async def _frame(self, route: Route, header: RequestHeader, result: Any, started: float) -> list[Buffer]:
+        answer = _encode(route, header, result, started)
+        return answer if isinstance(answer, list) else await self.in_turns(answer)
 
     def refuse(
         self,
@@ -254,7 +413,8 @@ class Dispatcher:
             return []
         code, message = self._code_of(error, client, route, header)
         try:
-            return _encode(route, header, route.error_answer(request, code, message), started)
+            answer = finish(route.error_answer(request, code, message))
+            return finish(_encode(route, header, answer, started))
         except Exception as failure:
             self.log_unexpected(failure, client, route, header)
             return []
@@ -284,28 +444,60 @@ class Dispatcher:
             exc_info=error,
         )
 
-    def _unsupported(self, header: RequestHeader, body: memoryview, started: float) -> list[Buffer]:
+    def _unsupported(self, header: RequestHeader, started: float) -> list[Buffer]:
         """The answer for a version or an API that is not served, where the protocol has one (KIP-511)."""
-        answer: Buffer | None = None
-        if header.api_key == ApiKey.API_VERSIONS:
-            answer = unsupported_api_versions_body()
-        elif header.api_key == ApiKey.PRODUCE and 0 <= header.api_version < SERVED_APIS[ApiKey.PRODUCE].first:
-            try:
-                answer = refuse_old_produce(header.api_version, body)
-            except ProtocolError as error:
-                raise BadRequest(str(error), header) from None
-        if answer is None:
+        if header.api_key != ApiKey.API_VERSIONS:
             raise BadRequest(_unsupported_reason(header), header)
+        answer = unsupported_api_versions_body()
         # All unknown versions share one series: a peer must not be able to invent 65,536 of them.
-        api_name = APIS[ApiKey(header.api_key)].name
         counts = ((int(ErrorCode.UNSUPPORTED_VERSION), 1),)
-        self._metrics.request_finished(api_name, _UNKNOWN_VERSION, counts, _now() - started)
+        self._metrics.request_finished("ApiVersions", _UNKNOWN_VERSION, counts, _now() - started)
         return encode_response_frame(header.api_key, 0, header.correlation_id, answer)
 
 
-def _encode(route: Route, header: RequestHeader, result: Any, started: float) -> list[Buffer]:
+def _without_records(request: ProduceRequest) -> Steps[ProduceRequest]:
+    """What is needed of a request to refuse it."""
+    pace = Pace(GLANCES_A_STEP)
+    topics = []
+    for name, partitions in request.topics:
+        topics.append((name, (yield from each(_without_batch, partitions, pace))))
+        if pace.spent():
+            yield
+    return request._replace(topics=topics)
+
+
+def _without_batch(partition: tuple[int, Buffer | None]) -> tuple[int, None]:
+    return partition[0], None
+
+
+def _encode(
+    route: Route, header: RequestHeader, result: Any, started: float
+) -> list[Buffer] | Steps[list[Buffer]]:
+    """The frame for what a handler gave, counted, or the steps to it, of which the first is done."""
     body = route.encode(result)
-    counts = route.count_errors(result)
+    if body.__class__ is GeneratorType:
+        body = begin(body)
+    counts: Any = route.count_errors(result)
+    if counts is not None:
+        counts = begin(counts)
+    if body.__class__ is GeneratorType or counts.__class__ is GeneratorType:
+        return _encode_long(route, header, body, counts, started)
+    return _framed(route, header, body, counts, started)
+
+
+def _encode_long(
+    route: Route, header: RequestHeader, body: Any, counts: Any, started: float
+) -> Steps[list[Buffer]]:
+    if body.__class__ is GeneratorType:
+        body = yield from body
+    if counts.__class__ is GeneratorType:
+        counts = yield from counts
+    return _framed(route, header, body, counts, started)
+
+
+def _framed(
+    route: Route, header: RequestHeader, body: Any, counts: dict[int, int] | None, started: float
+) -> list[Buffer]:
     if counts is None:
         route.tally.succeeded(_now() - started)
     else:

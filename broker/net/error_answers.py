@@ -12,7 +12,8 @@ Called by `broker.net.dispatch`. Source: `AbstractRequest.getErrorResponse`, `Ab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from tidelog.protocol.errors import ErrorCode
@@ -23,12 +24,13 @@ from tidelog.protocol.hot import (
     ProducePartitionResult,
     ProduceRequest,
 )
-from tidelog.protocol.messages.declaration import Field
+from tidelog.protocol.messages.declaration import Field, Message
 from tidelog.protocol.schema import APIS, ApiKey
+from tidelog.protocol.steps import GLANCES_A_STEP, Pace, Steps, each
 from tidelog.protocol.types import NO_OFFSET
 
 ErrorAnswer = Callable[[Any, ErrorCode, str | None], Any]
-ErrorCount = Callable[[Any], Mapping[int, int] | None]
+ErrorCount = Callable[[Any], dict[int, int] | Steps[dict[int, int]] | None]
 """None stands for exactly one NONE, by far the most frequent."""
 
 
@@ -96,38 +98,36 @@ def _by_topic(results: str) -> ErrorAnswer:
     return answer
 
 
-def _by_partition(topic_name: str, partition_index: str) -> ErrorAnswer:
+def _by_partition(topic_name: str, partition_index: str) -> Callable[..., Steps[dict[str, Any]]]:
     """An answer that lists the request's topics and their partitions, with these names for the two keys."""
 
-    def answer(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
-        return {
-            "topics": [
-                {
-                    topic_name: topic[topic_name],
-                    "partitions": [
-                        {partition_index: partition[partition_index], "error_code": code}
-                        for partition in topic.partitions
-                    ],
-                }
-                for topic in request.topics
-            ]
-        }
+    def answer(request: Any, code: ErrorCode, message: str | None, **more: Any) -> Steps[dict[str, Any]]:
+        def failed(partition: Any) -> dict[str, Any]:
+            return {partition_index: partition[partition_index], "error_code": code, **more}
+
+        pace = Pace()
+        topics = []
+        for topic in request.topics:
+            partitions = yield from each(failed, topic.partitions, pace)
+            topics.append({topic_name: topic[topic_name], "partitions": partitions})
+            if pace.spent():
+                yield
+        return {"topics": topics}
 
     return answer
 
 
-def _delete_records(request: Any, code: ErrorCode, message: str | None) -> Any:
-    answer = _by_partition("name", "partition_index")(request, code, message)
-    for topic in answer["topics"]:
-        for partition in topic["partitions"]:
-            partition["low_watermark"] = NO_OFFSET
-    return answer
+def _delete_records(request: Any, code: ErrorCode, message: str | None) -> Steps[dict[str, Any]]:
+    return _by_partition("name", "partition_index")(request, code, message, low_watermark=NO_OFFSET)
 
 
-def _offset_commit(request: Any, code: ErrorCode, message: str | None) -> Any:
-    answer = _by_partition("name", "partition_index")(request, code, message)
+def _offset_commit(request: Any, code: ErrorCode, message: str | None) -> Steps[dict[str, Any]]:
+    answer = yield from _by_partition("name", "partition_index")(request, code, message)
+    pace = Pace()
     for topic, answered in zip(request.topics, answer["topics"], strict=True):
         answered["topic_id"] = topic.topic_id
+        if pace.spent():
+            yield
     return answer
 
 
@@ -200,47 +200,58 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
 }
-"""API -> (request, code, message) -> the response values that say so."""
+"""API -> (request, code, message) -> the response values that say so, or the steps to them."""
 
 
-def count_produce_errors(response: Sequence[tuple[str, Sequence[ProducePartitionResult]]]) -> Any:
+def count_produce_errors(
+    response: Sequence[tuple[str, Sequence[ProducePartitionResult]]],
+) -> Steps[dict[int, int]] | None:
     if len(response) == 1 and len(response[0][1]) == 1 and response[0][1][0].error_code == 0:
         return None
+    return _count(result.error_code for _, results in response for result in results)
+
+
+def count_fetch_errors(response: FetchResponse) -> dict[int, int] | Steps[dict[int, int]]:
+    topics = response.topics
+    if response.error_code == 0 and len(topics) == 1 and len(topics[0][1]) == 1:
+        code = int(topics[0][1][0].error_code)
+        return {0: 2} if code == 0 else {0: 1, code: 1}
+    of_partitions = (result.error_code for _, results in response.topics for result in results)
+    return _count(chain((int(response.error_code),), of_partitions))
+
+
+def _count(codes: Iterable[int]) -> Steps[dict[int, int]]:
+    pace = Pace(GLANCES_A_STEP)
     counts: dict[int, int] = {}
-    for _, results in response:
-        for result in results:
-            counts[result.error_code] = counts.get(result.error_code, 0) + 1
+    for code in codes:
+        counts[code] = counts.get(code, 0) + 1
+        if pace.spent():
+            yield
     return counts
 
 
-def count_fetch_errors(response: FetchResponse) -> Mapping[int, int]:
-    counts = {int(response.error_code): 1}
-    for _, results in response.topics:
-        for result in results:
-            counts[result.error_code] = counts.get(result.error_code, 0) + 1
-    return counts
+_Codes = Callable[[Mapping[str, Any]], Iterator[int]]
 
 
-def _counter_of(fields: Sequence[Field]) -> Callable[[Mapping[str, Any], dict[int, int]], None] | None:
-    """A function that adds the codes of one struct, or None when no field of it holds any."""
+def _codes_in(fields: Sequence[Field]) -> _Codes | None:
+    """What gives the codes of one struct with these fields, or None when no field of it holds any."""
     own = any(field.name == "error_code" for field in fields)
     nested = [
-        (field.name, count)
+        (field.name, of_element)
         for field in fields
-        if field.is_array and field.fields and (count := _counter_of(field.fields)) is not None
+        if field.is_array and field.fields and (of_element := _codes_in(field.fields)) is not None
     ]
     if not own and not nested:
         return None
 
-    def add(values: Mapping[str, Any], counts: dict[int, int]) -> None:
+    def codes(values: Mapping[str, Any]) -> Iterator[int]:
         if own:
-            code = int(values.get("error_code", 0))
-            counts[code] = counts.get(code, 0) + 1
-        for name, count in nested:
+            yield int(values.get("error_code", 0))
+        for name, of_element in nested:
             for element in values.get(name) or ():
-                count(element, counts)
+                yield from of_element(element)
 
-    return add
+    return codes
 
 
 def error_count_of(api_key: ApiKey) -> ErrorCount:
@@ -249,12 +260,9 @@ def error_count_of(api_key: ApiKey) -> ErrorCount:
         return count_produce_errors
     if api_key == ApiKey.FETCH:
         return count_fetch_errors
-    add = _counter_of(APIS[api_key].response.fields)
+    return declared_error_count(APIS[api_key].response)
 
-    def count(values: Mapping[str, Any]) -> dict[int, int]:
-        counts: dict[int, int] = {}
-        if add is not None:
-            add(values, counts)
-        return counts
 
-    return count
+def declared_error_count(response: Message) -> ErrorCount:
+    codes = _codes_in(response.fields)
+    return lambda values: _count(() if codes is None else codes(values))

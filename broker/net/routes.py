@@ -9,29 +9,51 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.handlers.context import EncodedAnswer, RequestContext
 from tidelog.broker.metrics import Metrics, RequestTally
-from tidelog.broker.net.error_answers import ERROR_ANSWERS, ErrorAnswer, ErrorCount, error_count_of
-from tidelog.broker.served_apis import SERVED_APIS
-from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.hot import (
-    FetchResponse,
-    decode_fetch_request,
-    decode_produce_request,
-    encode_fetch_response,
-    encode_produce_response,
+from tidelog.broker.net.error_answers import (
+    ERROR_ANSWERS,
+    ErrorAnswer,
+    ErrorCount,
+    declared_error_count,
+    error_count_of,
 )
-from tidelog.protocol.schema import APIS, ApiKey, decode_request, encode_response
+from tidelog.broker.served_apis import SERVED_APIS
+from tidelog.protocol.errors import ErrorCode, ProtocolError
+from tidelog.protocol.hot import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    decode_fetch_request_steps,
+    decode_produce_request_steps,
+    encode_fetch_response_steps,
+    encode_produce_response_steps,
+)
+from tidelog.protocol.schema import (
+    APIS,
+    MAX_REQUEST_ELEMENTS,
+    ApiKey,
+    decode_request_steps,
+    encode_response_steps,
+)
+from tidelog.protocol.steps import GLANCES_A_STEP, Pace, Steps, begin, each
 from tidelog.protocol.types import Buffer
 
+if TYPE_CHECKING:
+    from tidelog.protocol.codecs import Codec
+
 Handler = Callable[[RequestContext, Any], Any]
-"""(context, request) -> response values, an asyncio.Future or coroutine of them, or None for no answer."""
+"""(context, request) -> response values, None for no answer, what will be one of these two (a Future, a
+coroutine, a LateAnswer), or the steps to any of them."""
 
 
 class Route:
-    """One API in one version."""
+    """One API in one version. `decode`, `handle`, `encode` and `count_errors` may give the steps to a result.
+
+    `is_hot`: a request is decoded to views of its frame, and takes effect in the order of arrival.
+    """
 
     __slots__ = (
         "api_key",
@@ -42,6 +64,7 @@ class Route:
         "error_answer",
         "handle",
         "holds_back",
+        "is_hot",
         "tally",
         "version",
     )
@@ -51,40 +74,106 @@ class Route:
         self.api_name = APIS[api_key].name
         self.version = version
         self.holds_back = SERVED_APIS[api_key].kind.holds_back
+        self.is_hot = api_key in _DECODERS
         self.handle = handle
         self.tally = tally
         self.decode: Callable[[memoryview], Any] = partial(
-            _DECODERS.get(api_key, partial(decode_request, api_key)), version
+            _DECODERS.get(api_key, partial(decode_request_steps, api_key)), version
         )
-        self.encode: Callable[[Any], Buffer | list[Buffer]] = partial(
-            _ENCODERS.get(api_key, partial(encode_response, api_key)), version
+        self.encode: Callable[[Any], Any] = partial(
+            _ENCODERS.get(api_key, partial(encode_response_steps, api_key)), version
         )
         self.error_answer: ErrorAnswer = ERROR_ANSWERS[api_key]
         self.count_errors: ErrorCount = error_count_of(api_key)
 
 
-def _encode_fetch(version: int, response: FetchResponse) -> list[Buffer]:
-    return encode_fetch_response(
+class OldProduceRoute(Route):
+    """A version of Produce that is advertised (see `broker.served_apis`) and not served.
+
+    It carries message sets of the old formats, so each partition is answered UNSUPPORTED_VERSION.
+    """
+
+    def __init__(self, version: int, tally: RequestTally) -> None:
+        from tidelog.protocol.codecs import Codec
+
+        super().__init__(ApiKey.PRODUCE, version, _refuse_old_produce, tally)
+        api = APIS[ApiKey.PRODUCE]
+        self.is_hot = False
+        self.decode = partial(_decode_old_produce, Codec(api.request, version, MAX_REQUEST_ELEMENTS))
+        self.encode = Codec(api.response, version, MAX_REQUEST_ELEMENTS).encode_steps
+        self.count_errors = declared_error_count(api.response)
+
+
+def _decode_old_produce(codec: Codec, body: memoryview) -> Steps[Any]:
+    request = yield from codec.decode_steps(body)
+    if request.acks == 0:
+        raise ProtocolError(f"{codec.label} is not served, and with acks=0 only the end can say so")
+    return request
+
+
+def _refuse_old_produce(context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
+    pace = Pace()
+    responses = []
+    for topic in request.topic_data:
+        results = yield from each(_unsupported_version, topic.partition_data, pace)
+        responses.append({"name": topic.name, "partition_responses": results})
+        if pace.spent():
+            yield
+    return {"responses": responses}
+
+
+def _unsupported_version(partition: Any) -> dict[str, Any]:
+    return {"index": partition.index, "error_code": ErrorCode.UNSUPPORTED_VERSION, "base_offset": -1}
+
+
+def _decode_fetch(version: int, body: memoryview) -> FetchRequest | Steps[FetchRequest]:
+    request = begin(decode_fetch_request_steps(version, body))
+    if isinstance(request, FetchRequest) and len(request.topics) == 1 and len(request.topics[0][1]) == 1:
+        return request
+    return _naming_each_once(request)
+
+
+def _naming_each_once(steps: FetchRequest | Steps[FetchRequest]) -> Steps[FetchRequest]:
+    """A partition that is named twice is asked for once: where it is named first, as it is named last."""
+    request = steps if isinstance(steps, FetchRequest) else (yield from steps)
+    pace = Pace(GLANCES_A_STEP)
+    wanted: dict[str, dict[int, FetchPartition]] = {}
+    count = 0
+    for name, partitions in request.topics:
+        by_index = wanted.setdefault(name, {})
+        count += len(partitions)
+        for partition in partitions:
+            by_index[partition.partition] = partition
+            if pace.spent():
+                yield
+        if pace.spent():
+            yield
+    if len(wanted) == len(request.topics) and sum(map(len, wanted.values())) == count:
+        return request
+    return request._replace(topics=[(name, list(by_index.values())) for name, by_index in wanted.items()])
+
+
+def _encode_fetch(version: int, response: FetchResponse) -> Steps[list[Buffer]]:
+    return encode_fetch_response_steps(
         version, response.error_code, response.session_id, response.topics, response.throttle_time_ms
     )
 
 
-def _encode_described(version: int, answer: dict[str, Any]) -> bytes:
+def _encode_described(version: int, answer: dict[str, Any]) -> bytes | Steps[bytes]:
     if isinstance(answer, EncodedAnswer):
         return answer.body
-    return encode_response(ApiKey.DESCRIBE_PRODUCERS, version, answer)
+    return encode_response_steps(ApiKey.DESCRIBE_PRODUCERS, version, answer)
 
 
 _DECODERS: Mapping[ApiKey, Callable[..., Any]] = {
-    ApiKey.PRODUCE: decode_produce_request,
-    ApiKey.FETCH: decode_fetch_request,
+    ApiKey.PRODUCE: decode_produce_request_steps,
+    ApiKey.FETCH: _decode_fetch,
 }
 _ENCODERS: Mapping[ApiKey, Callable[..., Any]] = {
-    ApiKey.PRODUCE: encode_produce_response,
+    ApiKey.PRODUCE: encode_produce_response_steps,
     ApiKey.FETCH: _encode_fetch,
     ApiKey.DESCRIBE_PRODUCERS: _encode_described,
 }
-_FIRST_PRODUCE_WITH_BATCHES = 3
 
 
 class RouteTable:
@@ -102,34 +191,13 @@ class RouteTable:
     def _make(self, api_key: int, version: int) -> Route | None:
         served = SERVED_APIS.get(api_key)  # type: ignore[call-overload]
         handler = self._handlers.get(api_key)  # type: ignore[call-overload]
-        if handler is None or served is None or not served.has(version):
+        if handler is None or served is None:
             return None
-        api = APIS[ApiKey(api_key)]
-        route = Route(api.key, version, handler, self._metrics.request(api.name, version))
-        self._routes[api_key, version] = route
+        key = ApiKey(api_key)
+        is_old_produce = key == ApiKey.PRODUCE and 0 <= version < served.first
+        if not served.has(version) and not is_old_produce:
+            return None
+        tally = self._metrics.request(APIS[key].name, version)
+        route = OldProduceRoute(version, tally) if is_old_produce else Route(key, version, handler, tally)
+        self._routes[key, version] = route
         return route
-
-
-def refuse_old_produce(version: int, body: memoryview) -> bytes | None:
-    """UNSUPPORTED_VERSION for each partition of a Produce 0-2 request, or None when it expects no answer.
-
-    These versions are advertised (see `broker.served_apis`) and not served: they carry message sets of the
-    old formats. Raises ProtocolError for malformed bytes.
-    """
-    from tidelog.protocol.codecs import Codec
-
-    api = APIS[ApiKey.PRODUCE]
-    request = Codec(api.request, version, 100_000).decode(body)
-    if request.acks == 0:
-        return None
-    responses = [
-        {
-            "name": topic.name,
-            "partition_responses": [
-                {"index": partition.index, "error_code": ErrorCode.UNSUPPORTED_VERSION, "base_offset": -1}
-                for partition in topic.partition_data
-            ],
-        }
-        for topic in request.topic_data
-    ]
-    return Codec(api.response, version, 100_000).encode({"responses": responses})

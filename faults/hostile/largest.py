@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from tidelog.protocol.messages.declaration import Field, version_in
-from tidelog.protocol.schema import APIS, Api, ApiKey, encode_request
+from tidelog.protocol.schema import APIS, MAX_REQUEST_ELEMENTS, Api, ApiKey, encode_request
 from tidelog.protocol.varint import unsigned_varint
 
-ELEMENTS: Final = 200_000
-"""Of one request, as protocol.schema limits them."""
+ELEMENTS: Final = MAX_REQUEST_ELEMENTS
 _NAME: Final = "n0000000"
 _NUMBER: Final = 0x5A5A5A5A
 _NAME_BYTES: Final = _NAME.encode()

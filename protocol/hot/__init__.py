@@ -11,6 +11,7 @@ from tidelog.protocol.hot.fetch_request import (
     FetchPartition,
     FetchRequest,
     decode_fetch_request,
+    decode_fetch_request_steps,
     encode_fetch_request,
 )
 from tidelog.protocol.hot.fetch_response import (
@@ -19,15 +20,18 @@ from tidelog.protocol.hot.fetch_response import (
     FetchResponse,
     decode_fetch_response,
     encode_fetch_response,
+    encode_fetch_response_steps,
 )
 from tidelog.protocol.hot.produce import (
     ProducePartitionResult,
     ProduceRequest,
     ProduceResponse,
     decode_produce_request,
+    decode_produce_request_steps,
     decode_produce_response,
     encode_produce_request,
     encode_produce_response,
+    encode_produce_response_steps,
 )
 from tidelog.protocol.hot.wire import NO_LEADER
 
@@ -42,11 +46,15 @@ __all__ = [
     "ProduceRequest",
     "ProduceResponse",
     "decode_fetch_request",
+    "decode_fetch_request_steps",
     "decode_fetch_response",
     "decode_produce_request",
+    "decode_produce_request_steps",
     "decode_produce_response",
     "encode_fetch_request",
     "encode_fetch_response",
+    "encode_fetch_response_steps",
     "encode_produce_request",
     "encode_produce_response",
+    "encode_produce_response_steps",
 ]

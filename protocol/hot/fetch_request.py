@@ -14,13 +14,15 @@ from typing import NamedTuple
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.hot.wire import (
     MALFORMED,
-    MAX_REQUEST_ELEMENTS,
+    TAG_BYTES_AN_ELEMENT,
     Form,
     fetch_form,
     read_name,
     read_size,
     require_end,
 )
+from tidelog.protocol.schema import MAX_REQUEST_ELEMENTS
+from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps, finish
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer
 
 _FIRST_WITH_LOG_START_OFFSET = 5
@@ -71,10 +73,14 @@ def decode_fetch_request(version: int, body: Buffer) -> FetchRequest:
 
     Raises ProtocolError for malformed bytes and for a version outside 4 to 12.
     """
+    return finish(decode_fetch_request_steps(version, body))
+
+
+def decode_fetch_request_steps(version: int, body: Buffer) -> Steps[FetchRequest]:
+    """What `decode_fetch_request` gives, in steps; `body` must stay as it is until the last."""
     form = fetch_form(version)
-    view = memoryview(body)
     try:
-        return _decode_request(version, form, view)
+        return (yield from _decode_request(version, form, memoryview(body)))
     except MALFORMED as error:
         raise ProtocolError(f"FetchRequest version {version}: {error}") from None
 
@@ -92,7 +98,8 @@ def encode_fetch_request(version: int, request: FetchRequest) -> bytes:
         raise ProtocolError(f"FetchRequest version {version}: {error}") from None
 
 
-def _decode_request(version: int, form: Form, body: memoryview) -> FetchRequest:
+def _decode_request(version: int, form: Form, body: memoryview) -> Steps[FetchRequest]:
+    pace = Pace()
     replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = _REQUEST.unpack_from(body)
     position = _REQUEST.size
     session_id, session_epoch = 0, -1
@@ -108,11 +115,15 @@ def _decode_request(version: int, form: Form, body: memoryview) -> FetchRequest:
         partition_count, position = read_size(form, body, position, _PARTITION.size, room)
         room -= partition_count
         for _ in range(partition_count):
-            partition, position = _decode_partition(version, body, position)
-            position = form.skip_tags(body, position)
+            partition, end = _decode_partition(version, body, position)
+            position = form.skip_tags(body, end)
             partitions.append(partition)
-        position = form.skip_tags(body, position)
+            if pace.spent(1 + (position - end) // TAG_BYTES_AN_ELEMENT):
+                yield
+        end, position = position, form.skip_tags(body, position)
         topics.append((name, partitions))
+        if pace.spent(1 + (position - end) // TAG_BYTES_AN_ELEMENT):
+            yield
     forgotten: list[tuple[str, Sequence[int]]] = []
     if version >= _FIRST_WITH_SESSION:
         count, position = read_size(form, body, position, 3, room)
@@ -122,8 +133,11 @@ def _decode_request(version: int, form: Form, body: memoryview) -> FetchRequest:
             size, position = read_size(form, body, position, 4, room)
             room -= size
             indexes = struct.unpack_from(f">{size}i", body, position)
-            position = form.skip_tags(body, position + 4 * size)
+            end = position + 4 * size
+            position = form.skip_tags(body, end)
             forgotten.append((name, list(indexes)))
+            if pace.spent(1 + size // NUMBERS_AN_ELEMENT + (position - end) // TAG_BYTES_AN_ELEMENT):
+                yield
     rack_id = ""
     if version >= _FIRST_WITH_RACK:
         rack_id, position = read_name(form, body, position)

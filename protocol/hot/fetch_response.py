@@ -16,7 +16,6 @@ from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.hot.wire import (
     FLEXIBLE,
     MALFORMED,
-    MAX_RESPONSE_ELEMENTS,
     NO_LEADER,
     Form,
     fetch_form,
@@ -28,6 +27,8 @@ from tidelog.protocol.hot.wire import (
     write_leader,
     write_tags,
 )
+from tidelog.protocol.schema import MAX_RESPONSE_ELEMENTS
+from tidelog.protocol.steps import Pace, Steps, finish
 from tidelog.protocol.types import NO_OFFSET, Buffer
 
 _FIRST_WITH_LOG_START_OFFSET = 5
@@ -87,7 +88,20 @@ def encode_fetch_response(
 
     Raises ProtocolError as `encode_produce_response` does.
     """
+    steps = encode_fetch_response_steps(version, error_code, session_id, topics, throttle_time_ms)
+    return finish(steps)
+
+
+def encode_fetch_response_steps(
+    version: int,
+    error_code: int,
+    session_id: int,
+    topics: Sequence[tuple[str, Sequence[FetchPartitionResult]]],
+    throttle_time_ms: int = 0,
+) -> Steps[list[Buffer]]:
+    """What `encode_fetch_response` gives, in steps."""
     form = fetch_form(version)
+    pace = Pace()
     try:
         buffers: list[Buffer] = []
         if version >= _FIRST_WITH_SESSION:
@@ -103,7 +117,11 @@ def encode_fetch_response(
                 _append_result_head(version, form, result, parts)
                 parts = _append_records(form, result.records, parts, buffers)
                 parts.append(_result_tags(version, form, result))
+                if pace.spent():
+                    yield
             parts.append(form.no_tags)
+            if pace.spent():
+                yield
         parts.append(form.no_tags)
         tail = b"".join(parts)
         if tail:

@@ -23,9 +23,8 @@ from tidelog.protocol.hot.wire import (
     FLEXIBLE,
     LONGEST_CACHED_NAME,
     MALFORMED,
-    MAX_REQUEST_ELEMENTS,
-    MAX_RESPONSE_ELEMENTS,
     NO_LEADER,
+    TAG_BYTES_AN_ELEMENT,
     Form,
     produce_form,
     read_leader,
@@ -36,6 +35,8 @@ from tidelog.protocol.hot.wire import (
     write_leader,
     write_tags,
 )
+from tidelog.protocol.schema import MAX_REQUEST_ELEMENTS, MAX_RESPONSE_ELEMENTS
+from tidelog.protocol.steps import Pace, Steps, finish
 from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
 
 _FIRST_WITH_LOG_START_OFFSET = 5
@@ -103,14 +104,13 @@ def decode_produce_request(version: int, body: memoryview) -> ProduceRequest:
 
     Raises ProtocolError for malformed bytes and for a version outside 3 to 11.
     """
+    return finish(decode_produce_request_steps(version, body))
+
+
+def decode_produce_request_steps(version: int, body: memoryview) -> ProduceRequest | Steps[ProduceRequest]:
+    """What `decode_produce_request` gives, or the steps to it; `body` must stay as it is until the last."""
     form = produce_form(version)
-    request = _decode_one(form, body)
-    if request is not None:
-        return request
-    try:
-        return _decode_request(form, body)
-    except MALFORMED as error:
-        raise ProtocolError(f"ProduceRequest version {version}: {error}") from None
+    return _decode_one(form, body) or _decode_request(version, form, body)
 
 
 def encode_produce_request(version: int, request: ProduceRequest) -> list[Buffer]:
@@ -131,23 +131,25 @@ def encode_produce_response(
     throttle_time_ms: int = 0,
 ) -> bytes:
     """The response to a produce request. Raises ProtocolError as `encode_produce_request` does."""
+    return finish(encode_produce_response_steps(version, topics, throttle_time_ms))
+
+
+def encode_produce_response_steps(
+    version: int,
+    topics: Sequence[tuple[str, Sequence[ProducePartitionResult]]],
+    throttle_time_ms: int = 0,
+) -> bytes | Steps[bytes]:
+    """What `encode_produce_response` gives, or the steps to it."""
     form = produce_form(version)
-    try:
-        if len(topics) == 1 and len(topics[0][1]) == 1:
-            name, (result,) = topics[0]
-            is_plain = result.error_message is None and not result.record_errors
-            if is_plain and result.current_leader == NO_LEADER and len(name) <= LONGEST_CACHED_NAME:
+    if len(topics) == 1 and len(topics[0][1]) == 1:
+        name, (result,) = topics[0]
+        is_plain = result.error_message is None and not result.record_errors
+        if is_plain and result.current_leader == NO_LEADER and len(name) <= LONGEST_CACHED_NAME:
+            try:
                 return _encode_one(version, name, result, throttle_time_ms)
-        parts = [form.write_count(len(topics))]
-        for name, results in topics:
-            parts += (form.write_name(name), form.write_count(len(results)))
-            for result in results:
-                parts += _encode_result(version, form, result)
-            parts.append(form.no_tags)
-        parts += (_INT32.pack(throttle_time_ms), form.no_tags)
-        return b"".join(parts)
-    except MALFORMED as error:
-        raise ProtocolError(f"ProduceResponse version {version}: {error}") from None
+            except MALFORMED as error:
+                raise ProtocolError(f"ProduceResponse version {version}: {error}") from None
+    return _encode_response(version, form, topics, throttle_time_ms)
 
 
 def decode_produce_response(version: int, body: Buffer) -> ProduceResponse:
@@ -220,25 +222,33 @@ def _decode_one(form: Form, body: memoryview) -> ProduceRequest | None:
     return tuple.__new__(ProduceRequest, (None, acks, timeout_ms, [(name, [(index, records)])]))
 
 
-def _decode_request(form: Form, body: memoryview) -> ProduceRequest:
-    transactional_id, position = form.read_string(body, 0)
-    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, position)
-    count, position = read_size(form, body, position + _ACKS_TIMEOUT.size, 3, MAX_REQUEST_ELEMENTS)
-    room = MAX_REQUEST_ELEMENTS - count
-    topics = []
-    for _ in range(count):
-        name, position = read_name(form, body, position)
-        partitions: list[tuple[int, Buffer | None]] = []
-        partition_count, position = read_size(form, body, position, 5, room)
-        room -= partition_count
-        for _ in range(partition_count):
-            (index,) = _INT32.unpack_from(body, position)
-            records, position = form.read_bytes(body, position + 4)
-            position = form.skip_tags(body, position)
-            partitions.append((index, records))
-        position = form.skip_tags(body, position)
-        topics.append((name, partitions))
-    require_end(body, form.skip_tags(body, position))
+def _decode_request(version: int, form: Form, body: memoryview) -> Steps[ProduceRequest]:
+    pace = Pace()
+    try:
+        transactional_id, position = form.read_string(body, 0)
+        acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, position)
+        count, position = read_size(form, body, position + _ACKS_TIMEOUT.size, 3, MAX_REQUEST_ELEMENTS)
+        room = MAX_REQUEST_ELEMENTS - count
+        topics = []
+        for _ in range(count):
+            name, position = read_name(form, body, position)
+            partitions: list[tuple[int, Buffer | None]] = []
+            partition_count, position = read_size(form, body, position, 5, room)
+            room -= partition_count
+            for _ in range(partition_count):
+                (index,) = _INT32.unpack_from(body, position)
+                records, end = form.read_bytes(body, position + 4)
+                position = form.skip_tags(body, end)
+                partitions.append((index, records))
+                if pace.spent(1 + (position - end) // TAG_BYTES_AN_ELEMENT):
+                    yield
+            end, position = position, form.skip_tags(body, position)
+            topics.append((name, partitions))
+            if pace.spent(1 + (position - end) // TAG_BYTES_AN_ELEMENT):
+                yield
+        require_end(body, form.skip_tags(body, position))
+    except MALFORMED as error:
+        raise ProtocolError(f"ProduceRequest version {version}: {error}") from None
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
@@ -337,6 +347,30 @@ def _decode_one_response(body: memoryview) -> ProduceResponse | None:
         return None
     one = ProducePartitionResult(index, error_code, base_offset, append_time_ms, log_start_offset)
     return ProduceResponse([(name, [one])], throttle_time_ms)
+
+
+def _encode_response(
+    version: int,
+    form: Form,
+    topics: Sequence[tuple[str, Sequence[ProducePartitionResult]]],
+    throttle_time_ms: int,
+) -> Steps[bytes]:
+    pace = Pace()
+    try:
+        parts = [form.write_count(len(topics))]
+        for name, results in topics:
+            parts += (form.write_name(name), form.write_count(len(results)))
+            for result in results:
+                parts += _encode_result(version, form, result)
+                if pace.spent():
+                    yield
+            parts.append(form.no_tags)
+            if pace.spent():
+                yield
+        parts += (_INT32.pack(throttle_time_ms), form.no_tags)
+    except MALFORMED as error:
+        raise ProtocolError(f"ProduceResponse version {version}: {error}") from None
+    return b"".join(parts)
 
 
 def _encode_result(version: int, form: Form, result: ProducePartitionResult) -> list[bytes]:

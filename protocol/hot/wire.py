@@ -24,9 +24,9 @@ NO_LEADER = (-1, -1)
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _LEADER = struct.Struct(">iiB")
-# Of topics and partitions together: as many as protocol.schema allows in requests and in responses.
-MAX_REQUEST_ELEMENTS = 200_000
-MAX_RESPONSE_ELEMENTS = 4_000_000
+
+TAG_BYTES_AN_ELEMENT = 8
+"""As many bytes of unknown tagged fields are the work of one element (see `protocol.steps`)."""
 
 # Topic names repeat from request to request. A longer one is none that Kafka allows, and not worth keeping.
 CACHED_NAMES = 4096

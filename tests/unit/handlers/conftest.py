@@ -21,6 +21,7 @@ from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.hot import FetchPartition, FetchRequest, ProducePartitionResult, ProduceRequest
 from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey, decode_request, decode_response, encode_request, encode_response
+from tidelog.protocol.steps import finish
 
 LISTENER = Listener("external", "advertised.example", 19092)
 NOW_MS = 1_700_000_000_000
@@ -63,7 +64,7 @@ class Asker:
 
     def call(self, key: ApiKey, version: int, request: Any) -> Any:
         header = RequestHeader(key, version, 1, "test")
-        return self.handlers[key](RequestContext(header, "127.0.0.1", 1, LISTENER), request)
+        return finish(self.handlers[key](RequestContext(header, "127.0.0.1", 1, LISTENER), request))
 
     async def ask(self, key: ApiKey, version: int, **values: Any) -> Any:
         request = decode_request(key, version, encode_request(key, version, values))

@@ -2,19 +2,23 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import GeneratorType
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.handlers.conftest import NOW_MS, Asker, Clock, make_batch
+from tests.unit.handlers.conftest import LISTENER, NOW_MS, Asker, Clock, make_batch
 from tests.waiting import DEADLINE_SECONDS
-from tidelog.broker.handlers.context import CloseConnection, LateAnswer
-from tidelog.broker.handlers.produce import SWEEP_MS, PendingProduce
+from tidelog.broker.handlers.context import CloseConnection, LateAnswer, RequestContext
+from tidelog.broker.handlers.produce import ELEMENTS_AN_APPEND, SWEEP_MS, PendingProduce
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.hot import ProduceRequest
 from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.steps import ELEMENTS_A_STEP, begin, finish
 
 Open = Callable[..., Awaitable[Asker]]
 
@@ -48,14 +52,14 @@ async def test_one_answer_waits_for_all_partitions(asker: Asker) -> None:
 
 
 async def test_a_bad_partition_fails_alone(asker: Asker) -> None:
-    await asker.create("t")
+    await asker.create("t", 2)
     broken = bytearray(make_batch(b"v"))
     broken[-1] ^= 1
     answer = await asker.send(
         ("t", 0, bytes(broken)),
         ("t", 7, make_batch(b"v")),
         ("no", 0, make_batch(b"v")),
-        ("t", 0, make_batch(b"v")),
+        ("t", 1, make_batch(b"v")),
     )
     assert [results[0].error_code for _, results in answer] == [
         ErrorCode.CORRUPT_MESSAGE,
@@ -284,3 +288,23 @@ async def test_an_answer_that_nobody_waits_for_any_more_harms_no_other(asker: As
     await asyncio.sleep(0)
     gone.cancel()
     assert (await asker.produce("t", make_batch(b"w"))).base_offset == 1
+
+
+async def test_many_partitions_are_answered_once_the_last_is_durable_however_long_appending_takes(
+    asker: Asker,
+) -> None:
+    """Those appended in the first step become durable while others are still to be appended."""
+    await asker.create("t", 2 * ELEMENTS_A_STEP // ELEMENTS_AN_APPEND)
+    partitions = [(index, make_batch(b"v")) for _, index in asker.services.replicas]
+    request = ProduceRequest(None, -1, 30_000, [("t", partitions)])
+    context = RequestContext(RequestHeader(ApiKey.PRODUCE, 9, 1, "test"), "", 1, LISTENER)
+    steps = begin(asker.handlers[ApiKey.PRODUCE](context, request))
+    assert isinstance(steps, GeneratorType)
+    await asyncio.wait_for(asker.replica("t").committed(1), 10)
+    last = asker.replica("t", len(partitions) - 1)
+    assert last.log.end_offset == 0
+    answer = finish(steps)
+    assert not answer.is_given
+    answer = await answer
+    assert [result.error_code for result in answer[0][1]] == [ErrorCode.NONE] * len(partitions)
+    assert last.high_watermark == 1

@@ -85,10 +85,10 @@ async def test_a_long_batch_that_is_broken_is_refused_alone(asker: Asker) -> Non
 
 
 async def test_nothing_of_a_request_is_appended_before_all_of_it_was_inspected(asker: Asker) -> None:
-    await asker.create("t")
-    late = asker.send(("t", 0, make_batch(b"first")), ("t", 0, bytes(long_batch())))
+    await asker.create("t", 2)
+    late = asker.send(("t", 0, make_batch(b"first")), ("t", 1, bytes(long_batch())))
     assert asker.replica("t").log.end_offset == 0
-    assert [results[0].base_offset for _, results in await late] == [0, 1]
+    assert [results[0].base_offset for _, results in await late] == [0, 0]
 
 
 async def test_one_request_at_a_time_is_inspected_in_a_thread(

@@ -9,11 +9,8 @@ import pytest
 from tests.unit.handlers.conftest import NOW_MS, Asker, Clock, make_batch
 from tidelog.broker.cluster.catalog import ProducerIdsReserved
 from tidelog.broker.coordinator.producer_ids import MAX_PRODUCER_ID
-from tidelog.broker.handlers import producers
-from tidelog.broker.handlers.context import EncodedAnswer
-from tidelog.broker.net.routes import RouteTable
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.schema import ApiKey, decode_request, decode_response, encode_request
+from tidelog.protocol.schema import ApiKey
 
 Open = Callable[..., Awaitable[Asker]]
 
@@ -94,35 +91,3 @@ async def test_a_partitions_producers_are_described(asker: Asker) -> None:
     assert (producer.last_timestamp, producer.current_txn_start_offset) == (NOW_MS, -1)
     assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert answer.topics[1].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-async def test_many_producers_are_described_in_a_thread_and_alike(
-    asker: Asker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await asker.create("t", partitions=2)
-    for partition in range(2):
-        for _ in range(70):
-            _, producer_id, _ = await init(asker)
-            records = make_batch(b"a", producer_id=producer_id, epoch=0, sequence=0)
-            await asker.produce("t", records, partition=partition)
-    topics = [{"name": "t", "partition_indexes": [0, 1, 7, 0]}]
-    plain = await asker.ask(ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics)
-    assert [len(found.active_producers) for found in plain.topics[0].partitions] == [70, 70, 0]
-    monkeypatch.setattr(producers, "DESCRIBED_ON_THE_LOOP", 100)
-    request = decode_request(
-        ApiKey.DESCRIBE_PRODUCERS, 0, encode_request(ApiKey.DESCRIBE_PRODUCERS, 0, {"topics": topics})
-    )
-    answer = asyncio.ensure_future(asker.call(ApiKey.DESCRIBE_PRODUCERS, 0, request))
-    await asyncio.sleep(0)
-    # The thread reads what was frozen: this producer comes too late.
-    records = make_batch(b"a", producer_id=(await init(asker))[1], epoch=0, sequence=0)
-    asker.replica("t").append_as_leader(records, NOW_MS)
-    encoded = await answer
-    assert isinstance(encoded, EncodedAnswer)
-    assert decode_response(ApiKey.DESCRIBE_PRODUCERS, 0, encoded.body) == plain
-    route = RouteTable(asker.handlers, asker.services.metrics).find(ApiKey.DESCRIBE_PRODUCERS, 0)
-    assert route is not None
-    assert route.encode(encoded) == encoded.body
-    assert route.count_errors(encoded) == {0: 2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 1}
-    table = asker.replica("t").log.producers._table
-    assert (table._freezes, table._frozen) == (0, None)

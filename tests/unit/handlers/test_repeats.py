@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests.unit.handlers.conftest import Asker
+from tests.unit.handlers.conftest import Asker, make_batch
+from tidelog.broker.net.routes import RouteTable
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.hot import FetchPartition, FetchRequest, encode_fetch_request
+from tidelog.protocol.schema import APIS, ApiKey
+from tidelog.protocol.steps import finish
 
 TIMES = 3
 Repeats = Callable[[Asker], Awaitable[list[tuple[Any, int]]]]
@@ -79,22 +82,99 @@ async def describe_producers(asker: Asker) -> list[tuple[Any, int]]:
     return [(topic.name, part.error_code) for topic in answer.topics for part in topic.partitions]
 
 
-ANSWERED_ONCE = [find_coordinator, metadata, describe_configs, describe_producers]
-REFUSED = [create_topics, delete_topics, create_partitions, alter_configs, incremental_alter_configs]
+async def fetch(asker: Asker) -> list[tuple[Any, int]]:
+    await asker.create("once")
+    partition = FetchPartition(0, -1, 0, -1, -1, 1)
+    topics = [("t", [partition] * 2), ("t", [partition]), ("once", [partition])]
+    request = FetchRequest(-1, 0, 1, 1, 0, 0, -1, topics)
+    route = RouteTable(asker.handlers, asker.services.metrics).find(ApiKey.FETCH, 12)
+    assert route is not None
+    decoded = finish(route.decode(memoryview(encode_fetch_request(12, request))))
+    answer = asker.call(ApiKey.FETCH, 12, decoded)
+    return [(name, result.error_code) for name, results in answer.topics for result in results]
 
 
-@pytest.mark.parametrize("ask", ANSWERED_ONCE)
-async def test_what_only_reads_answers_a_repeat_once(asker: Asker, ask: Repeats) -> None:
+async def offset_fetch(asker: Asker) -> list[tuple[Any, int]]:
+    topics = [{"name": name, "partition_indexes": [0] * TIMES} for name in ["t"] * TIMES + ["once"]]
+    groups = [{"group_id": "g", "topics": topics}] * TIMES
+    answer = await asker.ask(ApiKey.OFFSET_FETCH, 9, groups=groups)
+    (group,) = answer.groups
+    return [(topic.name, part.error_code) for topic in group.topics for part in topic.partitions]
+
+
+async def by_partition(asker: Asker, api_key: ApiKey, version: int, **asked: Any) -> list[tuple[Any, int]]:
+    """An API that names a topic "name" and a partition "partition_index", or "topic" and "partition"."""
+    await asker.create("once")
+    name = "topic" if "partition" in asked else "name"
+    named = [{name: topic, "partitions": [asked]} for topic in ["t"] * TIMES + ["once"]]
+    answer = await asker.ask(api_key, version, topics=named)
+    return [(topic[name], part.error_code) for topic in answer.topics for part in topic.partitions]
+
+
+async def list_offsets(asker: Asker) -> list[tuple[Any, int]]:
+    return await by_partition(asker, ApiKey.LIST_OFFSETS, 7, partition_index=0, timestamp=-1)
+
+
+async def offset_for_leader_epoch(asker: Asker) -> list[tuple[Any, int]]:
+    return await by_partition(asker, ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, partition=0, leader_epoch=0)
+
+
+async def delete_records(asker: Asker) -> list[tuple[Any, int]]:
+    return await by_partition(asker, ApiKey.DELETE_RECORDS, 2, partition_index=0, offset=0)
+
+
+async def produce(asker: Asker) -> list[tuple[Any, int]]:
+    await asker.create("once")
+    answer = await asker.send(*((name, 0, make_batch(b"v")) for name in ["t"] * TIMES + ["once"]))
+    ends = {name: asker.replica(name).log.end_offset for name in ("t", "once")}
+    assert ends == {"t": 0, "once": 1}
+    return [(name, result.error_code) for name, results in answer for result in results]
+
+
+ANSWERED_ONCE: dict[ApiKey, Repeats] = {
+    ApiKey.FETCH: fetch,
+    ApiKey.METADATA: metadata,
+    ApiKey.OFFSET_FETCH: offset_fetch,
+    ApiKey.FIND_COORDINATOR: find_coordinator,
+    ApiKey.DESCRIBE_CONFIGS: describe_configs,
+    ApiKey.DESCRIBE_PRODUCERS: describe_producers,
+}
+REFUSED: dict[ApiKey, Repeats] = {
+    ApiKey.PRODUCE: produce,
+    ApiKey.LIST_OFFSETS: list_offsets,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    ApiKey.DELETE_RECORDS: delete_records,
+    ApiKey.CREATE_TOPICS: create_topics,
+    ApiKey.DELETE_TOPICS: delete_topics,
+    ApiKey.CREATE_PARTITIONS: create_partitions,
+    ApiKey.ALTER_CONFIGS: alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+}
+
+
+ALWAYS_REFUSED = {ApiKey.OFFSET_COMMIT}
+
+
+def test_each_api_that_can_name_a_thing_twice_is_one_of_the_two_kinds() -> None:
+    naming = {api.key for api in APIS.values() if any(field.is_array for field in api.request.fields)}
+    assert naming == ANSWERED_ONCE.keys() | REFUSED.keys() | ALWAYS_REFUSED
+
+
+@pytest.mark.parametrize("api_key", ANSWERED_ONCE)
+async def test_what_only_reads_answers_a_repeat_once(asker: Asker, api_key: ApiKey) -> None:
     await asker.create("t")
-    assert await ask(asker) == [("t", ErrorCode.NONE), ("once", ErrorCode.NONE)]
+    assert await ANSWERED_ONCE[api_key](asker) == [("t", ErrorCode.NONE), ("once", ErrorCode.NONE)]
 
 
-@pytest.mark.parametrize("ask", REFUSED)
-async def test_what_changes_things_refuses_a_repeat_and_does_the_rest(asker: Asker, ask: Repeats) -> None:
+@pytest.mark.parametrize("api_key", REFUSED)
+async def test_what_could_not_tell_repeats_apart_refuses_them_and_does_the_rest(
+    asker: Asker, api_key: ApiKey
+) -> None:
     await asker.create("t")
-    (refused, code), done = await ask(asker)
-    assert (refused in ("t", "again"), code) == (True, ErrorCode.INVALID_REQUEST)
+    *refused, done = await REFUSED[api_key](asker)
     assert done == ("once", ErrorCode.NONE)
+    assert {code for _, code in refused} == {ErrorCode.INVALID_REQUEST}
+    assert {name for name, _ in refused} <= {"t", "again"}
 
 
 async def test_settings_asked_for_in_two_places_are_described_in_one(asker: Asker) -> None:

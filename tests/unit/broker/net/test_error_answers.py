@@ -1,5 +1,6 @@
 """What each API answers when its request fails as a whole, and how the codes in a response are counted."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from tidelog.protocol.hot import (
     ProduceRequest,
 )
 from tidelog.protocol.schema import ApiKey, decode_request, decode_response, encode_request
+from tidelog.protocol.steps import finish
 
 CODE = ErrorCode.UNKNOWN_SERVER_ERROR
 VERSIONS = [
@@ -100,7 +102,8 @@ def test_an_error_answer_names_what_was_asked_for_and_the_error_in_every_version
     api_key: ApiKey, version: int
 ) -> None:
     route = Route(api_key, version, lambda context, request: None, RequestTally())
-    body = route.encode(route.error_answer(request_of(api_key, version), CODE, "what happened"))
+    answer = finish(route.error_answer(request_of(api_key, version), CODE, "what happened"))
+    body = finish(route.encode(answer))
     response = decode_response(api_key, version, b"".join(body) if isinstance(body, list) else body)
     codes = codes_in(response)
     assert CODE in codes
@@ -124,8 +127,13 @@ def test_metadata_of_all_topics_fails_with_no_topics() -> None:
     assert ERROR_ANSWERS[ApiKey.METADATA](request, CODE, None) == {"topics": []}
 
 
+def counter(api_key: ApiKey) -> Callable[[Any], Any]:
+    count = error_count_of(api_key)
+    return lambda response: finish(count(response))
+
+
 def test_each_partition_of_a_produce_response_counts() -> None:
-    count = error_count_of(ApiKey.PRODUCE)
+    count = counter(ApiKey.PRODUCE)
     good, bad = ProducePartitionResult(0, 0), ProducePartitionResult(1, 45)
     assert count([("a", [good])]) is None
     assert count([("a", [bad])]) == {45: 1}
@@ -134,16 +142,16 @@ def test_each_partition_of_a_produce_response_counts() -> None:
 
 
 def test_a_fetch_response_counts_once_as_a_whole_and_once_for_each_partition() -> None:
-    count = error_count_of(ApiKey.FETCH)
+    count = counter(ApiKey.FETCH)
     results = [FetchPartitionResult(0, 0), FetchPartitionResult(1, 1)]
     assert count(FetchResponse(0, 0, 0, [("a", results)])) == {0: 2, 1: 1}
     assert count(FetchResponse(0, 70, 0, [])) == {70: 1}
 
 
 def test_a_response_counts_every_code_at_every_level_and_a_missing_one_as_none() -> None:
-    metadata = error_count_of(ApiKey.METADATA)
+    metadata = counter(ApiKey.METADATA)
     topics = [{"error_code": 3}, {"partitions": [{"error_code": 0}, {"error_code": 5}]}]
     assert metadata({"topics": topics}) == {3: 1, 0: 2, 5: 1}
     assert metadata({}) == {}
-    assert error_count_of(ApiKey.INIT_PRODUCER_ID)({}) == {0: 1}
-    assert error_count_of(ApiKey.API_VERSIONS)({"error_code": 35, "api_keys": [{"api_key": 18}]}) == {35: 1}
+    assert counter(ApiKey.INIT_PRODUCER_ID)({}) == {0: 1}
+    assert counter(ApiKey.API_VERSIONS)({"error_code": 35, "api_keys": [{"api_key": 18}]}) == {35: 1}
