@@ -31,8 +31,8 @@ CACHED_BATCHES = 5
 FOREIGN_IDS_FROM = 1 << 62
 """No broker gets so far: ids from here on were chosen by clients that `producer.id.unknown.sequence` let."""
 _CHUNK_BITS = 6
-_SLOTS_PER_CHUNK = 1 << _CHUNK_BITS
-_IN_CHUNK = _SLOTS_PER_CHUNK - 1
+SLOTS_PER_CHUNK = 1 << _CHUNK_BITS
+_IN_CHUNK = SLOTS_PER_CHUNK - 1
 
 _HEAD = Struct("<qqqihBx")
 _BATCH = Struct("<iiqq")
@@ -44,11 +44,12 @@ _PUSHED = Struct(f"<qqihBxiiqq{_KEPT_BYTES}s")
 _BATCHES_AT = _HEAD.size
 _TXN_AT = 16
 _APPEND_AT = 8
+_COUNT_AT = 30
 SLOT_SIZE = _HEAD.size + CACHED_BATCHES * _BATCH.size
 _SLOT_ID = Struct(f"<q{SLOT_SIZE - 8}x")
-CHUNK_SIZE = _SLOTS_PER_CHUNK * SLOT_SIZE
+CHUNK_SIZE = SLOTS_PER_CHUNK * SLOT_SIZE
 _FREE_SLOT = _HEAD.pack(NO_PRODUCER_ID, 0, NO_OFFSET, -1, -1, 0) + bytes(CACHED_BATCHES * _BATCH.size)
-_FREE_CHUNK = _FREE_SLOT * _SLOTS_PER_CHUNK
+_FREE_CHUNK = _FREE_SLOT * SLOTS_PER_CHUNK
 
 
 class CachedBatch(NamedTuple):
@@ -99,6 +100,22 @@ class FrozenTable:
     """Producer id -> epoch of those whom the limit put out, the longest ago first."""
 
 
+def slot_size_of(window: int) -> int:
+    """The bytes of a slot that holds so many batches of its producer."""
+    return _HEAD.size + window * _BATCH.size
+
+
+def widened(chunk: bytes | memoryview, window: int) -> bytearray:
+    """A chunk whose slots hold `window` batches, as one of ours: of each producer the newest batches stay."""
+    kept, slot_size = min(window, CACHED_BATCHES), slot_size_of(window)
+    slots = bytearray()
+    for at in range(0, len(chunk), slot_size):
+        slot = bytearray(chunk[at : at + slot_size_of(kept)]) + bytes((CACHED_BATCHES - kept) * _BATCH.size)
+        slot[_COUNT_AT] = min(slot[_COUNT_AT], kept)
+        slots += slot
+    return slots
+
+
 def entries_of(frozen: FrozenTable) -> Iterator[ProducerEntry]:
     """Every producer of a frozen table, the longest idle first; in any thread."""
     slot = frozen.next[0]
@@ -108,7 +125,7 @@ def entries_of(frozen: FrozenTable) -> Iterator[ProducerEntry]:
 
 
 def _entry(chunks: list[bytearray], slot: int) -> ProducerEntry:
-    number, index = divmod(slot, _SLOTS_PER_CHUNK)
+    number, index = divmod(slot, SLOTS_PER_CHUNK)
     chunk, at = chunks[number], index * SLOT_SIZE
     producer_id, last_append_ms, txn, coordinator_epoch, epoch, count = _HEAD.unpack_from(chunk, at)
     batches = tuple(
@@ -150,7 +167,7 @@ class ProducerTable:
     def from_frozen(cls, frozen: FrozenTable) -> ProducerTable:
         """The table that `frozen` describes, on its buffers. Raises ValueError when they disagree."""
         size = len(frozen.next)
-        if len(frozen.previous) != size or not size or len(frozen.chunks) * _SLOTS_PER_CHUNK < size:
+        if len(frozen.previous) != size or not size or len(frozen.chunks) * SLOTS_PER_CHUNK < size:
             raise ValueError(f"{size} slots, {len(frozen.previous)} links and {len(frozen.chunks)} chunks")
         table = cls()
         table._chunks = frozen.chunks
@@ -194,7 +211,7 @@ class ProducerTable:
 
     def batches(self, slot: int, count: int) -> Iterator[CachedBatch]:
         """The cached batches, newest first."""
-        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
+        chunk, index = divmod(slot, SLOTS_PER_CHUNK)
         at = index * SLOT_SIZE + _BATCHES_AT
         for _ in range(count):
             yield CachedBatch._make(_BATCH.unpack_from(self._chunks[chunk], at))
@@ -204,16 +221,16 @@ class ProducerTable:
         return _entry(self._chunks, slot)
 
     def current_txn_start_offset(self, slot: int) -> int:
-        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
+        chunk, index = divmod(slot, SLOTS_PER_CHUNK)
         offset: int = _ID.unpack_from(self._chunks[chunk], index * SLOT_SIZE + _TXN_AT)[0]
         return offset
 
     def set_current_txn_start_offset(self, slot: int, offset: int) -> None:
-        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
+        chunk, index = divmod(slot, SLOTS_PER_CHUNK)
         _ID.pack_into(self._writable(chunk), index * SLOT_SIZE + _TXN_AT, offset)
 
     def last_append_ms(self, slot: int) -> int:
-        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
+        chunk, index = divmod(slot, SLOTS_PER_CHUNK)
         last_append_ms: int = _ID.unpack_from(self._chunks[chunk], index * SLOT_SIZE + _APPEND_AT)[0]
         return last_append_ms
 
@@ -226,9 +243,9 @@ class ProducerTable:
             slot = len(self._next)
             self._next.append(0)
             self._previous.append(0)
-            if slot == len(self._chunks) * _SLOTS_PER_CHUNK:
+            if slot == len(self._chunks) * SLOTS_PER_CHUNK:
                 self._chunks.append(bytearray(_FREE_CHUNK))
-        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
+        chunk, index = divmod(slot, SLOTS_PER_CHUNK)
         _HEAD.pack_into(self._writable(chunk), index * SLOT_SIZE, producer_id, 0, NO_OFFSET, -1, epoch, 0)
         self._index.add(producer_id, slot, len(self._next) - 1)
         if self.highest_producer_id < producer_id < FOREIGN_IDS_FROM:
@@ -255,7 +272,7 @@ class ProducerTable:
         slot = self.find(producer_id)
         self._recent = (NO_PRODUCER_ID, 0)
         self._index.remove(producer_id, slot)
-        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
+        chunk, index = divmod(slot, SLOTS_PER_CHUNK)
         _ID.pack_into(self._writable(chunk), index * SLOT_SIZE, NO_PRODUCER_ID)
         self._unlink(slot)
         self._next[slot] = self._first_free
@@ -282,7 +299,7 @@ class ProducerTable:
         return self.last_append_ms(slot) if slot else 0
 
     def producer_id(self, slot: int) -> int:
-        chunk, index = divmod(slot, _SLOTS_PER_CHUNK)
+        chunk, index = divmod(slot, SLOTS_PER_CHUNK)
         producer_id: int = _ID.unpack_from(self._chunks[chunk], index * SLOT_SIZE)[0]
         return producer_id
 

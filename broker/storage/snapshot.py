@@ -1,10 +1,11 @@
 """Producer state on disk: `%020d.snapshot`, named by the offset up to which it knows the log.
 
 Owns our format, little-endian: magic, version, a mark of the partition's folder (0 in files from before there
-was one), the offset, the producers' clock, the counts, then the order arrays and the slots of
-`producer_table` as they lie in memory, in version 2 id and epoch of each producer whom the limit put out
-(version 1 has none of those), then the CRC-32C of all before. All five cached batches of each producer are in
-it. Kafka's keeps one.
+was one), the offset, the producers' clock, the counts, the window (how many batches of each producer) and the
+size of a slot, then the order arrays and the slots of `producer_table` as they lie in memory, id and epoch of
+each producer whom the limit put out, then the CRC-32C of all before. Kafka's keeps one batch a producer. A
+file of another window is read too, as far as it reaches. Versions 1 (without those put out) and 2 say neither
+window nor slot size: theirs are five batches and 152 bytes.
 
 Invariants: a snapshot is complete or not there (written beside, synced, renamed), and writing one never
 replaces another: a second one at the same offset is `%020d.2.snapshot`. `load_newest` never fails because
@@ -30,16 +31,25 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from tidelog.broker.storage.disk import Disk
-from tidelog.broker.storage.producer_table import CHUNK_SIZE, FrozenTable
+from tidelog.broker.storage.producer_table import (
+    CACHED_BATCHES,
+    SLOT_SIZE,
+    SLOTS_PER_CHUNK,
+    FrozenTable,
+    slot_size_of,
+    widened,
+)
 from tidelog.protocol.types import Buffer
 
 SUFFIX = ".snapshot"
 CORRUPT_SUFFIX = ".corrupt"
 _KEPT = 2
 _MAGIC = b"TLPS"
-_VERSION = 1
-_VERSION_WITH_EVICTED = 2
+_VERSION = 3
+_VERSIONS_WITHOUT_WINDOW = (1, 2)
 _HEADER = Struct("<4sHHqqiiii")
+_SLOTS = Struct("<HH")
+_FIRST_WINDOW, _FIRST_SLOT_SIZE = 5, 152
 _EVICTED = Struct("<qh")
 _CRC = Struct("<I")
 
@@ -88,7 +98,7 @@ def _mark_of(folder: Path) -> int:
 def _encode(frozen: FrozenTable, offset: int, mark: int) -> Iterator[Buffer]:
     header = _HEADER.pack(
         _MAGIC,
-        _VERSION_WITH_EVICTED if frozen.evicted else _VERSION,
+        _VERSION,
         mark,
         offset,
         frozen.clock_ms,
@@ -96,7 +106,7 @@ def _encode(frozen: FrozenTable, offset: int, mark: int) -> Iterator[Buffer]:
         len(frozen.next),
         len(frozen.chunks),
         frozen.first_free,
-    )
+    ) + _SLOTS.pack(CACHED_BATCHES, SLOT_SIZE)
     crc = 0
     for buffer in (header, memoryview(frozen.previous).cast("B"), memoryview(frozen.next).cast("B")):
         crc = crc32c(buffer, crc)
@@ -151,22 +161,26 @@ def _decode(
 ) -> tuple[int, FrozenTable]:
     if size < _HEADER.size + _CRC.size:
         raise ValueError(f"{size} bytes are too few for a snapshot")
-    header = read(0, _HEADER.size)
+    header = bytes(read(0, _HEADER.size))
     magic, version, mark, offset, clock_ms, count, links, chunks, first_free = _HEADER.unpack(header)
-    if magic != _MAGIC or version not in (_VERSION, _VERSION_WITH_EVICTED):
-        raise ValueError(
-            f"magic {magic!r} version {version}, expected {_MAGIC!r} version {_VERSION} or"
-            f" {_VERSION_WITH_EVICTED}"
-        )
+    if magic != _MAGIC or version not in (*_VERSIONS_WITHOUT_WINDOW, _VERSION):
+        raise ValueError(f"magic {magic!r} version {version}, expected {_MAGIC!r} version 1 to {_VERSION}")
     if folder is not None and mark not in (0, _mark_of(folder)):
         raise ValueError(f"it was written for another partition than {folder.name}")
-    slots_end = _HEADER.size + 8 * links + chunks * CHUNK_SIZE
+    window, slot_size = _FIRST_WINDOW, _FIRST_SLOT_SIZE
+    if version not in _VERSIONS_WITHOUT_WINDOW:
+        header += read(_HEADER.size, _SLOTS.size)
+        window, slot_size = _SLOTS.unpack_from(header, _HEADER.size)
+    chunk_size = SLOTS_PER_CHUNK * slot_size
+    slots_end = len(header) + 8 * links + chunks * chunk_size
     evicted_size = size - slots_end - _CRC.size
     is_whole = evicted_size >= 0 and not evicted_size % _EVICTED.size
-    if links < 1 or chunks < 1 or not is_whole or (evicted_size and version == _VERSION):
-        raise ValueError(f"{size} bytes, expected {slots_end + _CRC.size}")
+    if min(links, chunks, window) < 1 or slot_size != slot_size_of(window) or not is_whole:
+        raise ValueError(
+            f"{size} bytes, expected {slots_end + _CRC.size}; slots of {slot_size} bytes for {window} batches"
+        )
     crc = crc32c(header)
-    at = _HEADER.size
+    at = len(header)
     previous, following = array("i"), array("i")
     for order in (previous, following):
         piece = read(at, 4 * links)
@@ -174,10 +188,10 @@ def _decode(
         order.frombytes(piece)
         at += 4 * links
     slots = []
-    for start in range(at, slots_end, CHUNK_SIZE):
-        piece = read(start, CHUNK_SIZE)
+    for start in range(at, slots_end, chunk_size):
+        piece = read(start, chunk_size)
         crc = crc32c(piece, crc)
-        slots.append(bytearray(piece))
+        slots.append(bytearray(piece) if slot_size == SLOT_SIZE else widened(piece, window))
     piece = read(slots_end, evicted_size)
     crc = crc32c(piece, crc)
     evicted = dict(_EVICTED.iter_unpack(piece))

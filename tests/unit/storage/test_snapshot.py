@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from struct import Struct
 
 import pytest
 from crc32c import crc32c
@@ -54,6 +55,52 @@ def test_a_restored_state_goes_on_as_the_first_would(tmp_path: Path) -> None:
         for producer_id in range(200):
             side.apply(header(producer_id, 4, 0), producer_id, NOW_MS + producer_id)
     assert list(again.entries()) == list(machine.entries())
+
+
+def as_version(data: bytes, version: int, window: int, slot_size: int | None = None) -> bytes:
+    """A snapshot of ours as another version, or one with another window, would have written it."""
+    links, chunks = Struct("<ii").unpack_from(data, 28)
+    slots_at = 44 + 8 * links
+    slots_end = slots_at + chunks * 64 * 152
+    slots = b""
+    for at in range(slots_at, slots_end, 152):
+        slot = data[at : at + 152]
+        room = (slot[32:] + slot[32:])[: 24 * window]
+        slots += slot[:30] + bytes([min(slot[30], window)]) + slot[31:32] + room
+    header = data[:4] + Struct("<H").pack(version) + data[6:40]
+    if version == 3:
+        header += Struct("<HH").pack(window, slot_size or 32 + 24 * window)
+    whole = header + data[44:slots_at] + slots + data[slots_end:-4]
+    return whole + Struct("<I").pack(crc32c(whole))
+
+
+@pytest.mark.parametrize(("version", "window"), [(1, 5), (2, 5), (3, 1), (3, 3), (3, 5), (3, 8)])
+@pytest.mark.parametrize("batches", [1, 2, 7])
+def test_a_snapshot_of_another_version_or_window_is_read_as_far_as_it_reaches(
+    tmp_path: Path, version: int, window: int, batches: int
+) -> None:
+    machine = states(100, batches)
+    write_snapshot(Disk(), tmp_path, 7, machine.view())
+    path = snapshot_path(tmp_path, 7)
+    other = as_version(path.read_bytes(), version, window)
+    assert (other == path.read_bytes()) == ((version, window) == (3, 5))
+    path.write_bytes(other)
+    expected = [entry._replace(batches=entry.batches[-window:]) for entry in machine.entries()]
+    again = restored(tmp_path)
+    assert list(again.entries()) == expected
+    for _ in range(2):
+        write_snapshot(Disk(), tmp_path, 8, again.view())
+        assert list(restored(tmp_path).entries()) == expected
+
+
+@pytest.mark.parametrize(("window", "slot_size"), [(5, 151), (5, 176), (4, 152), (0, 32)])
+def test_a_slot_size_that_does_not_fit_the_window_is_damage(
+    tmp_path: Path, window: int, slot_size: int
+) -> None:
+    write_snapshot(Disk(), tmp_path, 7, states(3).view())
+    data = snapshot_path(tmp_path, 7).read_bytes()
+    with pytest.raises(ValueError, match="expected"):
+        decode_snapshot(as_version(data, 3, window, slot_size))
 
 
 def test_who_was_evicted_is_remembered_over_a_restart(tmp_path: Path) -> None:
