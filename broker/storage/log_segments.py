@@ -137,9 +137,9 @@ class LogSegments:
             return ReadResult([found.data], found.next_offset)
         return ReadResult([], offset)
 
-    def check_batch_at(self, offset: int) -> None:
-        """Raise CorruptSegmentError or LogHoleError unless a whole batch begins at `offset`; OSError."""
-        self._from(offset)[0].check_batch_at(offset)
+    def check_batch_at(self, offset: int, sent: BatchHeader) -> None:
+        """Raise CorruptSegmentError or LogHoleError unless `sent` begins at `offset`, whole; OSError."""
+        self._from(offset)[0].check_batch_at(offset, sent)
 
     def _remember(self, offset: int, base_offset: int, position: int) -> None:
         """Where the next read will probably begin."""

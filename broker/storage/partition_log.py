@@ -42,6 +42,7 @@ from tidelog.broker.storage.segment import Segment
 from tidelog.broker.storage.upkeep import Upkeep
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.records import (
+    BatchHeader,
     Inspection,
     patched_prefix,
     read_batch_header,
@@ -213,7 +214,7 @@ class PartitionLog:
             if not isinstance(verdict, Append):
                 raise_if_lost(verdict, self.holes)
                 if isinstance(verdict, Duplicate):
-                    self._check_is_there(verdict)
+                    self._check_is_there(verdict, header)
                     return AppendResult(*verdict, self.start_offset, True)
                 raise ApiError(verdict.code, verdict.message)
         log_append_time_ms: int = NO_TIMESTAMP
@@ -241,7 +242,7 @@ class PartitionLog:
         self._upkeep.appended_bytes += size
         return AppendResult(base_offset, last_offset, log_append_time_ms, self.start_offset, False)
 
-    def _check_is_there(self, stored: Duplicate) -> None:
+    def _check_is_there(self, stored: Duplicate, sent: BatchHeader) -> None:
         """A batch is acknowledged again only while the log holds it, or after somebody deleted it.
 
         Raises ApiError(KAFKA_STORAGE_ERROR).
@@ -249,7 +250,7 @@ class PartitionLog:
         if stored.base_offset < self.start_offset:
             return
         try:
-            self._segments.check_batch_at(stored.base_offset)
+            self._segments.check_batch_at(stored.base_offset, sent)
         except OSError as error:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,

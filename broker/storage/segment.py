@@ -23,7 +23,13 @@ from typing import NamedTuple
 from tidelog.broker.storage.disk import Disk, OpenFile
 from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from tidelog.broker.storage.integrity import CorruptSegmentError, good_prefix
-from tidelog.protocol.records import BATCH_HEADER_SIZE, LOG_OVERHEAD, BatchHeader, largest_timestamp
+from tidelog.protocol.records import (
+    BATCH_HEADER_SIZE,
+    LOG_OVERHEAD,
+    BatchHeader,
+    largest_timestamp,
+    read_batch_header,
+)
 from tidelog.protocol.types import NO_TIMESTAMP, Buffer
 
 LOG_SUFFIX = ".log"
@@ -284,8 +290,8 @@ class Segment:
             raise CorruptSegmentError(f"{self.path}: {len(data)} bytes at {start}, expected {cut - start}")
         return Slice(data, next_offset, cut) if is_verified else self._verified(data, start, first_offset)
 
-    def check_batch_at(self, offset: int) -> None:
-        """Raise CorruptSegmentError unless the batch that begins at `offset` is there and whole.
+    def check_batch_at(self, offset: int, sent: BatchHeader) -> None:
+        """Raise CorruptSegmentError unless the batch that begins at `offset` is there, whole, and as `sent`.
 
         What was checked before is not read again. Raises OSError.
         """
@@ -296,7 +302,14 @@ class Segment:
         if place is None or place.base_offset != offset:
             raise CorruptSegmentError(f"{self.path}: no batch begins at offset {offset}")
         if first <= place.position < end:
-            self._verified(self.read_bytes(place.position, place.size_bytes), place.position, offset)
+            data = self.read_bytes(place.position, place.size_bytes)
+            self._verified(data, place.position, offset)
+            stored = read_batch_header(data)
+            if stored[9:] != sent[9:]:  # Producer id, epoch, sequence, count: the file may be another log's.
+                raise CorruptSegmentError(
+                    f"{self.path}: offset {offset} holds sequence {stored.base_sequence} of producer"
+                    f" {stored.producer_id}"
+                )
 
     def _verified(self, data: memoryview, start: int, first_offset: int) -> Slice:
         """The leading good batches of `data`. Raises CorruptSegmentError when already the first is not."""

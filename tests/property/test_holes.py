@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.storage.support import NOW_MS, append, batch, checkpoint, flush, open_log
+from tests.unit.storage.support import NOW_MS, append, batch, checkpoint, flush, open_log, outcome
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import AppendResult, PartitionLog, ReadResult
-from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import iter_batches
 
-_Result = TypeVar("_Result")
 _REFUSALS = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -75,7 +73,7 @@ class Checked:
         log = self.log
         for offset in range(log.start_offset, log.end_offset):
             is_lost = any(hole.overlaps(offset, offset) for hole in log.holes)
-            found = attempt(lambda at=offset: log.read(at, max_bytes, upper_offset=log.end_offset))
+            found = outcome(log.read, offset, max_bytes, upper_offset=log.end_offset)
             if is_lost:
                 assert found is ErrorCode.CORRUPT_MESSAGE, offset
                 continue
@@ -97,7 +95,7 @@ class Checked:
             if sent.producer_id < 0:
                 continue
             is_there = self.is_readable(sent)
-            result = attempt(lambda data=sent.data: append(log, data))
+            result = outcome(append, log, sent.data)
             if result is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 assert is_there
             elif not isinstance(result, AppendResult):
@@ -110,13 +108,6 @@ class Checked:
                 assert not is_there
                 (records,) = log.read(result.base_offset, 1 << 20, upper_offset=log.end_offset).records
                 assert is_of(records[: len(sent.data)], sent)
-
-
-def attempt(call: Callable[[], _Result]) -> _Result | ErrorCode:
-    try:
-        return call()
-    except ApiError as error:
-        return error.code
 
 
 batches = st.lists(

@@ -7,16 +7,20 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import AppendResult, PartitionLog
 from tidelog.broker.storage.producer_state import ProducerEntry
 from tidelog.protocol.compression import Compression, compress
+from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import BatchHeader, RecordBatchBuilder, iter_batches, read_batch_header
 from tidelog.protocol.records.header import write_header
 from tidelog.protocol.types import Buffer
 
+P = ParamSpec("P")
+R = TypeVar("R")
 NOW_MS = 1_700_000_000_000
 NEVER_ISSUED = 1_000
 
@@ -97,6 +101,14 @@ def open_log(
 
 def append(log: PartitionLog, data: Buffer, *, now_ms: int = NOW_MS, leader_epoch: int = 0) -> AppendResult:
     return log.append(data, leader_epoch=leader_epoch, now_ms=now_ms)
+
+
+def outcome(call: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R | ErrorCode:
+    """What the call returns, or the code of the ApiError that it raises."""
+    try:
+        return call(*arguments, **named)
+    except ApiError as error:
+        return error.code
 
 
 def flush(log: PartitionLog) -> None:

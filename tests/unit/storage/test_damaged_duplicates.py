@@ -80,6 +80,16 @@ def test_zeros_in_a_closed_segment_are_no_batch_to_acknowledge(sound: Path, tmp_
         log.close(clean=False)
 
 
+def test_a_file_of_another_log_holds_no_batch_to_acknowledge(sound: Path, tmp_path: Path) -> None:
+    log = open_log(tmp_path / "other", config=CONFIG)
+    for number in range(42):
+        append(log, batch(2, 0, number, timestamp=NOW_MS + number))
+    log.close(clean=True)
+    log = damaged(sound, tmp_path, (tmp_path / "other" / SEGMENT).read_bytes())
+    assert [resent(log, number) for number in REMEMBERED] == [REFUSED] * len(REMEMBERED)
+    log.close(clean=False)
+
+
 def test_a_deleted_batch_is_still_recognised(sound: Path, tmp_path: Path) -> None:
     """Whoever deleted its records did not undo that they were written."""
     log = damaged(sound, tmp_path, (sound / SEGMENT).read_bytes())
