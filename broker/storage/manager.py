@@ -34,12 +34,13 @@ from tidelog.broker.storage.checkpoints import (
     note_boot,
 )
 from tidelog.broker.storage.disk import Disk, HandleLimitError, advice_on, is_out_of_handles
-from tidelog.broker.storage.folders import Folders, ForeignFolderError, FoundPartition, MadeFolder
+from tidelog.broker.storage.folders import Folders, ForeignFolderError, FoundPartition
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.log_types import CheckpointWork
 from tidelog.broker.storage.offset_checkpoints import OffsetCheckpoints
 from tidelog.broker.storage.partition_log import PartitionLog
-from tidelog.protocol.errors import ApiError
+from tidelog.broker.storage.truncation import apply_cut, find_cut
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -197,7 +198,7 @@ class LogManager:
                     logger.error("partition_folder_missing", **what, advice=_FOLDER_ADVICE)
                 self._folders.sync()
                 self._begin_anew([key])
-            log = self._open(key, folder, config, now_ms)
+            log = self._open(key, folder.path, config, now_ms, is_clean=folder.is_new or self.was_clean)
         except OSError:
             # Its files were not looked at to the end, so the next start must not believe them.
             self._unopened = True
@@ -221,7 +222,8 @@ class LogManager:
             self._folders.sync()
             self._begin_anew([key for key, folder in zip(keys, folders, strict=True) if folder.is_new])
             for key, folder in zip(keys, folders, strict=True):
-                made.append(self._open(key, folder, config, now_ms))
+                is_clean = folder.is_new or self.was_clean
+                made.append(self._open(key, folder.path, config, now_ms, is_clean=is_clean))
         except OSError:
             for log in made:
                 log.close(clean=False)
@@ -257,17 +259,19 @@ class LogManager:
                 errno.EMFILE, f"{partitions} partitions need {needed} file handles, {free} are free just now"
             )
 
-    def _open(self, key: TopicPartition, folder: MadeFolder, config: LogConfig, now_ms: int) -> PartitionLog:
+    def _open(
+        self, key: TopicPartition, folder: Path, config: LogConfig, now_ms: int, *, is_clean: bool
+    ) -> PartitionLog:
         topic, partition = key
         return PartitionLog.open(
-            folder.path,
+            folder,
             topic=topic,
             partition=partition,
             config=config,
             disk=self._disk,
             next_producer_id=self._next_producer_id,
             now_ms=now_ms,
-            clean_shutdown=folder.is_new or self.was_clean,
+            clean_shutdown=is_clean,
             recovery_point=self._checkpoints.recovery_point(key),
             start_offset=self._checkpoints.start_offset(key),
             same_boot=self._is_same_boot,
@@ -307,6 +311,37 @@ class LogManager:
             # After a clean shutdown, indexes that have to be rebuilt are gone or damaged.
             level = logging.WARNING if report.clean_shutdown else logging.INFO
             logger.log(level, "log_recovered", topic=log.topic, partition=log.partition, **asdict(report))
+
+    def truncate_to(self, topic: str, partition: int, offset: int, now_ms: int) -> PartitionLog:
+        """Take a log back so that it ends at `offset`, or before the batch that holds it: batches, indexes,
+        leader epochs and producer state together. Returns the log that takes the place of the one before.
+
+        Blocking; no work on the log may be under way. Raises ApiError for an offset that it does not hold,
+        and OSError: then the partition is offline until the next start, which finds a log that ends there or
+        later.
+        """
+        key = (topic, partition)
+        log = self.logs[key]
+        if not log.start_offset <= offset <= log.end_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{topic}-{partition} holds offsets {log.start_offset} to {log.end_offset}, it cannot end at"
+                f" {offset}",
+            )
+        del self.logs[key]
+        try:
+            if not log.close(clean=True):
+                raise OSError(f"{log.folder} could not be made durable: {log.failure}")
+            cut = find_cut(self._disk, log.folder, offset)
+            self._checkpoints.note(key, min(log.recovery_point, cut.end_offset), log.start_offset)
+            self.write_checkpoints()
+            apply_cut(self._disk, cut)
+            shorter = self._open(key, log.folder, log.config, now_ms, is_clean=True)
+        except OSError:
+            self._unopened = True
+            raise
+        self.logs[key] = shorter
+        return shorter
 
     def delete(self, topic: str, partitions: Iterable[int]) -> None:
         """Close partitions' logs and take their folders away. No work on them may be under way."""

@@ -79,6 +79,10 @@ class OffsetCheckpoints:
         """As the last process left it; None where it is not known."""
         return self._start_offsets.get(key)
 
+    def note(self, key: TopicPartition, recovery_point: int, start_offset: int) -> None:
+        """What a log that is not open says, from the next `write` on."""
+        self._recovery_points[key], self._start_offsets[key] = recovery_point, start_offset
+
     def forget(self, keys: Iterable[TopicPartition]) -> bool:
         """These partitions are gone, or begin anew; whether the files have to be written for it."""
         is_written = False
