@@ -32,6 +32,7 @@ from tidelog.broker.group_commit import GroupCommit, Work
 from tidelog.broker.metrics import Metrics
 from tidelog.broker.storage.disk import HANDLES_ADVICE, advice_on, is_out_of_handles
 from tidelog.broker.storage.integrity import CorruptSegmentError
+from tidelog.broker.storage.log_types import LogEnds
 from tidelog.broker.storage.partition_log import AppendResult, FlushWork, PartitionLog, ReadResult
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import Inspection
@@ -125,6 +126,15 @@ class Replica:
         self._flush_timer: asyncio.TimerHandle | None = None
         if log.end_offset > log.flushed_end_offset:
             group_commit.request(self)
+
+    @property
+    def ends(self) -> LogEnds:
+        """Where the log ends now; whoever answers a consumer goes by one of these, not by several reads.
+
+        There are no transactions yet: what is committed is stable.
+        """
+        high_watermark, durable = self.high_watermark, self.log.flushed_end_offset
+        return LogEnds(self.log.end_offset, durable, high_watermark, high_watermark)
 
     def append_as_leader(
         self, batch: Buffer, now_ms: int, records: Inspection | ApiError | None = None
@@ -299,9 +309,17 @@ class Replica:
         return self.log.end_offset_for_epoch(epoch)
 
     def read(
-        self, offset: int, max_bytes: int, *, oversized_first: bool = True, nowait: bool = False
+        self,
+        offset: int,
+        max_bytes: int,
+        upper_offset: int | None = None,
+        *,
+        oversized_first: bool = True,
+        nowait: bool = False,
     ) -> ReadResult:
-        """Whole batches from the one that holds `offset` up to the high watermark.
+        """Whole batches from the one that holds `offset`, all below `upper_offset`, which is one of `ends`.
+
+        Without it that is the high watermark.
 
         Raises ApiError (OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR), and ColdRead when
         `nowait` and the pages would have to come from the disk: repeat the call in a thread without `nowait`.
@@ -312,7 +330,7 @@ class Replica:
             return self.log.read(
                 offset,
                 max_bytes,
-                upper_offset=self.high_watermark,
+                upper_offset=self.high_watermark if upper_offset is None else upper_offset,
                 allow_oversized_first=oversized_first,
                 nowait=nowait,
             )

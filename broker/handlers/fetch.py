@@ -30,11 +30,11 @@ from tidelog.broker.handlers.fetch_sessions import NO_SESSION, FetchContext, Fet
 from tidelog.broker.replica import Replica, all_caught_up
 from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import ColdRead
+from tidelog.broker.storage.log_types import READ_COMMITTED, LogEnds
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.hot import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
-READ_COMMITTED = 1
 FLUSH_PATIENCE_SECONDS = 1.0
 PARKED_BYTES = 3000
 """What a Fetch that waits takes, beside its partitions."""
@@ -139,9 +139,11 @@ class FetchHandler:
                         must_answer = True
                         results.append((topic, diverging, False))
                         continue
+                ends = replica.ends
                 found = replica.read(
                     wanted.fetch_offset,
                     min(wanted.partition_max_bytes, max(left, 0)),
+                    ends.visible(request.isolation_level),
                     oversized_first=size == 0,
                     nowait=nowait,
                 )
@@ -154,7 +156,7 @@ class FetchHandler:
                 size += read_bytes
                 sizes[topic] = sizes.get(topic, 0) + read_bytes
             left -= read_bytes
-            results.append((topic, _found(replica, found.records, request), read_bytes > 0))
+            results.append((topic, _found(replica, ends, found.records, request), read_bytes > 0))
         return _Reading(results, size, sizes, must_answer)
 
     async def _wait_and_read(
@@ -284,24 +286,26 @@ def _diverging(replica: Replica, wanted: FetchPartition) -> FetchPartitionResult
     epoch, end_offset = replica.end_offset_for_epoch(wanted.last_fetched_epoch)
     if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
         return None
+    ends = replica.ends
     return FetchPartitionResult(
         wanted.partition,
         ErrorCode.NONE,
-        replica.high_watermark,
-        replica.high_watermark,
+        ends.high_watermark,
+        ends.last_stable,
         replica.log.start_offset,
         records=(),
         diverging_epoch=(epoch, end_offset),
     )
 
 
-def _found(replica: Replica, records: Sequence[Buffer], request: FetchRequest) -> FetchPartitionResult:
-    high_watermark = replica.high_watermark
+def _found(
+    replica: Replica, ends: LogEnds, records: Sequence[Buffer], request: FetchRequest
+) -> FetchPartitionResult:
     return FetchPartitionResult(
         replica.partition,
         ErrorCode.NONE,
-        high_watermark,
-        high_watermark,
+        ends.high_watermark,
+        ends.last_stable,
         replica.log.start_offset,
         [] if request.isolation_level == READ_COMMITTED else None,
         _NO_REPLICA,

@@ -74,7 +74,10 @@ class OffsetsHandler:
                     "name": topic.name,
                     "partitions": [
                         self._list_one(
-                            context, topic.name, asked, repeated=times[topic.name, asked.partition_index] > 1
+                            (context.header.api_version, request.isolation_level),
+                            topic.name,
+                            asked,
+                            repeated=times[topic.name, asked.partition_index] > 1,
                         )
                         for asked in topic.partitions
                     ],
@@ -83,7 +86,10 @@ class OffsetsHandler:
             ]
         }
 
-    def _list_one(self, context: RequestContext, topic: str, asked: Any, *, repeated: bool) -> dict[str, Any]:
+    def _list_one(
+        self, version_and_isolation: tuple[int, int], topic: str, asked: Any, *, repeated: bool
+    ) -> dict[str, Any]:
+        version, isolation_level = version_and_isolation
         answer: dict[str, Any] = {
             "partition_index": asked.partition_index,
             "error_code": ErrorCode.NONE,
@@ -95,11 +101,11 @@ class OffsetsHandler:
             if repeated:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this partition more than once")
             if asked.timestamp < MAX_TIMESTAMP or (
-                asked.timestamp == MAX_TIMESTAMP and context.header.api_version < _MAX_TIMESTAMP_FROM
+                asked.timestamp == MAX_TIMESTAMP and version < _MAX_TIMESTAMP_FROM
             ):
                 raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
             replica = self._services.replica(topic, asked.partition_index, asked.current_leader_epoch)
-            found = _find(replica, asked.timestamp)
+            found = _find(replica, asked.timestamp, isolation_level)
         except ApiError as error:
             answer["error_code"] = error.code
             return answer
@@ -179,11 +185,12 @@ class OffsetsHandler:
         }
         try:
             replica = self._services.replica(topic, asked.partition_index)
-            offset = replica.high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
-            if not 0 <= offset <= replica.high_watermark:
+            high_watermark = replica.ends.high_watermark
+            offset = high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
+            if not 0 <= offset <= high_watermark:
                 raise ApiError(
                     ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"offset {offset} is not between 0 and the high watermark {replica.high_watermark}",
+                    f"offset {offset} is not between 0 and the high watermark {high_watermark}",
                 )
             replica.log.delete_records_before(offset)
             answer["low_watermark"] = replica.log.start_offset
@@ -192,14 +199,14 @@ class OffsetsHandler:
         return answer
 
 
-def _find(replica: Replica, timestamp: int) -> tuple[int, int, int] | None:
+def _find(replica: Replica, timestamp: int, isolation_level: int) -> tuple[int, int, int] | None:
     """(offset, timestamp, leader epoch) of what was asked for, or None when no such record is visible."""
-    log = replica.log
+    log, end = replica.log, replica.ends.visible(isolation_level)
     if timestamp == LATEST_TIMESTAMP:
-        return replica.high_watermark, NO_TIMESTAMP, replica.leader_epoch
+        return end, NO_TIMESTAMP, replica.leader_epoch
     if timestamp == EARLIEST_TIMESTAMP:
         return log.start_offset, NO_TIMESTAMP, log.leader_epoch_for(log.start_offset)
     found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    if found is None or found[0] >= replica.high_watermark:
+    if found is None or found[0] >= end:
         return None
     return found[0], found[1], found[2]

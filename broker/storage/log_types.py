@@ -22,6 +22,26 @@ from tidelog.broker.storage.index import SparseIndex
 from tidelog.broker.storage.producer_table import FrozenTable
 from tidelog.broker.storage.snapshot import write_snapshot
 
+READ_COMMITTED = 1
+"""The isolation level of consumers that see nothing of transactions that are open or were aborted."""
+
+
+class LogEnds(NamedTuple):
+    """Where a log ends for whom, at one moment: offsets, none larger than the one before it."""
+
+    end: int
+    """Behind the last record that was written."""
+    durable: int
+    """Behind the last one that no crash takes back."""
+    high_watermark: int
+    """Behind the last one that every replica holds durably."""
+    last_stable: int
+    """Before the first record of a transaction that is open."""
+
+    def visible(self, isolation_level: int) -> int:
+        """Behind the last record that a consumer of this isolation level is told of."""
+        return self.last_stable if isolation_level == READ_COMMITTED else self.high_watermark
+
 
 class AppendResult(NamedTuple):
     """Where a batch lies; `log_append_time_ms` is -1 when its records keep the producer's timestamps."""

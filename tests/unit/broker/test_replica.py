@@ -51,10 +51,12 @@ async def replica(tmp_path: Path) -> AsyncIterator[Replica]:
 async def test_the_high_watermark_is_the_durable_end(replica: Replica) -> None:
     replica.append_as_leader(batch(b"a", b"b"), NOW_MS)
     assert (replica.high_watermark, replica.log.end_offset) == (0, 2)
-    assert not replica.read(0, 1000).records
+    assert not replica.read(0, 1000, replica.ends.high_watermark).records
+    assert replica.ends == (2, 0, 0, 0)
     await replica.committed(2)
     assert (replica.high_watermark, replica.log.flushed_end_offset) == (2, 2)
-    assert replica.read(0, 1000).next_offset == 2
+    assert replica.read(0, 1000, replica.ends.high_watermark).next_offset == 2
+    assert replica.ends == (2, 2, 2, 2)
 
 
 async def test_waiters_are_told_in_the_order_of_their_offsets(replica: Replica) -> None:
