@@ -285,13 +285,13 @@ class LogManager:
 
     def _report(self, log: PartitionLog) -> None:
         report = log.recovery
-        if report.start_moved_from >= 0:
+        if report.start_moved is not None:
             logger.warning(
                 "log_start_moved",
                 topic=log.topic,
                 partition=log.partition,
-                saved_start_offset=report.start_moved_from,
-                start_offset=log.start_offset,
+                saved_start_offset=report.start_moved.first_offset,
+                start_offset=report.start_moved.end_offset,
                 advice=_START_ADVICE,
             )
         if report.is_damaged:

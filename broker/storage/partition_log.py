@@ -85,6 +85,9 @@ class PartitionLog:
         self.config = config
         self.producers = recovered.producers
         self.recovery = recovered.report
+        moved = recovered.report.start_moved
+        self._doubtful = [] if moved is None else [moved]
+        """Offsets below the start that were deleted or lost, nobody knows which."""
         self.failure: BaseException | None = None
         """Why this log takes nothing more, or None."""
         self._steady_ms = steady_ms
@@ -212,7 +215,7 @@ class PartitionLog:
         if idempotent or header.is_transactional:
             verdict = self.producers.check(header)
             if not isinstance(verdict, Append):
-                raise_if_lost(verdict, self.holes)
+                raise_if_lost(verdict, [*self.holes, *self._doubtful])
                 if isinstance(verdict, Duplicate):
                     self._check_is_there(verdict, header)
                     return AppendResult(*verdict, self.start_offset, True)
@@ -411,6 +414,7 @@ class PartitionLog:
                 f"{self.topic}-{self.partition}: {offset} is not within 0 and {self.flushed_end_offset}",
             )
         self.start_offset = max(self.start_offset, offset)
+        self._doubtful = [hole for hole in self._doubtful if hole.end_offset > offset]
         # The records are gone for every reader; files that cannot leave now are left to the next retention.
         with suppress(OSError):
             self._upkeep.drop_before(self.start_offset)

@@ -83,8 +83,8 @@ class RecoveryReport:
     """Places in closed segments where no batch can be read any more."""
     holes: list[Hole] = field(default_factory=list)
     """Offsets between start and end of the log that no file holds any more."""
-    start_moved_from: int = -1
-    """The log start that was saved, where the first file begins behind it and a crash may explain that."""
+    start_moved: Hole | None = None
+    """From the log start that was saved to the first file, where a crash may explain that they differ."""
     epoch_file_problem: str | None = None
 
     @property
@@ -253,7 +253,7 @@ class Recovery:
         if saved is None:
             return first_base
         if saved < first_base and not self.report.clean_shutdown:
-            self.report.start_moved_from = saved
+            self.report.start_moved = Hole(saved, first_base)
             return first_base
         return saved
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.storage.support import NOW_MS, append, batch, checkpoint, flush, open_log, outcome
 from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.holes import Hole
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import AppendResult, PartitionLog, ReadResult
 from tidelog.protocol.errors import ErrorCode
@@ -67,7 +68,8 @@ class Checked:
         self.holding = {offset: each for each in sent for offset in range(each.base_offset, each.end_offset)}
 
     def is_readable(self, sent: Sent) -> bool:
-        return all(not hole.overlaps(sent.base_offset, sent.end_offset - 1) for hole in self.log.holes)
+        lost = [*self.log.holes, Hole(0, self.log.start_offset)]
+        return all(not hole.overlaps(sent.base_offset, sent.end_offset - 1) for hole in lost)
 
     def read_everywhere(self, max_bytes: int) -> None:
         log = self.log
@@ -100,7 +102,7 @@ class Checked:
                 assert is_there
             elif not isinstance(result, AppendResult):
                 assert result in _REFUSALS
-                assert log.holes
+                assert log.holes or log.start_offset
             elif result.duplicate:
                 assert is_there
                 assert result.base_offset == sent.base_offset
