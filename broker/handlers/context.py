@@ -106,10 +106,12 @@ class LateEffect(LateAnswer):
     Those behind it on its connection wait for that, not for the answer.
     """
 
-    __slots__ = ("_effect_call",)
+    __slots__ = ("_effect_call", "held_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, held_bytes: int) -> None:
+        """`held_bytes` is how much memory waits with it until it takes effect."""
         super().__init__()
+        self.held_bytes = held_bytes
         self._effect_call: Callable[[], None] | None = None
 
     def when_effective(self, call: Callable[[], None]) -> None:

@@ -159,7 +159,7 @@ class ProduceHandler:
         try:
             inspected = self._inspected(request, Effort() if self._has_threads else None)
         except TooMuchError:
-            late = LateEffect()
+            late = LateEffect(_size_bytes(request))
             task = self._loop.create_task(self._append_later(context, _copied(request), late))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -295,6 +295,10 @@ def _inspected(batch: Buffer, effort: Effort | None) -> Inspected:
     except ProtocolError:
         pass
     return None
+
+
+def _size_bytes(request: ProduceRequest) -> int:
+    return sum(len(batch) for _, partitions in request.topics for _, batch in partitions if batch is not None)
 
 
 def _copied(request: ProduceRequest) -> ProduceRequest:

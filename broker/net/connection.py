@@ -228,7 +228,9 @@ class Connection(asyncio.BufferedProtocol):
     # Answers
 
     def effect_taken(self, pending: Pending) -> None:
-        """For dispatch: a Pending in the queue holds back nothing any more."""
+        """For dispatch: a Pending in the queue holds back nothing any more, and no memory either."""
+        self._parked_bytes -= pending.held_bytes
+        pending.held_bytes = 0
         if pending is self._holder:
             self._holder = None
             if self._paused:

@@ -214,6 +214,7 @@ class Dispatcher:
             pending = Pending(self, client, route, header, request, started, result)
             if isinstance(result, LateEffect):
                 pending.holds_back = True
+                pending.held_bytes = result.held_bytes
                 result.when_effective(pending.took_effect)
             result.then(pending.given)
             return pending

@@ -163,7 +163,7 @@ def with_append(answer: LateEffect, behind: Calls) -> dict[ApiKey, Handler]:
 
 async def test_an_append_that_takes_effect_later_holds_back_those_behind_it_until_then() -> None:
     """Not until it is answered: what follows may be in flight with it."""
-    behind, late = Calls(), LateEffect()
+    behind, late = Calls(), LateEffect(1 << 20)
     async with serving(with_append(late, behind)) as server, await Peer.connect(server.port) as peer:
         append = produce_frame(9, [("t", [(0, b"x")])], correlation_id=1)
         peer.send(append + request_frame(ApiKey.API_VERSIONS, 3, {}, 2))
@@ -179,7 +179,7 @@ async def test_an_append_that_takes_effect_later_holds_back_those_behind_it_unti
 
 @pytest.mark.parametrize("answer", [None, CloseConnection()])
 async def test_an_append_without_an_answer_may_take_effect_later(answer: Exception | None) -> None:
-    behind, late = Calls(), LateEffect()
+    behind, late = Calls(), LateEffect(1 << 20)
     async with serving(with_append(late, behind)) as server, await Peer.connect(server.port) as peer:
         append = produce_frame(9, [("t", [(0, b"x")])], correlation_id=1, acks=0)
         peer.send(append + request_frame(ApiKey.API_VERSIONS, 3, {}, 2))

@@ -10,7 +10,7 @@ from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_fr
 from tests.unit.broker.net.test_connection import PRODUCED, Held, api_versions, handlers_with
 from tests.unit.broker.test_metrics import value
 from tests.waiting import until
-from tidelog.broker.handlers.context import Parked
+from tidelog.broker.handlers.context import LateEffect, Parked
 from tidelog.protocol.hot import FetchResponse
 from tidelog.protocol.schema import ApiKey
 
@@ -32,6 +32,20 @@ def handlers(held: Held) -> dict[ApiKey, Any]:
 async def works(peer: Peer, times: int = 20) -> None:
     for _ in range(times):
         await peer.ask(ApiKey.API_VERSIONS, 3)
+
+
+async def test_what_waits_to_be_inspected_is_counted_until_it_is_appended() -> None:
+    late = LateEffect(MIB)
+    appended = {**handlers_with(Held()), ApiKey.PRODUCE: lambda *_: late}
+    async with serving(appended) as server, await Peer.connect(server.port) as peer:
+        await peer.ask(ApiKey.API_VERSIONS, 3)
+        peer.send(produce_frame(9, [("t", [(0, b"x")])]))
+        await until(lambda: queued(server) > MIB)
+        late.take_effect()
+        assert queued(server) < MIB
+        late.give(PRODUCED)
+        await peer.frame()
+        assert queued(server) < MIB
 
 
 async def test_the_account_knows_what_arrives_waits_and_leaves_and_ends_where_it_began() -> None:
