@@ -185,7 +185,11 @@ class Upkeep:
         end_offset = report.end_offset
         has_been_used = end_offset or report.truncated_bytes or report.deleted_segments or report.is_damaged
         if report.clean_shutdown or not (has_been_used or len(self._producers) or epochs.is_dirty):
-            self._segments.write_indexes()
+            try:
+                self._segments.write_indexes()
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise  # Else a later checkpoint, or the close, has them to write.
             self.recovery_point = end_offset
             self._is_as_found = not (report.is_damaged or report.truncated_bytes or report.rebuilt_indexes)
         else:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -25,6 +27,7 @@ from tidelog.broker.storage.manager import DataFolderError
 from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in
 from tidelog.broker.topics import NewTopic
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.types import Buffer
 
 
 class Stuck(Disk):
@@ -34,6 +37,20 @@ class Stuck(Disk):
         if new.name.endswith("-delete"):
             raise OSError(5, "Input/output error")
         super().rename(old, new)
+
+
+class FullDisk(Disk):
+    """Has no room for another byte or name."""
+
+    def writev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def rename(self, old: Path, new: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def make_directory(self, path: Path) -> None:
+        if not path.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 async def with_records(folder: Path, *names: str) -> None:
@@ -125,6 +142,21 @@ async def test_what_a_deletion_left_is_removed_by_the_next_start(
     await services.topics.create(name)
     assert services.replicas[name, 0].high_watermark == 0
     await services.close()
+
+
+async def test_folders_that_no_topic_uses_keep_no_broker_from_starting_on_a_full_disk(tmp_path: Path) -> None:
+    await with_records(tmp_path, "good", "known")
+    services = await opened(tmp_path, disk=Stuck())
+    topic = await services.topics.create("gone")
+    await stored(services, b"v", topic="gone")
+    await services.topics.delete(topic.topic_id)
+    await services.close()
+    write_topic_id(Disk(), tmp_path / "known-0", uuid4())
+    services = await opened(tmp_path, disk=FullDisk())
+    assert list(services.replicas) == [("good", 0)]
+    assert services.replicas["good", 0].high_watermark == 1
+    await services.close()
+    assert [(tmp_path / name).exists() for name in ("gone-0", "known-0")] == [False, True]
 
 
 async def test_a_deleted_topic_is_remembered_until_its_folders_are_gone_and_no_longer(tmp_path: Path) -> None:
