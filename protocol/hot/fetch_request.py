@@ -1,9 +1,10 @@
 """FetchRequest, versions 4 to 12, by hand.
 
 Owns: what a consumer or follower asks for, and its bytes.
-Invariants: equal, byte for byte and value for value, to what protocol.schema makes of the same message;
-malformed bytes raise ProtocolError and nothing else. The tagged field cluster_id is skipped when read and
-never written.
+Invariants: equal, byte for byte and value for value, to what protocol.schema makes of the same message, but
+that a partition that is named again takes no further place (as in Kafka, whose request is a map); malformed
+bytes raise ProtocolError and nothing else. The tagged field cluster_id is skipped when read and never
+written.
 Callers: through protocol.hot, the broker's dispatch and fetch handler, the client's fetcher.
 """
 
@@ -69,7 +70,7 @@ class FetchRequest(NamedTuple):
 
 
 def decode_fetch_request(version: int, body: Buffer) -> FetchRequest:
-    """The request in `body`, all of it.
+    """The request in `body`, all of it. Each partition is in it once, as it was named last.
 
     Raises ProtocolError for malformed bytes and for a version outside 4 to 12.
     """
@@ -106,22 +107,21 @@ def _decode_request(version: int, form: Form, body: memoryview) -> Steps[FetchRe
     if version >= _FIRST_WITH_SESSION:
         session_id, session_epoch = _SESSION.unpack_from(body, position)
         position += _SESSION.size
-    topics = []
+    topics: dict[str, dict[int, FetchPartition]] = {}
     count, position = read_size(form, body, position, 3, MAX_REQUEST_ELEMENTS)
     room = MAX_REQUEST_ELEMENTS - count
     for _ in range(count):
         name, position = read_name(form, body, position)
-        partitions = []
+        partitions = topics.setdefault(name, {})
         partition_count, position = read_size(form, body, position, _PARTITION.size, room)
         room -= partition_count
         for _ in range(partition_count):
             partition, end = _decode_partition(version, body, position)
             position = form.skip_tags(body, end)
-            partitions.append(partition)
+            partitions[partition.partition] = partition
             if pace.spent(1 + (position - end) // TAG_BYTES_AN_ELEMENT):
                 yield
         end, position = position, form.skip_tags(body, position)
-        topics.append((name, partitions))
         if pace.spent(1 + (position - end) // TAG_BYTES_AN_ELEMENT):
             yield
     forgotten: list[tuple[str, Sequence[int]]] = []
@@ -150,7 +150,7 @@ def _decode_request(version: int, form: Form, body: memoryview) -> Steps[FetchRe
         isolation_level,
         session_id,
         session_epoch,
-        topics,
+        [(name, list(partitions.values())) for name, partitions in topics.items()],
         forgotten,
         rack_id,
     )

@@ -226,3 +226,15 @@ def test_a_request_has_a_budget_of_elements() -> None:
 def test_values_that_the_wire_cannot_carry_are_refused(request_: hot.ProduceRequest) -> None:
     with pytest.raises(ProtocolError, match="ProduceRequest version 8"):
         hot.encode_produce_request(8, request_)
+
+
+def test_a_fetch_that_repeats_a_partition_asks_for_it_once_as_named_last() -> None:
+    repeated = [hot.FetchPartition(0, -1, offset, -1, -1, 1) for offset in range(1000)]
+    other = hot.FetchPartition(1, -1, 7, -1, -1, 1)
+    for topics in (
+        [("t", [*repeated, other])],
+        [("t", [repeated[0], other]), *(("t", [one]) for one in repeated)],
+    ):
+        request = hot.FetchRequest(-1, 0, 1, 1, 0, 0, -1, topics)
+        decoded = hot.decode_fetch_request(11, hot.encode_fetch_request(11, request))
+        assert decoded.topics == [("t", [repeated[-1], other])]
