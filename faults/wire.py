@@ -27,7 +27,7 @@ from tidelog.protocol.types import Buffer
 PRODUCE_VERSION: Final = 9
 FETCH_VERSION: Final = 11
 LIST_OFFSETS_VERSION: Final = 5
-ANSWER_SECONDS: Final = 60.0
+ANSWER_SECONDS: Final = 120.0
 _FETCH_BYTES: Final = 1 << 20
 _PRODUCE_MS: Final = 30_000
 _EARLIEST: Final = -2
@@ -143,6 +143,11 @@ class Wire:
         """Topic -> number of partitions, as Metadata says."""
         answer = await self.ask(ApiKey.METADATA, 8, {"topics": None})
         return {topic.name: len(topic.partitions) for topic in answer.topics if not topic.error_code}
+
+    async def newest_versions(self) -> dict[int, int]:
+        """API -> newest version, as ApiVersions says."""
+        answer = await self.ask(ApiKey.API_VERSIONS, 3)
+        return {int(each.api_key): int(each.max_version) for each in answer.api_keys}
 
     async def close(self) -> None:
         """End the connection."""

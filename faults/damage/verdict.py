@@ -11,6 +11,7 @@ anew since, whatever is wrong there looks like the work of a power cut.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +22,10 @@ from faults.damage.sample import SentBatch, Stop, TopicPartition
 from faults.process import event_of
 from tidelog.protocol.errors import ErrorCode
 
+_CATALOG: Final = "cluster."
+_CATALOG_NAME: Final = "cluster.db"
+_REMEDY: Final = re.compile(r"[;.] \w")
+"""What is wrong comes first in a message, then what to do."""
 _LOUD: Final = frozenset(("warning", "error", "critical"))
 _UNDETECTABLE: Final = frozenset((Damage.CUT, Damage.CUT_AT_BATCH, Damage.EMPTY, Damage.DELETE))
 
@@ -63,7 +68,8 @@ def judge_partition(case: Case, shown: Shown, events: Iterable[Mapping[str, Any]
         first, last = lost[0], lost[-1]
         text = f"{len(lost)} batches from offset {first.offset} to {last.end_offset - 1} are not served"
         find(Kind.SILENT, f"{text} (start {shown.start}, end {shown.end}), and no event says so")
-    _judge_producing(case, shown, kept, bool(lost) or told, find)
+    first_offset = max(case.start, shown.start) if told else case.start
+    _judge_producing(first_offset, shown, kept, bool(lost) or told, find)
     return findings
 
 
@@ -74,9 +80,11 @@ def judge_refusal(files: Sequence[str], lines: Sequence[str]) -> list[Finding]:
         return [Finding(Kind.ALARM, f"ended without saying why: {' | '.join(lines[-3:])}")]
     event = event_of(text) or {}
     names = [*files, *(file.split("/")[0] for file in files)]
+    if any(file.startswith(_CATALOG) for file in files):
+        names.append(_CATALOG_NAME)  # Its files are told of as one.
     if not any(name in text for name in names):
         return [Finding(Kind.SILENT, f"does not start, and names none of the damaged files: {text}")]
-    if not event.get("advice") and ";" not in str(event.get("error")):
+    if not event.get("advice") and not _REMEDY.search(str(event.get("error"))):
         return [Finding(Kind.SILENT, f"does not start, and says no remedy: {text}")]
     return []
 
@@ -145,18 +153,19 @@ def _kept(case: Case, served: Iterable[Served]) -> set[int]:
 
 
 def _judge_producing(
-    case: Case, shown: Shown, kept: set[int], is_excused: bool, find: Callable[[Kind, str], None]
+    first_offset: int, shown: Shown, kept: set[int], is_excused: bool, find: Callable[[Kind, str], None]
 ) -> None:
+    """What was before `first_offset` is gone and known to be: its batches may be duplicates all the same."""
     after = {served.offset: served.content for served in shown.served_after}
     for batch, code, offset in shown.resent:
         there = batch.offset in kept
         what = f"the batch at {batch.offset}, producer {batch.producer_id}, sequence {batch.base_sequence}"
         if code == ErrorCode.NONE and there and offset != batch.offset:
             find(Kind.DUPLICATED, f"{what}, sent again, is stored at {offset} too")
-        elif code == ErrorCode.NONE and not there and batch.offset >= case.start:
+        elif code == ErrorCode.NONE and not there and batch.offset >= first_offset:
             if after.get(offset) != batch.content:
                 find(Kind.MISSING, f"{what}, sent again, is acknowledged at {offset} and not there")
-        elif code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and not there and batch.offset >= case.start:
+        elif code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and not there and batch.offset >= first_offset:
             find(Kind.MISSING, f"{what}, sent again, is acknowledged as a duplicate and not there")
         elif code not in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER) and not is_excused:
             find(Kind.SILENT, f"{what}, sent again, is refused with error {code} and no event says why")

@@ -7,18 +7,20 @@ so that making a request costs far less than it may cost the broker.
 """
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from tidelog.protocol.messages.declaration import Field, version_in
 from tidelog.protocol.schema import APIS, Api, ApiKey, encode_request
 from tidelog.protocol.varint import unsigned_varint
 
-ELEMENTS: Final = 200_000
-"""Of one request, as protocol.schema limits them."""
+ELEMENTS: Final = 100_000
+"""In one request: what the broker takes at least."""
 _NAME: Final = "n0000000"
 _NUMBER: Final = 0x5A5A5A5A
 _NAME_BYTES: Final = _NAME.encode()
 _NUMBER_BYTES: Final = _NUMBER.to_bytes(4, "big")
+_FETCH_VERSION: Final = 12
 _TOPIC_RESOURCE: Final = 2
 _VALUES: Final[Mapping[str, Any]] = {"validate_only": True, "resource_type": _TOPIC_RESOURCE}
 """What a field of a name must be for the broker to look at the rest."""
@@ -41,11 +43,14 @@ class Large(NamedTuple):
         return f"{self.api.name} with {self.elements:,} × {how} {self.path}"
 
 
-def largest_requests(topic: str, elements: int = ELEMENTS) -> Iterator[Large]:
-    """Every one of them, in the newest version of each API; `topic` is one that there is."""
+def largest_requests(topic: str, versions: Mapping[int, int], elements: int = ELEMENTS) -> Iterator[Large]:
+    """Every one of them. `topic` is one that there is, `versions` says the newest that the broker serves."""
     for api in APIS.values():
-        for path in _list_paths(api.request.fields, api.max_version):
-            same, different = (_large(api, path, each, topic, elements, {}) for each in (True, False))
+        if api.key not in versions:
+            continue
+        version = min(api.max_version, versions[api.key])
+        for path in _list_paths(api.request.fields, version):
+            same, different = (_large(api, version, path, each, topic, elements) for each in (True, False))
             yield same
             if different.body != same.body:  # Some elements have nothing to tell them apart.
                 yield different
@@ -55,7 +60,7 @@ def waiting_fetch(topic: str, repeats: int, max_wait_ms: int) -> Large:
     """A Fetch of one empty partition again and again that waits for a record."""
     path = ("topics", "partitions")
     more = {"max_wait_ms": max_wait_ms, "min_bytes": 1, "max_bytes": 1 << 20}
-    return _large(APIS[ApiKey.FETCH], path, True, topic, repeats, more)
+    return _large(APIS[ApiKey.FETCH], _FETCH_VERSION, path, True, topic, repeats, more)
 
 
 def _list_paths(fields: tuple[Field, ...], version: int) -> Iterator[tuple[str, ...]]:
@@ -67,10 +72,15 @@ def _list_paths(fields: tuple[Field, ...], version: int) -> Iterator[tuple[str, 
 
 
 def _large(
-    api: Api, path: tuple[str, ...], is_repeated: bool, topic: str, elements: int, more: Mapping[str, Any]
+    api: Api,
+    version: int,
+    path: tuple[str, ...],
+    is_repeated: bool,
+    topic: str,
+    elements: int,
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> Large:
     """One element is encoded, and where its bytes lie shows by the request with two of them."""
-    version = api.max_version
     one, two = (
         encode_request(
             api.key,

@@ -16,7 +16,7 @@ from faults.damage.sample import batch_of
 from faults.damage.verdict import judge_words
 from faults.hostile.attacks import ATTACKS, send_large
 from faults.hostile.gauge import Cost, Gauge, why_not
-from faults.hostile.largest import largest_requests
+from faults.hostile.largest import Large, largest_requests
 from faults.process import BrokerProcess, BrokerProcessError
 from faults.trial import Outcome, Say
 from faults.wire import Wire
@@ -24,7 +24,7 @@ from faults.wire import Wire
 WAITED_CPU_MS: Final = 1_000.0
 """Processor time of the broker while one small request waits. The rule is some milliseconds a step; this much
 is a broker that stopped for everybody."""
-GROWN_KB: Final = 384 * 1024
+GROWN_KB: Final = 256 * 1024
 TOPIC: Final = "served"
 TARGET: Final = "target"
 """The topic that attacks name; they may delete it."""
@@ -45,8 +45,8 @@ async def run(seed: int, seconds: float, folder: Path, say: Say, attacks: int = 
     began = loop.time()
     worst: list[tuple[Cost, str]] = []
     async with BrokerProcess(folder / "data", settings=_SETTINGS) as broker:
-        await _prepare(broker)
-        for number, (kind, attack) in enumerate(_attacks(random.Random(f"hostile {seed}"))):
+        larges = list(largest_requests(TARGET, await _prepare(broker)))
+        for number, (kind, attack) in enumerate(_attacks(random.Random(f"hostile {seed}"), larges)):
             if number >= attacks if attacks else loop.time() - began >= seconds:
                 break
             await _make_target(broker)
@@ -65,9 +65,8 @@ async def run(seed: int, seconds: float, folder: Path, say: Say, attacks: int = 
     return outcome
 
 
-def _attacks(rng: random.Random) -> Iterator[Attack]:
+def _attacks(rng: random.Random, larges: list[Large]) -> Iterator[Attack]:
     """Each kind once, then all the largest requests in a random order, then all over again."""
-    larges = list(largest_requests(TARGET))
     while True:
         for kind, attack in rng.sample(list(ATTACKS.items()), len(ATTACKS)):
             yield kind, lambda port, attack=attack: attack(port, TOPIC, rng)  # type: ignore[misc]
@@ -78,8 +77,8 @@ def _attacks(rng: random.Random) -> Iterator[Attack]:
             yield _LARGE, lambda port, large=large: send_large(port, large)  # type: ignore[misc]
 
 
-async def _prepare(broker: BrokerProcess) -> None:
-    """A topic with some records, and one without."""
+async def _prepare(broker: BrokerProcess) -> dict[int, int]:
+    """Make a topic with some records, and one without. Returns the newest version of each API."""
     async with Wire.connected(broker.port) as wire:
         for name in (TOPIC, f"{TOPIC}-empty"):
             if code := await wire.create_topic(name, 1):
@@ -87,6 +86,7 @@ async def _prepare(broker: BrokerProcess) -> None:
         code, producer_id = await wire.new_producer_id()
         for number in range(_RECORDS):
             await wire.append(TOPIC, {0: batch_of(producer_id, 0, 0, number, 1, 1_000).data})
+        return await wire.newest_versions()
 
 
 async def _make_target(broker: BrokerProcess) -> None:

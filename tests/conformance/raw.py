@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from faults.wire import FETCH_VERSION, PRODUCE_VERSION, Wire
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.framing import decode_response_header, encode_request_frame
+from tidelog.protocol.framing import encode_request_frame
 from tidelog.protocol.hot import (
     FetchPartition,
     FetchPartitionResult,
@@ -17,36 +18,23 @@ from tidelog.protocol.hot import (
     FetchResponse,
     ProducePartitionResult,
     ProduceRequest,
-    decode_fetch_response,
-    decode_produce_response,
     encode_fetch_request,
     encode_produce_request,
 )
 from tidelog.protocol.records import RecordBatchBuilder, decode_batch, iter_batches
-from tidelog.protocol.schema import ApiKey, decode_response, encode_request
+from tidelog.protocol.schema import ApiKey, encode_request
 from tidelog.protocol.types import Buffer
 
-PRODUCE_VERSION, FETCH_VERSION = 9, 11
 SECONDS = DEADLINE_SECONDS
 NOW_MS = 1_700_000_000_000
 Batch = bytes
 
 
-class RawClient:
-    """One connection that sends what it is told and reads answers in order."""
+class RawClient(Wire):
+    """A connection with words for what tests ask, most of it of the topic `t`."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._sent: list[tuple[int, int, int]] = []
-        self._correlation_id = 0
-
-    async def send(self, key: ApiKey, version: int, body: Any) -> None:
-        """Send one request; `body` is encoded, or buffers."""
-        self._correlation_id += 1
-        self._sent.append((self._correlation_id, key, version))
-        self._writer.writelines(encode_request_frame(key, version, self._correlation_id, "raw", body))
-        await self._writer.drain()
+    async def send_request(self, key: ApiKey, version: int, values: Mapping[str, Any]) -> None:
+        await self.send(key, version, encode_request(key, version, values))
 
     async def send_together(self, requests: Iterable[tuple[ApiKey, int, Mapping[str, Any]]]) -> None:
         """Send several requests in one write, so that they arrive together."""
@@ -58,28 +46,6 @@ class RawClient:
             frames += encode_request_frame(key, version, self._correlation_id, "raw", body)
         self._writer.write(b"".join(frames))
         await self._writer.drain()
-
-    async def receive(self) -> Any:
-        """The answer to the oldest request not answered yet."""
-        expected, key, version = self._sent.pop(0)
-        async with asyncio.timeout(SECONDS):
-            size = int.from_bytes(await self._reader.readexactly(4), "big")
-            frame = await self._reader.readexactly(size)
-        correlation_id, position = decode_response_header(key, version, frame)
-        assert correlation_id == expected
-        body = frame[position:]
-        if key == ApiKey.PRODUCE:
-            return decode_produce_response(version, body)
-        if key == ApiKey.FETCH:
-            return decode_fetch_response(version, memoryview(body))
-        return decode_response(key, version, body)
-
-    async def send_request(self, key: ApiKey, version: int, values: Mapping[str, Any]) -> None:
-        await self.send(key, version, encode_request(key, version, values))
-
-    async def ask(self, key: ApiKey, version: int, values: Mapping[str, Any] | None = None) -> Any:
-        await self.send_request(key, version, values or {})
-        return await self.receive()
 
     async def send_batch(self, batch: Batch, *, topic: str = "t", acks: int = -1) -> None:
         request = ProduceRequest(None, acks, 30_000, [(topic, [(0, batch)])])
@@ -132,14 +98,6 @@ class RawClient:
         """Whether the broker ends the connection without another byte."""
         async with asyncio.timeout(SECONDS):
             return await self._reader.read() == b""
-
-    async def close(self) -> None:
-        self._writer.close()
-        await asyncio.gather(self._writer.wait_closed(), return_exceptions=True)
-
-    def cut(self) -> None:
-        """End the connection without a farewell, answers unread."""
-        self._writer.transport.abort()
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from faults.damage.files import Damage, Done, FileKind
 from tidelog.protocol.records import read_batch_header
 
 SEED = 21
-ROUNDS = 8
+ROUNDS = 6
 CRC_AT, CHECKED_FROM = 17, 21
 
 

@@ -25,7 +25,7 @@ def folder(path: Path) -> Path:
         own = path / f"t-{partition}"
         own.mkdir(parents=True)
         batches = [batch_of(5, 0, partition, first, 2, 1_000).data for first in (0, 2, 4)]
-        (own / f"{0:020d}.log").write_bytes(b"".join(batches))
+        (own / f"{partition:020d}.log").write_bytes(b"".join(batches))
         (own / "partition.metadata").write_text(f"id {partition}")
     (path / "cluster.db").write_bytes(bytes(range(1, 200)) + bytes(800))
     (path / ".lock").touch()

@@ -92,6 +92,13 @@ def test_a_batch_that_is_gone_must_not_be_acknowledged_as_a_duplicate(code: Erro
     assert judged(shown(0, 2, end=4, resent=resent, served_after=[]), TOLD) >= {Kind.MISSING}
 
 
+def test_a_batch_before_the_start_of_the_log_may_be_a_duplicate_once_that_start_was_told() -> None:
+    resent = [Told(BATCHES[0], 0, 0)]
+    moved = shown(2, 4, start=2, resent=resent)
+    assert Kind.MISSING in judged(moved)
+    assert judged(moved, TOLD | {"event": "log_start_moved", "level": "warning"}) == set()
+
+
 def test_a_batch_that_was_lost_may_be_stored_anew() -> None:
     stored = Told(BATCHES[2], 0, 4)
     assert (
@@ -138,6 +145,7 @@ def test_a_hole_is_never_excused_as_an_early_end() -> None:
     ("lines", "expected"),
     [
         (['{"event": "broker_not_started", "error": "cluster.db is damaged; restore it"}'], set()),
+        (['{"event": "broker_not_started", "error": "cluster.db is damaged. Put it back"}'], set()),
         (['{"event": "broker_not_started", "error": "cluster.db is damaged"}'], {Kind.SILENT}),
         (['{"event": "broker_not_started", "error": "damaged", "advice": "restore it"}'], {Kind.SILENT}),
         (["Killed"], {Kind.ALARM}),

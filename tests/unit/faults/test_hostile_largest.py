@@ -9,7 +9,8 @@ from tidelog.protocol.messages.declaration import Field, version_in
 from tidelog.protocol.schema import APIS, ApiKey, decode_request
 
 COUNT = 300
-LARGE = list(largest_requests("there", COUNT))
+NEWEST = {api.key: api.max_version for api in APIS.values()}
+LARGE = list(largest_requests("there", NEWEST, COUNT))
 
 
 def elements_at(large: Large) -> list[Any]:
@@ -45,10 +46,15 @@ def test_every_list_of_every_api_has_its_largest_request() -> None:
 
 
 @pytest.mark.parametrize("api", [ApiKey.DELETE_TOPICS, ApiKey.DESCRIBE_CONFIGS])
-def test_the_limit_of_a_request_is_used_up(api: ApiKey) -> None:
-    of_api = [large for large in largest_requests("there") if large.api == api and large.is_repeated]
+def test_the_largest_is_within_the_limit_of_a_request(api: ApiKey) -> None:
+    of_api = [large for large in largest_requests("there", NEWEST) if large.api == api and large.is_repeated]
     large = max(of_api, key=lambda each: each.elements)
     assert len(elements_at(large)) > 0.99 * ELEMENTS
+
+
+def test_an_api_is_asked_in_the_newest_version_that_the_broker_serves_and_not_where_it_serves_none() -> None:
+    made = {(large.api, large.version) for large in largest_requests("there", {ApiKey.METADATA: 9}, COUNT)}
+    assert made == {(ApiKey.METADATA, 9)}
 
 
 def test_a_fetch_that_waits_says_so() -> None:
