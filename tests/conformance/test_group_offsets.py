@@ -43,7 +43,7 @@ for _ in range(100):
     if len(found) == count:
         break
 consumer.poll(commit_every_ms / 100)  # Several automatic commits are refused meanwhile.
-(committed,) = consumer.committed([TopicPartition(topic, 0)], timeout=DEADLINE_SECONDS)
+(committed,) = consumer.committed([TopicPartition(topic, 0)], timeout=120)
 assert committed.error is None and committed.offset == -1001, committed
 try:
     consumer.commit(asynchronous=False)

@@ -20,7 +20,7 @@ SERIALIZERS = {
     for kind in ("s", "des")
 }
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_SECONDS = DEADLINE_SECONDS
+_SECONDS = int(DEADLINE_SECONDS)  # Java takes whole ones.
 # Short, so that little time is spent waiting for a broker that is gone.
 PATIENCE = {"retry.backoff.ms": "20", "reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "50"}
 
