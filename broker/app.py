@@ -23,12 +23,12 @@ import structlog
 
 from tidelog.broker.clock import SteadyClock, clock_ms
 from tidelog.broker.cluster.store import StoreError
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.handlers import Handler, build_handlers
-from tidelog.broker.metrics import Metrics
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.http import HttpServer
 from tidelog.broker.net.server import BindError, Endpoint, Server, bind, bind_endpoints
+from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.served_apis import unsupported_api_versions_body
 from tidelog.broker.services import Services, open_services
 from tidelog.broker.storage.disk import HANDLES_ADVICE, Disk, is_out_of_handles
@@ -38,7 +38,7 @@ from tidelog.protocol.schema import ApiKey
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from tidelog.broker.fault_injection import FaultInjector
+    from tidelog.broker.fault_injection.injection import FaultInjector
 
 logger = structlog.get_logger(__name__)
 
@@ -205,7 +205,7 @@ def _with_faults(
     """The handlers as they are, or where faults are enabled with those around them."""
     if not config.faults_enable:
         return handlers, None
-    from tidelog.broker.fault_injection import FaultInjector
+    from tidelog.broker.fault_injection.injection import FaultInjector
 
     faults = FaultInjector(services)
     return faults.around(handlers), faults

@@ -15,8 +15,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tidelog.broker.config import BrokerConfig, ConfigError, unknown_variables
-from tidelog.broker.settings import parse_assignment
+from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError, unknown_variables
+from tidelog.broker.configuration.settings import parse_assignment
 
 _FLAGS = (
     ("--host", "host", "address to listen on for clients"),
@@ -35,7 +35,7 @@ def settings_given(flags: Mapping[str, object], assignments: Sequence[str]) -> d
 
 def serve(given: Mapping[str, object], config_file: Path | None = None) -> int:
     """Run a broker until it is told to stop; returns the exit code. `given` has outward names."""
-    from tidelog.broker import log_events
+    from tidelog.broker.observability import log_events
 
     log_events.import_structlog_without_rich()
     log_events.configure()

@@ -21,25 +21,25 @@ from tidelog.broker.cluster.catalog import Catalog
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import ClusterStore, StoreError
-from tidelog.broker.config import BrokerConfig
-from tidelog.broker.data_folder import claim, is_in_use
-from tidelog.broker.group_commit import GroupCommit
-from tidelog.broker.handle_budget import HandleBudget
-from tidelog.broker.maintenance import Maintenance
-from tidelog.broker.metrics import Metrics
-from tidelog.broker.partitions import Partitions
-from tidelog.broker.peer_events import PeerEvents
-from tidelog.broker.producer_ids import ProducerIds
-from tidelog.broker.queued_memory import QueuedMemory
-from tidelog.broker.replica import Replica
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.topic_configs import DescribedSetting, TopicConfigs, describe_broker
+from tidelog.broker.coordinator.producer_id_manager import ProducerIds
+from tidelog.broker.data_folder.ownership import claim, is_in_use
+from tidelog.broker.limits.handle_budget import HandleBudget
+from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.limits.queued_memory import QueuedMemory
+from tidelog.broker.limits.turns import Turns
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.replicas.group_commit import GroupCommit
+from tidelog.broker.replicas.maintenance import Maintenance
+from tidelog.broker.replicas.partitions import Partitions
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.replicas.topics import Topics
 from tidelog.broker.storage.checkpoints import FolderIdentity
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import LogManager
 from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in, log_folders
-from tidelog.broker.topic_configs import DescribedSetting, TopicConfigs, describe_broker
-from tidelog.broker.topics import Topics
-from tidelog.broker.turns import Turns
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_LEADER_EPOCH
 

@@ -1,6 +1,6 @@
 """`tidelog config`: which settings a broker has, what they are here, and from where.
 
-Asks `broker.config`, the only home of settings; starts nothing and contacts no one.
+Asks `broker.configuration.broker_config`, the only home of settings; starts nothing and contacts no one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def config(
     import os
 
     from tidelog.broker.command import settings_given
-    from tidelog.broker.config import BrokerConfig, ConfigError
+    from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError
     from tidelog.cli.tables import print_table
 
     try:

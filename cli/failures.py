@@ -29,7 +29,7 @@ def run(work: Coroutine[Any, Any, Result], bootstrap_servers: str) -> Result:
     """
     import uvloop
 
-    from tidelog.broker.log_events import import_structlog_without_rich
+    from tidelog.broker.observability.log_events import import_structlog_without_rich
 
     import_structlog_without_rich()
     from tidelog.client.errors import ClientError

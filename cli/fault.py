@@ -2,7 +2,7 @@
 
 Orders are taken on the broker's HTTP port, where `tidelog serve --enable-faults` allows it; the same can be
 had from any language with POST, GET and DELETE on /faults. What the orders mean is in
-`broker.fault_injection` and `broker.producer_faults`.
+`broker.fault_injection.injection` and `broker.fault_injection.producer_changes`.
 """
 
 from __future__ import annotations

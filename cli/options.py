@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from tidelog.broker.settings import BOOTSTRAP_SERVERS_VARIABLE
+from tidelog.broker.configuration.settings import BOOTSTRAP_SERVERS_VARIABLE
 
 DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
 

@@ -73,7 +73,7 @@ def run_job(job: str, given: Mapping[str, Any]) -> None:
     values = _read_settings(Path(file)) if file is not None else {}
 
     from tidelog.pipeline.jobs.job import MetricsFile, choose, make_settings, names_of
-    from tidelog.pipeline.offsets import OptionError
+    from tidelog.pipeline.source.offsets import OptionError
 
     module = import_module(f"tidelog.pipeline.jobs.{job}")
     kind = getattr(module, f"{job.capitalize()}Settings")
@@ -127,12 +127,12 @@ def _run(job: str, module: Any, settings: Any, master: str, metrics: MetricsFile
     from pyspark.errors import AnalysisException, PySparkException
 
     from tidelog.client.errors import ClientError
-    from tidelog.pipeline.fetch import RecordsMissingError
-    from tidelog.pipeline.java import JavaNotFoundError
     from tidelog.pipeline.jobs.archive_folder import ArchiveError
-    from tidelog.pipeline.mirror_session import MirrorError
-    from tidelog.pipeline.offsets import OffsetsLostError, OptionError
-    from tidelog.pipeline.session import start_session
+    from tidelog.pipeline.mirror.session_folder import MirrorError
+    from tidelog.pipeline.source.fetch import RecordsMissingError
+    from tidelog.pipeline.source.offsets import OffsetsLostError, OptionError
+    from tidelog.pipeline.spark.java import JavaNotFoundError
+    from tidelog.pipeline.spark.spark_session import start_session
 
     # Each error of a query, in JSON, before it is told below.
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):

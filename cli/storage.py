@@ -15,7 +15,7 @@ import typer
 from tidelog.cli.failures import Failure
 
 if TYPE_CHECKING:
-    from tidelog.broker.catalog_rebuilding import Rebuilt
+    from tidelog.broker.data_folder.catalog_rebuilding import Rebuilt
 
 app = typer.Typer(no_args_is_help=True, help="Put a data folder in order while no broker runs on it.")
 
@@ -42,9 +42,9 @@ def rebuild_catalog(
     For a broker that refuses to start because its catalog is lost, damaged or older than the folders. Names,
     ids and partitions are in the folders; settings come from what is left of the old catalog.
     """
-    from tidelog.broker.catalog_rebuilding import CatalogRebuilding, RebuildError
     from tidelog.broker.cluster.store import StoreError
-    from tidelog.broker.data_folder import locked
+    from tidelog.broker.data_folder.catalog_rebuilding import CatalogRebuilding, RebuildError
+    from tidelog.broker.data_folder.ownership import locked
     from tidelog.broker.storage.disk import Disk
     from tidelog.broker.storage.manager import DataFolderError
 

@@ -19,7 +19,7 @@ import typer
 from tidelog.cli.failures import Failure
 
 if TYPE_CHECKING:
-    from tidelog.broker.verification import Finding, FolderTotals
+    from tidelog.broker.data_folder.verification import Finding, FolderTotals
 
 
 class _Progress(Protocol):
@@ -39,7 +39,7 @@ def verify(
     Batches (CRC, offsets, sequences of each producer), indexes, snapshots against a replay of the log, leader
     epochs, checkpoints, and whether the catalog and the folders agree.
     """
-    from tidelog.broker.verification import VerificationError, verify_folder
+    from tidelog.broker.data_folder.verification import VerificationError, verify_folder
 
     began = time.monotonic()
     report = _print_json if as_json else _print_line

@@ -23,9 +23,9 @@ from demo.screen import Screen
 from demo.shipment import TOPIC, SabotageError, Shipment, Site, Tally, open_site
 from demo.verdict import KeyVerdict, judge, total
 from faults.process import BrokerProcessError
-from tidelog.pipeline.java import JavaNotFoundError
 from tidelog.pipeline.jobs import audit
-from tidelog.pipeline.session import start_session
+from tidelog.pipeline.spark.java import JavaNotFoundError
+from tidelog.pipeline.spark.spark_session import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,9 +7,9 @@ cannot differ from it.
 from collections.abc import Iterable
 
 from tidelog.broker.cluster.topic_settings import TOPIC_SETTINGS
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.handlers.fetch_sessions import FetchSessions
-from tidelog.broker.metrics import Metrics
+from tidelog.broker.observability.metrics import Metrics
 
 
 def broker_settings() -> str:

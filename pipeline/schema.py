@@ -1,6 +1,6 @@
 """The columns of the source, as Spark's types: those of its Kafka source, and who wrote the record.
 
-`pipeline.columnar` makes the same of bytes, as Arrow's types; a test holds them equal. No Arrow here: a
+`pipeline.arrow.columnar` makes the same of bytes, as Arrow's types; a test holds them equal. No Arrow here: a
 process that only asks for the schema does without it.
 """
 

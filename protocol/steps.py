@@ -5,7 +5,7 @@ for each element of a message counts it with a `Pace` and yields when the pace s
 its first step never yields, so short messages cost what they cost without this.
 
 Invariants: a step is counted in elements, not in time, so that it is the same on a slow machine; no I/O, no
-clock, no event loop. `broker.turns` runs steps of many requests side by side.
+clock, no event loop. `broker.limits.turns` runs steps of many requests side by side.
 """
 
 from collections.abc import Callable, Generator, Iterable

@@ -20,9 +20,9 @@ import uvloop
 from bench.loads.producers_load import POPULATIONS, StateError, header
 from bench.wire import TOPIC
 from tidelog.broker.clock import SteadyClock, clock_ms
-from tidelog.broker.config import BrokerConfig
-from tidelog.broker.log_events import configure
-from tidelog.broker.metrics import Metrics
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.observability.log_events import configure
+from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.services import Services, open_services
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.snapshot import snapshot_offsets

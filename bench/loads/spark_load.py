@@ -24,12 +24,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.machine import adopt_orphans, await_children
 from bench.wire import HOST
-from tidelog.pipeline.fetch import find_bounds
 from tidelog.pipeline.jobs import archive, replay
 from tidelog.pipeline.jobs.archive import ArchiveSettings
 from tidelog.pipeline.jobs.replay import ReplaySettings
-from tidelog.pipeline.null_headers import empty_for_null
-from tidelog.pipeline.session import start_session
+from tidelog.pipeline.source.fetch import find_bounds
+from tidelog.pipeline.spark.null_headers import empty_for_null
+from tidelog.pipeline.spark.spark_session import start_session
 
 CORES = 2
 _READ_BYTES = 4 << 20

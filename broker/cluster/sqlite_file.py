@@ -30,6 +30,7 @@ from tidelog.broker.cluster.catalog import (
     TopicCreated,
     TopicDeleted,
 )
+from tidelog.broker.cluster.disk_space import CHECKPOINT_FRAMES
 from tidelog.broker.cluster.facts import (
     DIGEST_MODULUS,
     StoredCluster,
@@ -43,7 +44,6 @@ from tidelog.broker.cluster.facts import (
     topic_from,
     whole_number,
 )
-from tidelog.broker.cluster.room import CHECKPOINT_FRAMES
 from tidelog.broker.cluster.store import StoreError
 
 SCHEMA_VERSION = 2

@@ -9,10 +9,10 @@ Invariants:
   copy replaces is kept under another name;
 - at every opening the log of SQLite is brought into its file, so that no fact stays in the log alone;
 - SQLite runs in one thread of its own, never on the event loop;
-- a full disk does not keep a topic from being deleted: see `broker.cluster.room`. Where the copy finds no
+- a full disk does not keep a topic from being deleted: see `broker.cluster.disk_space`. Where the copy finds no
   room it is marked as invalid, which is said, and written again with the next commit that finds some.
 
-Called by `broker.services` (open, load, close), `broker.topics` and the producer id shell (commit).
+Called by `broker.services` (open, load, close), `broker.replicas.topics` and the producer id shell (commit).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ import structlog
 from tidelog.broker.cluster import sqlite_file
 from tidelog.broker.cluster.catalog import Catalog, Delta
 from tidelog.broker.cluster.choice import Found, Source, advice, choose, copy_path
+from tidelog.broker.cluster.disk_space import keep_room
 from tidelog.broker.cluster.facts import StoredCluster
-from tidelog.broker.cluster.room import keep_room
 from tidelog.broker.cluster.second_copy import (
     CopyFile,
     commit_line,

@@ -19,9 +19,9 @@ from typing import Any
 
 from tidelog.broker.cluster.catalog import check_topic_name
 from tidelog.broker.cluster.topic_settings import TOPIC_SETTINGS, ConfigType, check_number_of_settings
+from tidelog.broker.configuration.topic_configs import DescribedSetting
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
-from tidelog.broker.topic_configs import DescribedSetting
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, Steps, each
 

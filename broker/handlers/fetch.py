@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from tidelog.broker.handlers.context import Parked, RequestContext
 from tidelog.broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
-from tidelog.broker.replica import Replica, all_caught_up
+from tidelog.broker.replicas.replica import Replica, all_caught_up
 from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import ColdRead
 from tidelog.broker.storage.log_types import READ_COMMITTED, LogEnds

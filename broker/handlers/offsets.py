@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tidelog.broker.handlers.context import RequestContext
-from tidelog.broker.replica import Replica, all_caught_up
+from tidelog.broker.replicas.replica import Replica, all_caught_up
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, Steps, each

@@ -29,8 +29,8 @@ import asyncio
 from collections.abc import Sequence
 
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, LateEffect, RequestContext
-from tidelog.broker.metrics import Metrics
-from tidelog.broker.replica import Replica
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
 from tidelog.broker.storage.batch_inspection import Effort, TooMuchError, inspect_batch
 from tidelog.broker.storage.partition_log import AppendResult

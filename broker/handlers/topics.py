@@ -1,6 +1,6 @@
 """CreateTopics, DeleteTopics and CreatePartitions: requests about topics, turned into changes of the catalog.
 
-Owns the three answers; what is allowed is decided by `broker.topics` and the catalog.
+Owns the three answers; what is allowed is decided by `broker.replicas.topics` and the catalog.
 
 Invariants: each topic of a request succeeds or fails alone; one named twice is INVALID_REQUEST; validate_only
 changes nothing and answers as if it had; an answer comes once the change is durable.
@@ -21,8 +21,8 @@ from tidelog.broker.cluster.catalog import MAX_PARTITIONS_PER_REQUEST, Topic
 from tidelog.broker.cluster.topic_settings import check_number_of_settings
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.metadata import NO_TOPIC_ID
+from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import Services
-from tidelog.broker.topics import NewTopic
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, Steps, each
 

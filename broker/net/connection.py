@@ -10,7 +10,7 @@ and when no more is read. Invariants:
   answers have not left (a Fetch that waits counts as the most that it may bring), or while the transport's
   buffer is above its high-water mark;
 - nor while this connection is held back, or none is served, because all of them hold too much memory
-  (`broker.queued_memory`);
+  (`broker.limits.queued_memory`);
 - all answers that are ready in one step of the loop leave in one writelines; large buffers are not copied;
 - bad bytes close this connection with exactly one log event; a client that goes away cancels its long polls
   and never an append.
@@ -32,8 +32,8 @@ from operator import length_hint
 from typing import TYPE_CHECKING
 
 from tidelog.broker.handlers.context import Listener
+from tidelog.broker.limits.queued_memory import Held
 from tidelog.broker.net.dispatch import BadRequest, Pending
-from tidelog.broker.queued_memory import Held
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.framing import FrameReader
 from tidelog.protocol.types import Buffer

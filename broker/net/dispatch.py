@@ -35,11 +35,11 @@ from tidelog.broker.handlers.context import (
     Parked,
     RequestContext,
 )
-from tidelog.broker.metrics import Metrics
+from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.limits.turns import Turns
 from tidelog.broker.net.routes import Handler, Route, RouteTable
-from tidelog.broker.peer_events import PeerEvents
+from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.served_apis import SERVED_APIS, unsupported_api_versions_body
-from tidelog.broker.turns import Turns
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.framing import RequestHeader, decode_request_header, encode_response_frame
 from tidelog.protocol.hot import FetchRequest, FetchResponse, ProduceRequest

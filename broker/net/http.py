@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from tidelog.broker.metrics import Metrics
+from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.net.acceptor import Acceptor
 from tidelog.broker.net.server import bind_error
-from tidelog.broker.peer_events import PeerEvents
+from tidelog.broker.observability.metrics import Metrics
 
 if TYPE_CHECKING:
     from aiohttp import web

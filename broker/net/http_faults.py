@@ -1,7 +1,7 @@
 """/faults on the HTTP port: what `tidelog fault` and a test in any language ask for.
 
 GET lists the orders (`{"faults": [...], "finished": [...]}`), POST takes one as a JSON object (`fault` and
-the fields of `broker.faults.parse_order`, or `broker.producer_faults` for forget, expire and sequence) and
+the fields of `broker.fault_injection.rules.parse_order`, or `broker.fault_injection.producer_changes` for forget, expire and sequence) and
 answers it as it stands, DELETE takes back all, DELETE /faults/ID one. Errors are `{"error": "..."}`: 400 for
 an order that cannot be, 403 where faults are not enabled, 404 for what is not there, 503 for a partition that
 is offline.
@@ -18,13 +18,13 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.faults import ENABLE_HINT, FaultError, parse_order
+from tidelog.broker.fault_injection.rules import ENABLE_HINT, FaultError, parse_order
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from tidelog.broker.fault_injection import FaultInjector
+    from tidelog.broker.fault_injection.injection import FaultInjector
 
 _PRODUCER_FAULTS = ("forget", "expire", "sequence")
 
@@ -51,7 +51,7 @@ class FaultRoutes:
         async def guarded(request: web.Request) -> web.Response:
             from aiohttp import web
 
-            from tidelog.broker.producer_faults import UnknownProducerError
+            from tidelog.broker.fault_injection.producer_changes import UnknownProducerError
 
             if self._injector is None:
                 status, body = 403, _error(f"faults are not enabled on this broker: {ENABLE_HINT}")

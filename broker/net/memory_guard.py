@@ -12,9 +12,9 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from tidelog.broker.metrics import Metrics
-from tidelog.broker.peer_events import PeerEvents
-from tidelog.broker.queued_memory import Large, Patience, QueuedMemory, judge
+from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.limits.queued_memory import Large, Patience, QueuedMemory, judge
+from tidelog.broker.observability.metrics import Metrics
 
 if TYPE_CHECKING:
     from tidelog.broker.net.connection import Connection

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.handlers.context import EncodedAnswer, RequestContext
-from tidelog.broker.metrics import Metrics, RequestTally
 from tidelog.broker.net.error_answers import (
     ERROR_ANSWERS,
     ErrorAnswer,
@@ -20,6 +19,7 @@ from tidelog.broker.net.error_answers import (
     declared_error_count,
     error_count_of,
 )
+from tidelog.broker.observability.metrics import Metrics, RequestTally
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.hot import (

@@ -20,16 +20,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from tidelog.broker.config import BrokerConfig
-from tidelog.broker.handle_budget import HandleBudget
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.handlers.context import Listener
-from tidelog.broker.metrics import Metrics
+from tidelog.broker.limits.handle_budget import HandleBudget
+from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.limits.queued_memory import QueuedMemory
 from tidelog.broker.net.acceptor import Acceptor
 from tidelog.broker.net.connection import Connection
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.memory_guard import MemoryGuard
-from tidelog.broker.peer_events import PeerEvents
-from tidelog.broker.queued_memory import QueuedMemory
+from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.storage.disk import HANDLES_ADVICE
 
 BACKLOG = 1024

@@ -16,9 +16,9 @@ from tidelog.client import Admin, NewTopic
 from tidelog.client.errors import ClientError, TopicAlreadyExistsError
 from tidelog.pipeline.examples import delays
 from tidelog.pipeline.examples.flights_plot import draw_delays
-from tidelog.pipeline.fetch import find_bounds
 from tidelog.pipeline.jobs import archive
-from tidelog.pipeline.session import start_session
+from tidelog.pipeline.source.fetch import find_bounds
+from tidelog.pipeline.spark.spark_session import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

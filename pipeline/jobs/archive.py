@@ -25,12 +25,12 @@ from tidelog.pipeline.jobs.archive_folder import Archive, ArchiveError, folder_o
 from tidelog.pipeline.jobs.archive_log import ParquetArchive
 from tidelog.pipeline.jobs.copies import origin_of
 from tidelog.pipeline.jobs.job import JobProgress, OnProgress, teller
-from tidelog.pipeline.losses import count_losses
-from tidelog.pipeline.micro_batches import batch_ranges, next_offsets
-from tidelog.pipeline.null_headers import empty_for_null
-from tidelog.pipeline.offsets import OffsetRange, OptionError, Place, to_json
-from tidelog.pipeline.reading import bounds_of, report_losses
-from tidelog.pipeline.source_options import SourceOptions, parse_options
+from tidelog.pipeline.source.losses import count_losses
+from tidelog.pipeline.source.micro_batches import batch_ranges, next_offsets
+from tidelog.pipeline.source.offsets import OffsetRange, OptionError, Place, to_json
+from tidelog.pipeline.source.options import SourceOptions, parse_options
+from tidelog.pipeline.source.reading import bounds_of, report_losses
+from tidelog.pipeline.spark.null_headers import empty_for_null
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,10 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidelog.pipeline.columnar import ARROW_SCHEMA
+from tidelog.pipeline.arrow.columnar import ARROW_SCHEMA
 from tidelog.pipeline.jobs.archive_files import DraftFile
 from tidelog.pipeline.jobs.archive_folder import Archive, ArchiveError, publish
-from tidelog.pipeline.offsets import OptionError, Place
+from tidelog.pipeline.source.offsets import OptionError, Place
 
 PARTITIONED_BY = ["topic", "date"]
 TABLE_SCHEMA = ARROW_SCHEMA.append(pa.field("date", pa.date32()))

@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidelog.pipeline.columnar import ARROW_SCHEMA
-from tidelog.pipeline.null_headers import null_for_empty
+from tidelog.pipeline.arrow.columnar import ARROW_SCHEMA
+from tidelog.pipeline.spark.null_headers import null_for_empty
 
 DEFAULT_DATE = "__HIVE_DEFAULT_PARTITION__"
 FILE_SCHEMA = pa.schema([field for field in ARROW_SCHEMA if field.name != "topic"])

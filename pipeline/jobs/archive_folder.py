@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from tidelog.pipeline.jobs.archive_files import DraftFile
-from tidelog.pipeline.offsets import OptionError, Place
 from tidelog.pipeline.paths import local_path, try_lock
+from tidelog.pipeline.source.offsets import OptionError, Place
 
 OWN_FOLDER = "_tidelog"
 _ORIGIN = "origin.json"

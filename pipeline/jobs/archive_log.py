@@ -36,8 +36,8 @@ from tidelog.pipeline.jobs.archive_folder import (
     replace_json,
     sync_folder,
 )
-from tidelog.pipeline.micro_batches import from_json
-from tidelog.pipeline.offsets import Place, to_json
+from tidelog.pipeline.source.micro_batches import from_json
+from tidelog.pipeline.source.offsets import Place, to_json
 
 _COMMITS = "commits"
 _COMMITS_KEPT = 16

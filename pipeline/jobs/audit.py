@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidelog.pipeline.fetch import find_bounds
-from tidelog.pipeline.folders import Segment, by_place, find_segments, folder_bounds
 from tidelog.pipeline.jobs.job import JobProgress, OnProgress, teller
 from tidelog.pipeline.jobs.outputs import check_folder
-from tidelog.pipeline.offsets import OptionError, Place
-from tidelog.pipeline.segments import read_segments
+from tidelog.pipeline.segments.data_folders import Segment, by_place, find_segments, folder_bounds
+from tidelog.pipeline.segments.segment_ranges import read_segments
+from tidelog.pipeline.source.fetch import find_bounds
+from tidelog.pipeline.source.offsets import OptionError, Place
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -21,7 +21,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from tidelog.pipeline.offsets import OptionError
+from tidelog.pipeline.source.offsets import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,7 +3,7 @@
 Owns what a mirror reads and writes: partitions, timestamps and headers are kept, each record gets one more
 header that names its source (`tidelog.source`: TOPIC-PARTITION@OFFSET). `where` and `select` are SQL over the
 columns key, value, headers, timestamp, topic, partition and offset; a `select` must give key or value, and
-what it does not give of headers and timestamp is kept. Exactness is `pipeline.mirror_writer`'s: the
+what it does not give of headers and timestamp is kept. Exactness is `pipeline.mirror.writer`'s: the
 checkpoint folder holds the mirror's session, and who starts again with it goes on without loss or duplicate.
 
 Invariants: each source partition is read by one task, in its order, so that filtering is the only cause of
@@ -30,11 +30,11 @@ from tidelog.pipeline.jobs.job import JobProgress, OnProgress, Tell, teller, use
 from tidelog.pipeline.jobs.mirror_origin import check_rivals
 from tidelog.pipeline.jobs.mirror_topics import prepare_topics
 from tidelog.pipeline.jobs.projection import KEPT, PLACED, project
-from tidelog.pipeline.losses import count_losses
-from tidelog.pipeline.micro_batches import reported_offsets
-from tidelog.pipeline.mirror_session import MirrorCounts, MirrorSession
-from tidelog.pipeline.offsets import OptionError, check_pattern
-from tidelog.pipeline.sink_options import SESSION_FOLDER, check_codec, folder_path
+from tidelog.pipeline.mirror.session_folder import MirrorCounts, MirrorSession
+from tidelog.pipeline.sink.options import SESSION_FOLDER, check_codec, folder_path
+from tidelog.pipeline.source.losses import count_losses
+from tidelog.pipeline.source.micro_batches import reported_offsets
+from tidelog.pipeline.source.offsets import OptionError, check_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

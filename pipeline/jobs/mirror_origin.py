@@ -22,9 +22,9 @@ from tidelog.client.errors import OffsetOutOfRangeError, UnknownTopicError
 from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets
 from tidelog.client.session_lookup import fetch_batches, repeat
 from tidelog.client.types import TopicPartition
-from tidelog.pipeline.mirror_session import MirrorError, MirrorSession, StoredPlace
-from tidelog.pipeline.mirror_tail import find_last
-from tidelog.pipeline.offsets import Place
+from tidelog.pipeline.mirror.session_folder import MirrorError, MirrorSession, StoredPlace
+from tidelog.pipeline.mirror.tail import find_last
+from tidelog.pipeline.source.offsets import Place
 from tidelog.protocol.records import Record, TimestampType, decode_batch, iter_batches
 from tidelog.protocol.types import NO_PRODUCER_EPOCH
 

@@ -9,8 +9,8 @@ import re
 import tempfile
 from pathlib import Path
 
-from tidelog.pipeline.offsets import OptionError
 from tidelog.pipeline.paths import local_path
+from tidelog.pipeline.source.offsets import OptionError
 
 # What Spark leaves of a result, finished or not.
 _OF_RESULTS = re.compile(r"\.?(part-.*|_SUCCESS.*)|_temporary|\.spark-staging.*")

@@ -8,9 +8,9 @@ it would give other rows. Called by the jobs that write topics.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tidelog.pipeline.null_headers import empty_for_null
-from tidelog.pipeline.offsets import OptionError
-from tidelog.pipeline.sink_options import POSITION_COLUMNS
+from tidelog.pipeline.sink.options import POSITION_COLUMNS
+from tidelog.pipeline.source.offsets import OptionError
+from tidelog.pipeline.spark.null_headers import empty_for_null
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

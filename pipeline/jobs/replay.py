@@ -3,7 +3,7 @@
 Owns what is replayed: topics, partitions, offsets and times that the settings name, then `where`, then
 `select`, both SQL over the columns of the source. Partitions, timestamps and headers are kept, and each
 record gets the header that names where it was: `tidelog.source` with topic, partition and offset, which an
-archive keeps. Exactness is `pipeline.mirror_writer`'s: a topic that holds a record of a source partition gets
+archive keeps. Exactness is `pipeline.mirror.writer`'s: a topic that holds a record of a source partition gets
 those behind it only, so the same replay started again goes on behind what is stored.
 
 Topics that are missing are made, and keep their records until somebody says otherwise (retention.ms -1): what
@@ -31,10 +31,10 @@ from tidelog.pipeline.jobs.job import JobProgress, OnProgress, Tell, teller, use
 from tidelog.pipeline.jobs.projection import project
 from tidelog.pipeline.jobs.replay_sources import ArchivedRecords, Bounds, Records, Times, TopicRecords
 from tidelog.pipeline.jobs.replay_topics import prepare_topics
-from tidelog.pipeline.micro_batches import batch_ranges, next_offsets
-from tidelog.pipeline.mirror_session import MirrorSession
-from tidelog.pipeline.offsets import OffsetRange, OptionError
-from tidelog.pipeline.sink_options import POSITION_COLUMNS, check_codec, parse_sink_options
+from tidelog.pipeline.mirror.session_folder import MirrorSession
+from tidelog.pipeline.sink.options import POSITION_COLUMNS, check_codec, parse_sink_options
+from tidelog.pipeline.source.micro_batches import batch_ranges, next_offsets
+from tidelog.pipeline.source.offsets import OffsetRange, OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -178,7 +178,7 @@ def run(
         return ReplayReport(0, 0, 0, 0, 0, 0, 0.0)
     # Settings that nothing can be made of are told before anything is made.
     _rows(spark, settings, records, _ranges(bounds))
-    from tidelog.pipeline.mirror_writer import open_session
+    from tidelog.pipeline.mirror.writer import open_session
 
     session = MirrorSession(str(settings.session_path), "")
     with only_run(session):

@@ -17,14 +17,14 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from tidelog.pipeline.fetch import find_bounds, find_offsets_at
 from tidelog.pipeline.jobs.archive_delta import delta_table_class
 from tidelog.pipeline.jobs.archive_delta import missing_files as missing_in_table
 from tidelog.pipeline.jobs.archive_files import offsets_in_name
 from tidelog.pipeline.jobs.archive_folder import ArchiveError, archived_topic_ids
 from tidelog.pipeline.jobs.archive_log import missing_files, published_ends
 from tidelog.pipeline.jobs.copies import origin_of
-from tidelog.pipeline.offsets import OffsetRange, OptionError, Place, to_json
+from tidelog.pipeline.source.fetch import find_bounds, find_offsets_at
+from tidelog.pipeline.source.offsets import OffsetRange, OptionError, Place, to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from tidelog.client.admin import Admin
 from tidelog.client.admin_types import TopicDescription
-from tidelog.pipeline.fetch import find_bounds
 from tidelog.pipeline.jobs.copies import Copy, existing_copies, make_copies
-from tidelog.pipeline.mirror_session import MirrorSession
-from tidelog.pipeline.offsets import OptionError, Place
+from tidelog.pipeline.mirror.session_folder import MirrorSession
+from tidelog.pipeline.source.fetch import find_bounds
+from tidelog.pipeline.source.offsets import OptionError, Place
 
 if TYPE_CHECKING:
     from tidelog.pipeline.jobs.replay import ReplaySettings

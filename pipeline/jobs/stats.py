@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidelog.pipeline.fetch import find_bounds
 from tidelog.pipeline.jobs.job import JobProgress, OnProgress, Tell, teller
 from tidelog.pipeline.jobs.outputs import check_file, check_folder
 from tidelog.pipeline.jobs.stats_sketches import METRICS, PARTS, merge, metrics, size_of_record, sketch
-from tidelog.pipeline.micro_batches import reported_offsets
-from tidelog.pipeline.offsets import OptionError, Place, to_json
+from tidelog.pipeline.source.fetch import find_bounds
+from tidelog.pipeline.source.micro_batches import reported_offsets
+from tidelog.pipeline.source.offsets import OptionError, Place, to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

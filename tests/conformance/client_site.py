@@ -4,7 +4,7 @@ from pathlib import Path
 
 from faults.proxy import FaultProxy
 from tidelog.broker.app import Broker
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 
 TOPIC = "events"

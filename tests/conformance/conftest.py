@@ -18,7 +18,7 @@ from tests.conformance.commands import Type, typist
 from tests.processes import none_left
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.app import Broker
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.configuration.broker_config import BrokerConfig
 
 T = TypeVar("T")
 

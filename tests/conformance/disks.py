@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.conformance.raw import FETCH_VERSION, PRODUCE_VERSION, RawClient
 from tidelog.broker.app import Broker
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import (

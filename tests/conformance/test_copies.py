@@ -15,9 +15,9 @@ from tidelog.pipeline.jobs.mirror import MirrorSettings
 from tidelog.pipeline.jobs.mirror_topics import prepare_topics
 from tidelog.pipeline.jobs.replay import ReplaySettings
 from tidelog.pipeline.jobs.replay_topics import prepare_topics as prepare_replay
-from tidelog.pipeline.mirror_session import MirrorError, MirrorSession
-from tidelog.pipeline.mirror_tail import SOURCE_HEADER
-from tidelog.pipeline.offsets import OptionError, Place
+from tidelog.pipeline.mirror.session_folder import MirrorError, MirrorSession
+from tidelog.pipeline.mirror.tail import SOURCE_HEADER
+from tidelog.pipeline.source.offsets import OptionError, Place
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from tests.conformance.raw import SECONDS, RawClient, batch, batches, connected
 from tidelog.broker.app import Broker
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import MAX_SEQUENCE

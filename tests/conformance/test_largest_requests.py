@@ -14,7 +14,7 @@ import pytest
 from faults.hostile.largest import Large, largest_requests
 from tests.unit.broker.net.peers import Peer, produce_frame
 from tidelog.broker.app import Broker
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.framing import encode_request_frame
 from tidelog.protocol.hot import FetchPartition, FetchRequest, encode_fetch_request

@@ -7,10 +7,10 @@ from pathlib import Path
 from pyspark.sql.datasource import InputPartition
 
 from tests.conformance.client_site import TOPIC, Site
-from tidelog.pipeline.batch_source import TidelogReader
-from tidelog.pipeline.losses import count_losses
-from tidelog.pipeline.source_options import parse_options, parse_stream_options
-from tidelog.pipeline.stream_source import TidelogStreamReader
+from tidelog.pipeline.source.batch_source import TidelogReader
+from tidelog.pipeline.source.losses import count_losses
+from tidelog.pipeline.source.options import parse_options, parse_stream_options
+from tidelog.pipeline.source.stream_source import TidelogStreamReader
 
 
 async def test_each_offset_that_was_not_read_counts_once(site: Site, tmp_path: Path) -> None:

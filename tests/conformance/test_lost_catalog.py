@@ -15,7 +15,7 @@ from faults.wire import Wire
 from tests.conformance.raw import connected
 from tests.conformance.test_startup import Process, port_of
 from tests.unit.broker.test_services import lose_the_store, opened, stored
-from tidelog.broker.topics import NewTopic
+from tidelog.broker.replicas.topics import NewTopic
 from tidelog.cli.app import run_command
 
 SEED = 11

@@ -20,12 +20,13 @@ import pytest
 
 from tests.conformance.client_site import TOPIC, Site
 from tests.waiting import DEADLINE_SECONDS, until
-from tidelog.pipeline import mirror_task, sink_rows
-from tidelog.pipeline.mirror_session import BatchFacts, MirrorError, MirrorSession, next_facts
-from tidelog.pipeline.mirror_tail import Tail, find_tail
-from tidelog.pipeline.mirror_task import MirroredRows, TaskPlace, mirror_rows
-from tidelog.pipeline.offsets import OptionError, Place
-from tidelog.pipeline.sink_options import SinkOptions
+from tidelog.pipeline.mirror import task as mirror_task
+from tidelog.pipeline.mirror.session_folder import BatchFacts, MirrorError, MirrorSession, next_facts
+from tidelog.pipeline.mirror.tail import Tail, find_tail
+from tidelog.pipeline.mirror.task import MirroredRows, TaskPlace, mirror_rows
+from tidelog.pipeline.sink import rows as sink_rows
+from tidelog.pipeline.sink.options import SinkOptions
+from tidelog.pipeline.source.offsets import OptionError, Place
 
 SOURCE = "orders"
 PIECE = 10

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.broker.net.peers import Peer, produce_frame
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.app import Broker, StartError
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.protocol.schema import ApiKey
 
 

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.conformance.client_site import TOPIC, Site
-from tidelog.pipeline.offsets import OptionError
-from tidelog.pipeline.source_options import parse_stream_options
-from tidelog.pipeline.stream_source import TidelogStreamReader
+from tidelog.pipeline.source.offsets import OptionError
+from tidelog.pipeline.source.options import parse_stream_options
+from tidelog.pipeline.source.stream_source import TidelogStreamReader
 
 NOON = 1_700_000_000_000
 

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from tests.unit.broker.net.peers import Peer, produce_frame
 from tidelog.broker.app import Broker
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request_frame

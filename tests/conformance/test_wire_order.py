@@ -12,7 +12,7 @@ import pytest
 
 from tests.conformance.raw import FETCH_VERSION, NOW_MS, PRODUCE_VERSION, RawClient, batch, connected
 from tidelog.broker.app import Broker
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.served_apis import SERVED_APIS, Kind
 from tidelog.protocol.records import RecordBatchBuilder, iter_batches
 from tidelog.protocol.schema import ApiKey

@@ -15,7 +15,7 @@ from tests.conformance.peers.confluent import ConfluentKafka
 from tests.conformance.peers.pure import KafkaPython
 from tests.conformance.raw import NOW_MS, batch, connected
 from tidelog.broker.app import Broker
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.protocol.compression import Compression, compress
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import (

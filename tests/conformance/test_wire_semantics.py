@@ -17,7 +17,7 @@ from faults.process import BrokerProcess
 from tests.conformance.raw import PRODUCE_VERSION, SECONDS, Batch, RawClient, batch, batches, connected
 from tests.waiting import until
 from tidelog.broker.app import Broker
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import ProduceRequest, encode_produce_request
 from tidelog.protocol.schema import ApiKey

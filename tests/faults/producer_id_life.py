@@ -13,7 +13,7 @@ from pathlib import Path
 from tidelog.broker.clock import clock_ms
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.sqlite_store import SqliteStore
-from tidelog.broker.producer_ids import ProducerIds
+from tidelog.broker.coordinator.producer_id_manager import ProducerIds
 
 
 async def live(folder: Path) -> None:

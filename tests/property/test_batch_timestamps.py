@@ -10,7 +10,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.storage.support import NOW_MS, append, flush, open_log
+from tests.unit.broker.storage.support import NOW_MS, append, flush, open_log
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.records import RecordBatchBuilder, largest_timestamp, with_max_timestamp

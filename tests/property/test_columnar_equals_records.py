@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.pipeline.batches import Row, expected_rows, make_batch, plain_rows
-from tidelog.pipeline.columnar import decode_record_batches
-from tidelog.pipeline.vectors import read_varints
+from tidelog.pipeline.arrow.columnar import decode_record_batches
+from tidelog.pipeline.arrow.vectors import read_varints
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import BATCH_HEADER_SIZE, decode_batch, with_log_append_time

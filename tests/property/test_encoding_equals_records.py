@@ -1,4 +1,4 @@
-"""What `pipeline.encoding` makes of Arrow columns are the bytes that the plain builder makes of the rows."""
+"""What `pipeline.arrow.encoding` makes of Arrow columns are the bytes that the plain builder makes of the rows."""
 
 import numpy as np
 import pyarrow as pa
@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.client.partitioner import murmur2_partition
-from tidelog.pipeline.columnar import HEADERS_TYPE
-from tidelog.pipeline.encoding import RecordColumns, encode, murmur2_partitions, record_size_bounds, varints
+from tidelog.pipeline.arrow.columnar import HEADERS_TYPE
+from tidelog.pipeline.arrow.encoding import (
+    RecordColumns,
+    encode,
+    murmur2_partitions,
+    record_size_bounds,
+    varints,
+)
 from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.records.varints import encode_varint
 

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.storage.power import PowerDisk
-from tests.unit.storage.support import NEVER_ISSUED, NOW_MS, append, batch, open_log, stored
+from tests.unit.broker.storage.power import PowerDisk
+from tests.unit.broker.storage.support import NEVER_ISSUED, NOW_MS, append, batch, open_log, stored
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.storage.producer_state import ProducerEntry, ProducerRules, ProducerStates

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.storage.support import NOW_MS, append, batch, checkpoint, flush, open_log, outcome
+from tests.unit.broker.storage.support import NOW_MS, append, batch, checkpoint, flush, open_log, outcome
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.holes import Hole
 from tidelog.broker.storage.log_config import LogConfig

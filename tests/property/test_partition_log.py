@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.storage.support import (
+from tests.unit.broker.storage.support import (
     NEVER_ISSUED,
     NOW_MS,
     append,

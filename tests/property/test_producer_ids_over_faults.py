@@ -14,8 +14,8 @@ from tidelog.broker.cluster.catalog import Catalog, Delta
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreConflict, StoreError
+from tidelog.broker.coordinator.producer_id_manager import ProducerIds
 from tidelog.broker.coordinator.producer_ids import RETRY_BACKOFF_MS
-from tidelog.broker.producer_ids import ProducerIds
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 FATES = [

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tests.unit.storage.support import header
+from tests.unit.broker.storage.support import header
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.producer_state import (
     Append,

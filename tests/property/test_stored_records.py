@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.property.test_inspection import any_entries, built, plainly, repeats
-from tests.unit.storage.support import append, batch, encoded, open_log, state
+from tests.unit.broker.storage.support import append, batch, encoded, open_log, state
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.protocol.compression import Compression, compress, decompress

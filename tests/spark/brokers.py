@@ -13,7 +13,7 @@ from tests.waiting import DEADLINE_SECONDS
 from tidelog.client.cluster import Cluster, ClusterConfig
 from tidelog.client.connection import Connection
 from tidelog.client.types import TopicPartition
-from tidelog.pipeline.sending import LoopThread
+from tidelog.pipeline.sink.sending import LoopThread
 from tidelog.protocol.hot import ProduceRequest, decode_produce_response, encode_produce_request
 from tidelog.protocol.schema import ApiKey
 

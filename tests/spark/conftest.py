@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from bench.targets.maven import ConnectorError
 from bench.targets.spark import JARS, PACKAGES, resolve_connector
 from tests.spark.small import CHECKPOINTS, SMALL
-from tidelog.pipeline.session import start_session
+from tidelog.pipeline.spark.spark_session import start_session
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from tests.spark.small import JAVA_OPTIONS, SMALL
-from tidelog.pipeline.session import start_session
-from tidelog.pipeline.source import TidelogDataSource
+from tidelog.pipeline.data_source import TidelogDataSource
+from tidelog.pipeline.spark.spark_session import start_session
 
 SPARK_SETTINGS = SMALL | {
     "spark.executor.memory": "512m",

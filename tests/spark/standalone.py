@@ -15,7 +15,7 @@ import pyspark
 from tests.processes import command_of, descendants, kill_tree
 from tests.spark.small import JAVA_OPTIONS
 from tests.waiting import DEADLINE_SECONDS, wait_for
-from tidelog.pipeline.java import find_java
+from tidelog.pipeline.spark.java import find_java
 
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"

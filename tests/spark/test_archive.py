@@ -21,8 +21,8 @@ from tidelog.pipeline.jobs.archive_files import DraftFile
 from tidelog.pipeline.jobs.archive_folder import ArchiveError, publish
 from tidelog.pipeline.jobs.archive_log import ParquetArchive
 from tidelog.pipeline.jobs.job import JobProgress
-from tidelog.pipeline.offsets import OffsetsLostError, Place
 from tidelog.pipeline.schema import COLUMNS
+from tidelog.pipeline.source.offsets import OffsetsLostError, Place
 
 DAY_MS = 86_400_000
 TIME = 1_700_000_000_000 // DAY_MS * DAY_MS

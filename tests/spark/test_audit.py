@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
 from tidelog.pipeline.jobs.audit import COLUMNS, KINDS, AuditReport, AuditSettings, build, find, run
-from tidelog.pipeline.offsets import OptionError, Place
+from tidelog.pipeline.source.offsets import OptionError, Place
 from tidelog.protocol.types import MAX_SEQUENCE
 
 Finding = tuple[str, int, int]

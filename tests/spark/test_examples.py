@@ -18,9 +18,9 @@ from tests.spark.small import CHECKPOINTS, SMALL
 from tests.tidy.house import ROOT
 from tidelog.pipeline.examples import delays
 from tidelog.pipeline.examples.flights import create_topics, fill, find_csv, run
-from tidelog.pipeline.java import find_java
 from tidelog.pipeline.jobs import audit
-from tidelog.pipeline.session import worker_python
+from tidelog.pipeline.spark.java import find_java
+from tidelog.pipeline.spark.spark_session import worker_python
 
 ROWS = 3000
 # How the CSV writes that a flight was cancelled.

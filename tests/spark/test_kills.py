@@ -25,7 +25,7 @@ from tests.unit.pipeline.batches import make_batch
 from tests.waiting import wait_for
 from tidelog.pipeline.jobs.audit import AuditSettings
 from tidelog.pipeline.jobs.audit import run as audit
-from tidelog.pipeline.sending import LoopThread
+from tidelog.pipeline.sink.sending import LoopThread
 
 TIME = 1_700_000_000_000
 PARTITIONS = 2

@@ -15,7 +15,7 @@ from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
 from tidelog.pipeline.jobs.audit import AuditSettings
 from tidelog.pipeline.jobs.audit import run as audit
-from tidelog.pipeline.mirror_session import MirrorSession
+from tidelog.pipeline.mirror.session_folder import MirrorSession
 
 TIME = 1_700_000_000_000
 COLUMNS = ("key", "value", "headers", "timestamp")

@@ -12,8 +12,8 @@ from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
 from tidelog.pipeline.jobs.job import JobProgress
 from tidelog.pipeline.jobs.mirror import MirrorReport, MirrorSettings, run
-from tidelog.pipeline.mirror_session import MirrorCounts
-from tidelog.pipeline.offsets import OptionError
+from tidelog.pipeline.mirror.session_folder import MirrorCounts
+from tidelog.pipeline.source.offsets import OptionError
 
 TIME = 1_700_000_000_000
 

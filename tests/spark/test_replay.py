@@ -16,7 +16,7 @@ from tidelog.pipeline.jobs.archive import run as archive
 from tidelog.pipeline.jobs.audit import AuditSettings
 from tidelog.pipeline.jobs.audit import run as audit
 from tidelog.pipeline.jobs.replay import ReplayReport, ReplaySettings, build, run
-from tidelog.pipeline.offsets import OptionError
+from tidelog.pipeline.source.offsets import OptionError
 
 DAY_MS = 86_400_000
 TIME = 1_700_000_000_000 // DAY_MS * DAY_MS

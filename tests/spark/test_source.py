@@ -12,10 +12,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import Row, expected_rows, make_batch, plain_rows
 from tidelog.client.errors import OffsetOutOfRangeError
-from tidelog.pipeline.columnar import ARROW_SCHEMA
-from tidelog.pipeline.fetch import find_bounds, read_record_sets
-from tidelog.pipeline.offsets import OffsetRange, Place
+from tidelog.pipeline.arrow.columnar import ARROW_SCHEMA
 from tidelog.pipeline.schema import SCHEMA
+from tidelog.pipeline.source.fetch import find_bounds, read_record_sets
+from tidelog.pipeline.source.offsets import OffsetRange, Place
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.records import iter_batches
 

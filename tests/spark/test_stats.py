@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import Row, make_batch
-from tidelog.pipeline.folders import CLEAN_SHUTDOWN
 from tidelog.pipeline.jobs.job import JobProgress
 from tidelog.pipeline.jobs.stats import StatsSettings, build, run
+from tidelog.pipeline.segments.data_folders import CLEAN_SHUTDOWN
 from tidelog.protocol.records import with_log_append_time
 
 MINUTE_MS = 60_000

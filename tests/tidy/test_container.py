@@ -16,9 +16,9 @@ import pytest
 
 from tests.tidy.house import ROOT, WHEEL_ROOMS
 from tidelog.broker.app import Broker
-from tidelog.broker.config import BrokerConfig
-from tidelog.broker.metrics import Metrics
-from tidelog.broker.settings import BOOTSTRAP_SERVERS_VARIABLE
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.settings import BOOTSTRAP_SERVERS_VARIABLE
+from tidelog.broker.observability.metrics import Metrics
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 COMPOSE = (ROOT / "docker-compose.yml").read_text()

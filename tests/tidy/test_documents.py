@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.tidy.house import ROOT
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.cli.main import main
 
 _DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]

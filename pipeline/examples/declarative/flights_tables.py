@@ -7,8 +7,8 @@ Imported by `spark-pipelines run` (see spark-pipeline.yml), which gives the sess
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
+from tidelog.pipeline.data_source import TidelogDataSource
 from tidelog.pipeline.examples import delays
-from tidelog.pipeline.source import TidelogDataSource
 
 spark = SparkSession.active()
 spark.dataSource.register(TidelogDataSource)

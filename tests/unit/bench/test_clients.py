@@ -14,7 +14,7 @@ from bench.clients.producers import CLIENTS as PRODUCERS
 from bench.loads import client_load, latency_load
 from bench.results import Requirement, Results
 from bench.wire import Wire
-from tidelog.broker.embedded import ThreadedBroker
+from tidelog.broker.testing.embedded import ThreadedBroker
 
 # kafka-python reads its schemas by a way that Python means to drop.
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")

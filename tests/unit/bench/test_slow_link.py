@@ -8,7 +8,7 @@ from bench.targets.process import free_port
 from bench.targets.slow_link import SlowLink
 from bench.targets.tidelog import Tidelog
 from bench.wire import Wire
-from tidelog.broker.embedded import ThreadedBroker
+from tidelog.broker.testing.embedded import ThreadedBroker
 
 
 def test_no_answer_comes_before_the_delay_is_over(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.storage.support import header
+from tests.unit.broker.storage.support import header
 from tidelog.broker.clock import SteadyClock
 from tidelog.broker.storage.producer_state import Append, ProducerRules, ProducerStates
 

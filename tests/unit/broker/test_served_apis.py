@@ -2,8 +2,8 @@
 
 import pytest
 
-from tidelog.broker.metrics import Metrics
 from tidelog.broker.net.routes import RouteTable
+from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.served_apis import (
     SERVED_APIS,
     Kind,

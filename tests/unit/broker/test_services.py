@@ -11,13 +11,13 @@ from tests.waiting import until
 from tidelog.broker.cluster.catalog import Topic, TopicCreated, assign
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator.producer_ids import above_all_issued
-from tidelog.broker.metrics import Metrics
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import STORE_FILE, Services, open_services
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.manager import DataFolderError
-from tidelog.broker.topics import NewTopic
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import RecordBatchBuilder
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.cli.main import main
 
 

@@ -196,7 +196,7 @@ def test_of_a_tasks_traceback_only_the_reason_is_shown() -> None:
     text = (
         "[PYTHON_EXCEPTION] An exception was thrown:\nTraceback (most recent call last):\n"
         '  File "mirror_task.py", line 1, in write\n    raise MirrorError(\n'
-        "tidelog.pipeline.mirror_session.MirrorError: two tasks have rows of t-0\n\n"
+        "tidelog.pipeline.mirror.session_folder.MirrorError: two tasks have rows of t-0\n\n"
         "\tat org.apache.spark.Task\n"
     )
     assert pipeline_run._reason(text) == "two tasks have rows of t-0"

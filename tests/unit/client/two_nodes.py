@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.unit.broker.storage.support import NOW_MS, open_log
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
-from tests.unit.storage.support import NOW_MS, open_log
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import iter_batches

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from struct import Struct
 
-from tidelog.pipeline.folders import CLEAN_SHUTDOWN
+from tidelog.pipeline.segments.data_folders import CLEAN_SHUTDOWN
 from tidelog.protocol.records import read_batch_header
 
 _INDEX_ENTRY = Struct(">ii")

@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from tests.waiting import DEADLINE_SECONDS
-from tidelog.broker.config import BrokerConfig
-from tidelog.broker.handle_budget import HandleBudget
-from tidelog.broker.metrics import Metrics
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.limits.handle_budget import HandleBudget
+from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.limits.queued_memory import QueuedMemory
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.routes import Handler
 from tidelog.broker.net.server import Endpoint, Server, bind_endpoints
-from tidelog.broker.peer_events import PeerEvents
-from tidelog.broker.queued_memory import QueuedMemory
+from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.framing import decode_response_header, encode_request_frame
 from tidelog.protocol.hot import ProduceRequest, encode_produce_request

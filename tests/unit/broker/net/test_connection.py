@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_frame, serving
-from tests.unit.broker.test_metrics import value
+from tests.unit.broker.observability.test_metrics import value
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer
 from tidelog.broker.net.routes import Handler

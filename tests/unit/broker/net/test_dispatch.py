@@ -8,12 +8,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.unit.broker.net.peers import produce_frame, request_frame
-from tests.unit.broker.test_metrics import value
+from tests.unit.broker.observability.test_metrics import value
 from tidelog.broker.handlers.context import Listener, RequestContext
-from tidelog.broker.metrics import Metrics
+from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.net.dispatch import BadRequest, Dispatcher, Pending
 from tidelog.broker.net.routes import Handler
-from tidelog.broker.peer_events import PeerEvents
+from tidelog.broker.observability.metrics import Metrics
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.framing import decode_response_header, encode_request_frame
 from tidelog.protocol.hot import (

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from tidelog.broker.metrics import RequestTally
 from tidelog.broker.net.error_answers import ERROR_ANSWERS, error_count_of
 from tidelog.broker.net.routes import Route
+from tidelog.broker.observability.metrics import RequestTally
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import (

@@ -10,10 +10,10 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from tests.waiting import DEADLINE_SECONDS, until
-from tidelog.broker.metrics import Metrics
+from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.net.http import HttpServer
 from tidelog.broker.net.server import BindError, bind
-from tidelog.broker.peer_events import PeerEvents
+from tidelog.broker.observability.metrics import Metrics
 
 
 async def _echo(request: web.Request) -> web.Response:

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_frame, serving
 from tests.unit.broker.net.test_connection import PRODUCED, Held, api_versions, handlers_with
-from tests.unit.broker.test_metrics import value
+from tests.unit.broker.observability.test_metrics import value
 from tests.waiting import until
 from tidelog.broker.handlers.context import Parked
 from tidelog.protocol.hot import FetchResponse

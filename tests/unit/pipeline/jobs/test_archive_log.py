@@ -11,7 +11,7 @@ from tidelog.pipeline.jobs import archive_log
 from tidelog.pipeline.jobs.archive_files import DraftFile, in_order, offsets_in_name
 from tidelog.pipeline.jobs.archive_folder import ArchiveError, folder_of, publish
 from tidelog.pipeline.jobs.archive_log import ParquetArchive
-from tidelog.pipeline.offsets import OptionError, Place
+from tidelog.pipeline.source.offsets import OptionError, Place
 
 PLACE = Place("t", 3)
 OTHER = Place("u", 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.pipeline.jobs.job import JobProgress, MetricsFile, choose, make_settings, names_of, teller
-from tidelog.pipeline.offsets import OptionError
+from tidelog.pipeline.source.offsets import OptionError
 
 
 @dataclass(frozen=True, slots=True)

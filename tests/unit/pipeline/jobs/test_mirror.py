@@ -10,8 +10,8 @@ from tidelog.client.errors import BrokerUnavailableError
 from tidelog.pipeline.jobs import mirror
 from tidelog.pipeline.jobs.mirror import MirrorSettings, waiting_offsets
 from tidelog.pipeline.jobs.mirror_topics import Prepared
-from tidelog.pipeline.mirror_session import MirrorSession
-from tidelog.pipeline.offsets import OptionError
+from tidelog.pipeline.mirror.session_folder import MirrorSession
+from tidelog.pipeline.source.offsets import OptionError
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tidelog.pipeline.jobs.archive_folder import ArchiveError, publish
 from tidelog.pipeline.jobs.archive_log import ParquetArchive
 from tidelog.pipeline.jobs.replay import ReplaySettings
 from tidelog.pipeline.jobs.replay_sources import ArchivedRecords, Times
-from tidelog.pipeline.offsets import OffsetRange, OptionError, Place
+from tidelog.pipeline.source.offsets import OffsetRange, OptionError, Place
 
 NO_TIMES: Times = (None, None)
 SPARK: Any = None

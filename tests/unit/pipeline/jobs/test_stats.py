@@ -3,7 +3,7 @@
 import pytest
 
 from tidelog.pipeline.jobs.stats import StatsSettings
-from tidelog.pipeline.offsets import OptionError
+from tidelog.pipeline.source.offsets import OptionError
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,319 @@
+"""Which settings a broker has: names, defaults, bounds and what each means.
+
+Owns `BrokerConfig`. Outward names are Kafka's (`log.segment.bytes`), attributes the same with underscores.
+Sources, strongest first: flags and `--set`, `TIDELOG_LOG_SEGMENT_BYTES` in the environment, a TOML file,
+defaults. Those that are the defaults of a topic's own settings say so in `topic_setting`.
+
+Invariants: an instance holds only values that passed their checks, however it was made, and never changes.
+
+Made by the command line, `broker.__main__` and programs that embed a broker; read everywhere in the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tidelog.broker.configuration.settings import (
+    BOOTSTRAP_SERVERS_VARIABLE,
+    CONFIG_FILE_VARIABLE,
+    ENVIRONMENT_PREFIX,
+    ConfigError,
+    Setting,
+    as_text,
+    read_toml,
+    unknown_setting,
+)
+
+_INT = 2**31 - 1
+_LONG = 2**63 - 1
+_PORT = 65535
+DAY_MS = 86_400_000
+
+__all__ = ["BrokerConfig", "ConfigError", "DescribedSetting"]
+
+
+class DescribedSetting(NamedTuple):
+    """One line of `tidelog config`; values as text."""
+
+    name: str
+    value: str
+    default: str
+    source: str
+    description: str
+
+
+def _setting(
+    default: Any,
+    description: str,
+    *,
+    low: int | None = None,
+    high: int | None = None,
+    choices: tuple[str, ...] = (),
+    topic_setting: str | None = None,
+) -> Any:
+    extras = {"low": low, "high": high, "choices": choices, "topic_setting": topic_setting}
+    return field(default=default, metadata={"description": description, **extras})
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerConfig:
+    """All settings of one broker. The constructor takes attributes (`BrokerConfig(port=0)`) and raises
+    ConfigError for a value out of bounds; `load` reads the outward sources.
+    """
+
+    host: str = _setting("127.0.0.1", "Address to listen on for clients; 0.0.0.0 for all.")
+    port: int = _setting(9092, "Port for clients; 0 lets the system choose.", low=0, high=_PORT)
+    advertised_host: str = _setting(
+        "",
+        "Host that clients are told to use. Empty: host, or where they connected to if that is 0.0.0.0.",
+    )
+    advertised_port: int = _setting(
+        0, "Port that clients are told to use. 0: the port listened on.", low=0, high=_PORT
+    )
+    internal_port: int = _setting(
+        -1,
+        "Port of a second listener with its own advertised address (a container's network). -1: none.",
+        low=-1,
+        high=_PORT,
+    )
+    internal_host: str = _setting("0.0.0.0", "Address that the second listener listens on.")
+    internal_advertised_host: str = _setting("", "As advertised.host, for the second listener.")
+    internal_advertised_port: int = _setting(
+        0, "As advertised.port, for the second listener.", low=0, high=_PORT
+    )
+    http_port: int = _setting(
+        9644,
+        "Port of /metrics, /healthz, /producers and /faults; 0 lets the system choose, -1: none.",
+        low=-1,
+        high=_PORT,
+    )
+    http_host: str = _setting("", "Address that the HTTP port listens on. Empty: host.")
+    data_dir: Path = _setting("tidelog-data", "Folder of logs and catalog; made when missing.")  # noqa: RUF009
+    node_id: int = _setting(1, "This broker's id in the cluster.", low=0, high=_INT)
+    cluster_id: str = _setting("", "Id of the cluster. Empty: made once and kept in the data folder.")
+
+    num_partitions: int = _setting(1, "Partitions of a topic whose creator names none.", low=1, high=100_000)
+    default_replication_factor: int = _setting(
+        1, "Replicas of a topic whose creator names none; one broker keeps one.", low=1, high=32767
+    )
+    auto_create_topics_enable: bool = _setting(True, "Create a topic when a client that may asks for it.")
+    delete_topic_enable: bool = _setting(True, "Let clients delete topics.")
+
+    log_segment_bytes: int = _setting(
+        1 << 30, "Size at which a new segment is begun.", low=14, high=_INT, topic_setting="segment.bytes"
+    )
+    log_roll_ms: int = _setting(
+        7 * DAY_MS, "Age at which a new segment is begun.", low=1, high=_LONG, topic_setting="segment.ms"
+    )
+    log_retention_ms: int = _setting(
+        7 * DAY_MS, "Age past which segments go; -1: never.", low=-1, high=_LONG, topic_setting="retention.ms"
+    )
+    log_retention_bytes: int = _setting(
+        -1,
+        "Size past which a partition's oldest segments go; -1: no limit.",
+        low=-1,
+        high=_LONG,
+        topic_setting="retention.bytes",
+    )
+    log_retention_check_interval_ms: int = _setting(
+        300_000, "How often retention is applied.", low=1, high=_LONG
+    )
+    log_flush_offset_checkpoint_interval_ms: int = _setting(
+        60_000,
+        "How often indexes, snapshots and recovery points are written; a crash costs reading from there.",
+        low=1,
+        high=_LONG,
+    )
+    log_index_interval_bytes: int = _setting(
+        4096,
+        "Bytes of batches between two entries of the offset index.",
+        low=0,
+        high=_INT,
+        topic_setting="index.interval.bytes",
+    )
+    log_index_size_max_bytes: int = _setting(
+        10 << 20,
+        "Size of an offset index at which a new segment is begun.",
+        low=4,
+        high=_INT,
+        topic_setting="segment.index.bytes",
+    )
+    message_max_bytes: int = _setting(
+        1_048_588, "Largest record batch.", low=0, high=_INT, topic_setting="max.message.bytes"
+    )
+    log_message_timestamp_type: str = _setting(
+        "CreateTime",
+        "Whose time records carry: the producer's, or the broker's at append.",
+        choices=("CreateTime", "LogAppendTime"),
+        topic_setting="message.timestamp.type",
+    )
+
+    socket_request_max_bytes: int = _setting(100 << 20, "Largest request.", low=1, high=_INT)
+    max_connections: int = _setting(
+        10_000, "Connections served at a time; more are closed.", low=1, high=_INT
+    )
+    connections_max_idle_ms: int = _setting(
+        600_000, "A connection with nothing asked for this long is closed; -1: never.", low=-1, high=_LONG
+    )
+    connection_queued_max_requests: int = _setting(
+        256, "Unanswered requests of one connection at which no more of it is read.", low=1, high=_INT
+    )
+    connection_queued_max_bytes: int = _setting(
+        64 << 20,
+        "Bytes of unsent answers of one connection at which no more of it is read.",
+        low=1,
+        high=_LONG,
+    )
+
+    queued_max_bytes: int = _setting(
+        512 << 20,
+        "Most memory of all connections together: requests that arrive or wait, answers not read yet, fetch "
+        "sessions. From half of it on answers are smaller, above it who holds the most is cut off.",
+        low=1,
+        high=_LONG,
+    )
+
+    producer_id_expiration_ms: int = _setting(
+        DAY_MS, "Idle time after which a partition forgets a producer.", low=1, high=_INT
+    )
+    max_producer_ids_per_partition: int = _setting(
+        1_000_000, "Producers a partition remembers; past it the longest idle goes.", low=1, high=_INT
+    )
+    producer_id_unknown_sequence: str = _setting(
+        "reject",
+        "What to do with a later batch of a forgotten producer: reject it (code 59) or, as Kafka, accept it.",
+        choices=("reject", "accept"),
+    )
+    producer_duplicate_below_window: bool = _setting(
+        True, "Answer DUPLICATE_SEQUENCE_NUMBER for duplicates older than five batches; false: as Kafka, 45."
+    )
+
+    fetch_max_bytes: int = _setting(57_671_680, "Most bytes of one Fetch answer.", low=1024, high=_INT)
+    fetch_max_wait_ms: int = _setting(
+        300_000, "Longest time that a Fetch may wait for data, whatever it asks.", low=0, high=_INT
+    )
+    max_incremental_fetch_session_cache_slots: int = _setting(
+        1000, "Incremental fetch sessions kept; 0: none.", low=0, high=_INT
+    )
+    max_incremental_fetch_session_cache_partitions: int = _setting(
+        200_000,
+        "Most partitions that all incremental fetch sessions together keep (about 400 bytes each, at most a "
+        "quarter of queued.max.bytes); consumers beyond that are served without a session.",
+        low=0,
+        high=_INT,
+    )
+    shutdown_timeout_ms: int = _setting(
+        10_000,
+        "How long a stop waits for requests in flight before it closes their connections.",
+        low=0,
+        high=_INT,
+    )
+    faults_enable: bool = _setting(
+        False, "Let whoever reaches the HTTP port order faults (`tidelog fault`). For tests only."
+    )
+
+    sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """Attribute -> where its value came from, for those that are not defaults."""
+
+    def __post_init__(self) -> None:
+        for setting in settings():
+            value = setting.parse(getattr(self, setting.attribute), self.sources.get(setting.attribute, ""))
+            object.__setattr__(self, setting.attribute, value)
+        if not self.host:
+            raise ConfigError("host must be an address to listen on, such as 127.0.0.1 or 0.0.0.0, not empty")
+        if self.queued_max_bytes < 2 * self.socket_request_max_bytes:
+            raise ConfigError(
+                f"queued.max.bytes must be at least twice socket.request.max.bytes "
+                f"({self.socket_request_max_bytes}), for one request to arrive while memory is short, "
+                f"not {self.queued_max_bytes}"
+            )
+
+    @classmethod
+    def load(
+        cls,
+        given: Mapping[str, object] | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        file: Path | None = None,
+    ) -> BrokerConfig:
+        """Settings from all sources. `given` has outward names, from flags; `file` is a TOML file.
+
+        Without `environ` no variable is looked at. Raises ConfigError.
+        """
+        environ = environ or {}
+        if file is None and environ.get(CONFIG_FILE_VARIABLE):
+            file = Path(environ[CONFIG_FILE_VARIABLE])
+        values: dict[str, object] = {}
+        sources: dict[str, str] = {}
+
+        def take(attribute: str, value: object, source: str) -> None:
+            values[attribute] = value
+            sources[attribute] = source
+
+        if file is not None:
+            for name, value in read_toml(file).items():
+                take(_attribute(name, str(file)), value, str(file))
+        by_variable = {setting.variable: setting.attribute for setting in settings()}
+        for variable in sorted(by_variable.keys() & environ.keys()):
+            take(by_variable[variable], environ[variable], variable)
+        for name, value in (given or {}).items():
+            take(_attribute(name, "the command line"), value, "the command line")
+        return cls(**values, sources=sources)  # type: ignore[arg-type]
+
+    def with_settings(self, given: Mapping[str, object]) -> BrokerConfig:
+        """A copy with settings changed by their outward names. Raises ConfigError."""
+        changed = {_attribute(name, ""): value for name, value in given.items()}
+        return replace(self, **changed)  # type: ignore[arg-type]
+
+    def describe(self) -> list[DescribedSetting]:
+        """Every setting in the order of declaration."""
+        return [
+            DescribedSetting(
+                setting.name,
+                as_text(getattr(self, setting.attribute)),
+                as_text(setting.default),
+                self.sources.get(setting.attribute, "default"),
+                setting.description,
+            )
+            for setting in settings()
+        ]
+
+    def topic_defaults(self) -> dict[str, str]:
+        """Topic setting -> the value, as text, that holds where a topic sets none."""
+        return {
+            setting.topic_setting: as_text(getattr(self, setting.attribute))
+            for setting in settings()
+            if setting.topic_setting is not None
+        }
+
+
+@cache
+def settings() -> tuple[Setting, ...]:
+    """The declared settings, read off the class once."""
+    kinds: dict[str, type] = {"bool": bool, "int": int, "str": str, "Path": Path}
+    return tuple(
+        Setting(attribute=item.name, kind=kinds[str(item.type)], default=item.default, **item.metadata)
+        for item in fields(BrokerConfig)
+        if item.metadata
+    )
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Names in the environment that look like settings and are none; worth a warning, not a refusal,
+    because Kubernetes sets such names for a service called tidelog.
+    """
+    known: Iterable[str] = (setting.variable for setting in settings())
+    mine = {name for name in environ if name.startswith(ENVIRONMENT_PREFIX)}
+    return sorted(mine - set(known) - {CONFIG_FILE_VARIABLE, BOOTSTRAP_SERVERS_VARIABLE})
+
+
+def _attribute(name: str, source: str) -> str:
+    by_name = {setting.name: setting.attribute for setting in settings()}
+    attribute = by_name.get(name.strip().replace("_", "."))
+    if attribute is None:
+        raise unknown_setting(name, by_name, source)
+    return attribute

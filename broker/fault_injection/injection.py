@@ -1,0 +1,152 @@
+"""Carries out the faults that a user ordered with `tidelog fault`, where `faults.enable` is set.
+
+Owns the way around the handlers: each is wrapped once at the start, and a broker without faults never loads
+this module. What an order means:
+- drop: the request takes effect (a batch is durable), its answer never leaves. Answers go out in order, so
+  nothing behind it on the same connection leaves either, as when the network loses an answer;
+- delay: the answer is held back, and with it those behind it on the same connection;
+- error: the whole request is answered with the code, before it takes effect or after it;
+- cut: the connection is closed without an answer, before the request takes effect or after it.
+
+Invariants: a request takes effect in its place in the order of arrival, whatever becomes of its answer;
+`release` ends every wait, so a stop is never held up by a fault.
+
+Built by `broker.app`; asked by `broker.net.http_faults`. Event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from inspect import isawaitable
+from typing import Any
+
+import structlog
+
+from tidelog.broker.fault_injection.producer_changes import ProducerFaults
+from tidelog.broker.fault_injection.rules import (
+    APIS,
+    Fault,
+    FaultKind,
+    FaultOrder,
+    FaultRules,
+    Moment,
+    Plan,
+    RequestFacts,
+)
+from tidelog.broker.handlers import Handler
+from tidelog.broker.handlers.context import CloseConnection, RequestContext
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.steps import finish
+
+logger = structlog.get_logger(__name__)
+
+_ANY_PARTITION = -1
+
+
+class FaultInjector:
+    """The faults of one broker."""
+
+    def __init__(self, services: Services) -> None:
+        self.rules = FaultRules()
+        self.producers = ProducerFaults(services)
+        self._released = asyncio.Event()
+
+    def around(self, handlers: Mapping[ApiKey, Handler]) -> dict[ApiKey, Handler]:
+        """The handlers, with those of the APIs that can be faulted wrapped."""
+        wrapped = dict(handlers)
+        for api_key, _, _ in APIS.values():
+            wrapped[api_key] = self._wrapped(handlers[api_key])
+        return wrapped
+
+    def order(self, order: FaultOrder) -> Fault:
+        """Begin to apply an order. Raises FaultError."""
+        fault = self.rules.add(order)
+        logger.warning("fault_ordered", **fault.describe())
+        return fault
+
+    def release(self) -> None:
+        """The broker stops: let go of every answer that is held back."""
+        self._released.set()
+
+    def _wrapped(self, handle: Handler) -> Handler:
+        rules = self.rules
+
+        def handle_with_faults(context: RequestContext, request: Any) -> Any:
+            if not rules.active:
+                return handle(context, request)
+            plan = rules.decide(_facts(context, request))
+            if plan is None:
+                return handle(context, request)
+            return self._carry_out(plan, handle, context, request)
+
+        return handle_with_faults
+
+    def _carry_out(self, plan: Plan, handle: Handler, context: RequestContext, request: Any) -> Any:
+        logger.warning(
+            "fault_applied",
+            ids=plan.fault_ids,
+            fault=plan.kind,
+            when=plan.moment,
+            delay_ms=plan.delay_ms,
+            api=ApiKey(context.header.api_key).name,
+            client_id=context.header.client_id,
+            connection_id=context.connection_id,
+        )
+        if plan.kind is not None and plan.moment is Moment.BEFORE:
+            return self._finish(plan, None)
+        error: Exception | None = None
+        result = None
+        try:
+            result = finish(handle(context, request))
+        except Exception as refused:
+            error = refused
+        if result is None and error is None:
+            # Nobody waits for an answer (acks=0); the connection can be cut all the same.
+            if plan.kind is FaultKind.CUT:
+                raise CloseConnection
+            return None
+        return self._finish(plan, result, error)
+
+    async def _finish(self, plan: Plan, result: Any, error: Exception | None = None) -> Any:
+        """What becomes of the answer, once the request has taken effect or was kept from it."""
+        if isawaitable(result):
+            try:
+                result = await result
+            except Exception as refused:
+                error = refused
+        if plan.delay_ms:
+            await self._wait(plan.delay_ms / 1000)
+        if plan.kind is FaultKind.DROP:
+            await self._wait(None)
+            raise CloseConnection
+        if plan.kind is FaultKind.CUT:
+            raise CloseConnection
+        if plan.kind is FaultKind.ERROR:
+            raise ApiError(plan.error, f"ordered with tidelog fault (number {plan.fault_ids[-1]})")
+        if error is not None:
+            raise error
+        return result
+
+    async def _wait(self, seconds: float | None) -> None:
+        try:
+            await asyncio.wait_for(self._released.wait(), seconds)
+        except TimeoutError:
+            return
+
+
+def _facts(context: RequestContext, request: Any) -> RequestFacts:
+    header = context.header
+    key = header.api_key
+
+    def partitions() -> list[tuple[str, int]]:
+        if key == ApiKey.PRODUCE:
+            return [(topic, index) for topic, parts in request.topics for index, _ in parts]
+        if key == ApiKey.FETCH:
+            return [(topic, part.partition) for topic, parts in request.topics for part in parts]
+        return [(topic.name or "", _ANY_PARTITION) for topic in request.topics or ()]
+
+    expects_answer = key != ApiKey.PRODUCE or request.acks != 0
+    return RequestFacts(key, header.client_id, expects_answer, partitions)

@@ -1,0 +1,74 @@
+"""Logs the events that peers cause, as many as `event_throttle` admits, and how many were held back.
+
+Owns the window's timer and the length of what is logged of a peer's words. Every event that a request or a
+connection can cause goes through here; what costs a change of the disk each (`topic_created`) does not.
+
+Invariant: what was held back is told at the end of its window, and at the latest by `close`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from tidelog.broker.limits.event_throttle import WINDOW_SECONDS, EventThrottle
+
+logger = structlog.get_logger(__name__)
+
+_MOST_CHARACTERS = 300
+"""Of one field: a client id may have 32,767."""
+
+
+class PeerEvents:
+    """The events of one broker. Event loop only."""
+
+    def __init__(self) -> None:
+        self._throttle = EventThrottle()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def info(self, event: str, host: str, **fields: Any) -> None:
+        """`host` is the peer's, by which events are counted; it is logged only where `fields` name it."""
+        if self._admit(event, host):
+            logger.info(event, **_shortened(fields))
+
+    def warning(self, event: str, host: str, **fields: Any) -> None:
+        if self._admit(event, host):
+            logger.warning(event, **_shortened(fields))
+
+    def error(self, event: str, host: str, **fields: Any) -> None:
+        if self._admit(event, host):
+            logger.error(event, **_shortened(fields))
+
+    def close(self) -> None:
+        """Tell what was held back so far."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._end_window()
+
+    def _admit(self, event: str, host: str) -> bool:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(WINDOW_SECONDS, self._end_window)
+        return self._throttle.admit(event, host)
+
+    def _end_window(self) -> None:
+        self._timer = None
+        for held in self._throttle.end_window():
+            logger.warning(
+                "events_held_back",
+                of=held.event,
+                peer=held.peer,
+                events=held.events,
+                window_seconds=WINDOW_SECONDS,
+            )
+
+
+def _shortened(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: _short(value) if isinstance(value, str) else value for name, value in fields.items()}
+
+
+def _short(text: str) -> str:
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    return f"{text[:_MOST_CHARACTERS]}… ({len(text)} characters)"

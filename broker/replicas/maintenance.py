@@ -1,0 +1,143 @@
+"""What a broker does by the clock: checkpoints, retention, expiry of idle producers.
+
+Owns the timers. Each job may also be called directly. Invariants: a job that fails is logged and comes
+again at its next time; no two pieces of disk work run at once; the loop is not held longer than one log's
+share of a job.
+
+Built and stopped by `broker.services`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.replicas.partitions import Partitions
+from tidelog.broker.storage.disk import advice_on
+
+CHECKPOINT_BYTES = 128 << 20
+CHECKPOINT_BYTES_INTERVAL_MS = 1_000
+"""How often to look for a log that has more to read after a crash than CHECKPOINT_BYTES."""
+PRODUCER_EXPIRY_INTERVAL_MS = 600_000
+logger = structlog.get_logger(__name__)
+
+
+class Maintenance:
+    """The periodic work on a broker's logs."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        clock_ms: Callable[[], int],
+        steady_ms: Callable[[], int],
+        config: BrokerConfig,
+    ) -> None:
+        self._partitions = partitions
+        self._clock_ms = clock_ms
+        self._steady_ms = steady_ms
+        self._jobs: tuple[tuple[str, int, Callable[[], Awaitable[None]]], ...] = (
+            ("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.checkpoint),
+            ("checkpoint_bytes", CHECKPOINT_BYTES_INTERVAL_MS, self.checkpoint_long_tails),
+            ("retention", config.log_retention_check_interval_ms, self.apply_retention),
+            ("producer_expiry", PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
+
+    def start(self) -> None:
+        """Begin to run every job by its interval."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._repeat(name, interval_ms, job)) for name, interval_ms, job in self._jobs
+        ]
+
+    async def stop(self) -> None:
+        """End the timers. A job that is under way leaves out the logs that it has not come to."""
+        self._stopping.set()
+        await asyncio.gather(*self._tasks)
+        self._tasks.clear()
+
+    async def _repeat(self, name: str, interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
+        while not await self._stops_within(interval_ms):
+            try:
+                await job()
+            except Exception as error:
+                advice = advice_on(error, "it will be tried again")
+                logger.error("maintenance_failed", job=name, error=str(error), advice=advice)
+
+    async def _stops_within(self, interval_ms: int) -> bool:
+        try:
+            async with asyncio.timeout(interval_ms / 1000):
+                await self._stopping.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def checkpoint(self, at_least_bytes: int = 0) -> None:
+        """Make indexes and snapshots durable, so that a start after a crash has little to read.
+
+        `at_least_bytes`: only of logs that grew by so much since their last one.
+        """
+        async with self._partitions.disk_work:
+            if await self._checkpoint(at_least_bytes):
+                # A full disk: what left it made room for the snapshots that could not be written.
+                await self._checkpoint(at_least_bytes)
+
+    async def _checkpoint(self, at_least_bytes: int) -> bool:
+        """Returns whether one failed although files left the disk."""
+        logs = self._partitions.logs
+        failed = False
+        for log in list(logs.logs.values()):
+            if self._stopping.is_set():
+                return False
+            if log.bytes_since_checkpoint < at_least_bytes:
+                continue
+            try:
+                work = log.begin_checkpoint()
+            except OSError as error:
+                logs.report_checkpoint_failed(log, error)
+                continue
+            if work is not None:
+                failure = await asyncio.to_thread(work.attempt)
+                logs.finish_checkpoint(log, work, failure)
+                failed |= failure is not None
+            for _ in logs.drop_segments(log):
+                await asyncio.sleep(0)
+        # First of all what makes room: on a full disk nothing can be written before.
+        gone = await asyncio.to_thread(logs.purge)
+        await asyncio.to_thread(logs.write_checkpoints)
+        return gone > 0 and failed
+
+    async def checkpoint_long_tails(self) -> None:
+        """Checkpoint the logs that grow fast more often than the others."""
+        logs = list(self._partitions.logs.logs.values())  # A thread may be adding to them.
+        if any(log.bytes_since_checkpoint >= CHECKPOINT_BYTES for log in logs):
+            await self.checkpoint(CHECKPOINT_BYTES)
+
+    async def apply_retention(self) -> None:
+        """Let go of segments that are too old or too many, then unlink their files."""
+        logs = self._partitions.logs
+        async with self._partitions.disk_work:
+            # A clock that was set must not make records old: the one that is behind decides.
+            now_ms = min(self._clock_ms(), self._steady_ms())
+            await asyncio.to_thread(logs.look_up_ages, now_ms)
+            for _ in logs.run_retention(now_ms):
+                await asyncio.sleep(0)
+                if self._stopping.is_set():
+                    return
+            await asyncio.to_thread(logs.purge)
+            await asyncio.to_thread(logs.write_checkpoints)
+
+    async def expire_producers(self) -> None:
+        """Forget idle producers, some thousands a step, so that a million at once do not stop the loop."""
+        expired = 0
+        for count in self._partitions.logs.expire_producers(self._steady_ms()):
+            expired += count
+            await asyncio.sleep(0)
+            if self._stopping.is_set():
+                return
+        if expired:
+            logger.info("producer_ids_expired", count=expired)

@@ -1,0 +1,349 @@
+"""This broker's copy of a partition: its role, its high watermark, and who waits for it to move.
+
+Owns the high watermark: with one replica it is the durable end of the log, so a consumer never reads
+what a crash could take back. With acks=all an answer waits until the watermark passes its batch; with
+acks=1 and acks=0 the data is flushed within `FLUSH_SOON_MS`, so that consumers see it that much later.
+Whoever asks where the log ends, or reads at its end, waits for that flush (`caught_up`), so that a client
+finds what was acknowledged to it.
+
+Invariants:
+- appends happen synchronously in the order of arrival; five requests in flight depend on it;
+- the watermark never goes back, and never passes what `finish_flush` reported as durable;
+- after a failed flush or write the partition is offline: every waiter and every later call gets
+  KAFKA_STORAGE_ERROR until the broker is restarted. It is never tried again;
+- a flush that finds no file handle has not failed: who waits goes on waiting, and it is tried again every
+  `HANDLES_RETRY_MS` until one is free.
+
+Called by handlers and services on the event loop; `read` alone may also run in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+from typing import Protocol
+from uuid import UUID
+
+import structlog
+
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.replicas.group_commit import GroupCommit, Work
+from tidelog.broker.storage.disk import HANDLES_ADVICE, advice_on, is_out_of_handles
+from tidelog.broker.storage.integrity import CorruptSegmentError
+from tidelog.broker.storage.log_types import LogEnds
+from tidelog.broker.storage.partition_log import AppendResult, FlushWork, PartitionLog, ReadResult
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.records import Inspection
+from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
+
+FLUSH_SOON_MS = 5
+HANDLES_RETRY_MS = 100
+TOLD_EVERY_MS = 10_000
+_DAMAGE_ADVICE = (
+    "check the disk that holds the data folder; `tidelog log verify` shows what is damaged, DeleteRecords"
+    " moves the start of the log past it"
+)
+_FLUSHES_AWAITED_AT_ONCE = 100
+logger = structlog.get_logger(__name__)
+
+
+class CommitWaiter(Protocol):
+    """Waits until a batch is durable; told once, on the loop, for each `when_committed` it asked for."""
+
+    def partition_committed(self, slot: int) -> None: ...
+
+    def partition_failed(self, slot: int, code: ErrorCode) -> None: ...
+
+
+class Watcher(Protocol):
+    """Wants to know when more can be read, or when the replica stops; told on the loop."""
+
+    def replica_changed(self, replica: Replica) -> None: ...
+
+
+class _FutureWaiter:
+    """A CommitWaiter that resolves one future with None, or with ApiError."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[None]) -> None:
+        self.future = future
+
+    def partition_committed(self, slot: int) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def partition_failed(self, slot: int, code: ErrorCode) -> None:
+        if not self.future.done():
+            self.future.set_exception(ApiError(code))
+
+
+async def all_caught_up(replicas: Iterable[Replica]) -> None:
+    """Return once all that these replicas hold now is visible; one that fails keeps nobody waiting."""
+    behind = (replica for replica in replicas if replica.is_behind)
+    while flushes := [replica.caught_up() for replica in islice(behind, _FLUSHES_AWAITED_AT_ONCE)]:
+        await asyncio.gather(*flushes, return_exceptions=True)
+
+
+def _tell_failed(waiters: Iterable[tuple[int, CommitWaiter, int]], code: ErrorCode) -> None:
+    for _, waiter, slot in waiters:
+        waiter.partition_failed(slot, code)
+
+
+class Replica:
+    """The leader copy of one partition."""
+
+    def __init__(
+        self,
+        topic_id: UUID,
+        log: PartitionLog,
+        *,
+        leader_epoch: int,
+        group_commit: GroupCommit,
+        metrics: Metrics,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.topic = log.topic
+        self.topic_id = topic_id
+        self.partition = log.partition
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.high_watermark: int = log.flushed_end_offset
+        self.visible_bytes = 0
+        """How many bytes became readable since the start; only differences mean something."""
+        self.stopped: ErrorCode | None = None
+        """Why this replica serves no more, or None."""
+        self._group_commit = group_commit
+        self._metrics = metrics
+        self._loop = loop
+        self._waiters: deque[tuple[int, CommitWaiter, int]] = deque()
+        self._watchers: dict[Watcher, None] = {}
+        self._appended_bytes = 0
+        self._unflushed_batches = 0
+        self._flushing_bytes = 0
+        self._tell_again_at = 0.0
+        self._has_moved = False
+        self._flush_timer: asyncio.TimerHandle | None = None
+        if log.end_offset > log.flushed_end_offset:
+            group_commit.request(self)
+
+    @property
+    def ends(self) -> LogEnds:
+        """Where the log ends now; whoever answers a consumer goes by one of these, not by several reads.
+
+        There are no transactions yet: what is committed is stable.
+        """
+        high_watermark, durable = self.high_watermark, self.log.flushed_end_offset
+        return LogEnds(self.log.end_offset, durable, high_watermark, high_watermark)
+
+    def append_as_leader(
+        self, batch: Buffer, now_ms: int, records: Inspection | ApiError | None = None
+    ) -> AppendResult:
+        """Check and write one batch. Raises ApiError with the code that the producer is to get.
+
+        `records` is what `inspect_batch` said of it, if it was asked.
+        Follow it by `when_committed`, `committed` or `flush_soon`: nothing else makes it durable.
+        """
+        if self.stopped is not None:
+            raise ApiError(self.stopped)
+        try:
+            result = self.log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, records=records)
+        except ApiError as error:
+            if self.log.failure is not None:
+                self.fail(self.log.failure)
+            elif isinstance(error.__cause__, CorruptSegmentError):
+                self._tell("duplicate_refused", error.message, _DAMAGE_ADVICE)
+            elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                advice = (
+                    "make room on the disk that holds the data folder; producers try again, nothing is lost"
+                )
+                self._tell("append_refused", error.message, advice_on(error.__cause__, advice))
+            raise
+        if not result.duplicate:
+            self._appended_bytes += len(batch)
+            self._unflushed_batches += 1
+        return result
+
+    def when_committed(self, end_offset: int, waiter: CommitWaiter, slot: int) -> bool:
+        """True when all before `end_offset` is durable already; else `waiter` is told about `slot` later."""
+        if end_offset <= self.high_watermark:
+            return True
+        self._waiters.append((end_offset, waiter, slot))
+        self._group_commit.request(self)
+        return False
+
+    def committed(self, end_offset: int) -> asyncio.Future[None]:
+        """Resolved once all before `end_offset` is durable; raises ApiError when it cannot be."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self.stopped is not None:
+            future.set_exception(ApiError(self.stopped))
+        elif self.when_committed(end_offset, _FutureWaiter(future), 0):
+            future.set_result(None)
+        return future
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether records that were appended, and perhaps acknowledged with acks=1, are not visible yet."""
+        return self.stopped is None and self.log.end_offset > self.high_watermark
+
+    def caught_up(self) -> asyncio.Future[None]:
+        """Resolved once all that is appended now is visible; raises ApiError when it cannot be."""
+        return self.committed(self.log.end_offset)
+
+    def flush_soon(self, delay_ms: int = FLUSH_SOON_MS) -> None:
+        """Make what was appended durable within `delay_ms`, with nobody waiting for it."""
+        if self._flush_timer is None:
+            self._flush_timer = self._loop.call_later(delay_ms / 1000, self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._flush_timer = None
+        if self.stopped is None:
+            self._group_commit.request(self)
+
+    def begin_flush(self) -> FlushWork | None:
+        """For GroupCommit: everything appended so far, as one piece of work."""
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        if self.stopped is not None:
+            return None
+        work = self.log.begin_flush()
+        if work is not None:
+            self._flushing_bytes = self._appended_bytes
+            self._metrics.group_commit(self._unflushed_batches)
+            self._unflushed_batches = 0
+        return work
+
+    def flush_finished(self, work: Work, error: BaseException | None) -> None:
+        """For GroupCommit: the high watermark moves, or the partition goes offline."""
+        if self.stopped is not None:
+            return
+        if is_out_of_handles(error):
+            self.log.flush_undone(work)  # type: ignore[arg-type]
+            self._tell("flush_waits_for_file_handles", str(error), HANDLES_ADVICE)
+            self.flush_soon(HANDLES_RETRY_MS)
+            return
+        if error is not None:
+            self.fail(error)
+            return
+        self.log.finish_flush(work)  # type: ignore[arg-type]
+        durable_end = self.log.flushed_end_offset
+        if durable_end > self.high_watermark:
+            self.high_watermark = durable_end
+            self.visible_bytes = self._flushing_bytes
+            self._has_moved = True
+
+    def tell_waiting(self) -> None:
+        """For GroupCommit: those who waited for what became durable hear of it."""
+        if not self._has_moved:
+            return
+        self._has_moved = False
+        waiters = self._waiters
+        while waiters and waiters[0][0] <= self.high_watermark:
+            _, waiter, slot = waiters.popleft()
+            waiter.partition_committed(slot)
+        self._tell_watchers()
+
+    def fail(self, error: BaseException) -> None:
+        """Take the partition offline after a disk error: what is in memory can no longer be trusted."""
+        logger.error(
+            "partition_offline",
+            topic=self.topic,
+            partition=self.partition,
+            error=str(error),
+            durable_end_offset=self.high_watermark,
+            end_offset=self.log.end_offset,
+            advice="check the disk that holds the data folder, then restart the broker; "
+            "nothing that was acknowledged with acks=all is lost",
+        )
+        self._metrics.partition_failed()
+        self.log.mark_failed(error)
+        self.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def stop(self, code: ErrorCode) -> None:
+        """Serve nothing more: waiters and later calls get `code`, parked fetches wake up.
+
+        Waiters hear of it in the next step of the loop, for this one may be in the middle of a request.
+        """
+        if self.stopped is not None:
+            return
+        self.stopped = code
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        waiters, self._waiters = self._waiters, deque()
+        if waiters:
+            self._loop.call_soon(_tell_failed, waiters, code)
+        self._tell_watchers()
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell `watcher` whenever the high watermark moves or the replica stops, until `unwatch`."""
+        self._watchers[watcher] = None
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self._watchers.pop(watcher, None)
+
+    def _tell_watchers(self) -> None:
+        if self._watchers:
+            for watcher in list(self._watchers):
+                watcher.replica_changed(self)
+
+    def check_leader_epoch(self, leader_epoch: int) -> None:
+        """Raise ApiError when the client knows another leader epoch than this replica (KIP-320)."""
+        if leader_epoch in (NO_LEADER_EPOCH, self.leader_epoch):
+            return
+        if leader_epoch < self.leader_epoch:
+            raise ApiError(
+                ErrorCode.FENCED_LEADER_EPOCH,
+                f"leader epoch {leader_epoch} is older than the current {self.leader_epoch}",
+            )
+        raise ApiError(
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"leader epoch {leader_epoch} is newer than {self.leader_epoch}, the newest known here",
+        )
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the newest leader epoch up to `epoch` (KIP-320), or (-1, -1)."""
+        if epoch == self.leader_epoch:
+            return epoch, self.log.end_offset
+        return self.log.end_offset_for_epoch(epoch)
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        upper_offset: int,
+        *,
+        oversized_first: bool = True,
+        nowait: bool = False,
+    ) -> ReadResult:
+        """Whole batches from the one that holds `offset`, all below `upper_offset`, which is one of `ends`.
+
+        Raises ApiError (OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR), and ColdRead when
+        `nowait` and the pages would have to come from the disk: repeat the call in a thread without `nowait`.
+        """
+        if self.stopped is not None:
+            raise ApiError(self.stopped)
+        try:
+            return self.log.read(
+                offset,
+                max_bytes,
+                upper_offset=upper_offset,
+                allow_oversized_first=oversized_first,
+                nowait=nowait,
+            )
+        except ApiError as error:
+            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._tell("read_failed", error.message, advice_on(error.__cause__, _DAMAGE_ADVICE))
+            raise
+
+    def _tell(self, event: str, error: str | None, advice: str) -> None:
+        """Say what the disk does, once in `TOLD_EVERY_MS`, for clients ask again at once. In any thread."""
+        now = time.monotonic()
+        if now < self._tell_again_at:
+            return
+        self._tell_again_at = now + TOLD_EVERY_MS / 1000
+        logger.error(event, topic=self.topic, partition=self.partition, error=error, advice=advice)

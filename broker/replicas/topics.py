@@ -1,0 +1,338 @@
+"""Topics come, grow, change and go: the catalog, the logs on disk and the replicas kept in step.
+
+Owns the order in which the three change. Creating: the folders and logs first, then the store, then the
+replicas; whatever fails on the way is taken back, and what a crash leaves belongs to an id that the store
+does not know and is removed at the next start. Deleting: the store first, then the replicas stop, then the
+folders go; what is left over goes at the next start, for the catalog remembers the id until all is gone.
+
+Invariants: a replica exists only for a partition that the catalog holds; what a client is told happened
+is durable; a topic is made whole or not at all. One change at a time; a change of which the store cannot say
+whether it holds it keeps all others waiting until it can (see `broker.cluster.cluster`), and what follows
+from it is done then.
+
+Called by handlers on the event loop, built by `broker.services`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+import structlog
+
+from tidelog.broker.cluster.catalog import (
+    Catalog,
+    Delta,
+    PartitionsAdded,
+    Topic,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+    assign,
+    assign_manually,
+)
+from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.store import StoreConflict, StoreError
+from tidelog.broker.configuration.topic_configs import TopicConfigs
+from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.storage.disk import HandleLimitError, advice_on
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.protocol.errors import ApiError, ErrorCode
+
+logger = structlog.get_logger(__name__)
+_NO_PEER = ""
+_D = TypeVar("_D", bound=Delta)
+_T = TypeVar("_T")
+_STORE_ERRORS = (StoreError, StoreConflict, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """What CreateTopics may ask for; -1 and None stand for the broker's defaults."""
+
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] | None = None
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+class Partitions(Protocol):
+    """The logs and replicas that follow the catalog; `broker.services` keeps them."""
+
+    async def prepare(self, topic: Topic, first: int) -> list[PartitionLog]:
+        """Make folders and logs of a topic's partitions from `first` on, all or none. Raises OSError."""
+
+    def serve(self, topic: Topic, logs: Iterable[PartitionLog]) -> None:
+        """Let replicas of prepared logs begin."""
+
+    async def discard(self, topic: Topic, logs: Iterable[PartitionLog]) -> None:
+        """Remove what `prepare` made. Raises OSError."""
+
+    async def delete_partitions(self, topic: Topic) -> None:
+        """Stop a topic's replicas and remove their folders. Raises OSError."""
+
+    def reconfigure(self, topic: Topic) -> None:
+        """Let the running logs follow the topic's settings."""
+
+
+class Topics:
+    """Creates, grows, changes and deletes topics on one broker."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        partitions: Partitions,
+        settings: TopicConfigs,
+        events: PeerEvents,
+        *,
+        brokers: Callable[[], Sequence[int]],
+        default_partitions: int,
+        default_replication_factor: int,
+        delete_enabled: bool,
+    ) -> None:
+        self.settings = settings
+        self._events = events
+        self._cluster = cluster
+        self._partitions = partitions
+        self._brokers = brokers
+        self._default_partitions = default_partitions
+        self._default_replication_factor = default_replication_factor
+        self._delete_enabled = delete_enabled
+        self._gone = set(cluster.catalog.deleted)
+        """Deleted topics of which no folder is left: the start removed those of earlier ones."""
+        self._lock = asyncio.Lock()
+        self._changes: set[asyncio.Task[Any]] = set()
+        self._followers: deque[Coroutine[Any, Any, None]] = deque()
+
+    async def create(
+        self, name: str, wanted: NewTopic | None = None, *, validate_only: bool = False
+    ) -> Topic:
+        """Create a topic, or with `validate_only` say what would be created. Raises ApiError."""
+        wanted = wanted or NewTopic()
+
+        def plan(catalog: Catalog) -> TopicCreated:
+            return self._plan(catalog, name, wanted)
+
+        if validate_only:
+            return plan(self._cluster.catalog).topic
+
+        async def run() -> Topic:
+            delta = await self._planned(plan)
+            topic = delta.topic
+            await self._add(topic, 0, delta)
+            logger.info(
+                "topic_created", topic=name, topic_id=str(topic.topic_id), partitions=len(topic.partitions)
+            )
+            return topic
+
+        return await self._to_the_end(run())
+
+    def _plan(self, catalog: Catalog, name: str, wanted: NewTopic) -> TopicCreated:
+        # The name first, as Kafka does: a request that repeats an old one is told that the topic exists.
+        catalog.plan_topic(name, UUID(int=0), (), {})
+        brokers = self._brokers()
+        if wanted.assignments:
+            partitions = assign_manually(wanted.assignments, brokers)
+        else:
+            count = self._default_partitions if wanted.num_partitions == -1 else wanted.num_partitions
+            factor = wanted.replication_factor
+            partitions = assign(count, brokers, self._default_replication_factor if factor == -1 else factor)
+        return catalog.plan_topic(name, uuid.uuid4(), partitions, self.settings.check(wanted.configs))
+
+    async def add_partitions(
+        self,
+        name: str,
+        total: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Grow a topic to `total` partitions. Raises ApiError."""
+
+        def plan(catalog: Catalog) -> PartitionsAdded:
+            topic = _existing(catalog, name)
+            return catalog.plan_partitions(topic, total, assignments, self._brokers())
+
+        if validate_only:
+            plan(self._cluster.catalog)
+            return
+
+        async def run() -> None:
+            delta = await self._planned(plan)
+            topic = _existing(self._cluster.catalog, name)
+            grown = replace(topic, partitions=topic.partitions + delta.partitions)
+            await self._add(grown, len(topic.partitions), delta)
+
+        await self._to_the_end(run())
+
+    async def delete(self, topic_id: UUID) -> None:
+        """Delete a topic and its data. Raises ApiError."""
+        if not self._delete_enabled:
+            raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker")
+        await self._to_the_end(self._delete(topic_id))
+
+    async def _delete(self, topic_id: UUID) -> None:
+        found: list[Topic] = []
+
+        def applied(delta: TopicDeleted) -> None:
+            self._gone.difference_update(delta.gone)
+            self._follow_up(self._remove(found[-1]))
+
+        def plan(catalog: Catalog) -> TopicDeleted:
+            topic = catalog.topic_by_id(topic_id)
+            if topic is None:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+            found.append(topic)
+            return TopicDeleted(topic_id, tuple(self._gone & catalog.deleted))
+
+        await self._change(plan, applied)
+        await self._follow()
+
+    async def _remove(self, topic: Topic) -> None:
+        try:
+            await self._partitions.delete_partitions(topic)
+        except OSError as error:
+            _folders_left(topic, error, "the topic is deleted; the next start removes its folders")
+        else:
+            self._gone.add(topic.topic_id)
+        logger.info("topic_deleted", topic=topic.name, topic_id=str(topic.topic_id))
+
+    async def change_configs(
+        self,
+        name: str,
+        change: Callable[[Mapping[str, str]], Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Replace a topic's own settings by `change(of the present ones)`, also in its running logs.
+
+        Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG.
+        """
+
+        def plan(catalog: Catalog) -> TopicConfigsChanged:
+            topic = _existing(catalog, name)
+            return TopicConfigsChanged(topic.topic_id, self.settings.check(change(topic.configs)))
+
+        if validate_only:
+            plan(self._cluster.catalog)
+            return
+        await self._to_the_end(self._change(plan, self._reconfigure))
+
+    def _reconfigure(self, delta: TopicConfigsChanged) -> None:
+        topic = self._cluster.catalog.topic_by_id(delta.topic_id)
+        if topic is not None:
+            self._partitions.reconfigure(topic)
+
+    async def _planned(self, plan: Callable[[Catalog], _D]) -> _D:
+        """What `plan` says of the newest catalog. Raises ApiError."""
+        try:
+            await self._cluster.settle()
+        except _STORE_ERRORS as error:
+            raise self._store_failed(error) from error
+        await self._follow()
+        return plan(self._cluster.catalog)
+
+    async def _add(self, topic: Topic, first: int, delta: _D) -> None:
+        """Make the partitions of `topic` from `first` on, and then `delta` durable. Raises ApiError."""
+        try:
+            logs = await self._partitions.prepare(topic, first)
+        except OSError as error:
+            self._events.error(
+                "topic_not_made",
+                _NO_PEER,
+                topic=topic.name,
+                error=str(error),
+                advice=advice_on(error, "nothing was changed; make room on the disk, then ask again"),
+            )
+            # A disk may recover, and handles come free, while the client tries again; the limit stays.
+            is_lasting = isinstance(error, HandleLimitError)
+            code = ErrorCode.POLICY_VIOLATION if is_lasting else ErrorCode.KAFKA_STORAGE_ERROR
+            raise ApiError(code, f"the partitions could not be made: {error.strerror or error}") from error
+        await self._change(
+            lambda _: delta,
+            lambda _: self._partitions.serve(topic, logs),
+            lambda: self._follow_up(self._discard(topic, logs)),
+        )
+
+    async def _discard(self, topic: Topic, logs: Sequence[PartitionLog]) -> None:
+        try:
+            await self._partitions.discard(topic, logs)
+        except OSError as error:
+            _folders_left(topic, error, "nothing was made; the next start removes the empty folders")
+
+    async def _change(
+        self,
+        plan: Callable[[Catalog], _D],
+        applied: Callable[[_D], None] | None = None,
+        dropped: Callable[[], None] | None = None,
+    ) -> _D:
+        try:
+            return await self._cluster.change(plan, applied, dropped)
+        except _STORE_ERRORS as error:
+            raise self._store_failed(error) from error
+
+    def _store_failed(self, error: Exception) -> ApiError:
+        self._events.error(
+            "cluster_store_failed",
+            _NO_PEER,
+            error=str(error),
+            advice="check the disk that holds the data folder; then ask again",
+        )
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}")
+
+    def _follow_up(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do `work` before any other change is planned."""
+        self._followers.append(work)
+        self._start(self._follow())
+
+    async def _follow(self) -> None:
+        while self._followers:
+            await self._followers.popleft()
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a change to its end even if who asked for it goes away, one change after the other."""
+
+        async def answered() -> _T | ApiError:
+            try:
+                return await work
+            except ApiError as error:
+                return error  # As a result, for a refusal that nobody waits for any more is no failure.
+
+        answer = await asyncio.shield(self._start(answered()))
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+    def _start(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        async def run() -> _T:
+            async with self._lock:
+                return await work
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return task
+
+    async def close(self) -> None:
+        """Let changes that are under way finish."""
+        while self._changes:
+            await asyncio.wait(self._changes)
+
+
+def _existing(catalog: Catalog, name: str) -> Topic:
+    topic = catalog.topic(name)
+    if topic is None:
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+        )
+    return topic
+
+
+def _folders_left(topic: Topic, error: OSError, advice: str) -> None:
+    topic_id = str(topic.topic_id)
+    logger.warning("topic_folders_left", topic=topic.name, topic_id=topic_id, error=str(error), advice=advice)

@@ -1,0 +1,59 @@
+"""The Spark data source `tidelog`: `spark.read.format("tidelog").option("subscribe", "topic").load()`.
+
+Owns the seam to Spark: options in, a schema, and what reads or writes. What to read is decided in
+`pipeline.source.offsets`, read in `pipeline.source.reading`, from the broker or from its segment files, and decoded in
+`pipeline.arrow.columnar`; batches are planned in `pipeline.source.batch_source`, streams in `pipeline.source.stream_source`, and
+`pipeline.sink.writers` writes.
+
+Invariants: Spark pickles these classes and runs them in Python workers: nothing here may hold a connection
+between calls. Each is imported where it is made, since Spark asks for the schema, the reader and the writer
+in processes of their own, and each pays for what it imports.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+)
+from pyspark.sql.types import StructType
+
+from tidelog.pipeline.schema import SCHEMA
+from tidelog.pipeline.source.options import parse_columns, parse_options, parse_stream_options
+
+if TYPE_CHECKING:
+    from tidelog.pipeline.source.batch_source import TidelogReader
+    from tidelog.pipeline.source.stream_source import TidelogStreamReader
+
+
+class TidelogDataSource(DataSource):  # type: ignore[misc]
+    """Reads topics of a Kafka-compatible broker. The options are those of `pipeline.source.options`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tidelog"
+
+    def schema(self) -> StructType:
+        """All columns, or those that option `columns` names; Spark does not push its own choice down."""
+        return StructType([SCHEMA[name] for name in parse_columns(self.options)])
+
+    def reader(self, schema: StructType) -> "TidelogReader":
+        from tidelog.pipeline.source.batch_source import TidelogReader
+
+        return TidelogReader(parse_options(self.options))
+
+    def streamReader(self, schema: StructType) -> "TidelogStreamReader":  # noqa: N802
+        from tidelog.pipeline.source.stream_source import TidelogStreamReader
+
+        return TidelogStreamReader(parse_stream_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from tidelog.pipeline.sink.writers import make_writer
+
+        return make_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        from tidelog.pipeline.sink.writers import make_stream_writer
+
+        return make_stream_writer(self.options, schema, overwrite=overwrite)

@@ -1,0 +1,189 @@
+"""What a destination partition holds of a source partition, read from its log.
+
+Owns the header that names a record's source, and the search for the last such record: asked of the leader
+where the session remembers the place, else found in the log, backwards from its end.
+
+Invariants: what is answered is on the leader's disk. A place is found by the session's producer id, or, for a
+session that is new or was lost, by the header of any record: so rows that an earlier session stored are known
+too. The search ends where the session's memory or the log begins; where the leader forgot the producer, the
+log has to confirm that memory.
+Called by the mirror's tasks. Source: KIP-664 (DescribeProducers).
+"""
+
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.client.cluster import Cluster
+from tidelog.client.errors import OffsetOutOfRangeError, UnsupportedVersionError
+from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets
+from tidelog.client.session_lookup import describe_producer, fetch_batches, repeat, wait_for_disk
+from tidelog.client.types import TopicPartition
+from tidelog.pipeline.arrow.arrays import octets
+from tidelog.pipeline.mirror.session_folder import MirrorError, StoredPlace
+from tidelog.pipeline.source.offsets import Place
+from tidelog.protocol.records import BatchHeader, decode_batch, increment_sequence, iter_batches
+from tidelog.protocol.sequences import sequence_distance
+from tidelog.protocol.types import NO_PRODUCER_EPOCH
+
+SOURCE_HEADER = "tidelog.source"
+_FIRST_REACH = 1
+_LONGEST_REACH = 1_000_000
+_HALF_RING = 2**30
+
+
+class Tail(NamedTuple):
+    """Where a source partition stands in a destination partition.
+
+    `place` is None where it has no record; one of another producer has epoch -1, in the session too until
+    our own sends there. `end_offset` lies at or before whatever comes next.
+    """
+
+    place: StoredPlace | None
+    end_offset: int
+
+
+def source_headers(source: Place, offsets: Any) -> Any:
+    """The contents of the header for rows of one source partition: `TOPIC-PARTITION@OFFSET`."""
+    numbers = offsets.cast(pa.string()).cast(pa.binary())
+    return pc.binary_join_element_wise(octets(f"{source}@".encode()), numbers, octets(b""))
+
+
+def parse_source(content: bytes | None) -> tuple[Place, int] | None:
+    """The source partition and offset that a header names, None if it is none of ours."""
+    where, at, offset = (content or b"").decode(errors="replace").rpartition("@")
+    topic, dash, partition = where.rpartition("-")
+    if not (at and dash and topic and partition.isdecimal() and offset.isdecimal()):
+        return None
+    return Place(topic, int(partition)), int(offset)
+
+
+async def find_tail(
+    cluster: Cluster, key: TopicPartition, source: Place, producer_id: int, known: StoredPlace | None
+) -> Tail:
+    """Where `source` stands in `key`. `known` is its place as the session remembers it.
+
+    Raises MirrorError when the log lost what the session knows, ClientError when it cannot be asked.
+    """
+    try:
+        entry = await repeat(cluster, lambda: describe_producer(cluster, key, producer_id))
+    except UnsupportedVersionError:
+        entry = None
+    if entry is not None:
+        await repeat(cluster, lambda: wait_for_disk(cluster, key))
+        stands = entry.producer_epoch, increment_sequence(entry.last_sequence, 1)
+        if known is not None and stands == known[:2]:
+            return Tail(known, known.end_offset)
+        if known is not None and _is_behind(stands, known):
+            raise _lost(key, source, f"its producer stands at {stands}, and had come to {known[:2]}")
+    end = (await edge_offsets(cluster, [key], LATEST))[key]
+    first = (await edge_offsets(cluster, [key], EARLIEST))[key]
+    if known is not None:
+        if end < known.end_offset:
+            raise _lost(key, source, f"it ends at offset {end}, and had come to {known.end_offset}")
+        if entry is not None:
+            first = max(first, known.end_offset)
+    is_ours = entry is not None or (known is not None and known.producer_epoch != NO_PRODUCER_EPOCH)
+    found = await _search(cluster, _Sought(key, source, producer_id, not is_ours), first, end)
+    if entry is None and known is not None:
+        # Nobody vouches for what the session remembers but the log, if retention left it there.
+        position = -1 if found is None else found.position
+        if position < known.position and (found is not None or not first):
+            raise _lost(key, source, f"it has them up to {position}, and had come to {known.position}")
+    return Tail(found or known, end)
+
+
+async def find_last(
+    cluster: Cluster, key: TopicPartition, source: Place, producer_id: int | None, first: int = 0
+) -> StoredPlace | None:
+    """The last record of `source` in `key` from offset `first` on, whoever stored it: its epoch is -1 unless
+    it was this producer. Raises MirrorError, ClientError."""
+    await cluster.topic(key.topic)
+    first = max(first, (await edge_offsets(cluster, [key], EARLIEST))[key])
+    end = (await edge_offsets(cluster, [key], LATEST))[key]
+    # No record has the id -2, while those of producers without one have -1.
+    ours = -2 if producer_id is None else producer_id
+    return await _search(cluster, _Sought(key, source, ours, True), first, end)
+
+
+def _is_behind(stands: tuple[int, int], known: StoredPlace) -> bool:
+    """Whether a producer stands before where it stood when the session was there."""
+    epoch, next_sequence = stands
+    if epoch != known.producer_epoch:
+        # Under an epoch of which nothing was sent, the broker still knows the one before.
+        return epoch < known.producer_epoch and known.next_sequence > 0
+    return sequence_distance(known.next_sequence, next_sequence) >= _HALF_RING
+
+
+def _lost(key: TopicPartition, source: Place, what: str) -> MirrorError:
+    return MirrorError(
+        f"{key.topic}-{key.partition} lost records of {source}, or is another topic: {what}. Mirror it anew"
+        " with a new checkpointLocation"
+    )
+
+
+class _Sought(NamedTuple):
+    """Records of `source` in `key`, by our producer or, `of_anyone`, also by others."""
+
+    key: TopicPartition
+    source: Place
+    producer_id: int
+    of_anyone: bool
+
+
+async def _search(cluster: Cluster, sought: _Sought, first: int, end: int) -> StoredPlace | None:
+    """The last match between the two offsets, looked for in ever longer stretches from the end."""
+    key = sought.key
+    reach, upper = _FIRST_REACH, end
+    while upper > first:
+        lower = max(first, upper - reach)
+        found = None
+        offset = lower
+        while offset < upper:
+            data = await _fetch(cluster, key, offset)
+            before = offset
+            for position, header in iter_batches(data):
+                offset = header.last_offset + 1
+                found = _match(data, position, header, sought) or found
+            if offset == before:
+                raise MirrorError(f"{key.topic}-{key.partition} gives no records at offset {offset}")
+        if found is not None:
+            return found
+        upper, reach = lower, min(8 * reach, _LONGEST_REACH)
+    return None
+
+
+async def _fetch(cluster: Cluster, key: TopicPartition, offset: int) -> bytes:
+    try:
+        return await repeat(cluster, lambda: fetch_batches(cluster, key, offset))
+    except OffsetOutOfRangeError as error:
+        raise MirrorError(
+            f"{key.topic}-{key.partition} lost offset {offset} while it was searched for what the mirror"
+            " stored last: start again"
+        ) from error
+
+
+def _match(data: bytes, position: int, header: BatchHeader, sought: _Sought) -> StoredPlace | None:
+    """The place behind the last record in the batch that comes from the source. In a batch of ours all do;
+    others' may hold records of several."""
+    is_ours = header.producer_id == sought.producer_id
+    if header.is_control or not header.record_count or not (is_ours or sought.of_anyone):
+        return None
+    for record in reversed(decode_batch(data, position)):
+        texts = [content for name, content in record.headers if name == SOURCE_HEADER]
+        named = parse_source(texts[-1]) if texts else None
+        if named is not None and named[0] == sought.source:
+            break
+        if is_ours:
+            raise MirrorError(
+                f"offset {record.offset} of {sought.key.topic}-{sought.key.partition} was written under"
+                f" producer {header.producer_id}, which belongs to {sought.source}, but does not say that it"
+                " comes from there: somebody else used the producer id"
+            )
+    else:
+        return None
+    if not is_ours:
+        return StoredPlace(NO_PRODUCER_EPOCH, 0, record.offset + 1, named[1])
+    following = increment_sequence(header.last_sequence, 1)
+    return StoredPlace(header.producer_epoch, following, record.offset + 1, named[1])

@@ -1,0 +1,141 @@
+"""A data folder's segment files as a source, without the way through the broker.
+
+Owns which files hold a partition's log, and the cutting of offset ranges into pieces: each lies in one
+segment file, begins where a batch does, and is one Spark task's work.
+Read-only, and fit for the folder of a running broker when the ends come from it: nothing behind them is
+looked at. The files must be visible, under the same path, to the driver and the executors.
+
+Invariants: the pieces of a range cover it once, in order; a file that is missing, or ends before what was
+planned, is an error or a named loss, never a shorter answer. Logs without gaps between files are expected, as
+the broker writes them; a compacted one is to be read over the wire.
+Called by `pipeline.source.reading` and the jobs.
+"""
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.pipeline.segments.data_folders import Segment, by_place, folder_bounds
+from tidelog.pipeline.segments.segment_files import SegmentFile
+from tidelog.pipeline.source.offsets import OffsetRange, Place, lose, to_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PIECE_BYTES = 32 * 1024 * 1024
+
+
+class Piece(NamedTuple):
+    """What one task reads: `offsets`, in batches from byte `position` of the file on."""
+
+    path: str
+    position: int
+    offsets: OffsetRange
+
+
+def plan_pieces(
+    segments: Mapping[Place, Sequence[Segment]],
+    ranges: Iterable[OffsetRange],
+    min_partitions: int | None = None,
+    losses: list[str] | None = None,
+) -> list[Piece]:
+    """The pieces that cover `ranges`: none larger than about PIECE_BYTES, and about `min_partitions` where
+    that is more.
+
+    What lies before the first file, or in none, is appended to `losses`, or raises OffsetsLostError where it
+    is None.
+    """
+    spans = [span for each in ranges for span in _spans(segments, each, losses)]
+    total = sum(span.size_bytes for span in spans)
+    pieces: list[Piece] = []
+    for span in spans:
+        count = -(-span.size_bytes // PIECE_BYTES)
+        if min_partitions is not None and total:
+            count = max(count, round(span.size_bytes / total * min_partitions))
+        pieces += _cut(span, count)
+    return pieces
+
+
+class _Span(NamedTuple):
+    """The part of a range that lies in one file, from the first byte of its batches to the last."""
+
+    segment: Segment
+    offsets: OffsetRange
+    start: int
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
+
+def _spans(
+    segments: Mapping[Place, Sequence[Segment]], wanted: OffsetRange, losses: list[str] | None
+) -> Iterator[_Span]:
+    place = Place(wanted.topic, wanted.partition)
+    files = segments.get(place, ())
+    if not files or files[0].base_offset > wanted.start:
+        begin = min(files[0].base_offset, wanted.end) if files else wanted.end
+        lose(f"{place}: no segment file holds the offsets {wanted.start} to {begin - 1}", losses)
+        wanted = wanted._replace(start=begin)
+    bases = [each.base_offset for each in files]
+    for number in range(max(bisect_right(bases, wanted.start) - 1, 0), bisect_right(bases, wanted.end - 1)):
+        is_last = number + 1 == len(bases)
+        end = wanted.end if is_last else min(wanted.end, bases[number + 1])
+        offsets = wanted._replace(start=max(wanted.start, bases[number]), end=end)
+        if offsets.size > 0:
+            yield _span(files[number], offsets)
+
+
+def _span(segment: Segment, offsets: OffsetRange) -> _Span:
+    """Files that are gone, or too short, get a span without bytes: the task that reads it says what is
+    missing."""
+    try:
+        with SegmentFile(Path(segment.path)) as file:
+            first, last = file.find(offsets.start), file.find(offsets.end - 1)
+            end = file.size_bytes if last is None else last.end
+            return _Span(segment, offsets, end if first is None else first.position, end)
+    except FileNotFoundError:
+        return _Span(segment, offsets, 0, 0)
+
+
+def _cut(span: _Span, count: int) -> Iterator[Piece]:
+    """About `count` pieces of about the same number of bytes, each beginning at a batch; one where the file
+    is gone meanwhile, whose task says so."""
+    position, offsets = span.start, span.offsets
+    with suppress(FileNotFoundError), SegmentFile(Path(span.segment.path)) as file:
+        for number in range(1, count):
+            batch = file.first_from(span.start + span.size_bytes * number // count, position)
+            if batch is None or not offsets.start < batch.header.base_offset < offsets.end:
+                continue
+            if batch.position > position:
+                cut = batch.header.base_offset
+                yield Piece(span.segment.path, position, offsets._replace(end=cut))
+                position, offsets = batch.position, offsets._replace(start=cut)
+    yield Piece(span.segment.path, position, offsets)
+
+
+def read_segments(
+    spark: "SparkSession",
+    segments: Sequence[Segment],
+    columns: Sequence[str],
+    ends: Mapping[Place, int] | None = None,
+) -> "DataFrame":
+    """The records of `segments` as the data source reads them with `read.path`: of each partition those
+    before its end in `ends`, without it all to the last whole batch."""
+    folder = Path(segments[0].path).parent.parent
+    bounds = folder_bounds(folder, by_place(segments), ends)
+    assigned: dict[str, list[int]] = {}
+    for place in bounds:
+        assigned.setdefault(place.topic, []).append(place.partition)
+    stops = {place: end for place, (_, end) in bounds.items()}
+    options = {
+        "read.path": str(folder),
+        "assign": json.dumps(assigned),
+        "endingOffsets": json.dumps(to_json(stops)),
+        "columns": ",".join(columns),
+    }
+    return spark.read.format("tidelog").options(**options).load()

@@ -1,0 +1,189 @@
+"""What a write is asked to do: options and columns in, or a refusal that says what would do.
+
+Owns the parsing of the sink's options and the check of its columns; both are pure, and done when Spark plans
+the write, so that nothing is refused half written. Whatever the sink does not understand it refuses.
+Called by `pipeline.sink.writers`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegralType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from tidelog.pipeline.paths import local_path
+from tidelog.pipeline.source.offsets import OptionError
+
+AT_LEAST_ONCE = "at_least_once"
+MIRROR = "mirror"
+SESSION_FOLDER = "tidelog-session"
+_EXACTLY_ONCE = "exactly_once"
+POSITION_COLUMNS = ("source_topic", "source_partition", "source_offset")
+_CONTENT_COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp")
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_DEFAULT_BATCH_BYTES = 512 * 1024
+_DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
+_COMMON = {"bootstrap.servers", "topic", "delivery", "compression.type", "batch.size", "delivery.timeout.ms"}
+_OF_MIRROR = {"session.path", "mirror.plan", "mirror.gaps"}
+# Spark's own, which it hands to every sink.
+_OF_SPARK = {"checkpointlocation", "queryname", "path"}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The options of one write. Sizes in bytes, times in milliseconds.
+
+    `topic` goes before the column of that name. The rest is for delivery=mirror: `session_path` is the folder
+    that holds the mirror's session, `plan` names what is done to the rows on their way, `allows_gaps` says
+    that offsets may be missing between rows.
+    """
+
+    bootstrap_servers: str
+    topic: str | None
+    delivery: str = AT_LEAST_ONCE
+    compression_type: str = "none"
+    batch_bytes: int = _DEFAULT_BATCH_BYTES
+    delivery_timeout_ms: int = _DEFAULT_DELIVERY_TIMEOUT_MS
+    session_path: str | None = None
+    plan: str = ""
+    allows_gaps: bool = False
+
+
+def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
+    """Read the options of a write; names in any case, with or without Spark's `kafka.` prefix.
+
+    Raises OptionError for an unknown name, a missing or a contradictory value.
+    """
+    given = {name.lower().removeprefix("kafka."): text.strip() for name, text in options.items()}
+    if unknown := sorted(given.keys() - _COMMON - _OF_MIRROR - _OF_SPARK):
+        known = ", ".join(sorted(_COMMON | _OF_MIRROR))
+        raise OptionError(f"unknown option {unknown[0]!r}; a sink knows {known}")
+    if not given.get("bootstrap.servers"):
+        raise OptionError("option bootstrap.servers is missing, for example localhost:9092")
+    delivery = given.get("delivery", AT_LEAST_ONCE).lower()
+    if delivery == _EXACTLY_ONCE:
+        raise OptionError(
+            "delivery=exactly_once needs transactions, which this sink does not have yet; for rows that come"
+            " from topics use delivery=mirror, which is exact, for others at_least_once"
+        )
+    if delivery not in (AT_LEAST_ONCE, MIRROR):
+        raise OptionError(f"delivery={delivery}: expected {AT_LEAST_ONCE} or {MIRROR}")
+    if delivery != MIRROR and (stray := sorted(given.keys() & _OF_MIRROR)):
+        raise OptionError(f"option {stray[0]} belongs to delivery=mirror")
+    compression = given.get("compression.type", "none").lower()
+    check_codec(compression)
+    gaps = given.get("mirror.gaps", "refuse").lower()
+    if gaps not in ("refuse", "allow"):
+        raise OptionError(f"mirror.gaps={gaps}: expected refuse or allow")
+    return SinkOptions(
+        bootstrap_servers=given["bootstrap.servers"],
+        topic=given.get("topic") or None,
+        delivery=delivery,
+        compression_type=compression,
+        batch_bytes=_number(given, "batch.size", _DEFAULT_BATCH_BYTES),
+        delivery_timeout_ms=_number(given, "delivery.timeout.ms", _DEFAULT_DELIVERY_TIMEOUT_MS),
+        session_path=_session_path(given, is_stream=is_stream) if delivery == MIRROR else None,
+        plan=given.get("mirror.plan", ""),
+        allows_gaps=gaps == "allow",
+    )
+
+
+def check_codec(name: str) -> None:
+    """Raises OptionError for a compression that no record batch has."""
+    if name not in _CODECS:
+        raise OptionError(f"compression.type={name}: expected {', '.join(_CODECS)}")
+
+
+def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool) -> None:
+    """Raises OptionError for columns that no record can be made of, or for a mode that is not append."""
+    if overwrite:
+        raise OptionError("a topic cannot be overwritten, only appended to: use mode append")
+    types = {field.name: field.dataType for field in schema.fields}
+    wanted = (*_CONTENT_COLUMNS, *(POSITION_COLUMNS if options.delivery == MIRROR else ()))
+    if unknown := [name for name in types if name not in wanted]:
+        raise OptionError(f"column {unknown[0]!r} has no place in a record; select from {', '.join(wanted)}")
+    if "key" not in types and "value" not in types:
+        raise OptionError("a record needs a column key or value")
+    if options.topic is None and "topic" not in types:
+        raise OptionError("name the topic, by option topic or by a column of that name")
+    if options.delivery == MIRROR and (missing := [name for name in POSITION_COLUMNS if name not in types]):
+        raise OptionError(
+            f"delivery=mirror tells rows by where they come from: column {missing[0]} is missing; add"
+            " topic AS source_topic, partition AS source_partition, offset AS source_offset as the source"
+            " gives them, or use delivery=at_least_once"
+        )
+    for name, kind in types.items():
+        if not _fits(name, kind):
+            raise OptionError(f"column {name} is {kind.simpleString()}, expected {_EXPECTED[name]}; cast it")
+
+
+_EXPECTED = {
+    "key": "binary or string",
+    "value": "binary or string",
+    "headers": "array<struct<key:string,value:binary>>",
+    "topic": "string",
+    "partition": "int",
+    "timestamp": "timestamp",
+    "source_topic": "string",
+    "source_partition": "int",
+    "source_offset": "bigint",
+}
+
+
+def _fits(name: str, kind: DataType) -> bool:
+    if name in ("key", "value"):
+        return isinstance(kind, BinaryType | StringType)
+    if name in ("topic", "source_topic"):
+        return isinstance(kind, StringType)
+    if name == "timestamp":
+        return isinstance(kind, TimestampType | TimestampNTZType)
+    if name == "headers":
+        element = kind.elementType if isinstance(kind, ArrayType) else None
+        return (
+            isinstance(element, StructType)
+            and element.names == ["key", "value"]
+            and isinstance(element["key"].dataType, StringType)
+            and isinstance(element["value"].dataType, BinaryType)
+        )
+    return isinstance(kind, IntegralType)
+
+
+def _number(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name)
+    if text is None:
+        return default
+    if not text.isdecimal() or int(text) < 1:
+        raise OptionError(f"{name}={text}: expected a whole number above 0")
+    return int(text)
+
+
+def _session_path(given: Mapping[str, str], *, is_stream: bool) -> str:
+    """The folder of the mirror's session, by default inside the checkpoint."""
+    if text := given.get("session.path"):
+        return folder_path("session.path", text)
+    if text := given.get("checkpointlocation") if is_stream else None:
+        return f"{folder_path('checkpointLocation', text)}/{SESSION_FOLDER}"
+    raise OptionError(
+        "delivery=mirror keeps a session between runs: set option checkpointLocation on the stream"
+        if is_stream
+        else "delivery=mirror keeps a session between runs: set option session.path, a folder that belongs"
+        " to this write alone"
+    )
+
+
+def folder_path(name: str, text: str) -> str:
+    """The folder that an option names, as a path or a file: URI. Raises OptionError for other URIs."""
+    if (path := local_path(text)) is None:
+        raise OptionError(
+            f"{name}={text}: the session of delivery=mirror must lie in a folder that driver and executors"
+            " see as a path; set option session.path to one on a shared file system"
+        )
+    return str(path)

@@ -1,0 +1,96 @@
+"""A client's producer for a Spark task: its event loop in a thread, whole batches in, failures out.
+
+Owns the bridge between Spark's synchronous tasks and the asynchronous client, so that batches are on the wire
+and stored while the task reads and encodes the next rows.
+
+Invariants: `finish` returns only when every batch that was sent is stored; the first one that is not raises,
+in `send` or in `finish`. Memory is bounded by the producer's: `send` waits for room.
+Called by the sinks, in Python workers.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tidelog.client.delivery import Delivery
+from tidelog.client.producer import Producer
+from tidelog.client.record_batch import BatchBuilder
+from tidelog.client.session import ProducerSession
+from tidelog.pipeline.arrow.encoding import EncodedBatch
+from tidelog.pipeline.sink.options import SinkOptions
+
+CLIENT_ID = "tidelog-sink"
+_BUFFER_BYTES = 32 * 1024 * 1024
+_LARGEST_REQUEST_BYTES = 16 * 1024 * 1024
+
+_Result = TypeVar("_Result")
+
+
+class LoopThread:
+    """An event loop in a thread of its own, for as long as the block lasts."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tidelog-sink", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Wait for `work` on the loop. Raises what it raises."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def make_producer(options: SinkOptions, session: ProducerSession | None = None) -> Producer:
+    """An idempotent producer for large batches."""
+    largest = max(options.batch_bytes, _LARGEST_REQUEST_BYTES)
+    return Producer(
+        bootstrap_servers=options.bootstrap_servers,
+        client_id=CLIENT_ID,
+        compression_type=options.compression_type,
+        max_batch_size=options.batch_bytes,
+        max_request_size=largest,
+        buffer_memory=max(2 * options.batch_bytes, largest, _BUFFER_BYTES),
+        delivery_timeout_ms=options.delivery_timeout_ms,
+        session=session,
+    )
+
+
+class BatchSender:
+    """One producer and what it has on its way. Every method runs on the producer's loop."""
+
+    def __init__(self, producer: Producer) -> None:
+        self.producer = producer
+        self._deliveries: deque[Delivery] = deque()
+
+    async def send(self, topic: str, partition: int, batches: list[EncodedBatch]) -> None:
+        """Take the batches for sending, in this order.
+
+        Raises UnknownTopicError, ValueError for a partition that the topic does not have, and the
+        DeliveryError of any batch sent before.
+        """
+        for batch in batches:
+            while self._deliveries and self._deliveries[0].done():
+                await self._deliveries.popleft()
+            ready = BatchBuilder.of(batch.builder())
+            self._deliveries.append(await self.producer.send_batch(ready, topic, partition=partition))
+
+    async def finish(self) -> None:
+        """Wait until all is stored. Raises the first DeliveryError."""
+        while self._deliveries:
+            await self._deliveries.popleft()
+
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Close the producer; what was not stored by then is given up."""
+        await self.producer.stop(timeout_ms)

@@ -1,0 +1,113 @@
+"""The sink behind `format("tidelog")`, for batches and streams: rows in, records out.
+
+Owns the seam to Spark: options and columns are judged when the write is planned, each task sends its rows,
+and what the tasks did comes back in their messages. Two deliveries:
+- `at_least_once` takes any rows. A task sends through an idempotent producer of its own, so that the network
+  and the broker store nothing twice; but Spark runs a failed task, or a batch that was not committed, again,
+  and then rows may be stored again.
+- `mirror` takes rows that say where they come from, and stores each once: see `pipeline.mirror.writer`.
+
+Exact delivery of any rows needs transactions; its name, exactly_once, is refused until there are some.
+
+Invariants: a task succeeds only when all of its rows are stored. `abort` undoes nothing: Spark calls it also
+after a commit that failed half-way. Spark pickles the writers and runs them in Python workers, and makes a
+new one for `commit`: nothing here may hold a connection, or remember anything between calls.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from tidelog.pipeline.arrow.encoding import encode
+from tidelog.pipeline.mirror.writer import MirrorStreamWriter, MirrorWriter
+from tidelog.pipeline.sink.options import MIRROR, SinkOptions, check_columns, parse_sink_options
+from tidelog.pipeline.sink.rows import choose_partitions, chunks, groups, read_rows
+from tidelog.pipeline.sink.sending import BatchSender, LoopThread, make_producer
+
+
+@dataclass
+class WrittenRows(WriterCommitMessage):  # type: ignore[misc]
+    """What one task of delivery=at_least_once stored."""
+
+    rows: int
+
+
+def make_writer(options: dict[str, str], schema: StructType, *, overwrite: bool) -> DataSourceArrowWriter:
+    """The writer of a batch. Raises OptionError for what cannot be written as asked."""
+    chosen = parse_sink_options(options, is_stream=False)
+    check_columns(schema, chosen, overwrite=overwrite)
+    return MirrorWriter(chosen) if chosen.delivery == MIRROR else AtLeastOnceWriter(chosen)
+
+
+def make_stream_writer(
+    options: dict[str, str], schema: StructType, *, overwrite: bool
+) -> DataSourceStreamArrowWriter:
+    """The writer of a stream's batches. Raises OptionError for what cannot be written as asked."""
+    chosen = parse_sink_options(options, is_stream=True)
+    check_columns(schema, chosen, overwrite=overwrite)
+    return MirrorStreamWriter(chosen) if chosen.delivery == MIRROR else AtLeastOnceStreamWriter(chosen)
+
+
+class AtLeastOnceWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    """delivery=at_least_once in a batch."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> WrittenRows:
+        """Send one task's rows. Raises ClientError, OptionError for rows that cannot be sent."""
+        return WrittenRows(write_rows(self._options, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing is left to do: all is stored."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """What is stored stays."""
+
+
+class AtLeastOnceStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """delivery=at_least_once in a stream."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> WrittenRows:
+        """Send one task's rows. Raises ClientError, OptionError for rows that cannot be sent."""
+        return WrittenRows(write_rows(self._options, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing is left to do: all is stored."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """What is stored stays."""
+
+
+def write_rows(options: SinkOptions, batches: Iterator[Any]) -> int:
+    """Store the rows of Arrow batches with the sink's columns; how many there were."""
+    written = 0
+    with LoopThread() as loop:
+        sender = BatchSender(make_producer(options))
+        counts: dict[str, int] = {}
+        try:
+            for table in chunks(batches):
+                if not written:
+                    loop.run(sender.producer.start())
+                rows = read_rows(table, options.topic)
+                for topic in rows.topics:
+                    if topic not in counts:
+                        counts[topic] = len(loop.run(sender.producer.partitions_for(topic)))
+                partitions = choose_partitions(rows, counts, options.batch_bytes, random.randrange(2**16))
+                for place, chosen in groups(rows, partitions):
+                    columns = rows.columns if chosen is None else rows.columns.take(chosen)
+                    for batch in encode(columns, options.batch_bytes):
+                        loop.run(sender.send(*place, [batch]))
+                written += len(rows)
+            loop.run(sender.finish())
+        finally:
+            # Nothing is on its way any more, or the task has failed.
+            loop.run(sender.close(0))
+    return written

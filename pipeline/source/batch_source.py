@@ -1,0 +1,48 @@
+"""Batch reads of the data source: the ranges are planned on the driver, and read in the tasks.
+
+Invariants: the ranges are fixed when Spark plans the query, so that a retried task reads the same records;
+a task yields every record of its range, in order, or fails.
+Made by `pipeline.data_source`, pickled by Spark.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from tidelog.pipeline.source.offsets import plan_ranges, resolve
+from tidelog.pipeline.source.options import SourceOptions
+from tidelog.pipeline.source.reading import (
+    bounds_of,
+    ending_positions,
+    note_unread,
+    read_partition,
+    report_losses,
+    starting_positions,
+    tasks_of,
+)
+
+
+class TidelogReader(DataSourceReader):  # type: ignore[misc]
+    """Plans on the driver, reads in the tasks."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for each partition with records to read, or for each piece of a segment file, more if
+        `minPartitions` asks for them."""
+        options = self._options
+        bounds = bounds_of(options)
+        starting, ending = starting_positions(options, bounds), ending_positions(options, bounds)
+        losses: list[str] | None = None if options.fail_on_data_loss else []
+        ranges = plan_ranges(starting, ending, bounds, losses)
+        tasks = tasks_of(options, ranges, losses)
+        report_losses(losses)
+        starts, ends = resolve("startingOffsets", starting, bounds), resolve("endingOffsets", ending, bounds)
+        note_unread(options, {place: (starts[place], ends[place]) for place in bounds}, tasks)
+        return tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one task's range, as Arrow batches."""
+        return read_partition(self._options, partition)

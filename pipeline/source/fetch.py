@@ -1,0 +1,320 @@
+"""Record batches from a broker as they lie in its log, for Spark's tasks and its planner.
+
+Owns the way from an offset range to bytes, over the client's connections. Synchronous outside, since
+Spark's workers are: each call runs an event loop of its own and leaves nothing behind when it ends.
+
+Invariants: bytes come in the order of offsets and cover the range without gap, except where the log itself
+has one; a fetch that fails for a passing reason is repeated, and nothing is yielded twice. While the caller
+decodes one answer, the broker already prepares the next.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from tidelog.client.backoff import Backoff
+from tidelog.client.cluster import Cluster, ClusterConfig
+from tidelog.client.connection import Connection
+from tidelog.client.errors import ClientError, OffsetOutOfRangeError, UnknownTopicError, read_error
+from tidelog.client.types import TopicPartition
+from tidelog.pipeline.arrow.batches import batch_positions
+from tidelog.pipeline.source.offsets import EARLIEST, LATEST, OffsetRange, Place, fits
+from tidelog.protocol.errors import ErrorCode, ProtocolError, error_code
+from tidelog.protocol.hot import FetchPartition, FetchRequest, decode_fetch_response, encode_fetch_request
+from tidelog.protocol.records import read_batch_header
+from tidelog.protocol.schema import ApiKey
+
+CLIENT_ID = "tidelog-pipeline"
+# A little less than what a connection keeps memory for: an answer that is larger takes new memory each time.
+FETCH_BYTES = 2 * 1024 * 1024 - 4096
+_MAX_WAIT_MS = 500
+_FETCH_WITH_ISOLATION = 4
+_LIST_OFFSETS_WITH_ISOLATION = 2
+# Half a minute of waiting for records that the planner has seen.
+_MOST_EMPTY_ANSWERS = 60
+_CONSUMER = -1
+_NONE = -1
+
+_Result = TypeVar("_Result")
+
+
+class RecordsMissingError(RuntimeError):
+    """A log ends before records that were there when the read was planned: truncated, or another one."""
+
+    def __init__(self, offsets: OffsetRange, position: int, end: int) -> None:
+        super().__init__(
+            f"{offsets.topic}-{offsets.partition}: nothing to read at offset {position}, the log ends at"
+            f" {end}, and records up to {offsets.end} were there when the read was planned"
+        )
+
+
+def find_bounds(
+    bootstrap_servers: str,
+    topics: Iterable[str] | None,
+    assigned: Iterable[Place] | None,
+    pattern: str | None = None,
+    *,
+    read_committed: bool = False,
+) -> dict[Place, tuple[int, int]]:
+    """Where the log of each partition starts and ends now: of all partitions of `topics`, of those assigned,
+    or of all topics whose whole name fits the regular expression `pattern` (none may). It ends at the high
+    watermark, with `read_committed` at the last stable offset: before the first open transaction.
+
+    Raises ClientError when the broker cannot be reached, or does not know a topic or partition.
+    """
+    return asyncio.run(_find_bounds(bootstrap_servers, topics, assigned, pattern, read_committed))
+
+
+def find_offsets_at(
+    bootstrap_servers: str, times: Mapping[Place, int], *, read_committed: bool = False
+) -> dict[Place, int]:
+    """For each partition the first offset whose timestamp is not before the given one (milliseconds), -1
+    where there is none before the log's end as `find_bounds` has it. Raises ClientError.
+    """
+    return asyncio.run(_find_offsets_at(bootstrap_servers, times, read_committed))
+
+
+class Answer(NamedTuple):
+    """What one Fetch brought: the records from the batch that holds the offset on, empty when none came in
+    time, where the log ends for this reader, and the aborted transactions as (producer id, first offset)."""
+
+    data: bytes
+    end: int
+    aborted: Sequence[tuple[int, int]]
+
+
+def read_record_sets(
+    bootstrap_servers: str, offsets: OffsetRange, fetch_bytes: int = FETCH_BYTES
+) -> Iterator[bytes]:
+    """The bytes of `read_answers`, of aborted transactions too."""
+    return (answer.data for answer in read_answers(bootstrap_servers, offsets, fetch_bytes=fetch_bytes))
+
+
+def read_answers(
+    bootstrap_servers: str,
+    offsets: OffsetRange,
+    *,
+    read_committed: bool = False,
+    fetch_bytes: int = FETCH_BYTES,
+) -> Iterator[Answer]:
+    """Whole record batches that hold the range, in pieces of about `fetch_bytes`; the first may begin
+    before it and the last end behind it. A truncated batch may follow in a piece, and comes again in the
+    next. No piece is empty.
+
+    Raises OffsetOutOfRangeError for records that are gone, other ClientErrors when the broker cannot be
+    reached or refuses, ProtocolError for a batch with a malformed header.
+    """
+    loop = asyncio.new_event_loop()
+    reader = _RangeReader(bootstrap_servers, offsets, fetch_bytes, read_committed)
+    try:
+        loop.run_until_complete(reader.start())
+        position = offsets.start
+        fetching = loop.create_task(reader.fetch(position))
+        empty_answers = 0
+        while True:
+            answer = loop.run_until_complete(fetching)
+            data = answer.data
+            empty_answers = 0 if data else empty_answers + 1
+            if empty_answers > _MOST_EMPTY_ANSWERS:
+                raise RecordsMissingError(offsets, position, answer.end)
+            position = next_offset(data, position)
+            is_last = position >= offsets.end or (not data and answer.end >= offsets.end)
+            if not is_last:
+                fetching = loop.create_task(reader.fetch(position))
+                # One turn of the loop puts the request on the wire.
+                loop.run_until_complete(asyncio.sleep(0))
+            if data:
+                yield answer
+            if is_last:
+                return
+    finally:
+        loop.run_until_complete(reader.close())
+        loop.close()
+
+
+def _cluster(bootstrap_servers: str) -> Cluster:
+    return Cluster(ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=CLIENT_ID))
+
+
+async def _find_bounds(
+    bootstrap_servers: str,
+    topics: Iterable[str] | None,
+    assigned: Iterable[Place] | None,
+    pattern: str | None,
+    read_committed: bool,
+) -> dict[Place, tuple[int, int]]:
+    async with _cluster(bootstrap_servers) as cluster:
+        if pattern is not None:
+            topics = await _matching_topics(cluster, pattern)
+        places = await _places(cluster, topics, assigned)
+        bounds = await asyncio.gather(*(_bounds(cluster, place, read_committed) for place in places))
+        return dict(zip(places, bounds, strict=True))
+
+
+async def _find_offsets_at(
+    bootstrap_servers: str, times: Mapping[Place, int], read_committed: bool
+) -> dict[Place, int]:
+    async with _cluster(bootstrap_servers) as cluster:
+        await _places(cluster, None, times)
+        asked = (_offset_at(cluster, place, time, read_committed) for place, time in times.items())
+        offsets = await asyncio.gather(*asked)
+        return dict(zip(times, offsets, strict=True))
+
+
+async def _offset_at(cluster: Cluster, place: Place, timestamp: int, read_committed: bool) -> int:
+    return await _at_leader(cluster, place, lambda each: _list_offset(each, place, timestamp, read_committed))
+
+
+async def _matching_topics(cluster: Cluster, pattern: str) -> list[str]:
+    """The topics that applications made, by name."""
+    answer = await cluster.call_any(ApiKey.METADATA, {"topics": None, "allow_auto_topic_creation": False})
+    names = [
+        each.name for each in answer.topics if not each.is_internal and each.error_code == ErrorCode.NONE
+    ]
+    return sorted(name for name in names if fits(pattern, name))
+
+
+async def _places(
+    cluster: Cluster, topics: Iterable[str] | None, assigned: Iterable[Place] | None
+) -> list[Place]:
+    if assigned is None:
+        infos = [await cluster.topic(name) for name in topics or ()]
+        return [Place(info.name, each.partition) for info in infos for each in info.partitions]
+    places = list(assigned)
+    for place in places:
+        count = len((await cluster.topic(place.topic)).partitions)
+        if place.partition >= count:
+            what = f"{place} (the topic has {count} partitions)"
+            raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {what}")
+    return places
+
+
+async def _bounds(cluster: Cluster, place: Place, read_committed: bool) -> tuple[int, int]:
+    async def ask(connection: Connection) -> tuple[int, int]:
+        start, end = await asyncio.gather(
+            _list_offset(connection, place, EARLIEST, read_committed),
+            _list_offset(connection, place, LATEST, read_committed),
+        )
+        return start, end
+
+    return await _at_leader(cluster, place, ask)
+
+
+async def _list_offset(connection: Connection, place: Place, timestamp: int, read_committed: bool) -> int:
+    partition = {"partition_index": place.partition, "timestamp": timestamp}
+    values: dict[str, object] = {
+        "replica_id": _CONSUMER,
+        "isolation_level": int(read_committed),
+        "topics": [{"name": place.topic, "partitions": [partition]}],
+    }
+    at_least = _LIST_OFFSETS_WITH_ISOLATION if read_committed else 0
+    version = connection.version(ApiKey.LIST_OFFSETS, at_least)
+    answer = await connection.call(ApiKey.LIST_OFFSETS, values, version=version)
+    result = answer.topics[0].partitions[0]
+    _raise_if_refused(result.error_code, f"offsets of {place}")
+    return int(result.offset)
+
+
+class _RangeReader:
+    """The connection behind one range, and how to ask for the records at an offset."""
+
+    def __init__(
+        self, bootstrap_servers: str, offsets: OffsetRange, fetch_bytes: int, read_committed: bool
+    ) -> None:
+        self._place = Place(offsets.topic, offsets.partition)
+        self._fetch_bytes = fetch_bytes
+        self._read_committed = read_committed
+        self._cluster = _cluster(bootstrap_servers)
+
+    async def start(self) -> None:
+        await self._cluster.start()
+        await self._cluster.topic(self._place.topic)
+
+    async def close(self) -> None:
+        await self._cluster.close()
+        stray = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in stray:
+            task.cancel()
+        await asyncio.gather(*stray, return_exceptions=True)
+
+    async def fetch(self, offset: int) -> Answer:
+        """The records from the batch that holds `offset` on. Raises OffsetOutOfRangeError."""
+        try:
+            return await _at_leader(self._cluster, self._place, lambda each: self._ask(each, offset))
+        except OffsetOutOfRangeError as error:
+            text = f"{self._place}: offset {offset} is gone, or was never written, while the range was read"
+            raise OffsetOutOfRangeError(error.code, text) from None
+
+    async def _ask(self, connection: Connection, offset: int) -> Answer:
+        at_least = _FETCH_WITH_ISOLATION if self._read_committed else 0
+        version = connection.version(ApiKey.FETCH, at_least)
+        partition = FetchPartition(self._place.partition, _NONE, offset, _NONE, _NONE, self._fetch_bytes)
+        topics = [(self._place.topic, [partition])]
+        isolation_level = int(self._read_committed)
+        request = FetchRequest(
+            _CONSUMER, _MAX_WAIT_MS, 1, self._fetch_bytes, isolation_level, 0, _NONE, topics
+        )
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def receive(body: memoryview | None, error: ClientError | None) -> None:
+            if answer.done():
+                return
+            try:
+                if body is None:
+                    raise error or ProtocolError("a connection ended without a reason")
+                answer.set_result(self._unpack(version, body))
+            except (ClientError, ProtocolError) as reason:
+                answer.set_exception(reason)
+
+        connection.send(ApiKey.FETCH, version, encode_fetch_request(version, request), receive)
+        return await answer
+
+    def _unpack(self, version: int, body: memoryview) -> Answer:
+        response = decode_fetch_response(version, body)
+        what = f"records of {self._place}"
+        _raise_if_refused(response.error_code, what)
+        if len(response.topics) != 1 or len(response.topics[0][1]) != 1:
+            raise ProtocolError(
+                f"{what}: expected one partition in the answer, came {response.topics!r:.200}"
+            )
+        result = response.topics[0][1][0]
+        _raise_if_refused(result.error_code, what)
+        records: Any = result.records
+        end = result.last_stable_offset if self._read_committed else result.high_watermark
+        return Answer(bytes(records or b""), end, result.aborted_transactions or ())
+
+
+async def _at_leader(
+    cluster: Cluster, place: Place, ask: Callable[[Connection], Awaitable[_Result]]
+) -> _Result:
+    """What the partition's leader answers, asked again while it fails for a passing reason."""
+    config = cluster.config
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + config.request_timeout_ms / 1000
+    backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+    failures = 0
+    while True:
+        try:
+            return await ask(await cluster.leader_connection(TopicPartition(*place)))
+        except ClientError as error:
+            failures += 1
+            delay = backoff.delay_ms(failures) / 1000
+            if not error.retriable or loop.time() + delay > deadline:
+                raise
+        cluster.request_refresh()
+        await asyncio.sleep(delay)
+
+
+def next_offset(data: bytes, position: int) -> int:
+    """The offset behind the last whole batch; ProtocolError if there are bytes and no whole batch."""
+    places = batch_positions(data)
+    if places:
+        return max(position, read_batch_header(data, places[-1]).last_offset + 1)
+    if data:
+        raise ProtocolError(f"{len(data)} bytes at offset {position} hold no whole record batch")
+    return position
+
+
+def _raise_if_refused(code: int, what: str) -> None:
+    if code != ErrorCode.NONE:
+        raise read_error(error_code(code), what)

@@ -1,0 +1,75 @@
+"""Which batches a reader with isolation.level=read_committed does not see.
+
+Owns the filter for aborted transactions, pure. A Fetch answer lists the aborted transactions that touch its
+records, each as (producer id, first offset); the control batch that ended one stands in the log behind its
+last batch. One filter serves one answer, from its first batch on.
+
+Invariants: batches are shown in log order, none left out; those without a transaction are always seen.
+Control batches are no records at either level, which is `pipeline.arrow.columnar`'s to see to.
+Called by `pipeline.source.reading`. Source: KIP-98, "Consumer", and the protocol's Fetch response.
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import BatchHeader, decode_batch
+from tidelog.protocol.types import Buffer
+
+_CONTROL_KEY = Struct(">hh")
+_ABORT = 0
+_LARGEST_MARKER_BYTES = 1 << 16
+
+
+class TransactionsInFilesError(RuntimeError):
+    """Segment files hold a transaction, and nothing in them says whether it was committed."""
+
+
+class AbortedTransactions:
+    """The filter for one Fetch answer; `aborted` holds (producer id, first offset) in any order."""
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        self._begin = sorted(((first, producer_id) for producer_id, first in aborted), reverse=True)
+        self._aborting: set[int] = set()
+
+    def hides(self, data: Buffer, position: int, header: BatchHeader) -> bool:
+        """Whether the batch at `position`, the next in the log, belongs to an aborted transaction."""
+        while self._begin and self._begin[-1][0] <= header.last_offset:
+            self._aborting.add(self._begin.pop()[1])
+        if header.producer_id not in self._aborting:
+            return False
+        if header.is_control:
+            if _is_abort(data, position, header):
+                self._aborting.discard(header.producer_id)
+            return False
+        return header.is_transactional
+
+
+class NoTransactions:
+    """The filter for segment files, which refuses what it cannot judge."""
+
+    def hides(self, data: Buffer, position: int, header: BatchHeader) -> bool:
+        """Always False. Raises TransactionsInFilesError for a batch of a transaction."""
+        if header.is_transactional:
+            raise TransactionsInFilesError(
+                f"the batch at offset {header.base_offset} belongs to a transaction of producer"
+                f" {header.producer_id}, and segment files do not say whether it was committed:"
+                " read it over the wire (without read.path), or with isolation.level=read_uncommitted"
+            )
+        return False
+
+
+BatchFilter = AbortedTransactions | NoTransactions
+
+
+def _is_abort(data: Buffer, position: int, header: BatchHeader) -> bool:
+    """Whether the control batch at `position` ends its transaction by aborting it."""
+    records = decode_batch(data, position, max_decompressed_bytes=_LARGEST_MARKER_BYTES, check_crc=False)
+    key = records[0].key if records else None
+    if key is None or len(key) < _CONTROL_KEY.size:
+        raise ProtocolError(
+            f"control batch at offset {header.base_offset}: expected a key of {_CONTROL_KEY.size} bytes that"
+            f" names its kind, came {key!r:.40}"
+        )
+    _, kind = _CONTROL_KEY.unpack_from(key)
+    return bool(kind == _ABORT)

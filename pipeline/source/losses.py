@@ -1,0 +1,56 @@
+"""Offsets that were gone before a read came to them, noted where who asked for the read can count them.
+
+Owns the notes: where a read has option losses.path, each of its tasks and its planner keep a small file there
+for what they had to leave out. A task that is run again may note the same, or parts of it: an offset counts
+once. Driver and executors must see the folder as the same path.
+Called by the source's readers, and by jobs for the sum.
+"""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from tidelog.pipeline.source.offsets import OffsetRange, Place
+
+
+def note_losses(folder: str | None, lost: Iterable[OffsetRange]) -> None:
+    """Keep what was lost in `folder`, unless that is None."""
+    if folder is None:
+        return
+    for each in lost:
+        text = json.dumps(each)
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        draft = Path(folder) / f".{uuid.uuid4().hex}"
+        draft.write_text(text)
+        draft.replace(Path(folder) / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json")
+
+
+def count_losses(folder: Path) -> int:
+    """How many offsets were noted there."""
+    places: dict[Place, list[tuple[int, int]]] = {}
+    for path in folder.glob("*.json"):
+        lost = OffsetRange(*json.loads(path.read_text()))
+        places.setdefault(Place(lost.topic, lost.partition), []).append((lost.start, lost.end))
+    count = 0
+    for spans in places.values():
+        reached = -1
+        for start, end in sorted(spans):
+            count += max(0, end - max(start, reached))
+            reached = max(reached, end)
+    return count
+
+
+def left_out(wanted: Mapping[Place, tuple[int, int]], taken: Iterable[OffsetRange]) -> Iterator[OffsetRange]:
+    """Of the offsets [start, end) that were wanted, those that lie in no range that is taken."""
+    ranges: dict[Place, list[OffsetRange]] = {}
+    for each in taken:
+        ranges.setdefault(Place(each.topic, each.partition), []).append(each)
+    for place, (start, end) in wanted.items():
+        for each in sorted(ranges.get(place, ())):
+            if start < each.start:
+                yield OffsetRange(*place, start, min(each.start, end))
+            start = max(start, each.end)
+        if start < end:
+            yield OffsetRange(*place, start, end)

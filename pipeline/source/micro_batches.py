@@ -1,0 +1,96 @@
+"""What one micro-batch of a stream covers: the offsets so far and the log's bounds in, the next offsets out.
+
+Owns the arithmetic of streaming reads, all of it pure. Spark keeps offsets in its checkpoint as Kafka writes
+them, `{"topic": {"0": 23}}` (see `pipeline.source.offsets.to_json`): each number is the next offset to read.
+
+Invariants: offsets never move past the log's end; a partition that appears while the stream runs is read
+from offset 0, so that nothing written before it was noticed is left out; offsets that have gone are a loss,
+and a loss is either raised or named in a list, never passed over.
+Called by `pipeline.source.stream_source`.
+"""
+
+import json
+from collections.abc import Mapping
+from math import ceil, floor
+from typing import Any
+
+from tidelog.pipeline.source.offsets import OffsetRange, Place, lose
+
+Bounds = Mapping[Place, tuple[int, int]]
+
+
+def from_json(topics: Mapping[str, Mapping[str, Any]]) -> dict[Place, int]:
+    """The inverse of `pipeline.source.offsets.to_json`."""
+    return {
+        Place(topic, int(number)): int(offset)
+        for topic, partitions in topics.items()
+        for number, offset in partitions.items()
+    }
+
+
+def reported_offsets(progress: Mapping[str, Any] | None, field: str) -> dict[Place, int] | None:
+    """The offsets that a query's `lastProgress` gives in `field` ("endOffset", "latestOffset").
+
+    None where Spark does not know them: before the first batch, and, as the text "null", for a batch that a
+    restart repeats.
+    """
+    if progress is None or not (text := progress["sources"][0].get(field)):
+        return None
+    topics = json.loads(text)
+    return None if topics is None else from_json(topics)
+
+
+def next_offsets(
+    start: Mapping[Place, int], bounds: Bounds, max_rows: int | None, losses: list[str] | None
+) -> dict[Place, int]:
+    """Where a micro-batch that begins at `start` ends, with about `max_rows` offsets in it.
+
+    Each partition gets its share of `max_rows` by what waits in it, and one offset at least, as in Spark's
+    Kafka source. Losses are appended to `losses`, or raise OffsetsLostError where it is None.
+    """
+    for place in sorted(start.keys() - bounds.keys()):
+        lose(f"{place} is gone, the stream had read it up to offset {start[place]}", losses)
+    begins = {}
+    for place, (log_start, log_end) in bounds.items():
+        begin = start.get(place, 0)
+        if begin > log_end:
+            lose(f"{place} ends at offset {log_end}, the stream had read it up to {begin}", losses)
+        begins[place] = min(max(begin, log_start), log_end)
+    waiting = {place: bounds[place][1] - begin for place, begin in begins.items()}
+    total = sum(waiting.values())
+    if max_rows is None or total <= max_rows:
+        return {place: log_end for place, (_, log_end) in bounds.items()}
+    return {place: begins[place] + _share(count, total, max_rows) for place, count in waiting.items()}
+
+
+def batch_ranges(
+    start: Mapping[Place, int], end: Mapping[Place, int], bounds: Bounds, losses: list[str] | None
+) -> list[OffsetRange]:
+    """The ranges of the micro-batch from `start` to `end`, without empty ones.
+
+    Losses are appended to `losses`, or raise OffsetsLostError where it is None.
+    """
+    ranges = []
+    for place, stop in sorted(end.items()):
+        begin = start.get(place, 0)
+        if begin >= stop:
+            continue
+        if place not in bounds:
+            lose(f"{place} is gone, offsets {begin} to {stop - 1} were still to be read", losses)
+            continue
+        log_start, log_end = bounds[place]
+        if begin < log_start:
+            gone = min(log_start, stop) - 1
+            lose(f"{place} starts at offset {log_start}, offsets {begin} to {gone} are gone", losses)
+            begin = log_start
+        if stop > log_end:
+            lose(f"{place} ends at offset {log_end}, offsets up to {stop - 1} were there before", losses)
+            stop = log_end
+        if begin < stop:
+            ranges.append(OffsetRange(place.topic, place.partition, begin, stop))
+    return ranges
+
+
+def _share(count: int, total: int, max_rows: int) -> int:
+    share = max_rows * count / total
+    return min(ceil(share) if share < 1 else floor(share), count)

@@ -1,0 +1,255 @@
+"""The source's options: Spark's words in, `SourceOptions` out.
+
+Owns the parsing, which is pure. Names and meaning are those of Spark's own Kafka source, so that a job moves
+by changing its format; where that source would read less than was asked without a word, this one refuses.
+Called by `pipeline.data_source`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidelog.pipeline.schema import COLUMNS
+from tidelog.pipeline.source.offsets import EARLIEST, LATEST, OptionError, Place, Positions, check_pattern
+
+_WORDS = {"earliest": EARLIEST, "latest": LATEST}
+
+_KNOWN_OPTIONS = frozenset(
+    {
+        "bootstrap.servers",
+        "subscribe",
+        "assign",
+        "subscribepattern",
+        "startingoffsets",
+        "endingoffsets",
+        "startingtimestamp",
+        "endingtimestamp",
+        "startingoffsetsbytimestamp",
+        "startingoffsetsbytimestampstrategy",
+        "endingoffsetsbytimestamp",
+        "isolation.level",
+        "maxoffsetspertrigger",
+        "failondataloss",
+        "includeheaders",
+        "minpartitions",
+        "columns",
+        "read.path",
+        "losses.path",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The options of one read. Exactly one of `topics`, `assigned` and `pattern` is set, and at least one of
+    `bootstrap_servers` and `read_path`.
+
+    A position is EARLIEST or LATEST for all partitions, or an offset (or one of the two) for each. Times, in
+    milliseconds, for all partitions or for each, go before positions where they are given. A partition that
+    holds no record as young as the starting time is an error, or read from its end on (`starts_at_end`).
+    """
+
+    bootstrap_servers: str | None
+    topics: tuple[str, ...] | None
+    assigned: tuple[Place, ...] | None
+    starting: Positions
+    ending: Positions
+    min_partitions: int | None
+    columns: tuple[str, ...]
+    pattern: str | None = None
+    starting_times: Positions | None = None
+    ending_times: Positions | None = None
+    starts_at_end: bool = False
+    max_offsets_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
+    read_committed: bool = False
+    read_path: str | None = None
+    losses_path: str | None = None
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """Read the options of a batch read; names in any case, with or without Spark's `kafka.` prefix.
+
+    Raises OptionError for an unknown name, a missing or a contradictory value.
+    """
+    given = _known(options)
+    if "maxoffsetspertrigger" in given:
+        raise OptionError("maxOffsetsPerTrigger bounds a stream's micro-batches, a batch has none")
+    starting = _parse_positions("startingOffsets", given.get("startingoffsets", "earliest"))
+    ending = _parse_positions("endingOffsets", given.get("endingoffsets", "latest"))
+    _refuse(starting, LATEST, "startingOffsets", "latest would read nothing in a batch")
+    _refuse(ending, EARLIEST, "endingOffsets", "earliest would read nothing")
+    return _options(given, starting, ending)
+
+
+def parse_stream_options(options: Mapping[str, str]) -> SourceOptions:
+    """Read the options of a stream, which starts at the latest offsets unless told otherwise.
+
+    Raises OptionError as `parse_options`, and for options that would end the stream.
+    """
+    given = _known(options)
+    for name in ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"):
+        if name in given:
+            raise OptionError(
+                f"{name}: a stream has no end; trigger(availableNow=True) stops at what is there"
+            )
+    starting = _parse_positions("startingOffsets", given.get("startingoffsets", "latest"))
+    return _options(given, starting, LATEST)
+
+
+def parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that the options ask for, all if none. Raises OptionError for an unknown one."""
+    return _columns({name.lower(): text.strip() for name, text in options.items()})
+
+
+def _known(options: Mapping[str, str]) -> dict[str, str]:
+    """The options by their name in small letters, without Spark's prefix and those that Spark adds."""
+    given = {name.lower().removeprefix("kafka."): text.strip() for name, text in options.items()}
+    unknown = sorted(given.keys() - _KNOWN_OPTIONS)
+    if unknown:
+        raise OptionError(f"unknown option {unknown[0]!r}; known are {', '.join(sorted(_KNOWN_OPTIONS))}")
+    if not given.get("bootstrap.servers") and not given.get("read.path"):
+        raise OptionError("option bootstrap.servers is missing, for example localhost:9092")
+    if sum(name in given for name in ("subscribe", "assign", "subscribepattern")) != 1:
+        raise OptionError(
+            "give either subscribe (topics, separated by commas), assign (JSON) or subscribePattern"
+            " (a regular expression)"
+        )
+    return given
+
+
+def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -> SourceOptions:
+    return SourceOptions(
+        bootstrap_servers=given.get("bootstrap.servers") or None,
+        topics=_parse_topics(given["subscribe"]) if "subscribe" in given else None,
+        assigned=_parse_assignment(given["assign"]) if "assign" in given else None,
+        starting=starting,
+        ending=ending,
+        min_partitions=_parse_count("minPartitions", given.get("minpartitions")),
+        columns=_columns(given),
+        pattern=_parse_pattern(given.get("subscribepattern")),
+        starting_times=_parse_times("starting", given),
+        ending_times=_parse_times("ending", given),
+        starts_at_end=_parse_strategy(given.get("startingoffsetsbytimestampstrategy", "error")),
+        max_offsets_per_trigger=_parse_count("maxOffsetsPerTrigger", given.get("maxoffsetspertrigger")),
+        fail_on_data_loss=_parse_flag("failOnDataLoss", given.get("failondataloss", "true")),
+        read_committed=_parse_isolation(given.get("isolation.level", "read_uncommitted")),
+        read_path=given.get("read.path") or None,
+        losses_path=given.get("losses.path") or None,
+    )
+
+
+def _refuse(positions: Positions, word: int, option: str, reason: str) -> None:
+    if positions == word or (not isinstance(positions, int) and word in positions.values()):
+        raise OptionError(f"{option}: {reason}")
+
+
+def _parse_positions(option: str, text: str) -> Positions:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    example = '{"topic":{"0":23,"1":-2}}'
+    try:
+        return {
+            Place(topic, int(partition)): _offset(offset)
+            for topic, partitions in _json_object(text).items()
+            for partition, offset in partitions.items()
+        }
+    except (ValueError, AttributeError, TypeError) as error:
+        raise OptionError(
+            f"{option}: {text!r} is neither earliest nor latest nor JSON like {example} ({error})"
+        ) from None
+
+
+def _offset(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < EARLIEST:
+        raise ValueError(f"{value!r} is not an offset")
+    return value
+
+
+def _parse_topics(text: str) -> tuple[str, ...]:
+    topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",")))
+    if not all(topics):
+        raise OptionError(f"subscribe: {text!r} holds an empty topic name")
+    return topics
+
+
+def _parse_assignment(text: str) -> tuple[Place, ...]:
+    try:
+        places = [
+            Place(topic, _offset(partition))
+            for topic, partitions in _json_object(text).items()
+            for partition in partitions
+        ]
+    except (ValueError, TypeError) as error:
+        raise OptionError(f'assign: {text!r} is not JSON like {{"topic":[0,1]}} ({error})') from None
+    if not places or min(place.partition for place in places) < 0:
+        raise OptionError(f"assign: {text!r} names no partition, or one below 0")
+    return tuple(dict.fromkeys(places))
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def _parse_count(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise OptionError(f"{option}: {text!r} is not a number of at least 1")
+    return int(text)
+
+
+def _parse_flag(option: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise OptionError(f"{option}: {text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _parse_strategy(text: str) -> bool:
+    if text.lower() not in ("error", "latest"):
+        raise OptionError(f"startingOffsetsByTimestampStrategy: {text!r} is neither error nor latest")
+    return text.lower() == "latest"
+
+
+def _parse_isolation(text: str) -> bool:
+    if text not in ("read_uncommitted", "read_committed"):
+        raise OptionError(f"isolation.level: {text!r} is neither read_uncommitted nor read_committed")
+    return text == "read_committed"
+
+
+def _parse_pattern(text: str | None) -> str | None:
+    if text is not None:
+        check_pattern("subscribePattern", text)
+    return text
+
+
+def _parse_times(edge: str, given: Mapping[str, str]) -> Positions | None:
+    """One timestamp for all partitions goes before one for each, as in Spark."""
+    if (text := given.get(f"{edge}timestamp")) is not None:
+        if not text.isdecimal():
+            raise OptionError(f"{edge}Timestamp: {text!r} is not a number of milliseconds")
+        return int(text)
+    if (text := given.get(f"{edge}offsetsbytimestamp")) is None:
+        return None
+    option = f"{edge}OffsetsByTimestamp"
+    times = _parse_positions(option, text)
+    if isinstance(times, int) or min(times.values(), default=0) < 0:
+        raise OptionError(f'{option}: {text!r} is not JSON like {{"topic":{{"0":1700000000000}}}}')
+    return times
+
+
+def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Spark's own source leaves the headers out unless told otherwise, this one only where told so."""
+    with_headers = _parse_flag("includeHeaders", given.get("includeheaders", "true"))
+    if (text := given.get("columns")) is None:
+        return tuple(name for name in COLUMNS if with_headers or name != "headers")
+    by_name = {name.lower(): name for name in COLUMNS}
+    names = [name.strip().lower() for name in text.split(",")]
+    for name in names:
+        if name not in by_name or names.count(name) > 1:
+            raise OptionError(f"columns: {name!r} is twice there or none of {', '.join(COLUMNS)}")
+    return tuple(by_name[name] for name in names)

@@ -1,0 +1,206 @@
+"""What batch and stream have in common: the bounds of what is read, the tasks, and a task's records.
+
+Owns the choice between the two ways to the records, the wire and the segment files (option read.path), and
+the report of records that were gone before they could be read (option failOnDataLoss=false): a warning for
+each loss through `logging`, and a note where option losses.path says. With both bootstrap.servers and
+read.path, the broker says where logs start and end, and the records come from the files.
+
+Invariants: a task yields every record of its range, in order, or fails, or names what it skipped.
+Called by `pipeline.data_source` and `pipeline.source.stream_source`.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from tidelog.client.errors import OffsetOutOfRangeError
+from tidelog.pipeline.arrow.columnar import decode_record_batches
+from tidelog.pipeline.segments.data_folders import bounds_without_broker, by_place, find_segments, offset_at
+from tidelog.pipeline.segments.segment_files import SegmentFile
+from tidelog.pipeline.segments.segment_ranges import Piece, plan_pieces
+from tidelog.pipeline.source.fetch import find_bounds, find_offsets_at, next_offset, read_answers
+from tidelog.pipeline.source.isolation import AbortedTransactions, NoTransactions
+from tidelog.pipeline.source.losses import left_out, note_losses
+from tidelog.pipeline.source.offsets import (
+    LATEST,
+    OffsetRange,
+    OptionError,
+    Place,
+    Positions,
+    lose,
+    split_ranges,
+)
+from tidelog.pipeline.source.options import SourceOptions
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class OffsetRangePartition(InputPartition):  # type: ignore[misc]
+    """One Spark task's share of a topic's partition, to be fetched."""
+
+    offsets: OffsetRange
+
+
+@dataclass
+class PiecePartition(InputPartition):  # type: ignore[misc]
+    """One Spark task's share of a segment file."""
+
+    piece: Piece
+
+
+def bounds_of(options: SourceOptions) -> dict[Place, tuple[int, int]]:
+    """Where the log of each partition that `options` select starts and ends now. Raises ClientError, or as
+    `bounds_without_broker`."""
+    if options.bootstrap_servers is None:
+        return bounds_without_broker(options, _folder(options))
+    return find_bounds(
+        options.bootstrap_servers,
+        options.topics,
+        options.assigned,
+        options.pattern,
+        read_committed=options.read_committed,
+    )
+
+
+def starting_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, int]]) -> Positions:
+    """startingOffsets, or the offsets at the starting timestamps. Where no record is as young, the log's
+    end or OptionError, as startingOffsetsByTimestampStrategy says."""
+    if options.starting_times is None:
+        return options.starting
+    found = _offsets_at("startingOffsetsByTimestamp", options, options.starting_times, bounds)
+    for place, offset in found.items():
+        if offset < 0 and not options.starts_at_end:
+            raise OptionError(
+                f"startingOffsetsByTimestamp: {place} holds no record as young as asked for; with"
+                " startingOffsetsByTimestampStrategy=latest it would be read from its end on"
+            )
+    return {place: offset if offset >= 0 else LATEST for place, offset in found.items()}
+
+
+def ending_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, int]]) -> Positions:
+    """endingOffsets, or the offsets at the ending timestamps; the log's end where no record is as young."""
+    if options.ending_times is None:
+        return options.ending
+    found = _offsets_at("endingOffsetsByTimestamp", options, options.ending_times, bounds)
+    return {place: offset if offset >= 0 else LATEST for place, offset in found.items()}
+
+
+def tasks_of(
+    options: SourceOptions, ranges: Iterable[OffsetRange], losses: list[str] | None
+) -> list[InputPartition]:
+    """The tasks that read `ranges`: about `minPartitions`, by default one for each range, or for each piece
+    of a segment file. Raises as `plan_pieces`."""
+    ranges = list(ranges)
+    if options.read_path is None:
+        return [OffsetRangePartition(each) for each in split_ranges(ranges, options.min_partitions)]
+    if not ranges:
+        return []
+    segments = by_place(find_segments(_folder(options), {each.topic for each in ranges}))
+    return [PiecePartition(each) for each in plan_pieces(segments, ranges, options.min_partitions, losses)]
+
+
+def note_unread(
+    options: SourceOptions, wanted: Mapping[Place, tuple[int, int]], tasks: Iterable[InputPartition]
+) -> None:
+    """Keep what was wanted, [start, end) a partition, and no task will read, where losses.path says."""
+    if options.losses_path is not None:
+        taken = [each.piece.offsets if isinstance(each, PiecePartition) else each.offsets for each in tasks]
+        note_losses(options.losses_path, left_out(wanted, taken))
+
+
+def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The records of one task's range.
+
+    Where records have gone since the query was planned, raises OffsetOutOfRangeError or, for segment files,
+    OffsetsLostError, unless failOnDataLoss is false; other errors as `read_answers`, `SegmentFile.read` and
+    `decode_record_batches`.
+    """
+    if isinstance(partition, PiecePartition):
+        return _read_piece(options, partition.piece)
+    if isinstance(partition, OffsetRangePartition):
+        return _fetch_range(options, partition.offsets)
+    # Where there is nothing to read, Spark plans one task all the same, with a partition of its own.
+    return iter(())
+
+
+def _read_piece(options: SourceOptions, piece: Piece) -> Iterator[pa.RecordBatch]:
+    offsets = piece.offsets
+    try:
+        file = SegmentFile(Path(piece.path))
+    except FileNotFoundError:
+        what = f"{offsets.topic}-{offsets.partition}: {piece.path} was deleted after the read was planned"
+        losses: list[str] | None = None if options.fail_on_data_loss else []
+        lose(f"{what}, with it the offsets {offsets.start} to {offsets.end - 1}", losses)
+        report_losses(losses)
+        note_losses(options.losses_path, [offsets])
+        return
+    batch_filter = NoTransactions() if options.read_committed else None
+    with file:
+        for data in file.read(piece.position, offsets.end):
+            yield from decode_record_batches(
+                data,
+                topic=offsets.topic,
+                partition=offsets.partition,
+                start_offset=offsets.start,
+                end_offset=offsets.end,
+                columns=options.columns,
+                batch_filter=batch_filter,
+            )
+
+
+def _fetch_range(options: SourceOptions, offsets: OffsetRange) -> Iterator[pa.RecordBatch]:
+    servers = options.bootstrap_servers or ""
+    while offsets.size > 0:
+        try:
+            for answer in read_answers(servers, offsets, read_committed=options.read_committed):
+                yield from decode_record_batches(
+                    answer.data,
+                    topic=offsets.topic,
+                    partition=offsets.partition,
+                    start_offset=offsets.start,
+                    end_offset=offsets.end,
+                    columns=options.columns,
+                    batch_filter=AbortedTransactions(answer.aborted) if answer.aborted else None,
+                )
+                offsets = offsets._replace(start=next_offset(answer.data, offsets.start))
+            return
+        except OffsetOutOfRangeError:
+            if options.fail_on_data_loss:
+                raise
+            place = Place(offsets.topic, offsets.partition)
+            log_start, _ = find_bounds(servers, None, [place])[place]
+            if log_start <= offsets.start:
+                raise
+            report_losses(
+                [f"{place} starts at offset {log_start}, the records from {offsets.start} are gone"]
+            )
+            note_losses(options.losses_path, [offsets._replace(end=min(log_start, offsets.end))])
+            offsets = offsets._replace(start=log_start)
+
+
+def report_losses(losses: list[str] | None) -> None:
+    """One warning for each."""
+    for loss in losses or ():
+        _log.warning("records skipped: %s", loss)
+
+
+def _offsets_at(
+    option: str, options: SourceOptions, times: Positions, bounds: Mapping[Place, tuple[int, int]]
+) -> dict[Place, int]:
+    wanted = dict.fromkeys(bounds, times) if isinstance(times, int) else dict(times)
+    if wanted.keys() != bounds.keys():
+        strange = ", ".join(map(str, sorted(wanted.keys() ^ bounds.keys())))
+        raise OptionError(f"{option} must name exactly the partitions that are read: see {strange}")
+    if options.bootstrap_servers is not None:
+        return find_offsets_at(options.bootstrap_servers, wanted, read_committed=options.read_committed)
+    segments = by_place(find_segments(_folder(options)))
+    return {place: offset_at(segments[place], bounds[place], time) for place, time in wanted.items()}
+
+
+def _folder(options: SourceOptions) -> Path:
+    return Path(options.read_path or ".")

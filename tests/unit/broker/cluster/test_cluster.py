@@ -1,0 +1,205 @@
+"""Changes of the catalog whose commit fails: what the store holds is applied, what it does not is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.unit.broker.test_services import Clock, opened, stored
+from tidelog.broker.cluster.catalog import Catalog, Delta, ProducerIdsReserved, Topic, TopicCreated, assign
+from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.sqlite_store import SqliteStore
+from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.replicas.topics import NewTopic
+from tidelog.broker.services import STORE_FILE
+from tidelog.protocol.errors import ApiError, ErrorCode
+
+
+class DoubtfulStore(SqliteStore):
+    """Does not say what became of a commit: whether it `stores`, and whether `load` works."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / STORE_FILE, node_id=1)
+        self.fails = False
+        self.stores = False
+        self.is_readable = True
+
+    async def load(self) -> Catalog:
+        if not self.is_readable:
+            raise StoreError("the disk is away")
+        return await super().load()
+
+    async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+        if not self.fails or self.stores:
+            await super().commit(deltas, expected_revision)
+        if self.fails:
+            raise StoreError("the disk gave no answer")
+
+    def begin(self, *, stores: bool, is_readable: bool = True) -> None:
+        self.fails, self.stores, self.is_readable = True, stores, is_readable
+
+    def heal(self) -> None:
+        self.fails, self.is_readable = False, True
+
+
+def reserve(catalog: Catalog) -> ProducerIdsReserved:
+    return ProducerIdsReserved(catalog.next_producer_id + 1000)
+
+
+def create(name: str) -> TopicCreated:
+    return TopicCreated(Topic(name, uuid4(), assign(1, [1])))
+
+
+async def test_a_commit_that_failed_and_is_stored_all_the_same_has_succeeded(tmp_path: Path) -> None:
+    store = DoubtfulStore(tmp_path)
+    cluster = Cluster(await store.load(), store)
+    told: list[Delta] = []
+    store.begin(stores=True)
+    delta = await cluster.change(reserve, told.append)
+    assert told == [delta]
+    assert cluster.catalog.next_producer_id == 1000
+    store.heal()
+    await cluster.change(lambda _: create("t"))
+    assert (await store.load()).revision == cluster.catalog.revision == 2
+    await cluster.close()
+
+
+async def test_a_commit_that_failed_and_is_not_stored_changes_nothing(tmp_path: Path) -> None:
+    store = DoubtfulStore(tmp_path)
+    cluster = Cluster(await store.load(), store)
+    dropped: list[bool] = []
+    store.begin(stores=False)
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            await cluster.change(reserve, dropped=lambda: dropped.append(True))
+    assert dropped == [True, True]
+    assert cluster.catalog.next_producer_id == 0
+    store.heal()
+    await cluster.change(reserve)
+    assert cluster.catalog.next_producer_id == 1000
+    await cluster.close()
+
+
+@pytest.mark.parametrize("stores", [True, False])
+async def test_while_nobody_knows_whether_a_change_is_stored_there_is_no_other(
+    tmp_path: Path, stores: bool
+) -> None:
+    store = DoubtfulStore(tmp_path)
+    cluster = Cluster(await store.load(), store)
+    became: list[str] = []
+    store.begin(stores=stores, is_readable=False)
+    with pytest.raises(StoreError):
+        await cluster.change(reserve, lambda _: became.append("applied"), lambda: became.append("dropped"))
+    store.fails = False
+    for _ in range(2):
+        with pytest.raises(StoreError, match="away"):
+            await cluster.change(lambda _: create("t"))
+    assert (became, cluster.catalog.revision) == ([], 0)
+    store.heal()
+    await cluster.change(lambda _: create("t"))
+    assert became == ["applied" if stores else "dropped"]
+    assert cluster.catalog.next_producer_id == (1000 if stores else 0)
+    await cluster.close()
+
+
+async def test_another_writer_is_told_and_not_overwritten(tmp_path: Path) -> None:
+    store = DoubtfulStore(tmp_path)
+    cluster = Cluster(await store.load(), store)
+    await store.commit([create("a"), create("b")], 0)
+    store.begin(stores=False)
+    with pytest.raises(StoreError, match="something else writes"):
+        await cluster.change(reserve)
+    await cluster.close()
+
+
+async def test_what_a_full_store_refused_is_not_there_and_the_next_goes_on(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / STORE_FILE, node_id=1)
+    cluster = Cluster(await store.load(), store)
+    await cluster.change(lambda _: create("before"))
+    connection = store._connection
+    assert connection is not None
+    await store._run(lambda: connection.execute("PRAGMA max_page_count=1").fetchone())
+    many = TopicCreated(Topic("many", uuid4(), assign(5_000, [1])))
+    with pytest.raises(StoreError, match="full"):
+        await cluster.change(lambda _: many)
+    assert cluster.catalog.topic("many") is None
+    await cluster.change(lambda _: create("after"))
+    await cluster.close()
+    again = SqliteStore(tmp_path / STORE_FILE, node_id=1)
+    assert [topic.name for topic in (await again.load()).topics()] == ["before", "after"]
+    await again.close()
+
+
+@pytest.mark.parametrize("stores", [True, False])
+async def test_a_topic_in_doubt_is_served_or_taken_back_once_it_is_known(
+    tmp_path: Path, stores: bool
+) -> None:
+    store = DoubtfulStore(tmp_path)
+    services = await opened(tmp_path, store=store)
+    store.begin(stores=stores, is_readable=False)
+    for name in ("t", "t", "other"):
+        with pytest.raises(ApiError) as caught:
+            await services.topics.create(name, NewTopic(num_partitions=2))
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not services.replicas
+    store.heal()
+    if stores:
+        with pytest.raises(ApiError) as caught:
+            await services.topics.create("t", NewTopic(num_partitions=2))
+        assert caught.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
+    else:
+        await services.topics.create("t", NewTopic(num_partitions=3))
+    await stored(services, b"v")
+    assert len(services.replicas) == (2 if stores else 3)
+    await services.close()
+    services = await opened(tmp_path)
+    assert len(services.replicas) == (2 if stores else 3)
+    await services.close()
+
+
+@pytest.mark.parametrize("stores", [True, False])
+async def test_a_deletion_in_doubt_removes_the_topic_only_if_it_is_stored(
+    tmp_path: Path, stores: bool
+) -> None:
+    store = DoubtfulStore(tmp_path)
+    services = await opened(tmp_path, store=store)
+    topic = await services.topics.create("t")
+    await stored(services, b"old")
+    store.begin(stores=stores, is_readable=False)
+    with pytest.raises(ApiError):
+        await services.topics.delete(topic.topic_id)
+    assert list(services.replicas) == [("t", 0)]
+    store.heal()
+    # What settles it need not be about topics.
+    assert await services.producer_ids.next() >= 0
+    if stores:
+        again = await services.topics.create("t")
+        assert again.topic_id != topic.topic_id
+        assert services.replicas["t", 0].log.end_offset == 0
+    else:
+        await stored(services, b"new")
+        assert services.replicas["t", 0].log.end_offset == 2
+    await services.close()
+
+
+async def test_producer_ids_go_on_after_a_reservation_in_doubt_and_none_is_issued_twice(
+    tmp_path: Path,
+) -> None:
+    store, clock = DoubtfulStore(tmp_path), Clock()
+    services = await opened(tmp_path, clock, store=store)
+    first = [await services.producer_ids.next() for _ in range(10)]
+    store.begin(stores=True, is_readable=False)
+    got: list[int] = []
+    while True:
+        try:
+            got.append(await services.producer_ids.next())
+        except ApiError:
+            break
+    store.heal()
+    clock.now_ms += 60_000
+    got.append(await services.producer_ids.next())
+    assert len(set(first + got)) == len(first + got)
+    await services.close()

@@ -1,0 +1,250 @@
+"""The copy of the catalog: it holds each commit before it returns, and is used where it is the newest."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.unit.broker.cluster.stores import COPY, DATABASE, commit, facts_of, loaded, topic
+from tidelog.broker.cluster.catalog import (
+    Catalog,
+    Delta,
+    PartitionAssignment,
+    PartitionsAdded,
+    ProducerIdsReserved,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+    assign,
+)
+from tidelog.broker.cluster.facts import decoded, delta_fields, delta_of, encoded
+from tidelog.broker.cluster.second_copy import read_copy
+from tidelog.broker.cluster.sqlite_store import SqliteStore
+from tidelog.broker.cluster.store import StoreError
+
+
+async def begun(folder: Path) -> tuple[SqliteStore, Catalog]:
+    store = SqliteStore(folder / DATABASE, node_id=1)
+    return store, await store.load()
+
+
+def is_held(folder: Path, catalog: Catalog) -> bool:
+    copied = read_copy(folder / COPY).cluster
+    return copied is not None and facts_of(copied.catalog) == facts_of(catalog)
+
+
+def failing_writes(monkeypatch: pytest.MonkeyPatch, code: int) -> Callable[[], None]:
+    """Let what writes more of the copy than a mark fail, until the answer is called."""
+
+    def fail(fd: int, data: bytes, position: int) -> None:
+        if len(data) > 8:
+            raise OSError(code, "the disk")
+        os.pwrite(fd, data, position)
+
+    monkeypatch.setattr("tidelog.broker.cluster.second_copy.write_bytes", fail)
+    return monkeypatch.undo
+
+
+async def test_a_commit_is_in_the_copy_when_it_returns(tmp_path: Path) -> None:
+    store, catalog = await begun(tmp_path)
+    assert is_held(tmp_path, catalog)
+    first, second = topic("a"), topic("b", 3)
+    deltas: list[Delta] = [
+        TopicCreated(first),
+        TopicCreated(second),
+        ProducerIdsReserved(1000),
+        TopicConfigsChanged(first.topic_id, {}),
+        PartitionsAdded(second.topic_id, assign(2, [1])),
+        TopicDeleted(first.topic_id),
+        TopicDeleted(second.topic_id, (first.topic_id,)),
+    ]
+    for delta in deltas:
+        await commit(store, catalog, delta)
+        assert is_held(tmp_path, catalog)
+    await commit(store, catalog, TopicCreated(topic("c")), ProducerIdsReserved(2000))
+    assert is_held(tmp_path, catalog)
+    await store.close()
+
+
+async def test_a_copy_without_room_for_more_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.broker.cluster.second_copy.ROOM_BYTES", 300)
+    store, catalog = await begun(tmp_path)
+    sizes = set()
+    for number in range(40):
+        await commit(store, catalog, TopicCreated(topic(f"t{number}")))
+        assert is_held(tmp_path, catalog)
+        sizes.add((tmp_path / COPY).stat().st_size)
+    # Its room grows with it, so that what is written in all is linear.
+    assert 3 < len(sizes) < 15
+    await store.close()
+
+
+async def test_a_full_disk_takes_the_copy_and_no_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, catalog = await begun(tmp_path)
+    await commit(store, catalog, TopicCreated(topic("a")))
+    there_is_room = failing_writes(monkeypatch, errno.ENOSPC)
+    await commit(store, catalog, TopicCreated(topic("b")))
+    assert "cluster_copy_given_up" in capsys.readouterr().out
+    assert read_copy(tmp_path / COPY).problem
+    assert not (tmp_path / f"{COPY}.tmp").exists()
+    await store.close()
+    # Also after a crash: it was not a bad disk that took the copy.
+    store = SqliteStore(tmp_path / DATABASE, node_id=1, was_clean=False)
+    assert facts_of(await store.load()) == facts_of(catalog)
+    there_is_room()
+    await commit(store, catalog, TopicCreated(topic("c")))
+    assert is_held(tmp_path, catalog)
+    await store.close()
+
+
+async def test_a_copy_that_the_disk_refused_leaves_a_commit_in_doubt_until_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, catalog = await begun(tmp_path)
+    disk_is_back = failing_writes(monkeypatch, errno.EIO)
+    created = TopicCreated(topic("a"))
+    with pytest.raises(OSError, match="the disk"):
+        await store.commit([created], 0)
+    with pytest.raises(OSError, match="the disk"):
+        await store.load()
+    disk_is_back()
+    catalog.apply(created)
+    assert facts_of(await store.load()) == facts_of(catalog)
+    assert is_held(tmp_path, catalog)
+    await store.close()
+
+
+async def test_what_was_committed_and_not_copied_when_the_process_died_is_copied_at_the_start(
+    tmp_path: Path,
+) -> None:
+    store, catalog = await begun(tmp_path)
+    before = (tmp_path / COPY).read_bytes()
+    await commit(store, catalog, TopicCreated(topic("a")))
+    await store.close()
+    (tmp_path / COPY).write_bytes(before)
+    store, found = await begun(tmp_path)
+    assert facts_of(found) == facts_of(catalog)
+    assert is_held(tmp_path, catalog)
+    assert store.is_newest
+    await store.close()
+
+
+async def test_an_older_sqlite_file_is_replaced_by_the_copy_and_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, catalog = await begun(tmp_path)
+    await store.close()
+    older = (tmp_path / DATABASE).read_bytes()
+    store, catalog = await begun(tmp_path)
+    await commit(store, catalog, TopicCreated(topic("a")))
+    await store.close()
+    (tmp_path / DATABASE).write_bytes(older)
+    assert await loaded(tmp_path) == facts_of(catalog)
+    told = capsys.readouterr().out
+    assert "cluster_store_restored" in told
+    assert "kept_as=cluster.db.kept-1" in told
+    assert (tmp_path / "cluster.db.kept-1").exists()
+
+
+async def test_without_a_copy_nobody_knows_that_the_catalog_is_the_newest(tmp_path: Path) -> None:
+    store, _ = await begun(tmp_path)
+    assert store.is_newest
+    await store.close()
+    (tmp_path / COPY).unlink()
+    store, _ = await begun(tmp_path)
+    assert not store.is_newest
+    await store.close()
+    store, _ = await begun(tmp_path)
+    assert store.is_newest
+    await store.close()
+
+
+async def test_two_catalogs_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        store, catalog = await begun(tmp_path / name)
+        await commit(store, catalog, TopicCreated(topic("a")))
+        await store.close()
+    (tmp_path / "other" / COPY).replace(tmp_path / "one" / COPY)
+    store = SqliteStore(tmp_path / "one" / DATABASE, node_id=1)
+    with pytest.raises(StoreError, match="move away the one that does not belong here"):
+        await store.load()
+    await store.close()
+
+
+async def test_two_histories_of_one_cluster_are_refused(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        store = SqliteStore(tmp_path / name / DATABASE, node_id=1, cluster_id="same")
+        await commit(store, await store.load(), TopicCreated(topic(name)))
+        await store.close()
+    (tmp_path / "other" / COPY).replace(tmp_path / "one" / COPY)
+    store = SqliteStore(tmp_path / "one" / DATABASE, node_id=1)
+    with pytest.raises(StoreError, match="both whole at revision 1 and differ"):
+        await store.load()
+    await store.close()
+
+
+async def test_a_catalog_of_the_release_before_is_taken_over(tmp_path: Path) -> None:
+    store, catalog = await begun(tmp_path)
+    await commit(store, catalog, TopicCreated(topic("a", 3)))
+    await store.close()
+    (tmp_path / COPY).unlink()
+    connection = sqlite3.connect(tmp_path / DATABASE)
+    connection.execute("DROP TABLE deleted_topics")
+    connection.execute("DELETE FROM meta WHERE key = 'digest'")
+    connection.execute("PRAGMA user_version=1")
+    connection.commit()
+    connection.close()
+    assert await loaded(tmp_path) == facts_of(catalog)
+    store, found = await begun(tmp_path)
+    await commit(store, catalog, TopicDeleted(next(found.topics()).topic_id))
+    await store.close()
+    assert await loaded(tmp_path) == facts_of(catalog)
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        TopicCreated(topic("a", 10_000)),
+        PartitionsAdded(
+            uuid4(), (PartitionAssignment(-1, 2, (1, 2), ()), PartitionAssignment(2, 0, (2,), (2,)))
+        ),
+        TopicDeleted(uuid4(), (uuid4(), uuid4())),
+        TopicConfigsChanged(uuid4(), {"b": "2", "a": "ü\n"}),
+        ProducerIdsReserved(2**63 - 1),
+    ],
+)
+def test_what_is_decoded_equals_what_was_encoded(delta: Delta) -> None:
+    text = encoded(delta_fields(delta))
+    assert delta_of(decoded(text)) == delta
+    assert len(text) < 300
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"created": {"name": "a", "id": "0", "partitions": [], "configs": {}}},
+        {"created": {"name": "a/b", "id": uuid4().hex, "partitions": [[1, 0, [1], [1], 1]], "configs": {}}},
+        {"grown": uuid4().hex, "partitions": [[3, 0, [1], [1], 1]]},
+        {"grown": uuid4().hex, "partitions": [[1, -1, [1], [1], 1]]},
+        {"grown": uuid4().hex, "partitions": [[1, 0, [], [], 1]]},
+        {"grown": uuid4().hex, "partitions": [[1, 0, [1], [2], 1]]},
+        {"configured": uuid4().hex, "configs": {"a": 1}},
+        {"next_producer_id": -1},
+        {"next_producer_id": True},
+    ],
+)
+def test_what_is_no_delta_is_a_value_error(fields: dict[str, object]) -> None:
+    with pytest.raises(ValueError):
+        delta_of(json.loads(json.dumps(fields)))

@@ -1,0 +1,175 @@
+"""The settings of a broker: sources, names, bounds, and what a person is told who gets one wrong."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from tidelog.broker.cluster.topic_settings import TOPIC_SETTINGS
+from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError, settings, unknown_variables
+from tidelog.broker.configuration.settings import Setting, flatten, parse_assignment
+
+
+def test_a_flag_wins_over_the_environment_which_wins_over_the_file_which_wins_over_the_default(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "tidelog.toml"
+    file.write_text('port = 1\nnode.id = 1\nlog.segment.bytes = 1000\n"max.connections" = 7\n')
+    environ = {"TIDELOG_PORT": "2", "TIDELOG_NODE_ID": "2"}
+    config = BrokerConfig.load({"port": "3"}, environ=environ, file=file)
+    assert (config.port, config.node_id, config.log_segment_bytes) == (3, 2, 1000)
+    assert (config.max_connections, config.message_max_bytes) == (7, 1_048_588)
+    sources = {line.name: line.source for line in config.describe()}
+    assert sources["port"] == "the command line"
+    assert sources["node.id"] == "TIDELOG_NODE_ID"
+    assert sources["log.segment.bytes"] == str(file)
+    assert sources["message.max.bytes"] == "default"
+
+
+def test_the_environment_may_name_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "tidelog.toml"
+    file.write_text("[log.segment]\nbytes = 4096\n")
+    config = BrokerConfig.load(environ={"TIDELOG_CONFIG_FILE": str(file)})
+    assert config.log_segment_bytes == 4096
+
+
+@pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.name)
+def test_every_setting_is_described_named_like_kafka_and_has_a_default_that_it_may_hold(
+    setting: Setting,
+) -> None:
+    assert setting.description.endswith(".")
+    assert setting.name == setting.attribute.replace("_", ".")
+    assert setting.variable == "TIDELOG_" + setting.attribute.upper()
+    assert isinstance(setting.parse(setting.default), setting.kind)
+
+
+@pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.name)
+def test_every_value_survives_being_written_as_text(setting: Setting) -> None:
+    line = next(line for line in BrokerConfig().describe() if line.name == setting.name)
+    again = BrokerConfig.load({setting.name: line.value})
+    assert getattr(again, setting.attribute) == getattr(BrokerConfig(), setting.attribute)
+
+
+def test_an_unknown_setting_is_refused_with_the_one_that_was_probably_meant() -> None:
+    with pytest.raises(
+        ConfigError, match=r"unknown setting log\.segmnt\.bytes.*did you mean log\.segment\.bytes\?"
+    ):
+        BrokerConfig.load({"log.segmnt.bytes": "1"})
+    with pytest.raises(ConfigError, match="`tidelog config` lists all settings"):
+        BrokerConfig.load({"frobnicate": "1"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("port", "abc", "port must be a whole number from 0 to 65535, not 'abc' (from the command line)"),
+        ("port", "65536", "port must be a whole number from 0 to 65535"),
+        ("log.segment.bytes", "1.5", "log.segment.bytes must be a whole number"),
+        ("auto.create.topics.enable", "perhaps", "must be true or false, not 'perhaps'"),
+        ("log.message.timestamp.type", "Sometime", "must be CreateTime or LogAppendTime"),
+        ("producer.id.unknown.sequence", "guess", "must be reject or accept"),
+        ("host", "", "host must be an address"),
+        ("data.dir", "", "data.dir must be a path"),
+    ],
+)
+def test_a_value_out_of_bounds_is_refused_with_what_was_expected(
+    name: str, value: str, complaint: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load({name: value})
+    assert complaint in str(caught.value)
+
+
+def test_the_constructor_checks_as_the_outward_sources_do() -> None:
+    with pytest.raises(ConfigError, match="port must be"):
+        BrokerConfig(port=-1)
+    with pytest.raises(ConfigError, match="port must be"):
+        BrokerConfig(port=True)
+    assert BrokerConfig(data_dir="somewhere").data_dir == Path("somewhere")  # type: ignore[arg-type]
+
+
+def test_booleans_numbers_and_choices_are_read_as_people_write_them() -> None:
+    config = BrokerConfig.load(
+        {
+            "auto.create.topics.enable": "No",
+            "log.segment.bytes": "1_048_576",
+            "log.message.timestamp.type": "logappendtime",
+        }
+    )
+    assert config.auto_create_topics_enable is False
+    assert config.log_segment_bytes == 1 << 20
+    assert config.log_message_timestamp_type == "LogAppendTime"
+
+
+def test_a_config_is_changed_only_by_copying_it() -> None:
+    config = BrokerConfig()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.port = 1  # type: ignore[misc]
+    assert config.with_settings({"port": "1"}).port == 1
+    assert config.port == 9092
+
+
+def test_topic_defaults_are_text_under_the_topic_settings_names() -> None:
+    defaults = BrokerConfig(log_segment_bytes=1 << 20, log_roll_ms=5).topic_defaults()
+    assert defaults["segment.bytes"] == "1048576"
+    assert defaults["segment.ms"] == "5"
+    assert defaults["retention.bytes"] == "-1"
+    assert defaults["max.message.bytes"] == "1048588"
+
+
+def test_a_variable_that_is_no_setting_is_named_and_not_refused() -> None:
+    environ = {
+        "TIDELOG_SERVICE_HOST": "10.0.0.1",
+        "TIDELOG_PORT": "1",
+        "TIDELOG_CONFIG_FILE": "",
+        "HOME": "/",
+    }
+    assert unknown_variables(environ) == ["TIDELOG_SERVICE_HOST"]
+    assert BrokerConfig.load(environ=environ).port == 1
+
+
+def test_the_port_that_kubernetes_sets_is_explained() -> None:
+    with pytest.raises(ConfigError, match="enableServiceLinks"):
+        BrokerConfig.load(environ={"TIDELOG_PORT": "tcp://10.0.0.1:9092"})
+
+
+def test_a_file_that_cannot_be_read_or_is_not_toml_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read the configuration file .*nowhere\.toml"):
+        BrokerConfig.load(file=tmp_path / "nowhere.toml")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("port = = 1")
+    with pytest.raises(ConfigError, match=r"broken\.toml is not TOML"):
+        BrokerConfig.load(file=broken)
+    broken.write_text("prot = 1")
+    with pytest.raises(
+        ConfigError, match=r"unknown setting prot \(from .*broken\.toml\): did you mean port\?"
+    ):
+        BrokerConfig.load(file=broken)
+
+
+def test_assignments_are_name_equals_value() -> None:
+    assert parse_assignment("a.b = c=d ") == ("a.b", "c=d")
+    for wrong in ("a.b", "=c", ""):
+        with pytest.raises(ConfigError, match="--set takes name=value"):
+            parse_assignment(wrong)
+
+
+def test_nested_tables_become_dotted_names() -> None:
+    assert flatten({"log": {"segment": {"bytes": 1}, "roll_ms": 2}}) == {
+        "log.segment.bytes": 1,
+        "log.roll.ms": 2,
+    }
+
+
+def test_topic_settings_and_their_broker_settings_agree_on_defaults_and_names() -> None:
+    by_name = {setting.name: setting for setting in settings()}
+    declared = {setting.topic_setting: setting.name for setting in settings() if setting.topic_setting}
+    topic_settings = {name: one for name, one in TOPIC_SETTINGS.items() if one.broker_name in by_name}
+    assert declared == {name: one.broker_name for name, one in topic_settings.items()}
+    assert BrokerConfig().topic_defaults() == {name: one.default for name, one in topic_settings.items()}
+
+
+def test_the_memory_of_all_connections_has_room_for_the_largest_request() -> None:
+    BrokerConfig(queued_max_bytes=200, socket_request_max_bytes=100)
+    with pytest.raises(ConfigError, match=r"queued\.max\.bytes must be at least twice.*\(101\).*not 200"):
+        BrokerConfig(queued_max_bytes=200, socket_request_max_bytes=101)

@@ -1,0 +1,166 @@
+"""Handlers over real services on a temporary folder, asked through the codecs that the wire uses."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.handlers import Handler, build_handlers
+from tidelog.broker.handlers.context import Listener, RequestContext
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.services import Services, open_services
+from tidelog.broker.storage.disk import Disk
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.hot import FetchPartition, FetchRequest, ProducePartitionResult, ProduceRequest
+from tidelog.protocol.records import RecordBatchBuilder
+from tidelog.protocol.schema import ApiKey, decode_request, decode_response, encode_request, encode_response
+from tidelog.protocol.steps import finish
+
+LISTENER = Listener("external", "advertised.example", 19092)
+NOW_MS = 1_700_000_000_000
+
+
+def make_batch(
+    *values: bytes,
+    producer_id: int = -1,
+    epoch: int = -1,
+    sequence: int = -1,
+    timestamp_ms: int = NOW_MS,
+) -> bytes:
+    """One uncompressed record batch."""
+    builder = RecordBatchBuilder()
+    for value in values:
+        builder.append(timestamp_ms, None, value, ())
+    return bytes(builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
+
+
+@dataclass
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    now_ms: int = NOW_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@dataclass
+class Asker:
+    """Asks handlers and takes answers through encode and decode, so that both are what a client sees."""
+
+    services: Services
+    clock: Clock
+    handlers: Mapping[ApiKey, Handler] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.handlers = build_handlers(self.services)
+
+    def call(self, key: ApiKey, version: int, request: Any) -> Any:
+        header = RequestHeader(key, version, 1, "test")
+        return finish(self.handlers[key](RequestContext(header, "127.0.0.1", 1, LISTENER), request))
+
+    async def ask(self, key: ApiKey, version: int, **values: Any) -> Any:
+        request = decode_request(key, version, encode_request(key, version, values))
+        answer = self.call(key, version, request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return decode_response(key, version, encode_response(key, version, answer))
+
+    def send(
+        self,
+        *parts: tuple[str, int, bytes | None],
+        acks: int = -1,
+        timeout_ms: int = 30_000,
+        version: int = 9,
+    ) -> Any:
+        """Hand over a ProduceRequest; what the handler gives back, awaited or not."""
+        topics = [(topic, [(index, records)]) for topic, index, records in parts]
+        return self.call(ApiKey.PRODUCE, version, ProduceRequest(None, acks, timeout_ms, topics))
+
+    async def produce(
+        self, topic: str, records: bytes | None, *, partition: int = 0, acks: int = -1, version: int = 9
+    ) -> ProducePartitionResult:
+        answer = self.send((topic, partition, records), acks=acks, version=version)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        result: ProducePartitionResult = answer[0][1][0]
+        return result
+
+    async def create(self, name: str, partitions: int = 1, **configs: str) -> None:
+        answer = await self.ask(
+            ApiKey.CREATE_TOPICS,
+            5,
+            topics=[
+                {
+                    "name": name,
+                    "num_partitions": partitions,
+                    "replication_factor": 1,
+                    "configs": [
+                        {"name": key.replace("_", "."), "value": value} for key, value in configs.items()
+                    ],
+                }
+            ],
+        )
+        assert answer.topics[0].error_code == 0, answer
+
+    def replica(self, topic: str, partition: int = 0) -> Replica:
+        return self.services.replicas[topic, partition]
+
+
+def fetch_request(
+    *parts: tuple[str, int, int],
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    partition_max_bytes: int = 1 << 20,
+    isolation_level: int = 0,
+    session_id: int = 0,
+    session_epoch: int = -1,
+    leader_epoch: int = -1,
+    last_fetched_epoch: int = -1,
+) -> FetchRequest:
+    """A request for (topic, partition, offset) each."""
+    topics = [
+        (
+            topic,
+            [FetchPartition(index, leader_epoch, offset, last_fetched_epoch, -1, partition_max_bytes)],
+        )
+        for topic, index, offset in parts
+    ]
+    return FetchRequest(
+        -1, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics
+    )
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def open_asker(tmp_path: Path, clock: Clock) -> AsyncIterator[Callable[..., Any]]:
+    """Opens services on the test's folder, again and again if wished; closes what is left open."""
+    opened: list[Services] = []
+
+    async def open_one(*, disk: Disk | None = None, **settings: Any) -> Asker:
+        config = BrokerConfig(data_dir=tmp_path / "data", **settings)
+        services = await open_services(config, Metrics(), clock, disk=disk)
+        opened.append(services)
+        return Asker(services, clock)
+
+    yield open_one
+    for services in opened:
+        await services.close()
+
+
+@pytest.fixture
+async def asker(open_asker: Callable[..., Any]) -> Asker:
+    made: Asker = await open_asker()
+    return made

@@ -1,0 +1,348 @@
+"""Fetch: limits with Kafka's first-batch rule, long polls woken by the high watermark, sessions, codes."""
+
+import asyncio
+import gc
+import inspect
+import tracemalloc
+import weakref
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
+from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.broker.storage.disk import ColdRead
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.hot import (
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+    decode_fetch_request,
+    encode_fetch_request,
+)
+from tidelog.protocol.records import iter_batches
+from tidelog.protocol.schema import ApiKey
+
+Open = Callable[..., Awaitable[Asker]]
+LONG_MS = 60_000
+
+
+async def fetch(asker: Asker, request: FetchRequest) -> FetchResponse:
+    answer = asker.call(ApiKey.FETCH, 11, request)
+    if inspect.isawaitable(answer):
+        answer = await asyncio.wait_for(answer, DEADLINE_SECONDS)
+    assert isinstance(answer, FetchResponse)
+    return answer
+
+
+async def fetch_one(asker: Asker, *args: Any, **kwargs: Any) -> FetchPartitionResult:
+    return (await fetch(asker, fetch_request(*args, **kwargs))).topics[0][1][0]
+
+
+def stored(result: FetchPartitionResult) -> bytes:
+    assert isinstance(result.records, list)
+    return b"".join(bytes(part) for part in result.records)
+
+
+def offsets(result: FetchPartitionResult) -> list[int]:
+    return [header.base_offset for _, header in iter_batches(stored(result))]
+
+
+async def filled(asker: Asker, batches: int, size: int = 100, partitions: int = 1) -> int:
+    """`batches` of one record of `size` bytes in each partition; the size of one batch."""
+    await asker.create("t", partitions)
+    batch = make_batch(b"x" * size)
+    for index in range(partitions):
+        for _ in range(batches):
+            await asker.produce("t", batch, partition=index)
+    return len(batch)
+
+
+async def parked(asker: Asker, request: FetchRequest) -> asyncio.Task[FetchResponse]:
+    """A fetch that found too little and waits."""
+    answer = asker.call(ApiKey.FETCH, 11, request)
+    assert inspect.isawaitable(answer)
+    task: asyncio.Task[FetchResponse] = asyncio.ensure_future(answer)
+    while not asker.replica("t")._watchers:
+        assert not task.done()
+        await asyncio.sleep(0)
+    return task
+
+
+async def test_what_is_there_is_answered_at_once(asker: Asker) -> None:
+    await filled(asker, 3)
+    result = await fetch_one(asker, ("t", 0, 1), max_wait_ms=LONG_MS)
+    assert offsets(result) == [1, 2]
+    assert (result.high_watermark, result.last_stable_offset, result.log_start_offset) == (3, 3, 0)
+    assert result.aborted_transactions is None
+
+
+async def test_read_committed_gets_a_list_of_aborted_transactions(asker: Asker) -> None:
+    await filled(asker, 1)
+    assert (await fetch_one(asker, ("t", 0, 0), isolation_level=1)).aborted_transactions == []
+
+
+async def test_records_are_the_bytes_that_were_sent_but_for_offset_and_epoch(asker: Asker) -> None:
+    await asker.create("t")
+    batch = make_batch(b"one", b"two")
+    await asker.produce("t", batch)
+    assert stored(await fetch_one(asker, ("t", 0, 0)))[16:] == batch[16:]
+
+
+async def test_nothing_beyond_the_high_watermark_is_read(asker: Asker) -> None:
+    await filled(asker, 1)
+    asker.send(("t", 0, make_batch(b"not durable yet")), acks=1)
+    result = await fetch_one(asker, ("t", 0, 0))
+    assert (offsets(result), result.high_watermark) == ([0], 1)
+    at_end = await fetch_one(asker, ("t", 0, 2))
+    assert (at_end.error_code, offsets(at_end)) == (0, [])
+
+
+async def test_the_first_batch_comes_whole_whatever_the_limits(asker: Asker) -> None:
+    await filled(asker, 3)
+    assert offsets(await fetch_one(asker, ("t", 0, 0), max_bytes=1, partition_max_bytes=1)) == [0]
+
+
+async def test_limits_hold_after_the_first_batch(asker: Asker) -> None:
+    size = await filled(asker, 3, partitions=2)
+    assert offsets(await fetch_one(asker, ("t", 0, 0), partition_max_bytes=2 * size)) == [0, 1]
+    both = await fetch(asker, fetch_request(("t", 0, 0), ("t", 1, 0), max_bytes=4 * size))
+    flat = [result for _, results in both.topics for result in results]
+    assert [offsets(result) for result in flat] == [[0, 1, 2], [0]]
+    tight = await fetch(asker, fetch_request(("t", 0, 0), ("t", 1, 0), max_bytes=1))
+    flat = [result for _, results in tight.topics for result in results]
+    assert [offsets(result) for result in flat] == [[0], []]
+
+
+async def test_the_brokers_own_limit_holds_too(open_asker: Open) -> None:
+    asker = await open_asker(fetch_max_bytes=1024)
+    size = await filled(asker, 20)
+    assert len(stored(await fetch_one(asker, ("t", 0, 0)))) <= 1024 < 20 * size
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "offset", "code"),
+    [
+        ("t", 0, 2, ErrorCode.OFFSET_OUT_OF_RANGE),
+        ("t", 0, -1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        ("t", 5, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("no", 0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+async def test_an_error_is_answered_at_once(
+    asker: Asker, topic: str, partition: int, offset: int, code: ErrorCode
+) -> None:
+    await filled(asker, 1)
+    result = await fetch_one(asker, (topic, partition, offset), max_wait_ms=LONG_MS)
+    assert (result.error_code, result.high_watermark, result.log_start_offset) == (code, -1, -1)
+
+
+async def test_what_is_too_little_to_answer_with_does_not_stay_in_memory_while_the_poll_waits(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(asker, 3)
+    found: list[weakref.ref[Any]] = []
+    read = asker.replica("t").read
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        result = read(*args, **kwargs)
+        found.extend(weakref.ref(part) for part in result.records)
+        return result
+
+    monkeypatch.setattr(asker.replica("t"), "read", watched)
+    waiting = await parked(asker, fetch_request(("t", 0, 0), min_bytes=1 << 20, max_wait_ms=LONG_MS))
+    assert found
+    assert [part for part in found if part() is not None] == []
+    waiting.cancel()
+
+
+@pytest.mark.parametrize(("epoch", "code"), [(0, 0), (-1, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)])
+async def test_the_leader_epoch_is_checked(asker: Asker, epoch: int, code: int) -> None:
+    await filled(asker, 1)
+    assert (await fetch_one(asker, ("t", 0, 0), leader_epoch=epoch)).error_code == code
+
+
+async def test_an_older_leader_epoch_is_fenced(asker: Asker) -> None:
+    await filled(asker, 1)
+    asker.replica("t").leader_epoch = 3
+    assert (await fetch_one(asker, ("t", 0, 0), leader_epoch=2)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+async def test_a_reader_whose_history_differs_is_told_where(asker: Asker) -> None:
+    await filled(asker, 2)
+    same = await fetch_one(asker, ("t", 0, 2), last_fetched_epoch=0)
+    assert same.diverging_epoch == (-1, -1)
+    asker.replica("t").leader_epoch = 5
+    await asker.produce("t", make_batch(b"of epoch 5"))
+    diverged = await fetch_one(asker, ("t", 0, 3), last_fetched_epoch=0, max_wait_ms=LONG_MS)
+    assert (diverged.diverging_epoch, offsets_or_none(diverged)) == ((0, 2), [])
+
+
+def offsets_or_none(result: FetchPartitionResult) -> list[Any]:
+    return list(result.records or ())
+
+
+async def test_a_long_poll_is_woken_by_the_high_watermark(asker: Asker) -> None:
+    await filled(asker, 1)
+    waiting = await parked(asker, fetch_request(("t", 0, 1), max_wait_ms=LONG_MS))
+    await asker.produce("t", make_batch(b"new"))
+    result = (await asyncio.wait_for(waiting, DEADLINE_SECONDS)).topics[0][1][0]
+    assert (offsets(result), result.high_watermark) == ([1], 2)
+    assert not asker.replica("t")._watchers
+
+
+async def test_a_long_poll_waits_for_min_bytes_without_looking_at_the_disk(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = await filled(asker, 1)
+    waiting = await parked(asker, fetch_request(("t", 0, 0), max_wait_ms=LONG_MS, min_bytes=3 * size))
+    log = asker.replica("t").log
+    read, reads = log.read, []
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        reads.append(args)
+        return read(*args, **kwargs)
+
+    monkeypatch.setattr(log, "read", counted)
+    await asker.produce("t", make_batch(b"x" * 100))
+    assert not waiting.done()
+    await asker.produce("t", make_batch(b"x" * 100))
+    result = (await asyncio.wait_for(waiting, DEADLINE_SECONDS)).topics[0][1][0]
+    assert offsets(result) == [0, 1, 2]
+    assert len(reads) == 1
+
+
+async def test_a_long_poll_ends_at_max_wait(asker: Asker) -> None:
+    await filled(asker, 1)
+    result = await fetch_one(asker, ("t", 0, 1), max_wait_ms=20)
+    assert (result.error_code, offsets(result), result.high_watermark) == (0, [], 1)
+    some = await fetch_one(asker, ("t", 0, 0), max_wait_ms=20, min_bytes=1 << 20)
+    assert offsets(some) == [0]
+
+
+async def test_a_cancelled_long_poll_leaves_nothing_behind(asker: Asker) -> None:
+    await filled(asker, 1)
+    waiting = await parked(asker, fetch_request(("t", 0, 1), max_wait_ms=LONG_MS))
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not asker.replica("t")._watchers
+
+
+async def test_deleting_the_topic_wakes_its_long_polls(asker: Asker) -> None:
+    await filled(asker, 1)
+    waiting = await parked(asker, fetch_request(("t", 0, 1), max_wait_ms=LONG_MS))
+    await asker.ask(ApiKey.DELETE_TOPICS, 1, topic_names=["t"])
+    result = (await asyncio.wait_for(waiting, DEADLINE_SECONDS)).topics[0][1][0]
+    assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_cold_pages_are_read_in_a_thread(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    await filled(asker, 2)
+    log = asker.replica("t").log
+    read, waits = log.read, []
+
+    def cold_at_first(*args: Any, nowait: bool = False, **kwargs: Any) -> Any:
+        waits.append(nowait)
+        if nowait:
+            raise ColdRead
+        return read(*args, nowait=nowait, **kwargs)
+
+    monkeypatch.setattr(log, "read", cold_at_first)
+    assert offsets(await fetch_one(asker, ("t", 0, 0), max_wait_ms=LONG_MS)) == [0, 1]
+    assert waits == [True, False]
+
+
+async def test_a_fetch_of_nothing_is_answered_at_once(asker: Asker) -> None:
+    answer = await fetch(asker, fetch_request(max_wait_ms=LONG_MS))
+    assert (answer.error_code, answer.topics) == (0, [])
+
+
+async def test_incremental_responses_name_only_what_changed(asker: Asker) -> None:
+    await filled(asker, 1, partitions=2)
+    first = await fetch(asker, fetch_request(("t", 0, 0), ("t", 1, 0), session_epoch=0))
+    assert first.session_id != 0
+    at_end = [("t", [FetchPartition(index, -1, 1, -1, -1, 1 << 20) for index in (0, 1)])]
+    held = first.session_id
+    second = await fetch(asker, FetchRequest(-1, 0, 1, 1 << 20, 0, held, 1, at_end))
+    assert (second.error_code, second.session_id, second.topics) == (0, held, [])
+    await asker.produce("t", make_batch(b"new"), partition=1)
+    third = await fetch(asker, FetchRequest(-1, 0, 1, 1 << 20, 0, held, 2, ()))
+    assert [(topic, [result.partition_index for result in results]) for topic, results in third.topics] == [
+        ("t", [1])
+    ]
+
+
+async def test_session_errors_come_at_the_top_with_no_topics(asker: Asker) -> None:
+    await filled(asker, 1)
+    unknown = await fetch(asker, fetch_request(session_id=99, session_epoch=1))
+    assert (unknown.error_code, unknown.topics) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+    held = (await fetch(asker, fetch_request(("t", 0, 0), session_epoch=0))).session_id
+    wrong = await fetch(asker, fetch_request(session_id=held, session_epoch=5))
+    assert (wrong.error_code, wrong.topics) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
+
+
+async def test_while_memory_is_short_an_answer_brings_a_share_at_most_and_one_batch_at_least(
+    asker: Asker,
+) -> None:
+    size = await filled(asker, 10)
+    memory = asker.services.memory
+    memory.measured(memory.bound_bytes, 1)
+    memory.share_bytes = 3 * size
+    assert offsets(await fetch_one(asker, ("t", 0, 0))) == [0, 1, 2]
+    memory.share_bytes = 1
+    assert offsets(await fetch_one(asker, ("t", 0, 3))) == [3]
+    memory.measured(0, 1)
+    assert len(offsets(await fetch_one(asker, ("t", 0, 0)))) == 10
+
+
+async def test_a_fetch_that_waits_says_how_much_memory_waits_with_it(asker: Asker) -> None:
+    await asker.create("t", 3)
+
+    def held_bytes(partitions: int) -> int:
+        parts = [("t", index, 0) for index in range(partitions)]
+        return int(asker.call(ApiKey.FETCH, 11, fetch_request(*parts, max_wait_ms=LONG_MS)).held_bytes)
+
+    assert held_bytes(1) > 0
+    assert held_bytes(3) - held_bytes(2) == held_bytes(2) - held_bytes(1) > 0
+
+
+async def test_a_fetch_that_waits_takes_no_more_memory_than_it_says(asker: Asker) -> None:
+    await asker.create("t", 100)
+    wanted = fetch_request(*(("t", index, 0) for index in range(100)), max_wait_ms=LONG_MS)
+    body = encode_fetch_request(11, wanted)
+
+    async def park() -> int:
+        request = decode_fetch_request(11, body)
+        answer = asker.call(ApiKey.FETCH, 11, request)
+        waiting.append((request, asyncio.ensure_future(answer)))
+        await until(lambda: len(asker.replica("t")._watchers) == len(waiting))
+        return int(answer.held_bytes)
+
+    waiting: list[tuple[FetchRequest, asyncio.Future[Any]]] = []
+    await park()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        said = sum([await park() for _ in range(20)])
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    for _, task in waiting:
+        task.cancel()
+    assert said / 3 < taken <= said
+
+
+async def test_fetch_sessions_are_in_the_account_and_take_a_quarter_of_it_at_most(open_asker: Open) -> None:
+    asker = await open_asker(queued_max_bytes=4 * 4000, socket_request_max_bytes=1000)
+    await asker.create("t", 11)
+
+    def parts(count: int) -> list[tuple[str, int, int]]:
+        return [("t", index, 0) for index in range(count)]
+
+    assert (await fetch(asker, fetch_request(*parts(10), session_epoch=0))).session_id != 0
+    assert asker.services.memory.beside_bytes() == 4000
+    assert (await fetch(asker, fetch_request(*parts(1), session_epoch=0))).session_id == 0

@@ -1,0 +1,310 @@
+"""Produce: order of arrival, one answer when all is durable, each partition alone, Kafka's codes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import GeneratorType
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.unit.broker.handlers.conftest import LISTENER, NOW_MS, Asker, Clock, make_batch
+from tests.waiting import DEADLINE_SECONDS
+from tidelog.broker.handlers.context import CloseConnection, LateAnswer, RequestContext
+from tidelog.broker.handlers.produce import ELEMENTS_AN_APPEND, SWEEP_MS, PendingProduce
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.hot import ProduceRequest
+from tidelog.protocol.records import RecordBatchBuilder
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.steps import ELEMENTS_A_STEP, begin, finish
+
+Open = Callable[..., Awaitable[Asker]]
+
+
+async def issued_id(asker: Asker) -> int:
+    answer = await asker.ask(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None)
+    return int(answer.producer_id)
+
+
+async def test_batches_land_in_the_order_in_which_they_were_handed_over(asker: Asker) -> None:
+    await asker.create("t")
+    answers = [asker.send(("t", 0, make_batch(b"%d" % number))) for number in range(20)]
+    assert [(await answer)[0][1][0].base_offset for answer in answers] == list(range(20))
+
+
+async def test_an_answer_comes_only_when_the_batch_is_durable(asker: Asker) -> None:
+    await asker.create("t")
+    answer = asker.send(("t", 0, make_batch(b"v")))
+    assert isinstance(answer, LateAnswer)
+    assert asker.replica("t").high_watermark == 0
+    await answer
+    assert asker.replica("t").high_watermark == 1
+    assert asker.replica("t").log.flushed_end_offset == 1
+
+
+async def test_one_answer_waits_for_all_partitions(asker: Asker) -> None:
+    await asker.create("t", 3)
+    answer = await asker.send(*(("t", index, make_batch(b"a", b"b")) for index in range(3)))
+    assert [results[0].base_offset for _, results in answer] == [0, 0, 0]
+    assert [asker.replica("t", index).high_watermark for index in range(3)] == [2, 2, 2]
+
+
+async def test_a_bad_partition_fails_alone(asker: Asker) -> None:
+    await asker.create("t", 2)
+    broken = bytearray(make_batch(b"v"))
+    broken[-1] ^= 1
+    answer = await asker.send(
+        ("t", 0, bytes(broken)),
+        ("t", 7, make_batch(b"v")),
+        ("no", 0, make_batch(b"v")),
+        ("t", 1, make_batch(b"v")),
+    )
+    assert [results[0].error_code for _, results in answer] == [
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+    ]
+
+
+@pytest.mark.parametrize("acks", [-2, 2, 5])
+async def test_other_acks_are_refused_and_store_nothing(asker: Asker, acks: int) -> None:
+    await asker.create("t")
+    result = await asker.produce("t", make_batch(b"v"), acks=acks)
+    assert result.error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert asker.replica("t").log.end_offset == 0
+
+
+async def test_acks_1_is_answered_at_once_and_becomes_readable_soon(asker: Asker) -> None:
+    await asker.create("t")
+    answer = asker.send(("t", 0, make_batch(b"v")), acks=1)
+    assert answer[0][1][0].base_offset == 0
+    replica = asker.replica("t")
+    assert replica.high_watermark == 0
+    await asyncio.wait_for(replica.committed(1), DEADLINE_SECONDS)
+    assert replica.high_watermark == 1
+
+
+async def test_acks_1_data_is_flushed_with_nobody_waiting(asker: Asker) -> None:
+    await asker.create("t")
+    replica, moved = asker.replica("t"), asyncio.Event()
+
+    class Watcher:
+        def replica_changed(self, replica: Any) -> None:
+            moved.set()
+
+    replica.watch(Watcher())
+    asker.send(("t", 0, make_batch(b"v")), acks=1)
+    await asyncio.wait_for(moved.wait(), DEADLINE_SECONDS)
+    assert replica.high_watermark == 1
+
+
+async def test_acks_0_has_no_answer(asker: Asker) -> None:
+    await asker.create("t")
+    assert asker.send(("t", 0, make_batch(b"v")), acks=0) is None
+    assert asker.replica("t").log.end_offset == 1
+
+
+async def test_a_refusal_of_acks_0_closes_the_connection_as_nothing_else_can_tell_the_client(
+    asker: Asker,
+) -> None:
+    await asker.create("t")
+    with capture_logs() as events, pytest.raises(CloseConnection):
+        asker.send(("t", 0, make_batch(b"v")), ("no", 0, make_batch(b"v")), acks=0)
+    assert asker.replica("t").log.end_offset == 1
+    (event,) = events
+    assert (event["event"], event["topic"], event["error"]) == (
+        "connection_closed_acks_0_refused",
+        "no",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+    )
+
+
+async def test_a_duplicate_with_acks_0_is_no_reason_to_close(asker: Asker) -> None:
+    await asker.create("t")
+    producer_id = await issued_id(asker)
+    batches = [make_batch(b"v", producer_id=producer_id, epoch=0, sequence=number) for number in range(6)]
+    for batch in (*batches, batches[5], batches[0]):
+        assert asker.send(("t", 0, batch), acks=0) is None
+    assert asker.replica("t").log.end_offset == 6
+
+
+async def test_a_refusal_names_the_logs_start_by_which_clients_judge_an_unknown_producer(
+    asker: Asker,
+) -> None:
+    await asker.create("t")
+    for _ in range(3):
+        await asker.produce("t", make_batch(b"v"))
+    await asker.ask(
+        ApiKey.DELETE_RECORDS,
+        1,
+        topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 2}]}],
+    )
+    producer_id = await issued_id(asker)
+    unknown = make_batch(b"v", producer_id=producer_id, epoch=0, sequence=7)
+    result = await asker.produce("t", unknown)
+    assert (result.error_code, result.log_start_offset) == (ErrorCode.UNKNOWN_PRODUCER_ID, 2)
+    assert (await asker.produce("no", unknown)).log_start_offset == -1
+
+
+async def test_null_records_are_an_invalid_record(asker: Asker) -> None:
+    await asker.create("t")
+    assert (await asker.produce("t", None)).error_code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize(("version", "code"), [(6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (7, 0)])
+async def test_zstd_needs_version_7(asker: Asker, version: int, code: int) -> None:
+    await asker.create("t")
+    builder = RecordBatchBuilder()
+    builder.append(NOW_MS, None, b"v" * 100)
+    records = bytes(builder.build(Compression.ZSTD))
+    assert (await asker.produce("t", records, version=version)).error_code == code
+
+
+async def test_a_duplicate_answers_the_first_offset_once_that_is_durable(asker: Asker) -> None:
+    await asker.create("t")
+    producer_id = await issued_id(asker)
+    batch = make_batch(b"v", producer_id=producer_id, epoch=0, sequence=0)
+    first = asker.send(("t", 0, batch))
+    second = asker.send(("t", 0, batch))
+    assert asker.replica("t").log.end_offset == 1
+    assert isinstance(second, LateAnswer)
+    assert not second.is_given
+    for answer in (await first, await second):
+        assert (answer[0][1][0].error_code, answer[0][1][0].base_offset) == (0, 0)
+    late = asker.send(("t", 0, batch))
+    assert late[0][1][0].base_offset == 0
+    assert (
+        'tidelog_duplicate_batches_total{window="in_window"} 2.0' in asker.services.metrics.render().decode()
+    )
+
+
+async def test_a_duplicate_below_the_window_is_answered_once_the_original_is_durable(asker: Asker) -> None:
+    await asker.create("t")
+    producer_id = await issued_id(asker)
+    batches = [make_batch(b"v", producer_id=producer_id, epoch=0, sequence=number) for number in range(6)]
+    first = [asker.send(("t", 0, batch)) for batch in batches]
+    again = asker.send(("t", 0, batches[0]))
+    assert asker.replica("t").high_watermark == 0
+    assert isinstance(again, LateAnswer)
+    assert not again.is_given
+    assert (await again)[0][1][0].error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert asker.replica("t").high_watermark == 6
+    assert [(await answer)[0][1][0].base_offset for answer in first] == [0, 1, 2, 3, 4, 5]
+    late = asker.send(("t", 0, batches[0]))
+    assert late[0][1][0].error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+async def test_a_timeout_answers_before_a_flush_that_takes_too_long(
+    asker: Asker, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asker.create("t")
+    log = asker.replica("t").log
+    monkeypatch.setattr(log, "begin_flush", lambda: None)
+    answer = asker.send(("t", 0, make_batch(b"v")), timeout_ms=10)
+    clock.now_ms -= 3_600_000  # Somebody sets the clock back: the timeout is none of its business.
+    topics = await asyncio.wait_for(answer, 10 + SWEEP_MS / 1000)
+    assert topics[0][1][0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    monkeypatch.undo()
+    assert (await asker.produce("t", make_batch(b"w"))).base_offset == 1
+
+
+async def test_a_timeout_in_the_step_in_which_the_disk_fails_acknowledges_nothing(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asker.create("t")
+    replica = asker.replica("t")
+    monkeypatch.setattr(replica.log, "begin_flush", lambda: None)
+    answer = asker.send(("t", 0, make_batch(b"v")), timeout_ms=0)
+    assert isinstance(answer, PendingProduce)
+    replica.fail(OSError(5, "fdatasync"))
+    answer.time_out()
+    assert (await answer)[0][1][0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_failed_flush_takes_the_partition_offline_and_no_other(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asker.create("t", 2)
+    log = asker.replica("t").log
+    begin = log.begin_flush
+
+    def failing() -> Any:
+        work = begin()
+        if work is not None:
+            work.before = (_fail,)
+        return work
+
+    monkeypatch.setattr(log, "begin_flush", failing)
+    answers = [asker.send(("t", 0, make_batch(b"v")), ("t", 1, make_batch(b"v"))) for _ in range(2)]
+    for answer in answers:
+        topics = await answer
+        assert topics[0][1][0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert topics[1][1][0].error_code == ErrorCode.NONE
+    monkeypatch.undo()
+    assert (await asker.produce("t", make_batch(b"v"))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await asker.produce("t", make_batch(b"v"), partition=1)).base_offset == 2
+    assert asker.replica("t").high_watermark == 0
+
+
+def _fail() -> None:
+    raise OSError(5, "Input/output error")
+
+
+async def test_a_producer_id_that_was_never_issued_is_unknown(asker: Asker) -> None:
+    await asker.create("t")
+    producer_id = await issued_id(asker)
+    unknown = make_batch(b"v", producer_id=producer_id + 1, epoch=0, sequence=0)
+    assert (await asker.produce("t", unknown)).error_code == ErrorCode.UNKNOWN_PRODUCER_ID
+    known = make_batch(b"v", producer_id=producer_id, epoch=0, sequence=0)
+    assert (await asker.produce("t", known)).error_code == ErrorCode.NONE
+
+
+async def test_refusals_are_counted_by_kind(asker: Asker) -> None:
+    await asker.create("t")
+    producer_id = await issued_id(asker)
+
+    async def send(sequence: int, epoch: int = 1) -> int:
+        batch = make_batch(b"v", producer_id=producer_id, epoch=epoch, sequence=sequence)
+        return (await asker.produce("t", batch)).error_code
+
+    assert [await send(sequence) for sequence in range(7)] == [0] * 7
+    assert await send(0) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert await send(9) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert await send(0, epoch=0) == ErrorCode.INVALID_PRODUCER_EPOCH
+    text = asker.services.metrics.render().decode()
+    assert 'tidelog_duplicate_batches_total{window="below_window"} 1.0' in text
+    assert "tidelog_out_of_order_batches_total 1.0" in text
+    assert "tidelog_fenced_batches_total 1.0" in text
+    assert 'kafka_server_brokertopicmetrics_failedproducerequests_total{topic="t"} 2.0' in text
+    assert 'kafka_server_brokertopicmetrics_messagesin_total{topic="t"} 7.0' in text
+
+
+async def test_an_answer_that_nobody_waits_for_any_more_harms_no_other(asker: Asker) -> None:
+    await asker.create("t")
+    gone = asyncio.ensure_future(asker.send(("t", 0, make_batch(b"v"))))
+    await asyncio.sleep(0)
+    gone.cancel()
+    assert (await asker.produce("t", make_batch(b"w"))).base_offset == 1
+
+
+async def test_many_partitions_are_answered_once_the_last_is_durable_however_long_appending_takes(
+    asker: Asker,
+) -> None:
+    """Those appended in the first step become durable while others are still to be appended."""
+    await asker.create("t", 2 * ELEMENTS_A_STEP // ELEMENTS_AN_APPEND)
+    partitions = [(index, make_batch(b"v")) for _, index in asker.services.replicas]
+    request = ProduceRequest(None, -1, 30_000, [("t", partitions)])
+    context = RequestContext(RequestHeader(ApiKey.PRODUCE, 9, 1, "test"), "", 1, LISTENER)
+    steps = begin(asker.handlers[ApiKey.PRODUCE](context, request))
+    assert isinstance(steps, GeneratorType)
+    await asyncio.wait_for(asker.replica("t").committed(1), 10)
+    last = asker.replica("t", len(partitions) - 1)
+    assert last.log.end_offset == 0
+    answer = finish(steps)
+    assert not answer.is_given
+    answer = await answer
+    assert [result.error_code for result in answer[0][1]] == [ErrorCode.NONE] * len(partitions)
+    assert last.high_watermark == 1

@@ -1,0 +1,196 @@
+"""What a request names twice is answered once or refused: repeats multiply neither work nor answers."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.handlers.conftest import Asker, make_batch
+from tidelog.broker.net.routes import RouteTable
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.hot import FetchPartition, FetchRequest, encode_fetch_request
+from tidelog.protocol.schema import APIS, ApiKey
+from tidelog.protocol.steps import finish
+
+TIMES = 3
+Repeats = Callable[[Asker], Awaitable[list[tuple[Any, int]]]]
+"""Names one thing `TIMES` times and another once; (what, error code) of each part of the answer."""
+
+
+async def create_topics(asker: Asker) -> list[tuple[Any, int]]:
+    topic = {"num_partitions": 1, "replication_factor": 1}
+    topics = [{"name": name, **topic} for name in ["again"] * TIMES + ["once"]]
+    answer = await asker.ask(ApiKey.CREATE_TOPICS, 7, topics=topics)
+    assert [held.name for held in asker.services.catalog.topics()] == ["t", "once"]
+    return [(held.name, held.error_code) for held in answer.topics]
+
+
+async def delete_topics(asker: Asker) -> list[tuple[Any, int]]:
+    await asker.create("once")
+    answer = await asker.ask(ApiKey.DELETE_TOPICS, 5, topic_names=["t"] * TIMES + ["once"])
+    assert [held.name for held in asker.services.catalog.topics()] == ["t"]
+    return [(held.name, held.error_code) for held in answer.responses]
+
+
+async def create_partitions(asker: Asker) -> list[tuple[Any, int]]:
+    await asker.create("once")
+    topics = [{"name": name, "count": 2, "assignments": None} for name in ["t"] * TIMES + ["once"]]
+    answer = await asker.ask(ApiKey.CREATE_PARTITIONS, 3, topics=topics)
+    counts = [len(held.partitions) for held in asker.services.catalog.topics()]
+    assert counts == [1, 2]
+    return [(held.name, held.error_code) for held in answer.results]
+
+
+async def find_coordinator(asker: Asker) -> list[tuple[Any, int]]:
+    answer = await asker.ask(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["t"] * TIMES + ["once"])
+    return [(held.key, held.error_code) for held in answer.coordinators]
+
+
+async def metadata(asker: Asker) -> list[tuple[Any, int]]:
+    await asker.create("once")
+    topics = [{"name": name} for name in ["t"] * TIMES + ["once"]]
+    answer = await asker.ask(ApiKey.METADATA, 12, topics=topics)
+    return [(held.name, held.error_code) for held in answer.topics]
+
+
+def resources(**more: Any) -> list[dict[str, Any]]:
+    return [{"resource_type": 2, "resource_name": name, **more} for name in ["t"] * TIMES + ["once"]]
+
+
+async def describe_configs(asker: Asker) -> list[tuple[Any, int]]:
+    await asker.create("once")
+    answer = await asker.ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=resources(configuration_keys=None))
+    return [(held.resource_name, held.error_code) for held in answer.results]
+
+
+async def alter_configs(asker: Asker) -> list[tuple[Any, int]]:
+    await asker.create("once")
+    answer = await asker.ask(ApiKey.ALTER_CONFIGS, 2, resources=resources(configs=[]))
+    return [(held.resource_name, held.error_code) for held in answer.responses]
+
+
+async def incremental_alter_configs(asker: Asker) -> list[tuple[Any, int]]:
+    await asker.create("once")
+    answer = await asker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=resources(configs=[]))
+    return [(held.resource_name, held.error_code) for held in answer.responses]
+
+
+async def describe_producers(asker: Asker) -> list[tuple[Any, int]]:
+    await asker.create("once")
+    topics = [{"name": name, "partition_indexes": [0] * TIMES} for name in ["t"] * TIMES + ["once"]]
+    answer = await asker.ask(ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics)
+    return [(topic.name, part.error_code) for topic in answer.topics for part in topic.partitions]
+
+
+async def fetch(asker: Asker) -> list[tuple[Any, int]]:
+    await asker.create("once")
+    partition = FetchPartition(0, -1, 0, -1, -1, 1)
+    topics = [("t", [partition] * 2), ("t", [partition]), ("once", [partition])]
+    request = FetchRequest(-1, 0, 1, 1, 0, 0, -1, topics)
+    route = RouteTable(asker.handlers, asker.services.metrics).find(ApiKey.FETCH, 12)
+    assert route is not None
+    decoded = finish(route.decode(memoryview(encode_fetch_request(12, request))))
+    answer = asker.call(ApiKey.FETCH, 12, decoded)
+    return [(name, result.error_code) for name, results in answer.topics for result in results]
+
+
+async def offset_fetch(asker: Asker) -> list[tuple[Any, int]]:
+    topics = [{"name": name, "partition_indexes": [0] * TIMES} for name in ["t"] * TIMES + ["once"]]
+    groups = [{"group_id": "g", "topics": topics}] * TIMES
+    answer = await asker.ask(ApiKey.OFFSET_FETCH, 9, groups=groups)
+    (group,) = answer.groups
+    return [(topic.name, part.error_code) for topic in group.topics for part in topic.partitions]
+
+
+async def by_partition(asker: Asker, api_key: ApiKey, version: int, **asked: Any) -> list[tuple[Any, int]]:
+    """An API that names a topic "name" and a partition "partition_index", or "topic" and "partition"."""
+    await asker.create("once")
+    name = "topic" if "partition" in asked else "name"
+    named = [{name: topic, "partitions": [asked]} for topic in ["t"] * TIMES + ["once"]]
+    answer = await asker.ask(api_key, version, topics=named)
+    return [(topic[name], part.error_code) for topic in answer.topics for part in topic.partitions]
+
+
+async def list_offsets(asker: Asker) -> list[tuple[Any, int]]:
+    return await by_partition(asker, ApiKey.LIST_OFFSETS, 7, partition_index=0, timestamp=-1)
+
+
+async def offset_for_leader_epoch(asker: Asker) -> list[tuple[Any, int]]:
+    return await by_partition(asker, ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, partition=0, leader_epoch=0)
+
+
+async def delete_records(asker: Asker) -> list[tuple[Any, int]]:
+    return await by_partition(asker, ApiKey.DELETE_RECORDS, 2, partition_index=0, offset=0)
+
+
+async def produce(asker: Asker) -> list[tuple[Any, int]]:
+    await asker.create("once")
+    answer = await asker.send(*((name, 0, make_batch(b"v")) for name in ["t"] * TIMES + ["once"]))
+    ends = {name: asker.replica(name).log.end_offset for name in ("t", "once")}
+    assert ends == {"t": 0, "once": 1}
+    return [(name, result.error_code) for name, results in answer for result in results]
+
+
+ANSWERED_ONCE: dict[ApiKey, Repeats] = {
+    ApiKey.FETCH: fetch,
+    ApiKey.METADATA: metadata,
+    ApiKey.OFFSET_FETCH: offset_fetch,
+    ApiKey.FIND_COORDINATOR: find_coordinator,
+    ApiKey.DESCRIBE_CONFIGS: describe_configs,
+    ApiKey.DESCRIBE_PRODUCERS: describe_producers,
+}
+REFUSED: dict[ApiKey, Repeats] = {
+    ApiKey.PRODUCE: produce,
+    ApiKey.LIST_OFFSETS: list_offsets,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    ApiKey.DELETE_RECORDS: delete_records,
+    ApiKey.CREATE_TOPICS: create_topics,
+    ApiKey.DELETE_TOPICS: delete_topics,
+    ApiKey.CREATE_PARTITIONS: create_partitions,
+    ApiKey.ALTER_CONFIGS: alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+}
+
+
+ALWAYS_REFUSED = {ApiKey.OFFSET_COMMIT}
+
+
+def test_each_api_that_can_name_a_thing_twice_is_one_of_the_two_kinds() -> None:
+    naming = {api.key for api in APIS.values() if any(field.is_array for field in api.request.fields)}
+    assert naming == ANSWERED_ONCE.keys() | REFUSED.keys() | ALWAYS_REFUSED
+
+
+@pytest.mark.parametrize("api_key", ANSWERED_ONCE)
+async def test_what_only_reads_answers_a_repeat_once(asker: Asker, api_key: ApiKey) -> None:
+    await asker.create("t")
+    assert await ANSWERED_ONCE[api_key](asker) == [("t", ErrorCode.NONE), ("once", ErrorCode.NONE)]
+
+
+@pytest.mark.parametrize("api_key", REFUSED)
+async def test_what_could_not_tell_repeats_apart_refuses_them_and_does_the_rest(
+    asker: Asker, api_key: ApiKey
+) -> None:
+    await asker.create("t")
+    *refused, done = await REFUSED[api_key](asker)
+    assert done == ("once", ErrorCode.NONE)
+    assert {code for _, code in refused} == {ErrorCode.INVALID_REQUEST}
+    assert {name for name, _ in refused} <= {"t", "again"}
+
+
+async def test_settings_asked_for_in_two_places_are_described_in_one(asker: Asker) -> None:
+    await asker.create("t")
+    wanted = [
+        {"resource_type": 2, "resource_name": "t", "configuration_keys": keys}
+        for keys in (["segment.ms"], ["retention.ms"], ["segment.ms"])
+    ]
+    answer = await asker.ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=wanted)
+    assert [[held.name for held in result.configs] for result in answer.results] == [
+        ["retention.ms", "segment.ms"]
+    ]
+
+
+async def test_partitions_of_a_topic_named_in_two_places_are_all_described(asker: Asker) -> None:
+    await asker.create("t", 2)
+    topics = [{"name": "t", "partition_indexes": [index]} for index in (1, 0)]
+    answer = await asker.ask(ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics)
+    assert [[part.partition_index for part in topic.partitions] for topic in answer.topics] == [[1, 0]]

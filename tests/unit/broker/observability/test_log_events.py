@@ -1,0 +1,57 @@
+"""Where log events go and how their lines look; in processes of their own, as the set-up is a process's."""
+
+import json
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+from tidelog.broker.observability import log_events
+log_events.import_structlog_without_rich()
+log_events.configure()
+import structlog
+logger = structlog.get_logger("test")
+logger.warning("log_recovered", partition=1)
+logger.debug("not_shown")
+logger.info("broker_started", port=9092)
+try:
+    1 / 0
+except ZeroDivisionError as error:
+    logger.error("request_failed", exc_info=error, path=__import__("pathlib").Path("/x"))
+"""
+
+
+def run(program: str) -> tuple[list[str], list[str]]:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines(), done.stderr.splitlines()
+
+
+def test_standard_output_begins_with_broker_started_and_what_comes_before_goes_to_standard_error() -> None:
+    out, errors = run(PROGRAM)
+    assert [json.loads(line)["event"] for line in out] == ["broker_started", "request_failed"]
+    assert [json.loads(line)["event"] for line in errors] == ["log_recovered"]
+
+
+def test_a_line_is_json_with_the_event_first_then_its_fields() -> None:
+    out, _ = run(PROGRAM)
+    assert out[0].startswith('{"event": "broker_started", "port": 9092, "level": "info", "timestamp": "')
+
+
+def test_an_exception_is_part_of_its_event_and_unknown_types_are_text() -> None:
+    out, _ = run(PROGRAM)
+    event = json.loads(out[1])
+    assert "ZeroDivisionError" in event["exception"]
+    assert event["path"] == "/x"
+
+
+def test_structlog_comes_without_rich_which_stays_importable() -> None:
+    out, _ = run(
+        "import sys\nfrom broker import log_events\nlog_events.import_structlog_without_rich()\n"
+        "print('structlog' in sys.modules, 'rich' in sys.modules)\nimport rich\nprint(rich.__name__)"
+    )
+    assert out == ["True False", "rich"]
+
+
+def test_an_embedded_broker_leaves_the_programs_logging_alone() -> None:
+    out, _ = run("import structlog, broker.app\nprint(structlog.is_configured())")
+    assert out == ["False"]

@@ -1,0 +1,304 @@
+"""Group commit: what waits together shares a flush, logs flush in parallel, a failure is reported once."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import DEADLINE_SECONDS
+from tidelog.broker.replicas.group_commit import MAX_THREADS, GroupCommit, Work
+from tidelog.broker.storage.sync_queue import SyncQueue
+
+
+class Flush:
+    """Work that takes until it is let go."""
+
+    def __init__(self, log: "Log", error: OSError | None = None) -> None:
+        self.log = log
+        self.error = error
+
+    def run(self) -> None:
+        self.log.started.release()
+        if not self.log.may_finish.acquire(timeout=DEADLINE_SECONDS):
+            raise OSError("the test never let the flush go")
+        if self.error is not None:
+            raise self.error
+
+    def lone_fd(self) -> int | None:
+        return self.log.lone_fd
+
+    def after_sync(self, error: OSError | None) -> OSError | None:
+        self.log.released += 1
+        if self.error is not None:
+            raise self.error
+        return error
+
+
+class Log:
+    """A log whose unflushed batches are a number."""
+
+    def __init__(self) -> None:
+        self.unflushed = 0
+        self.flushed: list[int] = []
+        self.begun: list[int] = []
+        self.lone_fd: int | None = None
+        self.released = 0
+        self.told: list[int] = []
+        """How many flushes had begun each time that those who wait were told."""
+        self.errors: list[BaseException] = []
+        self.error: OSError | None = None
+        self.started = threading.Semaphore(0)
+        self.may_finish = threading.Semaphore(0)
+        self.changed = asyncio.Event()
+        self._in_flight = 0
+
+    def begin_flush(self) -> Flush | None:
+        if not self.unflushed:
+            return None
+        self._in_flight, self.unflushed = self.unflushed, 0
+        self.begun.append(self._in_flight)
+        return Flush(self, self.error)
+
+    def flush_finished(self, work: Work, error: BaseException | None) -> None:
+        if error is None:
+            self.flushed.append(self._in_flight)
+        else:
+            self.errors.append(error)
+        self.changed.set()
+
+    def tell_waiting(self) -> None:
+        self.told.append(len(self.begun))
+
+    async def until(self, flushes: int) -> None:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while len(self.flushed) + len(self.errors) < flushes:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+async def begun(log: Log) -> None:
+    assert await asyncio.to_thread(log.started.acquire, timeout=DEADLINE_SECONDS)
+
+
+async def test_all_that_waits_in_one_step_of_the_loop_shares_a_flush() -> None:
+    group_commit, log = GroupCommit(asyncio.get_running_loop()), Log()
+    for _ in range(5):
+        log.unflushed += 1
+        group_commit.request(log)
+    log.may_finish.release()
+    await log.until(1)
+    assert log.flushed == [5]
+    await group_commit.close()
+
+
+async def test_what_arrives_during_a_flush_shares_the_next_one() -> None:
+    group_commit, log = GroupCommit(asyncio.get_running_loop()), Log()
+    log.unflushed = 1
+    group_commit.request(log)
+    await begun(log)
+    for _ in range(3):
+        log.unflushed += 1
+        group_commit.request(log)
+        await asyncio.sleep(0)
+    assert log.flushed == []
+    log.may_finish.release(2)
+    await log.until(2)
+    assert log.flushed == [1, 3]
+    await group_commit.close()
+
+
+async def test_the_next_flush_begins_before_those_are_told_who_waited_for_the_last() -> None:
+    group_commit, log = GroupCommit(asyncio.get_running_loop()), Log()
+    log.unflushed = 1
+    group_commit.request(log)
+    await begun(log)
+    log.unflushed = 1
+    group_commit.request(log)
+    log.may_finish.release(2)
+    await log.until(2)
+    await group_commit.close()
+    assert log.told == [2, 2]
+
+
+async def test_several_logs_are_flushed_at_the_same_time() -> None:
+    group_commit = GroupCommit(asyncio.get_running_loop())
+    logs = [Log() for _ in range(MAX_THREADS)]
+    for log in logs:
+        log.unflushed = 1
+        group_commit.request(log)
+    for log in logs:
+        await begun(log)
+    for log in logs:
+        log.may_finish.release()
+        await log.until(1)
+    await group_commit.close()
+
+
+async def test_a_slow_log_holds_up_no_other() -> None:
+    group_commit = GroupCommit(asyncio.get_running_loop())
+    slow, *others = [Log() for _ in range(2 * MAX_THREADS)]
+    for log in (slow, *others):
+        log.unflushed = 1
+        group_commit.request(log)
+    for log in others:
+        log.may_finish.release()
+        await log.until(1)
+    assert slow.flushed == []
+    slow.may_finish.release()
+    await group_commit.close()
+    assert slow.flushed == [1]
+
+
+@pytest.fixture
+def sync_queue() -> SyncQueue:
+    queue = SyncQueue.open()
+    if queue is None:
+        pytest.fail("Linux on x86_64 or aarch64 is expected to have asynchronous I/O")
+    return queue
+
+
+async def test_the_kernel_flushes_without_a_thread(sync_queue: SyncQueue, tmp_path: Path) -> None:
+    group_commit = GroupCommit(asyncio.get_running_loop(), sync_queue)
+    logs = [Log() for _ in range(3)]
+    files = [(tmp_path / str(number)).open("wb") for number in range(len(logs))]
+    for number in range(1, 4):
+        for log, file in zip(logs, files, strict=True):
+            file.write(b"x" * 100)
+            file.flush()
+            log.lone_fd, log.unflushed = file.fileno(), number
+            group_commit.request(log)
+        for log in logs:
+            await log.until(number)
+    assert [log.flushed for log in logs] == [[1, 2, 3]] * 3
+    assert [log.released for log in logs] == [3] * 3
+    assert group_commit._threads == []
+    await group_commit.close()
+    await group_commit.close()
+    for file in files:
+        file.close()
+
+
+async def test_what_the_kernel_does_not_take_a_thread_does(sync_queue: SyncQueue, tmp_path: Path) -> None:
+    group_commit = GroupCommit(asyncio.get_running_loop(), sync_queue)
+    not_taken = Log()
+    with (tmp_path / "closed").open("wb") as file:
+        not_taken.lone_fd = file.fileno()
+    not_taken.unflushed = 1
+    not_taken.may_finish.release()
+    group_commit.request(not_taken)
+    await not_taken.until(1)
+    assert (not_taken.flushed, not_taken.released) == ([1], 0)
+    await group_commit.close()
+
+
+async def flush_together(group_commit: GroupCommit, path: Path, *logs: Log) -> None:
+    """Have the kernel flush them once, in this order, and close."""
+    with path.open("wb") as file:
+        for log in logs:
+            log.lone_fd, log.unflushed = file.fileno(), 1
+            group_commit.request(log)
+        for log in logs:
+            await log.until(1)
+        await group_commit.close()
+
+
+async def test_an_error_of_the_kernel_is_reported_once_and_the_others_go_on(
+    sync_queue: SyncQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group_commit, bad, good = GroupCommit(asyncio.get_running_loop(), sync_queue), Log(), Log()
+    finished, refused = sync_queue.finished, OSError(5, "Input/output error")
+    # Tickets count from 1 in the order of the requests.
+    monkeypatch.setattr(
+        sync_queue,
+        "finished",
+        lambda: [(ticket, refused if ticket == 1 else error) for ticket, error in finished()],
+    )
+    await flush_together(group_commit, tmp_path / "log", bad, good)
+    assert (bad.errors, good.flushed) == ([refused], [1])
+    assert (bad.released, good.released) == (1, 1)
+
+
+async def test_a_file_that_cannot_be_closed_after_the_kernel_synced_it_keeps_no_other_waiting(
+    sync_queue: SyncQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group_commit, bad, good = GroupCommit(asyncio.get_running_loop(), sync_queue), Log(), Log()
+    bad.error = OSError(5, "Input/output error")
+    finished, answers = sync_queue.finished, list[tuple[int, OSError | None]]()
+
+    def both_at_once() -> list[tuple[int, OSError | None]]:
+        answers.extend(finished())
+        return sorted(answers) if len(answers) == 2 else []
+
+    monkeypatch.setattr(sync_queue, "finished", both_at_once)
+    await flush_together(group_commit, tmp_path / "log", bad, good)
+    assert (bad.errors, good.flushed) == ([bad.error], [1])
+
+
+async def test_where_no_thread_can_be_started_the_loop_flushes_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    group_commit, logs = GroupCommit(asyncio.get_running_loop()), [Log(), Log()]
+    for log in logs:
+        log.unflushed = 1
+        log.may_finish.release()
+        group_commit.request(log)
+    for log in logs:
+        await log.until(1)
+    assert [log.flushed for log in logs] == [[1], [1]]
+    await group_commit.close()
+
+
+async def test_threads_stay_few_and_nothing_waits_for_ever() -> None:
+    group_commit = GroupCommit(asyncio.get_running_loop())
+    logs = [Log() for _ in range(5 * MAX_THREADS)]
+    for log in logs:
+        log.unflushed = 1
+        log.may_finish.release()
+        group_commit.request(log)
+    for log in logs:
+        await log.until(1)
+    flushers = [thread for thread in threading.enumerate() if thread.name.startswith("flusher-")]
+    assert len(flushers) == MAX_THREADS
+    await group_commit.close()
+    assert not [thread for thread in flushers if thread.is_alive()]
+
+
+async def test_a_failure_is_reported_once_and_the_others_go_on() -> None:
+    group_commit, bad, good = GroupCommit(asyncio.get_running_loop()), Log(), Log()
+    bad.error = OSError("no")
+    for log in (bad, good):
+        log.unflushed = 1
+        log.may_finish.release()
+        group_commit.request(log)
+    await bad.until(1)
+    await good.until(1)
+    assert (bad.errors, good.flushed) == ([bad.error], [1])
+    await group_commit.close()
+
+
+async def test_close_waits_for_what_was_requested() -> None:
+    group_commit, log = GroupCommit(asyncio.get_running_loop()), Log()
+    log.unflushed = 2
+    group_commit.request(log)
+    closing = asyncio.create_task(group_commit.close())
+    await begun(log)
+    assert not closing.done()
+    log.may_finish.release()
+    await closing
+    assert log.flushed == [2]
+
+
+@pytest.mark.parametrize("pending", [0, 1])
+async def test_a_request_with_nothing_to_flush_costs_no_thread(pending: int) -> None:
+    group_commit, log = GroupCommit(asyncio.get_running_loop()), Log()
+    log.unflushed = pending
+    log.may_finish.release()
+    group_commit.request(log)
+    await group_commit.wait_idle()
+    assert len(group_commit._threads) == pending
+    await group_commit.close()

@@ -1,0 +1,126 @@
+"""Upkeep leaves the loop to the clients: what is slow runs in threads, what is long in steps."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.unit.broker.storage.support import batch, header
+from tidelog.broker.clock import clock_ms
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.services import Services, open_services
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.protocol.types import Buffer
+
+PRODUCERS = 5_000
+MOST_EXPIRED_A_STEP = 1_000
+
+
+class WatchedDisk(Disk):
+    """Notes which files were replaced and which unlinked on the thread that made it, and which elsewhere."""
+
+    def __init__(self) -> None:
+        self._home = threading.get_ident()
+        self.here: list[Path] = []
+        self.elsewhere: list[Path] = []
+
+    def _note(self, path: Path) -> None:
+        (self.here if threading.get_ident() == self._home else self.elsewhere).append(path)
+
+    def replace_file(self, path: Path, buffers: Sequence[Buffer], *, durably: bool = True) -> None:
+        self._note(path)
+        super().replace_file(path, buffers, durably=durably)
+
+    def unlink(self, path: Path) -> None:
+        self._note(path)
+        super().unlink(path)
+
+
+async def opened(folder: Path, disk: Disk | None = None) -> tuple[Services, PartitionLog]:
+    services = await open_services(BrokerConfig(data_dir=folder), Metrics(), clock_ms, disk=disk)
+    await services.topics.create("t")
+    log = services.replicas["t", 0].log
+    for producer_id in range(PRODUCERS):
+        log.producers.apply(header(producer_id, 0, 0), producer_id, clock_ms())
+    return services, log
+
+
+async def test_the_snapshot_of_a_roll_and_deleted_files_are_no_work_of_the_loop(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    services, log = await opened(tmp_path, disk)
+    for _ in range(3):
+        log.append(batch(), leader_epoch=0, now_ms=clock_ms())
+        log.roll(clock_ms())
+        await services.replicas["t", 0].committed(log.end_offset)
+        await services.maintenance.checkpoint()
+    log.delete_records_before(log.end_offset)
+    await services.maintenance.checkpoint()
+    assert {path.suffix for path in disk.elsewhere} >= {".snapshot", ".deleted"}
+    assert not [path for path in disk.here if path.suffix in (".snapshot", ".deleted")]
+    await services.close()
+
+
+class FullDisk(Disk):
+    """Lets no file begin until one has gone."""
+
+    is_full = False
+
+    def open(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+        if self.is_full and flags & os.O_CREAT and not path.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().open(path, flags)
+
+    def unlink(self, path: Path) -> None:
+        super().unlink(path)
+        self.is_full = False
+
+
+@pytest.mark.parametrize("job", ["apply_retention", "checkpoint"])
+async def test_on_a_full_disk_what_may_go_makes_room_for_all_the_rest(tmp_path: Path, job: str) -> None:
+    disk = FullDisk()
+    services, log = await opened(tmp_path, disk)
+    old_ms = clock_ms() - 8 * 86_400_000
+    for _ in range(4):
+        log.append(batch(timestamp=old_ms), leader_epoch=0, now_ms=old_ms)
+        log.roll(old_ms)
+        await services.replicas["t", 0].committed(log.end_offset)
+        await services.maintenance.checkpoint()
+    log.append(batch(timestamp=old_ms), leader_epoch=0, now_ms=old_ms)
+    await services.replicas["t", 0].committed(log.end_offset)
+    disk.is_full = True
+    if job == "apply_retention":
+        await services.maintenance.apply_retention()
+        assert log.start_offset == 4
+    else:
+        log.delete_records_before(4)
+        await services.maintenance.checkpoint()
+    assert not disk.is_full
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\nt 0 4\n"
+    await services.close()
+
+
+async def test_others_have_their_turns_while_many_producers_expire(tmp_path: Path) -> None:
+    services, log = await opened(tmp_path)
+    log.producers.rules = log.producers.rules._replace(expiration_ms=0)
+    left: list[int] = []
+    loop = asyncio.get_running_loop()
+
+    def look() -> None:
+        left.append(len(log.producers))
+        if left[-1]:
+            loop.call_soon(look)
+
+    look()
+    await services.maintenance.expire_producers()
+    assert max(before - after for before, after in pairwise(left)) <= MOST_EXPIRED_A_STEP
+    assert len(log.producers) == 0
+    await services.close()

@@ -1,0 +1,145 @@
+"""A replica: the high watermark is what is durable, and whoever waits for it is told once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import DEADLINE_SECONDS
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.services import open_services
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.records import RecordBatchBuilder
+
+NOW_MS = 1_700_000_000_000
+
+
+def batch(*values: bytes) -> bytes:
+    builder = RecordBatchBuilder()
+    for value in values:
+        builder.append(NOW_MS, None, value)
+    return bytes(builder.build())
+
+
+class Told:
+    """Records what a waiter and a watcher are told, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[object] = []
+
+    def partition_committed(self, slot: int) -> None:
+        self.events.append(slot)
+
+    def partition_failed(self, slot: int, code: ErrorCode) -> None:
+        self.events.append((slot, code))
+
+    def replica_changed(self, replica: Replica) -> None:
+        self.events.append(("changed", replica.high_watermark, replica.stopped))
+
+
+@pytest.fixture
+async def replica(tmp_path: Path) -> AsyncIterator[Replica]:
+    services = await open_services(BrokerConfig(data_dir=tmp_path), Metrics(), lambda: NOW_MS)
+    await services.topics.create("t")
+    yield services.replicas["t", 0]
+    await services.close()
+
+
+async def test_the_high_watermark_is_the_durable_end(replica: Replica) -> None:
+    replica.append_as_leader(batch(b"a", b"b"), NOW_MS)
+    assert (replica.high_watermark, replica.log.end_offset) == (0, 2)
+    assert not replica.read(0, 1000, replica.ends.high_watermark).records
+    assert replica.ends == (2, 0, 0, 0)
+    await replica.committed(2)
+    assert (replica.high_watermark, replica.log.flushed_end_offset) == (2, 2)
+    assert replica.read(0, 1000, replica.ends.high_watermark).next_offset == 2
+    assert replica.ends == (2, 2, 2, 2)
+
+
+async def test_waiters_are_told_in_the_order_of_their_offsets(replica: Replica) -> None:
+    told = Told()
+    for slot in range(3):
+        end = replica.append_as_leader(batch(b"v"), NOW_MS).last_offset + 1
+        assert not replica.when_committed(end, told, slot)
+    await replica.committed(3)
+    assert told.events == [0, 1, 2]
+    assert replica.when_committed(3, told, 9)
+    assert told.events == [0, 1, 2]
+
+
+async def test_bytes_become_visible_with_the_watermark(replica: Replica) -> None:
+    size = len(batch(b"v"))
+    replica.append_as_leader(batch(b"v"), NOW_MS)
+    assert replica.visible_bytes == 0
+    await replica.committed(1)
+    assert replica.visible_bytes == size
+
+
+async def test_watchers_hear_of_every_move_until_they_leave(replica: Replica) -> None:
+    told = Told()
+    replica.watch(told)
+    replica.append_as_leader(batch(b"v"), NOW_MS)
+    await replica.committed(1)
+    replica.unwatch(told)
+    replica.append_as_leader(batch(b"v"), NOW_MS)
+    await replica.committed(2)
+    assert told.events == [("changed", 1, None)]
+
+
+async def test_stopping_tells_waiters_and_watchers_and_refuses_what_comes_later(replica: Replica) -> None:
+    told = Told()
+    replica.watch(told)
+    replica.append_as_leader(batch(b"v"), NOW_MS)
+    replica.when_committed(1, told, 7)
+    replica.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    replica.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert told.events == [("changed", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    await asyncio.sleep(0)
+    assert told.events[1:] == [(7, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    with pytest.raises(ApiError) as caught:
+        replica.append_as_leader(batch(b"v"), NOW_MS)
+    assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(ApiError):
+        await replica.committed(1)
+
+
+async def test_a_flush_that_nobody_waits_for_comes_soon(replica: Replica) -> None:
+    moved = asyncio.Event()
+
+    class Watcher:
+        def replica_changed(self, replica: Replica) -> None:
+            moved.set()
+
+    replica.watch(Watcher())
+    replica.append_as_leader(batch(b"v"), NOW_MS)
+    replica.flush_soon()
+    await asyncio.wait_for(moved.wait(), DEADLINE_SECONDS)
+    assert replica.high_watermark == 1
+
+
+@pytest.mark.parametrize(
+    ("known", "code"),
+    [(3, None), (-1, None), (2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+)
+async def test_a_clients_leader_epoch_is_held_against_ours(
+    replica: Replica, known: int, code: ErrorCode | None
+) -> None:
+    replica.leader_epoch = 3
+    if code is None:
+        replica.check_leader_epoch(known)
+        return
+    with pytest.raises(ApiError) as caught:
+        replica.check_leader_epoch(known)
+    assert caught.value.code == code
+
+
+async def test_batches_carry_the_epoch_they_were_written_in(replica: Replica) -> None:
+    replica.append_as_leader(batch(b"v"), NOW_MS)
+    replica.leader_epoch = 6
+    replica.append_as_leader(batch(b"v"), NOW_MS)
+    assert [replica.log.leader_epoch_for(offset) for offset in (0, 1)] == [0, 6]
+    assert replica.end_offset_for_epoch(0) == (0, 1)
+    assert replica.end_offset_for_epoch(6) == (6, 2)

@@ -1,0 +1,284 @@
+"""Making topics on a disk that does not let them: whole or not at all, at once, and after a crash."""
+
+import asyncio
+import errno
+import gc
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.unit.broker.test_services import batch, opened, stored
+from tests.waiting import until
+from tidelog.broker.cluster.catalog import Delta
+from tidelog.broker.cluster.sqlite_store import SqliteStore
+from tidelog.broker.replicas.topics import NewTopic
+from tidelog.broker.services import STORE_FILE, Services
+from tidelog.broker.storage.disk import Disk
+from tidelog.protocol.errors import ApiError, ErrorCode
+
+
+class BadDisk(Disk):
+    """Counts the syncs; `refuses` fails whatever opens or makes a path of that beginning."""
+
+    def __init__(self, number: int = errno.EMFILE) -> None:
+        self.number = number
+        self.refuses = ""
+        self.refused = 0
+        self.handles = self.limit = 1 << 30
+        self.synced_files = 0
+        self.synced_directories: list[Path] = []
+
+    def _look(self, path: Path) -> None:
+        if self.refuses and f"/{self.refuses}" in f"/{path.parent.name}/{path.name}":
+            self.refused += 1
+            raise OSError(self.number, os.strerror(self.number))
+
+    def open(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+        self._look(path)
+        return super().open(path, flags)
+
+    def make_directory(self, path: Path) -> None:
+        self._look(path)
+        super().make_directory(path)
+
+    def fdatasync(self, fd: int) -> None:
+        self.synced_files += 1
+        super().fdatasync(fd)
+
+    def fsync_directory(self, path: Path) -> None:
+        self._look(path)
+        self.synced_directories.append(path)
+        super().fsync_directory(path)
+
+    def free_handles(self) -> int:
+        return self.handles
+
+    def handle_limit(self) -> int:
+        return self.limit
+
+
+def folders(data_dir: Path) -> list[str]:
+    return sorted(path.name for path in data_dir.iterdir() if path.is_dir())
+
+
+def open_files() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
+async def refused(services: Services, partitions: int, code: ErrorCode) -> str:
+    with pytest.raises(ApiError) as caught:
+        await services.topics.create("t", NewTopic(num_partitions=partitions))
+    assert caught.value.code == code
+    return caught.value.message
+
+
+LASTING, PASSING = ErrorCode.POLICY_VIOLATION, ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("refuses", ["t-0", "t-3", "t-3/partition.metadata", "t-4/00000000000000000000.log"])
+async def test_a_topic_that_cannot_be_made_whole_is_not_made_at_all(
+    tmp_path: Path, number: int, refuses: str
+) -> None:
+    disk = BadDisk(number)
+    services = await opened(tmp_path, disk=disk)
+    await services.topics.create("other")
+    before = open_files()
+    disk.refuses = refuses
+    message = await refused(services, 5, PASSING)
+    assert os.strerror(number) in message
+    assert services.catalog.topic("t") is None
+    assert folders(tmp_path) == ["other-0"]
+    assert open_files() == before
+    await stored(services, b"goes on", topic="other")
+    disk.refuses = ""
+    await services.topics.create("t", NewTopic(num_partitions=5))
+    await stored(services, b"v")
+    await services.close()
+    services = await opened(tmp_path)
+    assert len(services.replicas) == 6
+    assert services.partitions.logs.was_clean
+    await services.close()
+
+
+async def test_a_topic_that_cannot_grow_stays_as_it_was(tmp_path: Path) -> None:
+    disk = BadDisk(errno.ENOSPC)
+    services = await opened(tmp_path, disk=disk)
+    await services.topics.create("t", NewTopic(num_partitions=2))
+    disk.refuses = "t-3"
+    with pytest.raises(ApiError) as caught:
+        await services.topics.add_partitions("t", 5)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert sorted(services.replicas) == [("t", 0), ("t", 1)]
+    disk.refuses = ""
+    await services.topics.add_partitions("t", 5)
+    assert len(services.replicas) == 5
+    await stored(services, b"v")
+    await services.close()
+
+
+async def test_too_few_file_handles_are_told_before_anything_is_made(tmp_path: Path) -> None:
+    disk = BadDisk()
+    services = await opened(tmp_path, disk=disk)
+    disk.handles = 300
+    message = await refused(services, 100, PASSING)
+    assert "100 partitions need 332 file handles, 300 are free" in message
+    disk.limit = 300
+    message = await refused(services, 100, LASTING)
+    assert "100 partitions need 332 file handles" in message
+    assert "may have 300" in message
+    assert "ulimit -n" in message
+    assert folders(tmp_path) == []
+    await services.topics.create("t", NewTopic(num_partitions=10))
+    await services.close()
+
+
+async def test_a_segment_that_cannot_be_begun_for_lack_of_handles_is_begun_later(tmp_path: Path) -> None:
+    disk = BadDisk()
+    services = await opened(tmp_path, disk=disk)
+    await services.topics.create("t", NewTopic(configs={"segment.bytes": "200"}))
+    await stored(services, b"a" * 50)
+    disk.refuses = "t-0"
+    replica = services.replicas["t", 0]
+    for _ in range(2):
+        with pytest.raises(ApiError) as caught:
+            replica.append_as_leader(batch(b"b" * 50), services.clock_ms())
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert replica.stopped is None
+    disk.refuses = ""
+    await stored(services, b"c" * 50)
+    assert (replica.high_watermark, replica.log.segment_count) == (2, 2)
+    await services.close()
+
+
+async def test_the_process_knows_how_many_files_it_may_open() -> None:
+    disk = Disk()
+    before = disk.free_handles()
+    fds = [os.open("/dev/null", os.O_RDONLY) for _ in range(5)]
+    try:
+        assert disk.free_handles() == before - 5
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+async def test_many_partitions_cost_one_sync_of_names_and_none_of_files(tmp_path: Path) -> None:
+    disk = BadDisk()
+    services = await opened(tmp_path, disk=disk)
+    disk.synced_files = 0
+    disk.synced_directories.clear()
+    await services.topics.create("t", NewTopic(num_partitions=200))
+    assert disk.synced_directories == [tmp_path]
+    assert disk.synced_files == 0
+    before = open_files()
+    await stored(services, b"v")
+    # With its first records a partition's id and names become durable.
+    assert tmp_path / "t-0" in disk.synced_directories
+    assert open_files() <= before + 1
+    disk.synced_directories.clear()
+    await services.close()
+    assert tmp_path / "t-1" not in disk.synced_directories
+    services = await opened(tmp_path)
+    assert len(services.replicas) == 200
+    assert services.replicas["t", 0].log.end_offset == 1
+    await services.close()
+
+
+async def test_partitions_that_never_held_a_record_cost_no_sync_after_a_crash(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    await services.topics.create("t", NewTopic(num_partitions=50))
+    await stored(services, b"v")
+    await services.close(clean=False)
+    disk = BadDisk()
+    services = await opened(tmp_path, disk=disk)
+    used = [path for path in disk.synced_directories if path.name.startswith("t-")]
+    assert set(used) == {tmp_path / "t-0"}
+    assert disk.synced_files < 20
+    assert services.replicas["t", 0].log.end_offset == 1
+    for index in range(1, 50):
+        assert services.replicas["t", index].log.end_offset == 0
+    await services.close()
+
+
+async def test_names_are_durable_before_the_store_knows_of_them(tmp_path: Path) -> None:
+    disk = BadDisk()
+    seen: list[bool] = []
+
+    class Store(SqliteStore):
+        async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+            seen.append(tmp_path in disk.synced_directories)
+            await super().commit(deltas, expected_revision)
+
+    services = await opened(tmp_path, disk=disk, store=Store(tmp_path / STORE_FILE, node_id=1))
+    disk.synced_directories.clear()
+    await services.topics.create("t")
+    assert seen == [True]
+    await services.close()
+
+
+async def test_what_a_crash_leaves_of_a_topic_in_the_making_is_removed(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    await services.topics.create("t", NewTopic(num_partitions=1))
+    logs = services.partitions.logs
+    config = services.replicas["t", 0].log.config
+    topic_id = services.replicas["t", 0].topic_id
+    logs.create_many("unborn", uuid4(), [0, 1], config, 0)
+    logs.create_many("t", topic_id, [1, 2], config, 0)
+    await services.close(clean=False)
+    services = await opened(tmp_path)
+    assert sorted(services.replicas) == [("t", 0)]
+    await services.topics.create("unborn")
+    await services.topics.add_partitions("t", 2)
+    services.partitions.logs.purge()
+    assert folders(tmp_path) == ["t-0", "t-1", "unborn-0"]
+    await services.close()
+
+
+async def test_a_folder_whose_id_a_power_cut_took_is_its_topics_again(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    topic = await services.topics.create("t")
+    await services.close(clean=False)
+    (tmp_path / "t-0" / "partition.metadata").write_bytes(b"")
+    services = await opened(tmp_path)
+    await stored(services, b"v")
+    assert [found.topic_id for found in services.partitions.logs.found_partitions()] == [topic.topic_id]
+    await services.close()
+
+
+async def test_a_refusal_that_nobody_waits_for_any_more_is_no_failure(tmp_path: Path) -> None:
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    services = await opened(tmp_path)
+    await services.topics.create("t")
+    async with services.topics._lock:
+        asking = asyncio.create_task(services.topics.create("t"))
+        await until(lambda: services.topics._changes)
+        asking.cancel()
+    await until(lambda: not services.topics._changes)
+    gc.collect()
+    assert complaints == []
+    with pytest.raises(ApiError, match="already exists"):
+        await services.topics.create("t")
+    await services.close()
+
+
+async def test_a_topic_is_deleted_where_the_disk_has_no_room_for_another_name(tmp_path: Path) -> None:
+    class NoNames(Disk):
+        has_room = True
+
+        def rename(self, old: Path, new: Path) -> None:
+            if not self.has_room:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            super().rename(old, new)
+
+    disk = NoNames()
+    services = await opened(tmp_path, disk=disk)
+    topic = await services.topics.create("t", NewTopic(num_partitions=2))
+    await stored(services, b"v")
+    disk.has_room = False
+    await services.topics.delete(topic.topic_id)
+    assert folders(tmp_path) == []
+    await services.close(clean=False)

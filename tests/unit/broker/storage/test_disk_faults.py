@@ -1,0 +1,237 @@
+"""What the log answers, and what it still holds, when the disk does not do as told."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from tests.unit.broker.storage.support import (
+    FaultyDisk,
+    append,
+    batch,
+    checkpoint,
+    flush,
+    open_log,
+    sequences,
+    state,
+)
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.protocol.errors import ApiError, ErrorCode
+
+
+@pytest.fixture
+def disk() -> FaultyDisk:
+    return FaultyDisk()
+
+
+@pytest.fixture
+def log(tmp_path: Path, disk: FaultyDisk) -> PartitionLog:
+    log = open_log(tmp_path / "topic-0", disk=disk)
+    append(log, batch(1, 0, 0))
+    return log
+
+
+def storage_error(log: PartitionLog, data: bytes) -> None:
+    before = state(log), log.end_offset, log.size_bytes
+    with pytest.raises(ApiError) as caught:
+        append(log, data)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (state(log), log.end_offset, log.size_bytes) == before
+
+
+def log_file(log: PartitionLog) -> Path:
+    return sorted(log.folder.glob("*.log"))[-1]
+
+
+def test_an_append_is_one_write(log: PartitionLog, disk: FaultyDisk) -> None:
+    before = disk.writes
+    append(log, batch(1, 0, 1))
+    assert disk.writes == before + 1
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 17, 60, 80])
+def test_a_short_write_is_completed(log: PartitionLog, disk: FaultyDisk, size: int) -> None:
+    disk.short_write(size)
+    append(log, batch(1, 0, 1))
+    append(log, batch(1, 0, 2))
+    assert sequences(log) == [(number, 1, 0, number) for number in range(3)]
+    log.close(clean=False)
+    assert sequences(open_log(log.folder)) == [(number, 1, 0, number) for number in range(3)]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("written", [0, 1, 50])
+def test_a_full_disk_is_answered_and_the_log_goes_on(
+    log: PartitionLog, disk: FaultyDisk, number: int, written: int
+) -> None:
+    size = log_file(log).stat().st_size
+    disk.fail_write(number, written)
+    storage_error(log, batch(1, 0, 1))
+    assert log.failure is None
+    assert log_file(log).stat().st_size == size
+    assert log.read(0, 100, upper_offset=1).next_offset == 1
+    assert append(log, batch(1, 0, 1)).base_offset == 1
+
+
+def test_a_flush_needs_no_room_but_that_of_the_records(log: PartitionLog, disk: FaultyDisk) -> None:
+    disk.open_error = lambda path: errno.ENOSPC if path.suffix == ".tmp" else None
+    flush(log)
+    assert (log.failure, log.flushed_end_offset) == (None, 1)
+    disk.open_error = lambda path: None
+    append(log, batch(1, 0, 1))
+    flush(log)
+    assert (log.folder / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+
+
+def test_what_is_written_to_a_file_that_somebody_removed_is_not_called_durable(log: PartitionLog) -> None:
+    log_file(log).unlink()
+    work = log.begin_flush()
+    assert work is not None
+    with pytest.raises(FileNotFoundError, match="was removed"):
+        work.run()
+
+
+def test_a_sync_without_run_ends_as_run_would(log: PartitionLog) -> None:
+    first = log.begin_flush()
+    assert first is not None
+    assert first.lone_fd() is None  # The names in the folder are not durable yet.
+    first.run()
+    log.finish_flush(first)
+    append(log, batch(1, 0, 1))
+    work = log.begin_flush()
+    assert work is not None
+    assert work.lone_fd() is not None
+    assert work.after_sync(None) is None
+    log.finish_flush(work)
+    assert log.flushed_end_offset == 2
+    append(log, batch(1, 0, 2))
+    log_file(log).unlink()
+    work = log.begin_flush()
+    assert work is not None
+    assert isinstance(work.after_sync(None), FileNotFoundError)
+
+
+def test_a_short_write_then_a_full_disk_leaves_no_trace(log: PartitionLog, disk: FaultyDisk) -> None:
+    size = log_file(log).stat().st_size
+    disk.short_write(30)
+    disk.fail_write(errno.ENOSPC, 10)
+    storage_error(log, batch(1, 0, 1))
+    assert log_file(log).stat().st_size == size
+    assert append(log, batch(1, 0, 1)).base_offset == 1
+
+
+def test_a_write_that_cannot_be_cut_off_takes_the_log_offline(log: PartitionLog, disk: FaultyDisk) -> None:
+    disk.fail_write(errno.ENOSPC, 50)
+    disk.truncate_error = errno.EIO
+    storage_error(log, batch(1, 0, 1))
+    assert log.failure is not None
+    disk.truncate_error = None
+    storage_error(log, batch(1, 0, 1))
+    with pytest.raises(ApiError):
+        log.read(0, 100, upper_offset=1)
+    assert not log.close(clean=True)
+    again = open_log(log.folder)
+    assert sequences(again) == [(0, 1, 0, 0)]
+
+
+def test_an_input_output_error_on_write_takes_the_log_offline(log: PartitionLog, disk: FaultyDisk) -> None:
+    disk.fail_write(errno.EIO)
+    storage_error(log, batch(1, 0, 1))
+    storage_error(log, batch(1, 0, 1))
+    assert log.begin_flush() is None
+
+
+def test_after_a_failed_fdatasync_nothing_more_is_taken_or_called_durable(
+    log: PartitionLog, disk: FaultyDisk
+) -> None:
+    work = log.begin_flush()
+    assert work is not None
+    disk.fdatasync_error = errno.EIO
+    with pytest.raises(OSError, match="Input/output"):
+        work.run()
+    log.mark_failed(OSError(errno.EIO, "fdatasync"))
+    disk.fdatasync_error = None
+    assert log.flushed_end_offset == 0
+    assert log.begin_flush() is None
+    storage_error(log, batch(1, 0, 1))
+    assert not log.close(clean=True)
+
+
+def test_a_read_error_is_answered_and_the_log_goes_on(log: PartitionLog, disk: FaultyDisk) -> None:
+    disk.read_error = errno.EIO
+    with pytest.raises(ApiError) as caught:
+        log.read(0, 100, upper_offset=1)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    disk.read_error = None
+    assert log.read(0, 100, upper_offset=1).next_offset == 1
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_a_roll_that_finds_no_room_leaves_the_log_as_it_was(
+    tmp_path: Path, disk: FaultyDisk, suffix: str
+) -> None:
+    log = open_log(tmp_path, disk=disk, config=LogConfig(segment_bytes=300, index_interval_bytes=100))
+    for number in range(3):
+        append(log, batch(1, 0, number))
+    log.close(clean=True)
+    for path in tmp_path.glob("*index"):
+        path.unlink()
+    log = open_log(
+        tmp_path, disk=disk, config=LogConfig(segment_bytes=300, index_interval_bytes=100), recovery_point=3
+    )
+    number = 3
+    while log.size_bytes % 300 + len(batch(1, 0, 0)) <= 300:
+        append(log, batch(1, 0, number))
+        number += 1
+    disk.open_error = lambda path: errno.ENOSPC if path.suffix == suffix else None
+    if suffix == ".log":
+        storage_error(log, batch(1, 0, number))
+        assert log.failure is None
+        disk.open_error = lambda path: None
+    assert append(log, batch(1, 0, number)).base_offset == number
+    assert [found[3] for found in sequences(log)] == list(range(number + 1))
+
+
+def test_a_checkpoint_that_fails_costs_only_reading(log: PartitionLog, disk: FaultyDisk) -> None:
+    flush(log)
+    work = log.begin_checkpoint()
+    assert work is not None
+    assert log.begin_checkpoint() is None
+    disk.fdatasync_error = errno.EIO
+    with pytest.raises(OSError, match="Input/output"):
+        work.run()
+    log.finish_checkpoint(work, OSError(errno.EIO, "fdatasync"))
+    disk.fdatasync_error = None
+    assert log.recovery_point == 0
+    append(log, batch(1, 0, 1))
+    flush(log)
+    checkpoint(log)
+    assert log.recovery_point == 0
+    log.close(clean=False)
+    assert sequences(open_log(log.folder, recovery_point=0)) == [(0, 1, 0, 0), (1, 1, 0, 1)]
+
+
+def test_a_full_disk_lets_segments_go_before_their_snapshot_is_written(
+    tmp_path: Path, disk: FaultyDisk
+) -> None:
+    log = open_log(tmp_path, disk=disk, config=LogConfig(segment_bytes=300, retention_bytes=0))
+    for number in range(20):
+        append(log, batch(1, 0, number))
+    flush(log)
+    log.apply_retention(0)
+    assert log.take_deleted_files() == []
+    work = log.begin_checkpoint()
+    assert work is not None
+    assert work.snapshot is not None
+    disk.open_error = lambda path: errno.ENOSPC if ".snapshot" in path.name else None
+    with pytest.raises(OSError, match="No space") as caught:
+        work.run()
+    log.finish_checkpoint(work, caught.value)
+    assert log.take_deleted_files() != []
+    disk.open_error = lambda path: None
+    checkpoint(log)
+    assert list(tmp_path.glob("*.snapshot"))
+    assert append(log, batch(1, 0, 20)).base_offset == 20

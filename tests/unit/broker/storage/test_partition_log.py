@@ -1,0 +1,345 @@
+"""Appending to, reading from and searching one partition's log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from struct import Struct
+
+import pytest
+
+from tests.unit.broker.storage.support import (
+    NOW_MS,
+    FaultyDisk,
+    append,
+    batch,
+    flush,
+    open_log,
+    sequences,
+    state,
+    stored,
+)
+from tidelog.broker.storage.disk import ColdRead
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.records import RecordBatchBuilder, decode_batch, read_batch_header, set_producer
+from tidelog.protocol.records.header import write_header
+
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> PartitionLog:
+    return open_log(tmp_path / "topic-0")
+
+
+def refused(log: PartitionLog, data: bytes, *, now_ms: int = NOW_MS) -> ErrorCode:
+    end, size, before = log.end_offset, log.size_bytes, state(log)
+    with pytest.raises(ApiError) as caught:
+        append(log, data, now_ms=now_ms)
+    assert (log.end_offset, log.size_bytes, state(log)) == (end, size, before)
+    return caught.value.code
+
+
+def changed(data: bytes, **fields: int) -> bytes:
+    copy = bytearray(data)
+    write_header(copy, read_batch_header(data)._replace(**fields))
+    return bytes(copy)
+
+
+def test_offsets_are_given_in_order_of_arrival(log: PartitionLog) -> None:
+    first, second = append(log, batch(count=3)), append(log, batch(count=2))
+    assert (first.base_offset, first.last_offset, second.base_offset, second.last_offset) == (0, 2, 3, 4)
+    assert not first.duplicate
+    assert first.log_append_time_ms == -1
+
+
+def test_the_batch_is_stored_as_it_came_but_for_offset_and_leader_epoch(log: PartitionLog) -> None:
+    append(log, batch())
+    sent = batch(5, 2, 0, 4, compression=Compression.LZ4)
+    append(log, memoryview(sent), leader_epoch=7)
+    (records,) = log.read(1, 1 << 20, upper_offset=5).records
+    found = read_batch_header(records)
+    assert (found.base_offset, found.partition_leader_epoch) == (1, 7)
+    assert bytes(records[16:]) == sent[16:]
+    assert [record.offset for record in decode_batch(records)] == [1, 2, 3, 4]
+
+
+def test_a_duplicate_answers_the_first_offset_and_leaves_the_log_alone(log: PartitionLog) -> None:
+    for number in range(5):
+        append(log, batch(1, 0, number * 2, 2, timestamp=NOW_MS + number))
+    size = log.size_bytes
+    for number in range(5):
+        again = append(log, batch(1, 0, number * 2, 2, timestamp=NOW_MS + number))
+        assert again == (number * 2, number * 2 + 1, NOW_MS + number + 1, 0, True)
+    assert log.size_bytes == size
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", ErrorCode.INVALID_RECORD),
+        (batch()[:40], ErrorCode.INVALID_RECORD),
+        (batch()[:-1], ErrorCode.INVALID_RECORD),
+        (batch() + batch(), ErrorCode.INVALID_RECORD),
+        (batch()[:16] + b"\x01" + batch()[17:], ErrorCode.INVALID_RECORD),
+        (changed(batch(), base_offset=1), ErrorCode.INVALID_RECORD),
+        (batch()[:-1] + b"!", ErrorCode.CORRUPT_MESSAGE),
+        (changed(batch(count=2), record_count=3), ErrorCode.INVALID_RECORD),
+        (changed(batch(count=2), last_offset_delta=5), ErrorCode.INVALID_RECORD),
+        (changed(batch(), record_count=0, last_offset_delta=-1), ErrorCode.INVALID_RECORD),
+        (changed(batch(), record_count=2**31 - 1, last_offset_delta=2**31 - 2), ErrorCode.INVALID_RECORD),
+        (changed(batch(), attributes=0x20), ErrorCode.INVALID_RECORD),
+        (changed(batch(), attributes=5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (changed(batch(), attributes=0x08), ErrorCode.INVALID_TIMESTAMP),
+        (changed(batch(1, 0, 0), base_sequence=-1), ErrorCode.INVALID_RECORD),
+        (changed(batch(1, 0, 0), attributes=0x10), ErrorCode.INVALID_TXN_STATE),
+        (batch(value=b"v" * 1_048_588), ErrorCode.MESSAGE_TOO_LARGE),
+        (batch(timestamp=NOW_MS + 3_600_001), ErrorCode.INVALID_TIMESTAMP),
+        (batch(1, 0, 1), ErrorCode.UNKNOWN_PRODUCER_ID),
+        (batch(5000, 0, 0), ErrorCode.UNKNOWN_PRODUCER_ID),
+    ],
+)
+def test_what_is_wrong_with_a_batch_is_answered_and_nothing_stored(
+    log: PartitionLog, data: bytes, code: ErrorCode
+) -> None:
+    assert refused(log, data) == code
+
+
+def test_the_crc_is_checked_before_the_producer(log: PartitionLog) -> None:
+    damaged = bytearray(batch(5000, 0, 0))
+    damaged[-1] ^= 1
+    assert refused(log, bytes(damaged)) == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=SMALL)
+    assert refused(log, batch(value=b"v" * 1000)) == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_log_append_time_is_the_brokers_and_the_crc_still_right(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(message_timestamp_type="LogAppendTime"))
+    result = append(log, batch(1, 0, 0, 2, timestamp=5), now_ms=NOW_MS + 9)
+    assert result.log_append_time_ms == NOW_MS + 9
+    (records,) = log.read(0, 1 << 20, upper_offset=2).records
+    assert {record.timestamp for record in decode_batch(records)} == {NOW_MS + 9}
+    assert append(log, batch(1, 0, 0, 2, timestamp=5), now_ms=NOW_MS + 50).log_append_time_ms == NOW_MS + 9
+
+
+def test_a_read_gives_whole_batches_from_the_one_that_holds_the_offset(log: PartitionLog) -> None:
+    for _ in range(10):
+        append(log, batch(count=3))
+    size = len(batch(count=3))
+    result = log.read(4, 2 * size + 10, upper_offset=30)
+    (records,) = result.records
+    assert len(records) == 2 * size
+    assert read_batch_header(records).base_offset == 3
+    assert result.next_offset == 9
+
+
+def test_the_first_batch_comes_even_when_it_is_larger_than_asked(log: PartitionLog) -> None:
+    append(log, batch(count=3))
+    append(log, batch())
+    result = log.read(0, 1, upper_offset=4)
+    assert (len(result.records[0]), result.next_offset) == (len(batch(count=3)), 3)
+    assert log.read(0, 1, upper_offset=4, allow_oversized_first=False) == ([], 0)
+
+
+def test_a_read_stops_at_the_upper_offset(log: PartitionLog) -> None:
+    for _ in range(5):
+        append(log, batch(count=2))
+    assert log.read(0, 1 << 20, upper_offset=6).next_offset == 6
+    assert log.read(6, 1 << 20, upper_offset=6) == ([], 6)
+    assert log.read(8, 1 << 20, upper_offset=6) == ([], 8)
+
+
+def test_a_read_at_the_end_is_empty_and_beyond_it_out_of_range(log: PartitionLog) -> None:
+    append(log, batch())
+    assert log.read(1, 100, upper_offset=1) == ([], 1)
+    for offset in (-1, 2):
+        with pytest.raises(ApiError) as caught:
+            log.read(offset, 100, upper_offset=1)
+        assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("max_bytes", [1, 150, 500, 1 << 20])
+def test_reading_on_gives_every_batch_once_over_segments_and_restart(tmp_path: Path, max_bytes: int) -> None:
+    log = open_log(tmp_path, config=SMALL)
+    for number in range(100):
+        append(log, batch(1, 0, number * 2, 2))
+    expected = [(number * 2, 1, 0, number * 2) for number in range(100)]
+    assert log.segment_count > 5
+    assert [
+        (h.base_offset, h.producer_id, h.producer_epoch, h.base_sequence) for h in stored(log, max_bytes)
+    ] == expected
+    assert log.close(clean=True)
+    again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=200)
+    assert sequences(again) == expected
+    for offset in range(200):
+        assert log_base(again, offset) == offset - offset % 2
+
+
+def log_base(log: PartitionLog, offset: int) -> int:
+    log._segments._hints.clear()
+    return read_batch_header(log.read(offset, 1, upper_offset=log.end_offset).records[0]).base_offset
+
+
+def test_cold_pages_are_signalled_and_can_be_read_without_nowait(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    log = open_log(tmp_path, disk=disk)
+    append(log, batch())
+    disk.cold = True
+    with pytest.raises(ColdRead):
+        log.read(0, 100, upper_offset=1, nowait=True)
+    assert log.read(0, 100, upper_offset=1).next_offset == 1
+
+
+def test_segments_roll_by_size(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=SMALL)
+    for _ in range(30):
+        append(log, batch())
+    for path in tmp_path.glob("*.log"):
+        assert path.stat().st_size <= 1000
+
+
+def test_segments_roll_by_the_age_of_their_first_batch(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(segment_ms=1000))
+    append(log, batch(timestamp=NOW_MS))
+    append(log, batch(timestamp=NOW_MS + 1000))
+    assert log.segment_count == 1
+    append(log, batch(timestamp=NOW_MS + 1001))
+    assert log.segment_count == 2
+
+
+def test_segments_roll_when_an_index_is_full(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(index_interval_bytes=0, segment_index_bytes=80))
+    for number in range(30):
+        append(log, batch(timestamp=NOW_MS + number))
+    assert log.segment_count > 3
+    log.close(clean=True)
+    assert all(path.stat().st_size <= 80 for path in tmp_path.glob("*index"))
+
+
+def test_segments_roll_before_a_relative_offset_overflows(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch())
+    log.end_offset = 2**31
+    append(log, batch())
+    assert sorted(path.name for path in tmp_path.glob("*.log"))[1].startswith("0" * 19 + "1")
+
+
+def test_files_are_kafkas_byte_for_byte(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(index_interval_bytes=150))
+    size = len(batch(count=2))
+    for number in range(5):
+        append(log, batch(count=2, timestamp=NOW_MS + 10 * number))
+    log.close(clean=True)
+    base = tmp_path / f"{0:020d}"
+    assert base.with_suffix(".log").stat().st_size == 5 * size
+    offsets = list(Struct(">ii").iter_unpack(base.with_suffix(".index").read_bytes()))
+    assert 75 < size <= 150
+    assert offsets == [(5, 2 * size), (9, 4 * size)]
+    times = list(Struct(">qi").iter_unpack(base.with_suffix(".timeindex").read_bytes()))
+    assert times == [(NOW_MS + 21, 5), (NOW_MS + 41, 9)]
+    assert (tmp_path / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
+def test_a_timestamp_finds_the_first_record_that_is_not_older(tmp_path: Path, codec: Compression) -> None:
+    log = open_log(tmp_path, config=SMALL)
+    timestamps = []
+    for number in range(60):
+        timestamp = NOW_MS + number * 10 - (500 if number % 7 == 3 else 0)
+        append(log, batch(count=3, timestamp=timestamp, step_ms=2, compression=codec))
+        timestamps += [timestamp, timestamp + 2, timestamp + 4]
+    for target in range(NOW_MS - 510, NOW_MS + 610):
+        expected = next((i for i, timestamp in enumerate(timestamps) if timestamp >= target), None)
+        found = log.offset_for_timestamp(target)
+        assert (found and found.offset) == expected, target
+        if found is not None:
+            assert found.timestamp == timestamps[found.offset]
+
+
+def test_a_timestamp_finds_nothing_before_the_start_offset(log: PartitionLog) -> None:
+    append(log, batch(count=4, timestamp=NOW_MS))
+    flush(log)
+    log.delete_records_before(2)
+    assert log.offset_for_timestamp(0) == (2, NOW_MS + 2, 0)
+    assert log.max_timestamp_offset() == (3, NOW_MS + 3, 0)
+
+
+def test_the_largest_timestamp_is_found_to_the_record(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=SMALL)
+    assert log.max_timestamp_offset() is None
+    for number in range(40):
+        append(log, batch(count=3, timestamp=NOW_MS + (100 if number == 17 else 0), step_ms=-1))
+    assert log.max_timestamp_offset() == (51, NOW_MS + 100, 0)
+    flush(log)
+    log.delete_records_before(52)
+    assert log.max_timestamp_offset() == (52, NOW_MS + 99, 0)
+    log.delete_records_before(54)
+    assert log.max_timestamp_offset() == (54, NOW_MS, 0)
+
+
+def test_records_without_timestamps_are_found_by_no_timestamp(log: PartitionLog) -> None:
+    builder = RecordBatchBuilder()
+    builder.append(-1, None, b"v")
+    append(log, builder.build(Compression.NONE, -1, -1, -1))
+    assert log.offset_for_timestamp(0) is None
+    assert log.max_timestamp_offset() is None
+
+
+def test_leader_epochs_tell_where_each_ended(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for epoch in (0, 0, 2, 5, 5):
+        append(log, batch(count=2), leader_epoch=epoch)
+    flush(log)
+    assert [log.leader_epoch_for(offset) for offset in (0, 3, 4, 9)] == [0, 0, 2, 5]
+    expected = {-1: (-1, -1), 0: (0, 4), 1: (0, 4), 2: (2, 6), 4: (2, 6), 5: (5, 10), 6: (-1, -1)}
+    assert {epoch: log.end_offset_for_epoch(epoch) for epoch in expected} == expected
+    log.close(clean=False)
+    (tmp_path / "leader-epoch-checkpoint").unlink()
+    again = open_log(tmp_path)
+    assert {epoch: again.end_offset_for_epoch(epoch) for epoch in expected} == expected
+
+
+def test_nothing_is_durable_until_a_flush_is_finished(log: PartitionLog) -> None:
+    assert log.begin_flush() is None
+    append(log, batch(count=3))
+    work = log.begin_flush()
+    assert work is not None
+    append(log, batch())
+    assert log.flushed_end_offset == 0
+    work.run()
+    assert log.flushed_end_offset == 0
+    log.finish_flush(work)
+    assert (log.flushed_end_offset, log.end_offset) == (3, 4)
+
+
+def test_a_flush_covers_every_segment_that_was_rolled_since_the_last(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    log = open_log(tmp_path, config=SMALL, disk=disk)
+    for _ in range(30):
+        append(log, batch())
+    flush(log)
+    expected = {segment.log.fd for segment in log._segments.segments}
+    assert expected <= set(disk.synced)
+    disk.synced.clear()
+    append(log, batch())
+    flush(log)
+    assert disk.synced == [log._segments.active.log.fd]
+
+
+def test_settings_can_change_while_the_log_is_open(log: PartitionLog) -> None:
+    log.reconfigure(LogConfig(max_message_bytes=100, unknown_sequence="accept"))
+    assert append(log, batch(1, 0, 77)).base_offset == 0
+    assert refused(log, batch(value=b"v" * 100)) == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_an_epoch_bump_is_the_producers_own_affair(log: PartitionLog) -> None:
+    data = bytearray(batch(1, 0, 0))
+    append(log, bytes(data))
+    set_producer(data, 1, 1, 0)
+    assert append(log, bytes(data)).base_offset == 1
+    assert refused(log, batch(1, 0, 1)) == ErrorCode.INVALID_PRODUCER_EPOCH

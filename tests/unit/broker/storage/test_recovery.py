@@ -1,0 +1,394 @@
+"""What a log is after restarts: clean ones, crashes, torn tails, damaged files."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.unit.broker.storage.power import PowerDisk
+from tests.unit.broker.storage.support import (
+    NOW_MS,
+    FaultyDisk,
+    append,
+    batch,
+    checkpoint,
+    flush,
+    open_log,
+    sequences,
+    state,
+)
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.snapshot import snapshot_offsets
+from tidelog.protocol.errors import ApiError
+
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
+
+
+def written(folder: Path, count: int = 40, *, checkpoint_at: int | None = None) -> PartitionLog:
+    """A log of one producer with `count` one-record batches, flushed, perhaps with a checkpoint."""
+    log = open_log(folder, config=SMALL)
+    for number in range(count):
+        append(log, batch(1, 0, number, timestamp=NOW_MS + number))
+        if number + 1 == checkpoint_at:
+            flush(log)
+            checkpoint(log)
+    flush(log)
+    return log
+
+
+def crash(log: PartitionLog) -> int:
+    """Let go of the files as a kill -9 does; returns the recovery point of the last checkpoint."""
+    log.close(clean=False)
+    return log.recovery_point
+
+
+def index_bytes(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*index"))}
+
+
+def test_a_clean_restart_reads_no_more_than_the_tail_and_keeps_the_window(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    before = state(log)
+    assert log.close(clean=True)
+    again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=40)
+    assert again.recovery.replayed_batches == 0
+    assert again.recovery.scanned_bytes <= 500
+    assert state(again) == before
+    for number in range(35, 40):
+        assert append(again, batch(1, 0, number, timestamp=NOW_MS + number)).base_offset == number
+    assert again.end_offset == 40
+
+
+def test_a_clean_restart_remembers_when_each_producer_last_wrote(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(1, 0, 0), now_ms=NOW_MS)
+    append(log, batch(2, 0, 0), now_ms=NOW_MS + 500)
+    log.close(clean=True)
+    again = open_log(tmp_path, clean=True, recovery_point=2, now_ms=NOW_MS + 10_000)
+    assert [(e.producer_id, e.last_append_ms) for e in again.describe_producers()] == [
+        (1, NOW_MS),
+        (2, NOW_MS + 500),
+    ]
+
+
+def test_after_a_crash_the_window_is_rebuilt_from_the_log(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    before = state(log)
+    again = open_log(tmp_path, config=SMALL, recovery_point=crash(log))
+    assert state(again) == before
+    assert sequences(again) == [(number, 1, 0, number) for number in range(40)]
+    assert (again.end_offset, again.flushed_end_offset) == (40, 40)
+
+
+def test_replayed_producers_count_as_written_now(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    crash(log)
+    again = open_log(tmp_path, config=SMALL, now_ms=NOW_MS + 5000)
+    assert again.describe_producers()[0].last_append_ms == NOW_MS + 5000
+
+
+def test_recovery_reads_only_beyond_the_recovery_point(tmp_path: Path) -> None:
+    log = written(tmp_path, checkpoint_at=36)
+    size = log.size_bytes
+    point = crash(log)
+    assert point == 36
+    again = open_log(tmp_path, config=SMALL, recovery_point=point)
+    assert again.recovery.snapshot_offset >= 28
+    assert again.recovery.scanned_bytes < size / 2
+    assert again.end_offset == 40
+
+
+def test_what_is_read_back_is_made_durable_before_it_counts(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    crash(log)
+    disk = FaultyDisk()
+    again = open_log(tmp_path, config=SMALL, disk=disk)
+    assert {segment.log.fd for segment in again._segments.segments} <= set(disk.synced)
+    disk = FaultyDisk()
+    disk.fdatasync_error = 5
+    again.close(clean=False)
+    with pytest.raises(OSError, match="Input/output"):
+        open_log(tmp_path, config=SMALL, disk=disk)
+
+
+def test_what_a_failed_fdatasync_left_in_the_page_cache_is_written_again(tmp_path: Path) -> None:
+    disk = PowerDisk()
+    log = open_log(tmp_path, disk=disk)
+    append(log, batch(1, 0, 0))
+    flush(log)
+    append(log, batch(1, 0, 1))
+    disk.fails_to_sync = True
+    with pytest.raises(OSError, match="Input/output"):
+        flush(log)
+    disk.fails_to_sync = False
+    again = open_log(tmp_path, disk=disk, recovery_point=crash(log))
+    assert append(again, batch(1, 0, 1)).duplicate
+    assert again.flushed_end_offset == 2
+    point = crash(again)
+    disk.power_cut(random.Random(0))
+    assert sequences(open_log(tmp_path, disk=disk, recovery_point=point)) == [(0, 1, 0, 0), (1, 1, 0, 1)]
+
+
+def test_a_torn_tail_is_cut_at_every_byte_of_the_last_batch(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    crash(written(source, 12))
+    last = sorted(source.glob("*.log"))[-1]
+    size = last.stat().st_size
+    for cut in range(1, len(batch(1, 0, 0)) + 1):
+        folder = tmp_path / f"cut{cut}"
+        shutil.copytree(source, folder)
+        with (folder / last.name).open("r+b") as file:
+            file.truncate(size - cut)
+        log = open_log(folder, config=SMALL)
+        assert log.end_offset == 11
+        assert log.recovery.truncated_bytes == len(batch(1, 0, 0)) - cut
+        assert not log.recovery.is_damaged
+        assert sequences(log) == [(number, 1, 0, number) for number in range(11)]
+        assert append(log, batch(1, 0, 11)).base_offset == 11
+        log.close(clean=False)
+
+
+def test_a_flipped_bit_beyond_the_recovery_point_ends_the_log_there_and_says_so(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    crash(written(source, 3))
+    name = f"{0:020d}.log"
+    one = len(batch(1, 0, 0))
+    leader_epoch = range(12, 16)
+    for position in range(3 * one):
+        folder = tmp_path / f"flip{position}"
+        shutil.copytree(source, folder)
+        data = bytearray((folder / name).read_bytes())
+        data[position] ^= 1 << (position % 8)
+        (folder / name).write_bytes(data)
+        log = open_log(folder, config=SMALL)
+        # The leader epoch, outside the CRC like the offset, can only be seen to be wrong when it goes back.
+        if position % one not in leader_epoch or log.end_offset != 3:
+            damaged = position // one + (position % one in leader_epoch and log.end_offset > position // one)
+            assert log.end_offset == damaged
+            assert log.recovery.truncated_at_offset == damaged
+            assert log.recovery.truncated_bytes == (3 - damaged) * one
+            assert sequences(log) == [(number, 1, 0, number) for number in range(damaged)]
+            assert {pid: entry.last_sequence for pid, entry in state(log).items()} == (
+                {1: damaged - 1} if damaged else {}
+            )
+        log.close(clean=False)
+        shutil.rmtree(folder)
+
+
+def test_valid_batches_behind_a_damaged_one_are_kept_aside(tmp_path: Path) -> None:
+    crash(written(tmp_path, 4))
+    path = tmp_path / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    one = len(batch(1, 0, 0))
+    data[2 * one - 1] ^= 1
+    path.write_bytes(data)
+    log = open_log(tmp_path, config=SMALL)
+    assert log.recovery.is_damaged
+    assert log.recovery.kept_aside == [path.name + ".damaged"]
+    assert (tmp_path / (path.name + ".damaged")).read_bytes() == bytes(data[one:])
+
+
+def test_segments_behind_the_first_bad_batch_leave_the_log(tmp_path: Path) -> None:
+    crash(written(tmp_path, 40))
+    first, second = sorted(tmp_path.glob("*.log"))[:2]
+    with first.open("r+b") as file:
+        file.truncate(first.stat().st_size - 1)
+    log = open_log(tmp_path, config=SMALL)
+    assert log.segment_count == 1
+    assert log.end_offset == int(second.stem) - 1
+    assert len(log.recovery.deleted_segments) == 3
+    assert log.recovery.is_damaged
+    assert sequences(log) == [(number, 1, 0, number) for number in range(log.end_offset)]
+
+
+def test_a_segment_that_does_not_follow_the_one_before_leaves_the_log(tmp_path: Path) -> None:
+    crash(written(tmp_path, 40))
+    first, second = sorted(tmp_path.glob("*.log"))[:2]
+    one = len(batch(1, 0, 0))
+    with first.open("r+b") as file:
+        file.truncate(first.stat().st_size - one)
+    log = open_log(tmp_path, config=SMALL)
+    assert log.end_offset == int(second.stem) - 1
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "odd", "short", "zeroed"])
+def test_a_damaged_index_costs_reading_not_correctness(
+    tmp_path: Path, clean: bool, suffix: str, damage: str
+) -> None:
+    log = written(tmp_path, 40, checkpoint_at=40)
+    before = state(log)
+    log.close(clean=clean)
+    for path in tmp_path.glob(f"*{suffix}"):
+        data = path.read_bytes()
+        if damage == "missing":
+            path.unlink()
+        else:
+            changed = {"empty": b"", "odd": data[:-1], "short": data[:12], "zeroed": bytes(len(data))}
+            path.write_bytes(changed[damage])
+    again = open_log(tmp_path, config=SMALL, clean=clean, recovery_point=40)
+    assert state(again) == before
+    assert sequences(again) == [(number, 1, 0, number) for number in range(40)]
+    for number in range(40):
+        assert again.offset_for_timestamp(NOW_MS + number) == (number, NOW_MS + number, 0)
+        again._segments._hints.clear()
+        assert again.read(number, 1, upper_offset=40).next_offset == number + 1
+    assert again.max_timestamp_offset() == (39, NOW_MS + 39, 0)
+
+
+def test_rebuilt_indexes_equal_those_that_were_written(tmp_path: Path) -> None:
+    log = written(tmp_path, 40)
+    log.close(clean=True)
+    before = index_bytes(tmp_path)
+    for path in tmp_path.glob("*index"):
+        path.unlink()
+    again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=40)
+    assert len(again.recovery.rebuilt_indexes) == again.segment_count
+    again.close(clean=True)
+    assert index_bytes(tmp_path) == before
+
+
+def test_every_flipped_bit_in_an_index_leaves_look_ups_exact(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=1500, index_interval_bytes=150)
+    source = tmp_path / "source"
+    log = open_log(source, config=config)
+    for number in range(20):
+        append(log, batch(timestamp=NOW_MS + number))
+    log.close(clean=True)
+    for path in (source / f"{0:020d}.index", source / f"{0:020d}.timeindex"):
+        original = path.read_bytes()
+        for bit in range(0, 8 * len(original), 3):
+            data = bytearray(original)
+            data[bit // 8] ^= 1 << (bit % 8)
+            path.write_bytes(data)
+            again = open_log(source, config=config, clean=True, recovery_point=20)
+            for number in range(20):
+                again._segments._hints.clear()
+                assert again.read(number, 1, upper_offset=20).next_offset == number + 1
+                assert again.offset_for_timestamp(NOW_MS + number) == (number, NOW_MS + number, 0)
+            again.close(clean=False)
+        path.write_bytes(original)
+
+
+def test_a_damaged_snapshot_is_set_aside_and_the_older_one_gives_the_same_state(tmp_path: Path) -> None:
+    log = written(tmp_path, 40, checkpoint_at=30)
+    before = state(log)
+    log.close(clean=True)
+    offsets = snapshot_offsets(FaultyDisk(), tmp_path)
+    assert len(offsets) == 2
+    newest = tmp_path / f"{offsets[-1]:020d}.snapshot"
+    for position in (0, 5, 20, 100, newest.stat().st_size - 1):
+        original = newest.read_bytes()
+        data = bytearray(original)
+        data[position] ^= 4
+        newest.write_bytes(data)
+        again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=40)
+        assert state(again) == before
+        assert again.recovery.snapshot_offset == offsets[0]
+        (problem,) = again.recovery.corrupt_snapshots
+        assert problem.startswith(newest.name + ".corrupt")
+        again.close(clean=False)
+        newest.write_bytes(original)
+
+
+def test_without_any_snapshot_a_full_replay_gives_the_state(tmp_path: Path) -> None:
+    log = written(tmp_path, 40, checkpoint_at=30)
+    before = state(log)
+    log.close(clean=True)
+    for path in tmp_path.glob("*.snapshot"):
+        path.write_bytes(path.read_bytes()[:50])
+    again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=40)
+    assert state(again) == before
+    assert again.recovery.replayed_batches == 40
+    assert len(again.recovery.corrupt_snapshots) == 2
+
+
+def test_a_snapshot_that_knows_more_than_the_log_is_thrown_away(tmp_path: Path) -> None:
+    log = written(tmp_path, 40, checkpoint_at=20)
+    log.take_snapshot()
+    crash(log)
+    last = sorted(tmp_path.glob("*.log"))[-1]
+    with last.open("r+b") as file:
+        file.truncate(last.stat().st_size - 1)
+    again = open_log(tmp_path, config=SMALL, recovery_point=20)
+    assert again.end_offset == 39
+    assert state(again)[1].last_sequence == 38
+    assert append(again, batch(1, 0, 39)).base_offset == 39
+
+
+def test_damage_below_the_recovery_point_is_called_a_loss(tmp_path: Path) -> None:
+    log = written(tmp_path, 5, checkpoint_at=5)
+    point = crash(log)
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes()[:-1])
+    again = open_log(tmp_path, config=SMALL, recovery_point=point)
+    assert again.recovery.below_recovery_point
+    assert again.recovery.is_damaged
+
+
+def test_damage_in_a_closed_segment_is_reported_and_refused_but_the_rest_is_served(tmp_path: Path) -> None:
+    log = written(tmp_path, 40)
+    log.close(clean=True)
+    path = tmp_path / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    one = len(batch(1, 0, 0))
+    data[4 * one + 8] ^= 0x40
+    path.write_bytes(data)
+    (tmp_path / f"{0:020d}.index").unlink()
+    again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=40)
+    assert again.recovery.is_damaged
+    assert again.read(0, 3 * one, upper_offset=40).next_offset == 3
+    with pytest.raises(ApiError):
+        again.read(5, 100, upper_offset=40)
+    assert again.read(20, 1, upper_offset=40).next_offset == 21
+
+
+def test_left_overs_of_deletions_and_unfinished_writes_are_removed(tmp_path: Path) -> None:
+    log = written(tmp_path, 10)
+    log.close(clean=True)
+    for name in ("00000000000000000000.log.deleted", "x.tmp", "00000000000000000777.index"):
+        (tmp_path / name).write_bytes(b"left")
+    open_log(tmp_path, config=SMALL, clean=True, recovery_point=10)
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith((".deleted", ".tmp", "777.index"))]
+
+
+def test_the_checkpointed_start_offset_holds_after_a_restart(tmp_path: Path) -> None:
+    log = written(tmp_path, 40)
+    log.delete_records_before(17)
+    log.close(clean=True)
+    again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=40, start_offset=17)
+    assert again.start_offset == 17
+    assert sequences(again)[0][0] == 17
+
+
+def test_a_damaged_epoch_file_is_rebuilt_from_the_batches(tmp_path: Path) -> None:
+    log = written(tmp_path, 5)
+    crash(log)
+    (tmp_path / "leader-epoch-checkpoint").write_text("0\n7\nbroken")
+    again = open_log(tmp_path, config=SMALL)
+    assert again.leader_epoch_for(3) == 0
+    assert again.recovery.epoch_file_problem
+
+
+@pytest.mark.parametrize("snapshot_first", [True, False])
+def test_who_was_forgotten_stays_so_over_a_clean_restart_when_nobody_is_left(
+    tmp_path: Path, snapshot_first: bool
+) -> None:
+    log = written(tmp_path, 3)
+    if snapshot_first:
+        log.take_snapshot()
+    assert log.producers.forget(1)
+    log.close(clean=True)
+    again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=3)
+    assert not state(again)
+    append(again, batch(1, 0, 0))
+    again.close(clean=True)
+    third = open_log(tmp_path, config=SMALL, clean=True, recovery_point=4)
+    assert third.producers.expire(NOW_MS + 86_400_000) == 1
+    third.close(clean=True)
+    assert not state(open_log(tmp_path, config=SMALL, clean=True, recovery_point=4))

@@ -1,0 +1,238 @@
+"""Batches without timestamps: they age by their file, are found by no time, and no limit refuses them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.unit.broker.storage.support import NOW_MS, append, batch, checkpoint, flush, open_log, stored
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.records import (
+    decode_batch,
+    read_batch_header,
+    set_offset_and_leader_epoch,
+    with_max_timestamp,
+)
+
+RETENTION_MS = LogConfig().retention_ms
+SMALL = LogConfig(segment_bytes=1000)
+_BASE_TIMESTAMP = slice(27, 35)
+
+
+def untimed(
+    count: int = 3, *, max_timestamp: int = 0, compression: Compression = Compression.NONE, base: int = -1
+) -> bytes:
+    """As librdkafka sends records with timestamp -1: BaseTimestamp -1 and, unless told, MaxTimestamp 0."""
+    made = bytearray(batch(count=count, timestamp=-1, step_ms=0, compression=compression))
+    made[_BASE_TIMESTAMP] = base.to_bytes(8, "big", signed=True)
+    return with_max_timestamp(made, max_timestamp)
+
+
+def log_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.log"))
+
+
+def written_at(folder: Path, moment_ms: int) -> None:
+    """Give all segments the time of their last write."""
+    for path in log_files(folder):
+        os.utime(path, ns=(moment_ms * 1_000_000, moment_ms * 1_000_000))
+
+
+def write_old_segment(folder: Path, batches: Sequence[bytes]) -> int:
+    """What a version that believed MaxTimestamp left behind; the end offset."""
+    data, offset = b"", 0
+    for each in batches:
+        copy = bytearray(each)
+        set_offset_and_leader_epoch(copy, offset, 0)
+        offset = read_batch_header(copy).last_offset + 1
+        data += copy
+    (folder / f"{0:020d}.log").write_bytes(data)
+    return offset
+
+
+def assert_ages_by_its_file(log: PartitionLog) -> None:
+    """Nothing leaves within retention.ms of the last write, all of it afterwards."""
+    end = log.end_offset
+    written_at(log.folder, NOW_MS)
+    assert log.apply_retention(NOW_MS + RETENTION_MS) == 0
+    assert log.start_offset == 0
+    assert log.apply_retention(NOW_MS + RETENTION_MS + 1) == end
+    assert log.start_offset == end
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+@pytest.mark.parametrize("max_timestamp", [0, -1, -7])
+@pytest.mark.parametrize("base", [-1, -5])
+def test_a_batch_without_timestamps_ages_by_its_file(
+    tmp_path: Path, compression: Compression, max_timestamp: int, base: int
+) -> None:
+    log = open_log(tmp_path, config=SMALL)
+    for _ in range(20):
+        append(log, untimed(max_timestamp=max_timestamp, compression=compression, base=base))
+    flush(log)
+    assert log.segment_count > 1
+    assert_ages_by_its_file(log)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_it_does_so_after_a_restart(tmp_path: Path, clean: bool) -> None:
+    log = open_log(tmp_path, config=SMALL)
+    for _ in range(20):
+        append(log, untimed())
+    flush(log)
+    checkpoint(log)
+    log.close(clean=clean)
+    again = open_log(tmp_path, config=SMALL, clean=clean, recovery_point=log.recovery_point)
+    assert again.recovery.rebuilt_indexes == []
+    assert_ages_by_its_file(again)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_was_stored_with_a_max_timestamp_of_0_does_so_too(tmp_path: Path, clean: bool) -> None:
+    end = write_old_segment(tmp_path, [untimed() for _ in range(20)])
+    # Its time index said so, too.
+    (tmp_path / f"{0:020d}.timeindex").write_bytes(bytes(12))
+    (tmp_path / f"{0:020d}.index").write_bytes(b"")
+    log = open_log(tmp_path, clean=clean, recovery_point=end)
+    assert log.end_offset == end
+    assert_ages_by_its_file(log)
+
+
+@pytest.mark.parametrize("reopened", [True, False])
+@pytest.mark.parametrize("timed_last", [True, False])
+def test_beside_old_timestamps_it_still_ages_by_its_file(
+    tmp_path: Path, reopened: bool, timed_last: bool
+) -> None:
+    log = open_log(tmp_path)
+    long_ago = batch(timestamp=NOW_MS - 10 * RETENTION_MS)
+    for each in (untimed(), long_ago) if timed_last else (long_ago, untimed()):
+        append(log, each)
+    flush(log)
+    if reopened:
+        log.close(clean=True)
+        log = open_log(tmp_path, clean=True)
+    assert_ages_by_its_file(log)
+
+
+def test_timestamps_alone_decide_where_every_batch_has_one(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(timestamp=NOW_MS - 2 * RETENTION_MS))
+    flush(log)
+    log.close(clean=True)
+    log = open_log(tmp_path, clean=True)
+    written_at(tmp_path, NOW_MS)
+    assert log.apply_retention(NOW_MS) == 1
+
+
+def test_what_retention_must_read_of_old_segments_can_be_read_ahead_of_it(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=1000, retention_ms=1000)
+    log = open_log(tmp_path, config=config)
+    for number in range(40):
+        append(log, batch(timestamp=NOW_MS - 100_000 + number))
+    flush(log)
+    log.close(clean=True)
+
+    class CountingDisk(Disk):
+        reads = 0
+
+        def preadv(self, fd: int, buffer: memoryview, position: int, flags: int = 0) -> int:
+            self.reads += 1
+            return super().preadv(fd, buffer, position, flags)
+
+    disk = CountingDisk()
+    log = open_log(tmp_path, config=config, clean=True, disk=disk)
+    written_at(tmp_path, NOW_MS)
+    log.look_up_ages(NOW_MS)
+    before = disk.reads
+    assert before >= log.segment_count > 2
+    assert log.apply_retention(NOW_MS) == 40
+    assert disk.reads == before
+
+
+def test_the_stored_header_says_what_the_records_say(tmp_path: Path) -> None:
+    """As Kafka writes it: MaxTimestamp is the largest of the records', -1 where there is none."""
+    log = open_log(tmp_path)
+    for codec in Compression:
+        append(log, untimed(compression=codec))
+    flush(log)
+    assert [(header.base_timestamp, header.max_timestamp) for header in stored(log)] == [(-1, -1)] * 5
+    (data,) = log.read(0, 1 << 20, upper_offset=log.end_offset).records
+    position = 0
+    while position < len(data):
+        assert [record.timestamp for record in decode_batch(data, position)] == [-1, -1, -1]
+        position += read_batch_header(data, position).size_bytes
+
+
+@pytest.mark.parametrize("max_timestamp", [-1, 0, NOW_MS - 1])
+def test_a_max_timestamp_before_the_first_record_is_not_believed(tmp_path: Path, max_timestamp: int) -> None:
+    log = open_log(tmp_path)
+    append(log, with_max_timestamp(batch(), max_timestamp))
+    flush(log)
+    written_at(tmp_path, NOW_MS - 2 * RETENTION_MS)
+    assert log.offset_for_timestamp(NOW_MS) == (0, NOW_MS, 0)
+    assert log.max_timestamp_offset() == (0, NOW_MS, 0)
+    assert log.apply_retention(NOW_MS + RETENTION_MS) == 0
+    assert log.apply_retention(NOW_MS + RETENTION_MS + 1) == 1
+
+
+def test_a_time_finds_what_lies_behind_records_without_timestamps(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(segment_bytes=1000, index_interval_bytes=100))
+    for number in range(60):
+        append(log, untimed(1) if number % 3 else batch(timestamp=NOW_MS + number))
+    for opened in (log, None):
+        if opened is None:
+            flush(log)
+            log.close(clean=True)
+            log = open_log(tmp_path, config=log.config, clean=True)
+        assert log.offset_for_timestamp(0) == (0, NOW_MS, 0)
+        assert log.offset_for_timestamp(NOW_MS + 31) == (33, NOW_MS + 33, 0)
+        assert log.offset_for_timestamp(NOW_MS + 58) is None
+        assert log.max_timestamp_offset() == (57, NOW_MS + 57, 0)
+
+
+def test_no_time_finds_records_without_timestamps(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, untimed())
+    assert log.offset_for_timestamp(0) is None
+    assert log.max_timestamp_offset() is None
+
+
+def test_no_limit_refuses_records_without_timestamps(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(message_timestamp_before_max_ms=1000))
+    assert append(log, untimed()).base_offset == 0
+    assert append(log, untimed(max_timestamp=-1)).base_offset == 3
+
+
+@pytest.mark.parametrize(("later", "max_timestamp"), [(3_600_001, 0), (3_600_001, -1), (-1001, 0)])
+def test_a_wrong_max_timestamp_passes_no_limit(tmp_path: Path, later: int, max_timestamp: int) -> None:
+    log = open_log(tmp_path, config=LogConfig(message_timestamp_before_max_ms=1000))
+    with pytest.raises(ApiError) as refused:
+        append(log, with_max_timestamp(batch(timestamp=NOW_MS + later), max_timestamp))
+    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert f"timestamp {NOW_MS + later} is" in refused.value.message
+
+
+def test_with_log_append_time_they_get_the_brokers(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(message_timestamp_type="LogAppendTime"))
+    append(log, untimed(1))
+    assert log.offset_for_timestamp(NOW_MS) == (0, NOW_MS, 0)
+    flush(log)
+    written_at(tmp_path, NOW_MS - 2 * RETENTION_MS)
+    assert log.apply_retention(NOW_MS + RETENTION_MS) == 0
+
+
+def test_an_append_reads_nothing_back_though_the_first_batch_has_no_timestamp(tmp_path: Path) -> None:
+    class NoReads(Disk):
+        def preadv(self, fd: int, buffer: memoryview, position: int, flags: int = 0) -> int:
+            raise AssertionError("an append read the disk")
+
+    log = open_log(tmp_path, disk=NoReads())
+    for _ in range(3):
+        append(log, untimed())

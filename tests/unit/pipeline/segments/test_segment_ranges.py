@@ -1,0 +1,243 @@
+"""Segment files read straight: every record of a range once, however it is cut, or an error that says why."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.pipeline.batches import expected_rows, make_batch, plain_rows
+from tests.unit.pipeline.logs import write_log
+from tidelog.pipeline.data_source import TidelogDataSource
+from tidelog.pipeline.schema import SCHEMA
+from tidelog.pipeline.segments import segment_files, segment_ranges
+from tidelog.pipeline.segments.data_folders import by_place, find_segments
+from tidelog.pipeline.segments.segment_files import SegmentCutError, SegmentFile
+from tidelog.pipeline.segments.segment_ranges import Piece, plan_pieces
+from tidelog.pipeline.source.isolation import TransactionsInFilesError
+from tidelog.pipeline.source.offsets import OffsetRange, OffsetsLostError, Place
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import BATCH_HEADER_SIZE
+from tidelog.protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT, write_crc
+
+TIME = 1_700_000_000_000
+
+
+def make_log(sizes: list[int], first: int = 0) -> list[bytes]:
+    """Batches of so many records each, of different lengths, whose offsets follow each other."""
+    batches, offset = [], first
+    for number, size in enumerate(sizes):
+        rows = [(TIME + (offset + n) * 1000, b"k", b"v" * (n % 7 * 50), ()) for n in range(size)]
+        compression = Compression.ZSTD if number % 5 == 4 else Compression.NONE
+        batches.append(bytes(make_batch(rows, base_offset=offset, compression=compression)))
+        offset += size
+    return batches
+
+
+def read(folder: Path, **options: str) -> list[dict[str, Any]]:
+    """The rows that the source gives, by partition and offset, and one check: its tasks do not overlap."""
+    reader = TidelogDataSource({"read.path": str(folder)} | options).reader(SCHEMA)
+    found = [plain_rows(reader.read(task)) for task in reader.partitions()]
+    rows = [row for part in found for row in part]
+    assert rows == sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+    return rows
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Topic t with 200 records in 20 batches and three segment files, starting at offset 100."""
+    write_log(tmp_path, "t", 0, make_log([10] * 20, first=100), batches_a_segment=8)
+    return tmp_path
+
+
+@pytest.fixture(params=["index", "no index", "wrong index"])
+def any_index(folder: Path, request: pytest.FixtureRequest) -> Path:
+    for path in folder.glob("*/*.index"):
+        if request.param == "no index":
+            path.unlink()
+        elif request.param == "wrong index":
+            path.write_bytes(bytes(8) + path.read_bytes()[::-1])
+    return folder
+
+
+def offsets_of(rows: list[dict[str, Any]]) -> list[int]:
+    return [row["offset"] for row in rows]
+
+
+def test_all_columns_are_those_of_the_plain_decoder(folder: Path) -> None:
+    expected = [
+        row for path in sorted(folder.glob("t-0/*.log")) for row in expected_rows(path.read_bytes(), "t", 0)
+    ]
+    assert len(expected) == 200
+    assert read(folder, subscribe="t") == expected
+
+
+@pytest.mark.parametrize("most_bytes", [1, 500, 10**9])
+def test_any_cut_reads_the_same(any_index: Path, most_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_ranges, "PIECE_BYTES", most_bytes)
+    assert offsets_of(read(any_index, subscribe="t")) == list(range(100, 300))
+
+
+def test_offsets_bound_the_read_within_batches(any_index: Path) -> None:
+    options = {"startingOffsets": '{"t":{"0":123}}', "endingOffsets": '{"t":{"0":277}}'}
+    assert offsets_of(read(any_index, subscribe="t", minPartitions="9", **options)) == list(range(123, 277))
+
+
+def test_timestamps_bound_the_read(folder: Path) -> None:
+    options = {"startingTimestamp": str(TIME + 115_000), "endingTimestamp": str(TIME + 290_500)}
+    assert offsets_of(read(folder, subscribe="t", **options)) == list(range(115, 291))
+
+
+@pytest.fixture
+def planned(folder: Path) -> dict[Place, list[Any]]:
+    return dict(by_place(find_segments(folder)))
+
+
+def test_several_tasks_share_a_segment(planned: dict[Place, list[Any]]) -> None:
+    pieces = plan_pieces(planned, [OffsetRange("t", 0, 100, 300)], 10)
+    assert len(pieces) == 10
+    assert len({piece.path for piece in pieces}) == 3
+    sizes = [piece.offsets.size for piece in pieces]
+    assert max(sizes) <= 3 * min(sizes)
+
+
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=25),
+    st.integers(1, 9),
+    st.none() | st.integers(1, 40),
+    st.data(),
+)
+def test_pieces_cover_a_range_once_in_order(
+    sizes: list[int], batches_a_segment: int, min_partitions: int | None, draw: st.DataObject
+) -> None:
+    total = sum(sizes)
+    start = draw.draw(st.integers(0, total - 1))
+    end = draw.draw(st.integers(start + 1, total))
+    with TemporaryDirectory() as name:
+        write_log(Path(name), "t", 0, make_log(sizes), batches_a_segment=batches_a_segment)
+        files = by_place(find_segments(Path(name)))
+        pieces = plan_pieces(files, [OffsetRange("t", 0, start, end)], min_partitions)
+        rows = [offset for piece in pieces for offset in range(piece.offsets.start, piece.offsets.end)]
+        assert rows == list(range(start, end))
+        assert all(left.offsets.end == right.offsets.start for left, right in pairwise(pieces))
+        options = {
+            "startingOffsets": f'{{"t":{{"0":{start}}}}}',
+            "endingOffsets": f'{{"t":{{"0":{end}}}}}',
+        }
+        assert offsets_of(read(Path(name), subscribe="t", **options)) == rows
+
+
+def test_batches_larger_than_a_read_come_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_files, "READ_BYTES", 70)
+    assert offsets_of(read(folder, subscribe="t")) == list(range(100, 300))
+
+
+def test_what_lies_behind_the_end_is_not_looked_at(folder: Path) -> None:
+    with sorted(folder.glob("t-0/*.log"))[-1].open("ab") as file:
+        file.write(b"\xff" * 200)
+    rows = read(folder, subscribe="t", endingOffsets='{"t":{"0":299}}', minPartitions="12")
+    assert offsets_of(rows) == list(range(100, 299))
+
+
+def tasks_of(folder: Path, **options: str) -> Iterator[Any]:
+    """Plans the read now, reads when it is iterated."""
+    reader = TidelogDataSource({"read.path": str(folder), "subscribe": "t"} | options).reader(SCHEMA)
+    return (plain_rows(reader.read(task)) for task in list(reader.partitions()))
+
+
+def test_a_segment_deleted_after_planning_is_an_error(folder: Path) -> None:
+    tasks = tasks_of(folder)
+    sorted(folder.glob("t-0/*.log"))[0].unlink()
+    with pytest.raises(OffsetsLostError, match="deleted after the read was planned, with it the offsets 100"):
+        list(tasks)
+
+
+def test_a_segment_deleted_after_planning_is_skipped_and_named(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tasks = tasks_of(folder, failOnDataLoss="false")
+    sorted(folder.glob("t-0/*.log"))[0].unlink()
+    assert offsets_of([row for rows in tasks for row in rows]) == list(range(180, 300))
+    assert "offsets 100 to 179" in caplog.text
+
+
+def test_a_segment_deleted_while_it_is_cut_is_left_to_its_task(
+    planned: dict[Place, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place, files), *_ = planned.items()
+    whole = OffsetRange(*place, files[0].base_offset, files[1].base_offset)
+    spans = list(segment_ranges._spans(planned, whole, None))
+    assert len(plan_pieces(planned, [whole], 4)) > 1
+    Path(files[0].path).unlink()
+    monkeypatch.setattr(segment_ranges, "_spans", lambda *_: iter(spans))
+    assert plan_pieces(planned, [whole], 4) == [Piece(files[0].path, 0, whole)]
+
+
+def test_a_missing_head_is_an_error_or_named(planned: dict[Place, list[Any]]) -> None:
+    wanted = [OffsetRange("t", 0, 40, 110)]
+    with pytest.raises(OffsetsLostError, match="no segment file holds the offsets 40 to 99"):
+        plan_pieces(planned, wanted)
+    losses: list[str] = []
+    (piece,) = plan_pieces(planned, wanted, None, losses)
+    assert piece.offsets == OffsetRange("t", 0, 100, 110)
+    assert len(losses) == 1
+    with pytest.raises(OffsetsLostError, match="u-0: no segment file holds the offsets 0 to 4"):
+        plan_pieces(planned, [OffsetRange("u", 0, 0, 5)])
+
+
+@pytest.mark.parametrize("lost_bytes", [1, 100, 10_000])
+def test_a_file_cut_short_in_the_middle_of_a_log_is_an_error(folder: Path, lost_bytes: int) -> None:
+    path = sorted(folder.glob("t-0/*.log"))[0]
+    content = path.read_bytes()
+    path.write_bytes(content[: max(len(content) - lost_bytes, 0)])
+    with pytest.raises(SegmentCutError, match=r"00100\.log.*up to offset 179"):
+        read(folder, subscribe="t")
+
+
+def test_a_flipped_bit_is_refused(folder: Path) -> None:
+    path = sorted(folder.glob("t-0/*.log"))[1]
+    content = bytearray(path.read_bytes())
+    content[BATCH_HEADER_SIZE + 3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ProtocolError, match="batch at offset 180 does not match its CRC"):
+        read(folder, subscribe="t")
+
+
+def transaction(base_offset: int, *, is_control: bool = False) -> bytes:
+    batch = make_batch([(TIME, b"\0\0\0\1", b"", ())], base_offset=base_offset, producer=(7, 0, 0))
+    batch[22] |= TRANSACTIONAL_BIT | (CONTROL_BIT if is_control else 0)
+    write_crc(batch)
+    return bytes(batch)
+
+
+def test_transactions_in_files_are_refused_where_only_committed_ones_are_asked_for(tmp_path: Path) -> None:
+    batches = [*make_log([10]), transaction(10), transaction(11, is_control=True)]
+    write_log(tmp_path, "t", 0, batches)
+    assert offsets_of(read(tmp_path, subscribe="t")) == list(range(11))
+    with pytest.raises(TransactionsInFilesError, match="batch at offset 10 belongs to a transaction"):
+        read(tmp_path, subscribe="t", **{"isolation.level": "read_committed"})
+    before = {"isolation.level": "read_committed", "endingOffsets": '{"t":{"0":10}}'}
+    assert offsets_of(read(tmp_path, subscribe="t", **before)) == list(range(10))
+
+
+def test_a_batch_is_found_by_offset_and_by_position(any_index: Path) -> None:
+    with SegmentFile(sorted(any_index.glob("t-0/*.log"))[0]) as file:
+        batches = list(file.walk())
+        for number, batch in enumerate(batches):
+            assert file.find(batch.header.base_offset) == file.find(batch.header.last_offset) == batch
+            assert file.first_from(batch.position, 0) == batch
+            following = batches[number + 1] if number + 1 < len(batches) else None
+            assert file.first_from(batch.position + 1, 0) == following
+        assert file.find(180) is None
+        assert file.end_offset() == 180
+
+
+def test_an_empty_range_has_no_piece(planned: dict[Place, list[Any]]) -> None:
+    assert plan_pieces(planned, []) == []
+    (piece,) = plan_pieces(planned, [OffsetRange("t", 0, 299, 300)], 5)
+    assert isinstance(piece, Piece)

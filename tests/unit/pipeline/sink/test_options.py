@@ -1,0 +1,103 @@
+"""What a write may be asked to do, and what is refused before a row is sent."""
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from tidelog.pipeline.sink.options import SinkOptions, check_columns, folder_path, parse_sink_options
+from tidelog.pipeline.source.offsets import OptionError
+
+SERVERS = {"bootstrap.servers": "localhost:9092"}
+MIRROR = SERVERS | {"delivery": "mirror"}
+POSITION = {"source_topic": StringType(), "source_partition": IntegerType(), "source_offset": LongType()}
+HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+
+def schema(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+def test_names_are_sparks_in_any_case_with_or_without_its_prefix() -> None:
+    given = {"kafka.bootstrap.servers": "a:1", "Topic": "t", "COMPRESSION.TYPE": "ZSTD", "batch.size": "1000"}
+    options = parse_sink_options(given | {"queryName": "q", "checkpointLocation": "/c"}, is_stream=True)
+    assert options == SinkOptions("a:1", "t", compression_type="zstd", batch_bytes=1000)
+
+
+def test_a_mirrors_session_lies_in_the_checkpoint_or_where_it_is_told() -> None:
+    in_checkpoint = parse_sink_options(MIRROR | {"checkpointLocation": "file:///data/c/"}, is_stream=True)
+    assert in_checkpoint.session_path == "/data/c/tidelog-session"
+    told = parse_sink_options(MIRROR | {"session.path": "/s", "mirror.gaps": "allow"}, is_stream=False)
+    assert (told.session_path, told.allows_gaps) == ("/s", True)
+    assert folder_path("checkpoint", "relative/folder") == "relative/folder"
+
+
+@pytest.mark.parametrize(
+    ("options", "is_stream", "message"),
+    [
+        ({}, True, r"bootstrap\.servers is missing"),
+        (SERVERS | {"acks": "all"}, True, "unknown option 'acks'"),
+        (SERVERS | {"delivery": "exactly_once"}, True, "needs transactions"),
+        (SERVERS | {"delivery": "twice"}, True, "expected at_least_once or mirror"),
+        (SERVERS | {"mirror.gaps": "allow"}, True, "belongs to delivery=mirror"),
+        (SERVERS | {"compression.type": "rar"}, True, "expected none, gzip"),
+        (SERVERS | {"batch.size": "-5"}, True, "expected a whole number above 0"),
+        (MIRROR, True, "set option checkpointLocation"),
+        (MIRROR, False, r"set option session\.path"),
+        (MIRROR | {"checkpointLocation": "hdfs://host/c"}, True, "on a shared file system"),
+        (MIRROR | {"session.path": "/s", "mirror.gaps": "yes"}, True, "expected refuse or allow"),
+    ],
+)
+def test_options_that_cannot_be_followed_are_refused(
+    options: dict[str, str], is_stream: bool, message: str
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse_sink_options(options, is_stream=is_stream)
+
+
+def test_columns_of_a_record_pass() -> None:
+    columns = {"key": StringType(), "value": BinaryType(), "headers": HEADERS, "timestamp": TimestampType()}
+    check_columns(
+        schema(**columns, topic=StringType(), partition=ShortType()),
+        SinkOptions("a:1", None),
+        overwrite=False,
+    )
+    check_columns(schema(**columns, **POSITION), SinkOptions("a:1", "t", "mirror"), overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ({"value": StringType(), "offset": LongType()}, SinkOptions("a:1", "t"), "'offset' has no place"),
+        ({"partition": LongType()}, SinkOptions("a:1", "t"), "needs a column key or value"),
+        ({"value": StringType()}, SinkOptions("a:1", None), "name the topic"),
+        ({"value": LongType()}, SinkOptions("a:1", "t"), "value is bigint, expected binary or string"),
+        (
+            {"value": StringType(), "headers": MapType(StringType(), BinaryType())},
+            SinkOptions("a:1", "t"),
+            "headers is map<string,binary>, expected array<struct<key:string,value:binary>>",
+        ),
+        ({"value": StringType()}, SinkOptions("a:1", "t", "mirror"), "column source_topic is missing"),
+        ({"value": StringType(), **POSITION}, SinkOptions("a:1", "t"), "'source_topic' has no place"),
+    ],
+)
+def test_columns_that_make_no_record_are_refused(
+    columns: dict[str, DataType], options: SinkOptions, message: str
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        check_columns(schema(**columns), options, overwrite=False)
+
+
+def test_a_topic_cannot_be_overwritten() -> None:
+    with pytest.raises(OptionError, match="use mode append"):
+        check_columns(schema(value=StringType()), SinkOptions("a:1", "t"), overwrite=True)

@@ -1,0 +1,70 @@
+"""A micro-batch covers what is new, within its limit, and what is gone is never passed over in silence."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.pipeline.source.micro_batches import batch_ranges, from_json, next_offsets
+from tidelog.pipeline.source.offsets import OffsetRange, OffsetsLostError, Place, to_json
+
+A, B = Place("a", 0), Place("b", 3)
+OFFSETS = st.dictionaries(
+    st.builds(Place, st.sampled_from(["a", "b"]), st.integers(0, 12)), st.integers(0, 10_000), min_size=1
+)
+
+
+@given(OFFSETS)
+def test_offsets_survive_the_checkpoint(offsets: dict[Place, int]) -> None:
+    assert from_json(to_json(offsets)) == offsets
+
+
+@given(OFFSETS, st.integers(1, 5000))
+def test_batches_within_the_limit_cover_the_log_once_and_end(ends: dict[Place, int], limit: int) -> None:
+    bounds = {place: (0, end) for place, end in ends.items()}
+    position = dict.fromkeys(ends, 0)
+    while position != ends:
+        following = next_offsets(position, bounds, limit, None)
+        size = sum(each.size for each in batch_ranges(position, following, bounds, None))
+        assert size == sum(following.values()) - sum(position.values())
+        assert 0 < size <= limit + len(ends)
+        assert all(position[place] <= following[place] <= ends[place] for place in ends)
+        position = following
+
+
+def test_a_partition_that_appears_is_read_from_its_beginning() -> None:
+    bounds = {A: (0, 5), B: (0, 7)}
+    end = next_offsets({A: 5}, bounds, None, None)
+    assert batch_ranges({A: 5}, end, bounds, None) == [OffsetRange("b", 3, 0, 7)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "bounds", "left", "reason"),
+    [
+        ({A: 2}, {A: 9}, {A: (5, 9)}, [OffsetRange("a", 0, 5, 9)], "offsets 2 to 4 are gone"),
+        ({A: 2}, {A: 4}, {A: (5, 9)}, [], "offsets 2 to 3 are gone"),
+        ({A: 2}, {A: 9}, {A: (0, 6)}, [OffsetRange("a", 0, 2, 6)], "a-0 ends at offset 6"),
+        ({A: 2}, {A: 9}, {}, [], "a-0 is gone"),
+        ({}, {A: 9}, {A: (3, 9)}, [OffsetRange("a", 0, 3, 9)], "offsets 0 to 2 are gone"),
+    ],
+)
+def test_what_is_gone_is_an_error_or_named(
+    start: dict[Place, int],
+    end: dict[Place, int],
+    bounds: dict[Place, tuple[int, int]],
+    left: list[OffsetRange],
+    reason: str,
+) -> None:
+    with pytest.raises(OffsetsLostError, match=reason):
+        batch_ranges(start, end, bounds, None)
+    losses: list[str] = []
+    assert batch_ranges(start, end, bounds, losses) == left
+    assert len(losses) == 1
+    assert reason in losses[0]
+
+
+def test_a_log_that_ends_before_the_stream_is_an_error_or_named() -> None:
+    with pytest.raises(OffsetsLostError, match="ends at offset 3"):
+        next_offsets({A: 8}, {A: (0, 3)}, None, None)
+    losses: list[str] = []
+    assert next_offsets({A: 8, B: 1}, {A: (0, 3)}, 2, losses) == {A: 3}
+    assert len(losses) == 2

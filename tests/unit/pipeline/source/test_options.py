@@ -1,0 +1,92 @@
+"""Options in Spark's words become what was asked for, or a reason why not."""
+
+import pytest
+
+from tidelog.pipeline.schema import COLUMNS
+from tidelog.pipeline.source.offsets import EARLIEST, LATEST, OptionError, Place
+from tidelog.pipeline.source.options import parse_columns, parse_options
+
+BOOTSTRAP = {"bootstrap.servers": "localhost:9092"}
+
+
+def test_defaults_read_everything() -> None:
+    options = parse_options(BOOTSTRAP | {"subscribe": "a, b,a"})
+    assert options.topics == ("a", "b")
+    assert options.assigned is None
+    assert (options.starting, options.ending) == (EARLIEST, LATEST)
+    assert options.columns == COLUMNS
+    assert options.min_partitions is None
+
+
+def test_names_come_in_any_case_and_with_sparks_prefix() -> None:
+    given_options = {"kafka.bootstrap.servers": "h:1", "SUBSCRIBE": "a", "startingOffsets": "Earliest"}
+    assert parse_options(given_options).bootstrap_servers == "h:1"
+
+
+def test_headers_are_there_unless_sparks_option_says_no() -> None:
+    asked = [parse_columns({"includeHeaders": text}) for text in ("true", "false")]
+    assert asked == [COLUMNS, tuple(name for name in COLUMNS if name != "headers")]
+    assert parse_columns({"includeHeaders": "false", "columns": "value, headers"}) == ("value", "headers")
+
+
+def test_positions_and_assignments_are_sparks_json() -> None:
+    options = parse_options(
+        BOOTSTRAP
+        | {
+            "assign": '{"a":[0,1,0]}',
+            "startingOffsets": '{"a":{"0":23,"1":-2}}',
+            "endingOffsets": '{"a":{"0":-1,"1":7}}',
+            "minPartitions": "8",
+            "columns": "Offset, value",
+        }
+    )
+    assert options.assigned == (Place("a", 0), Place("a", 1))
+    assert options.starting == {Place("a", 0): 23, Place("a", 1): EARLIEST}
+    assert options.ending == {Place("a", 0): LATEST, Place("a", 1): 7}
+    assert options.min_partitions == 8
+    assert options.columns == ("offset", "value")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"subscribe": "a"}, "bootstrap.servers is missing"),
+        (BOOTSTRAP, "either subscribe"),
+        (BOOTSTRAP | {"subscribe": "a", "assign": '{"a":[0]}'}, "either subscribe"),
+        (BOOTSTRAP | {"subscribe": "a,,b"}, "empty topic name"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOfsets": "earliest"}, "unknown option 'startingofsets'"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOffsets": "latest"}, "read nothing"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOffsets": '{"a":{"0":-1}}'}, "read nothing"),
+        (BOOTSTRAP | {"subscribe": "a", "endingOffsets": "earliest"}, "read nothing"),
+        (BOOTSTRAP | {"subscribe": "a", "endingOffsets": '{"a":{"0":-2}}'}, "read nothing"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOffsets": "first"}, "neither earliest nor latest"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOffsets": '{"a":{"0":-3}}'}, "-3 is not an offset"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOffsets": '{"a":{"0":true}}'}, "True is not an offset"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOffsets": '{"a":[1]}'}, "neither earliest"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOffsets": "[]"}, "not a JSON object"),
+        (BOOTSTRAP | {"subscribe": "a", "startingOffsetsByTimestampStrategy": "no"}, "nor latest"),
+        (BOOTSTRAP | {"assign": '{"a":0}'}, "assign"),
+        (BOOTSTRAP | {"assign": '{"a":[-1]}'}, "below 0"),
+        (BOOTSTRAP | {"assign": "{}"}, "names no partition"),
+        (BOOTSTRAP | {"subscribe": "a", "isolation.level": "committed"}, "neither read_uncommitted nor"),
+        (BOOTSTRAP | {"subscribe": "a", "minPartitions": "0"}, "at least 1"),
+        (BOOTSTRAP | {"subscribe": "a", "minPartitions": "x"}, "at least 1"),
+        (BOOTSTRAP | {"subscribe": "a", "columns": "key,velue"}, "'velue'"),
+        (BOOTSTRAP | {"subscribe": "a", "columns": "key,key"}, "'key' is twice"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_the_reason(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
+        parse_options(options)
+
+
+def test_committed_records_and_segment_files_are_asked_for_by_option() -> None:
+    plain = parse_options(BOOTSTRAP | {"subscribe": "a"})
+    assert not plain.read_committed
+    assert plain.read_path is None
+    options = parse_options(
+        {"subscribe": "a", "read.path": "/data", "kafka.isolation.level": "read_committed"}
+    )
+    assert options.read_committed
+    assert options.read_path == "/data"
+    assert options.bootstrap_servers is None
