@@ -1,6 +1,6 @@
 """Results for people (a table) and for programs (a JSON file).
 
-Owns only how results look. Called by `bench.__main__`.
+Owns only how results look.
 """
 
 import json

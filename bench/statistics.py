@@ -1,7 +1,7 @@
 """Medians, percentiles and ratios of paired rounds.
 
 Pure. A ratio is taken within each round, where both sides met the same noise, and only then the median over
-rounds: the ratio of two medians would compare different minutes. Called by scenarios, loads and the report.
+rounds: the ratio of two medians would compare different minutes.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """A blocking Kafka client of three requests, enough to see that a server is ready and to prepare a load.
 
-Owns the socket of one `Wire`. Invariant: one request at a time, so the next answer is the asked one's.
-Called by targets (readiness) and loads (topic, producer id); never while a load is being measured.
+Owns the socket of one `Wire`. Invariant: one request at a time, so the next answer is the asked one's. Not
+for use while a load is being measured.
 """
 
 import socket

@@ -4,8 +4,6 @@ Owns `Broker`, which lives in any running loop (a test's own as well), and `run`
 process. Invariants: no globals, so several brokers share a loop; addresses are taken before the data folder
 is touched, clients are let in when everything below is open; `stop` answers what is in flight, flushes,
 writes snapshots, and may be called again.
-
-Called by `broker.command`, tests and programs that embed a broker.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ class StartError(Exception):
 
 
 class Broker:
-    """A running broker. Made by `await Broker.start(config)`; `async with` stops it at the end."""
+    """A running broker. `await Broker.start(config)` makes it; `async with` stops it at the end."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ what really passed (CLOCK_MONOTONIC, so a suspended machine does not count). Pro
 clock, so that a clock that is set forward expires nobody who is alive; retention goes by the one of both that
 is behind, so that it deletes nothing too early.
 
-Made by `broker.app`; services hand the clocks down. Tests give clocks of their own.
+Tests give clocks of their own.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Owns how flags become settings, and the order in which a process loads what it needs: time from the command to
 the first request is a promise (0.5 s), so nothing is imported here that is not needed to serve.
 
-Called by `broker.__main__` and by the `serve` command of `cli`. Exit codes: 0 after SIGTERM or SIGINT, 1 when
-the broker cannot start, 2 for wrong usage.
+Exit codes: 0 after SIGTERM or SIGINT, 1 when the broker cannot start, 2 for wrong usage.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ way, flush, write snapshots and the marker of a clean shutdown, give up the fold
 Invariants: after `open_services` returned, every partition of the catalog is served or reported as offline;
 `close` may be called again and then does nothing.
 
-Called by `broker.app` and by tests, on the event loop. No globals: several brokers may live in a process.
+No globals: several brokers may live in a process.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ logger = structlog.get_logger(__name__)
 
 
 class Services:
-    """What handlers stand on. Made by `open_services`."""
+    """What handlers stand on."""
 
     def __init__(
         self,

@@ -3,8 +3,6 @@
 Owns the typer application and what becomes of an exception: a failure that is to be expected (no broker
 there, an unknown topic, a bad setting, a file that cannot be read) ends as one line, anything else as a
 traceback, for it is a bug.
-
-Called by `cli.main` and by tests, as `run_command`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The entries of `.index`, `.timeindex` and `.snapshot` files as lines.
 
-Each function prints one file and says whether it is whole. Used by `cli.log`.
+Each function prints one file and says whether it is whole.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The batches of a `.log` file as lines.
 
 Owns their form. A batch whose CRC is wrong is shown and named; where no batch begins the walk ends, for
-nothing says where the next one would. Used by `cli.log`.
+nothing says where the next one would.
 """
 
 from __future__ import annotations

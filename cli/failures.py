@@ -2,7 +2,7 @@
 
 Owns `Failure`, whose text is one line for a terminal: what happened, and what to do. A client waits long for
 a broker that may come back; a person who typed a command wants to know at once that there is none, so `run`
-looks first. Raised by every command; `cli.app` prints it and exits with 1.
+looks first.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Kafka's protocol has no word for some of what Tidelog knows. The broker's own settings (DescribeConfigs) name
 its HTTP port, so nobody has to; another make of broker has no such setting, and `find` says None.
-
-Used by `cli.producers` and `cli.fault`.
 """
 
 from __future__ import annotations

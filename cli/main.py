@@ -8,8 +8,6 @@ command (issue), of which building the other commands would take a quarter. For 
 imports what it needs when it is called.
 
 As process 1 of a container it obeys SIGTERM from its first lines on, which nothing does there by default.
-
-Called by the console script, `python -m tidelog` and `python -m tidelog.cli`.
 """
 
 import os

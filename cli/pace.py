@@ -1,7 +1,7 @@
 """How fast, and how far: a limit on records a second, and one line that a person can watch.
 
 Owns `Pace`, pure but for its caller's clock, and `Progress`, which writes to standard error and only where
-that is a terminal. Used by the commands that move many records.
+that is a terminal.
 """
 
 from __future__ import annotations

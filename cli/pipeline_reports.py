@@ -1,4 +1,4 @@
-"""What a job's report looks like to a person. Used by `cli.pipeline_run`; the line for programs is its."""
+"""What a job's report looks like to a person."""
 
 from __future__ import annotations
 

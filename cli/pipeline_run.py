@@ -5,8 +5,8 @@ is shown on a terminal and written to the metrics file; its report is printed fo
 JSON for programs; the exit code is the report's. What can be expected to fail ends as one line.
 
 The first Ctrl-C or SIGTERM asks a job that runs in rounds to end where nothing is half done, and its report
-follows. The second one, or the first of another job, breaks it off, which costs nothing but work.
-Called by `cli.pipeline`. Heavy imports are inside: this module comes in with every command.
+follows. The second one, or the first of another job, breaks it off, which costs nothing but work. Heavy
+imports are inside: this module comes in with every command.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows of text as lines with aligned columns, for people and for `awk`.
 
 Owns the layout: two blanks between columns, numbers to the right, no line longer than the terminal where the
-last column can be wrapped. Pure but for the terminal's width. Used by the commands that list things.
+last column can be wrapped. Pure but for the terminal's width.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from tidelog.client.consumer import Consumer
     from tidelog.client.delivery import Delivery
     from tidelog.client.producer import Producer
+    from tidelog.client.producer_session import ProducerSession, SessionPartition
     from tidelog.client.record_batch import BatchBuilder
-    from tidelog.client.session import ProducerSession, SessionPartition
 
 _HOMES = {
     "Admin": "tidelog.client.admin",
@@ -62,8 +62,8 @@ _HOMES = {
     "Consumer": "tidelog.client.consumer",
     "Delivery": "tidelog.client.delivery",
     "Producer": "tidelog.client.producer",
-    "ProducerSession": "tidelog.client.session",
-    "SessionPartition": "tidelog.client.session",
+    "ProducerSession": "tidelog.client.producer_session",
+    "SessionPartition": "tidelog.client.producer_session",
 }
 
 __all__ = [

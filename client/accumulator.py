@@ -10,7 +10,6 @@ records holds as much as it may take at present, from its draining on only its e
 A batch begins small and is given more room in steps, up to `max_batch_size`, for as long as nobody drains it:
 so batches become as large as the way to the broker is slow, many partitions take little memory each, and a
 producer that never waits lets others work after each step.
-Callers: the producer appends straight into `queue.open`, the sender drains.
 """
 
 from collections import deque

@@ -1,10 +1,9 @@
 """Administration: topics, configurations, producers, the cluster itself.
 
-Owns: the public interface and which broker each question goes to.
-Invariants: a call either did all it was asked or raises; where one of several topics is refused, the error
-names it, and the others may have been done. Refusals that may pass are asked again until request_timeout_ms.
-Callers: applications, the command line.
-Source: aiokafka's AIOKafkaAdminClient for names.
+Owns: the public interface and which broker each question goes to. Invariants: a call either did all it was
+asked or raises; where one of several topics is refused, the error names it, and the others may have been
+done. Refusals that may pass are asked again until request_timeout_ms. Source: aiokafka's AIOKafkaAdminClient
+for names.
 """
 
 import asyncio

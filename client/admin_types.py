@@ -1,8 +1,7 @@
 """What `Admin` takes and gives. Plain values.
 
-Owns: the shapes of topics, configurations, clusters and producers as an administrator sees them.
-Invariants: immutable; numbers that brokers did not tell are -1.
-Callers: admin and applications.
+Owns: the shapes of topics, configurations, clusters and producers as an administrator sees them. Invariants:
+immutable; numbers that brokers did not tell are -1.
 """
 
 from collections.abc import Mapping

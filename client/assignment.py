@@ -4,7 +4,6 @@ Owns: one reader a partition, in the order of their turns, and which of their er
 Invariants: partitions take turns; a turn is a batch where records are taken singly, and all that is wanted or
 there where many are. An error of one partition is raised once what was fetched before it has been read, and
 then whenever no other partition has records to give; the others stay readable.
-Callers: the consumer; the fetcher fills the readers.
 """
 
 from collections.abc import Iterable

@@ -2,7 +2,6 @@
 
 Owns: the one formula. Source: KIP-580 and KIP-144: each further failure doubles the wait, and a random fifth
 more or less keeps clients that failed together from coming back together.
-Callers: cluster, sender, fetcher.
 """
 
 import random

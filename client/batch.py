@@ -1,12 +1,10 @@
 """A batch of records on its way from `send` to its acknowledgement.
 
 Owns: the batch's encoded bytes, its identity (producer id, epoch, first sequence), what is known of its
-attempts, and its outcome. Pure: who waits for the outcome is a callback.
-Invariants: the outcome is set once. The bytes are built at the first sending and never change after it,
-except their producer fields when the identity changes, which happens only while no attempt is under way.
-`may_be_stored` is True from the first attempt whose outcome stayed unknown.
-Callers: accumulator (opens and fills), producer_state (numbers and judges), sender (encodes and resolves),
-delivery (waits).
+attempts, and its outcome. Pure: who waits for the outcome is a callback. Invariants: the outcome is set once.
+The bytes are built at the first sending and never change after it, except their producer fields when the
+identity changes, which happens only while no attempt is under way. `may_be_stored` is True from the first
+attempt whose outcome stayed unknown.
 """
 
 from collections.abc import Callable, Iterator

@@ -7,7 +7,7 @@ Invariants:
 - `start`, `refresh` and `topic` name the servers, or the broker's refusal, when nothing comes of them;
 - listeners are called on every change that may let a waiting request go: new metadata, a connection made or
   lost. They are called from the event loop and must not block or raise.
-Callers: producer, sender, consumer, fetcher, admin; all on one event loop.
+For one event loop.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """How to reach a cluster: the settings that producer, consumer and administrator share.
 
-Owns: their names, defaults and the check of them, and how a list of servers is written.
-Invariants: a `ClusterConfig` that exists has at least one server, and no time of 0 or less.
-Callers: cluster and links; producer, consumer and admin make one each.
+Owns: their names, defaults and the check of them, and how a list of servers is written. Invariants: a
+`ClusterConfig` that exists has at least one server, and no time of 0 or less.
 """
 
 from dataclasses import dataclass

@@ -7,7 +7,7 @@ Invariants:
   request that waits fails at that moment: no answer can arrive for a request that was given up;
 - requests leave in the order of `send`, whose bytes are handed to the transport before it returns;
 - the view that a handler gets is valid only until it returns.
-Callers: cluster opens connections; sender, fetcher and admin use them, all on one event loop.
+For one event loop.
 Source: the protocol guide ("Network", "Common Request and Response Structure"), KIP-511 for ApiVersions.
 """
 

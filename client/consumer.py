@@ -8,7 +8,7 @@ Invariants:
   one by one, else `max_records` or all that was fetched;
 - an error of one partition is raised once what was fetched before it has been read, and then whenever no
   other partition has records to give, until a seek; the other partitions stay readable.
-Callers: applications. All calls from one event loop.
+All calls from one event loop.
 Source: aiokafka's AIOKafkaConsumer for names. Groups are not here: partitions are assigned by hand.
 """
 

@@ -1,9 +1,8 @@
 """From batches as they lie in the log to records as an application reads them.
 
 Owns: the rows that a consumer hands out. What runs for every record runs in the interpreter's own loops:
-columns from the batch, zipped into rows.
-Invariants: deserializers see bytes or None, once for each record handed out.
-Callers: the partition reader (`opened`), the consumer (`converted`).
+columns from the batch, zipped into rows. Invariants: deserializers see bytes or None, once for each record
+handed out.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -4,7 +4,6 @@ Owns: `Delivery`. It is a place in a batch, and the batch has the one outcome fo
 `BatchDelivery`, what `send_batch` gives, for a batch that the broker finds too large is split into several.
 Invariants: it may be awaited any number of times, by any number of tasks, before or after the outcome.
 Cancelling one that waits concerns nobody else and takes back nothing that was sent.
-Callers: the producer makes them, applications await them.
 """
 
 from asyncio import Future, get_running_loop

@@ -1,10 +1,10 @@
 """Everything that the client raises on purpose: one tree under `ClientError`.
 
 Owns: the exception classes, whether each is worth a retry (`retriable`), and what to do about it (`hint`).
-Invariants: `retriable` is True only where the same call may succeed later and cannot store anything twice.
-A refusal by a broker keeps its code. `DeliveryUncertainError` is raised if and only if the client cannot know
-whether the records are stored; every other `DeliveryError` means that they are not.
-Callers: every module of the client; applications catch these. Wrong arguments raise ValueError or TypeError.
+Invariants: `retriable` is True only where the same call may succeed later and cannot store anything twice. A
+refusal by a broker keeps its code. `DeliveryUncertainError` is raised if and only if the client cannot know
+whether the records are stored; every other `DeliveryError` means that they are not. Wrong arguments raise
+ValueError or TypeError.
 """
 
 from typing import ClassVar

@@ -3,7 +3,6 @@
 Owns: the logger. Where the application has configured structlog, events take its way, with its processors and
 its renderer. Where it has not, they reach Python's own logging under the name "tidelog.client", with the
 fields as `extra`: an application that configures nothing sees warnings on standard error and nothing else.
-Callers: every module of the client that does I/O.
 """
 
 import logging

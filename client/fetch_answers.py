@@ -4,7 +4,6 @@ Owns: the step from a decoded answer to the readers: bytes, errors, positions th
 Invariants: an answer is dropped for a reader that was sought elsewhere since it was asked, or that a new
 leader gave the same bytes meanwhile; it is taken while the bytes lie in the connection's buffer, and nothing
 here keeps a view of them.
-Callers: the fetcher.
 """
 
 from collections.abc import Callable, Iterable

@@ -7,7 +7,6 @@ Invariants:
 - whatever goes wrong, the next request is full: it names everything, closes the session that there may be,
   and opens a new one. A broker that gives none (session id 0, or a version before 7) is asked in full always;
 - one request at a time: `ask`, then `answered` or `failed`.
-Callers: the fetcher, one session for each broker.
 Source: KIP-227, Kafka's FetchSessionHandler.
 """
 

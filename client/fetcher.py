@@ -7,7 +7,6 @@ Invariants:
 - nothing is fetched for a paused partition, nor for one that has `max_partition_fetch_bytes` unread, nor for
   any while `buffer_bytes` are unread; one answer a broker may exceed that;
 - errors that pass are repeated with backoff, others are kept for the read that meets them.
-Callers: the consumer.
 """
 
 import asyncio

@@ -5,7 +5,7 @@ Invariants:
 - an address that fails is not dialled again before its backoff has passed, however many ask;
 - `on_change` is called when a connection was made or lost, or may be dialled again; `on_trouble` when an
   address failed or a connection broke, which may mean that the metadata is wrong.
-Callers: cluster. Source: KIP-144 for the backoff.
+Source: KIP-144 for the backoff.
 """
 
 import asyncio

@@ -1,10 +1,8 @@
 """What the client knows of the cluster: nodes, topics, partitions and who leads them. Plain values.
 
-Owns: the image, and how an answer to Metadata changes it.
-Invariants: an image is never changed, only replaced. A partition's leader never goes back to an older leader
-epoch of the same topic (a broker that lags behind cannot undo what is known), unless the topic is another one
-under the same name.
-Callers: cluster.
+Owns: the image, and how an answer to Metadata changes it. Invariants: an image is never changed, only
+replaced. A partition's leader never goes back to an older leader epoch of the same topic (a broker that lags
+behind cannot undo what is known), unless the topic is another one under the same name.
 """
 
 from collections.abc import Mapping

@@ -1,12 +1,11 @@
 """What a client measures about itself, by Kafka's names.
 
 Owns: counters and windows that cost a few additions a request, never anything a record; and what is made of
-them: a snapshot, a callback at intervals.
-Invariants: totals only grow; a rate, an average or a maximum covers the last 30 to 60 seconds; an average of
-nothing is 0. `ClientMetrics` takes the clock's readings as arguments: no I/O, no clock.
-Callers: cluster owns one for each client; connection, room, sender and outcomes report to it; applications
-read it through `Producer.metrics()` and `Consumer.metrics()`, `MetricsReporter` or `client.prometheus`.
-Source: Kafka's producer-metrics; rates are a second, times are milliseconds unless the name says otherwise.
+them: a snapshot, a callback at intervals. Invariants: totals only grow; a rate, an average or a maximum
+covers the last 30 to 60 seconds; an average of nothing is 0. `ClientMetrics` takes the clock's readings as
+arguments: no I/O, no clock. Applications read it through `Producer.metrics()` and `Consumer.metrics()`,
+`MetricsReporter` or `client.prometheus`. Source: Kafka's producer-metrics; rates are a second, times are
+milliseconds unless the name says otherwise.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """Offsets by time: ListOffsets, asked of the leaders.
 
-Owns: the question and its repetition while leaders change.
-Invariants: an answer covers every partition asked for, or an error is raised.
-Callers: consumer and fetcher.
+Owns: the question and its repetition while leaders change. Invariants: an answer covers every partition asked
+for, or an error is raised.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
 """How batches end: verdicts become outcomes, memory is freed, waiters and the log are told.
 
-Owns: the set of batches that are not resolved, and the producer's fatal error.
-Invariants: a batch is resolved exactly once, and its memory is free from then on; a batch that was split is
-replaced by its parts. After a fatal error nothing stays unresolved and nobody waits for room.
-Callers: the sender brings verdicts, the producer registers batches and waits.
+Owns: the set of batches that are not resolved, and the producer's fatal error. Invariants: a batch is
+resolved exactly once, and its memory is free from then on; a batch that was split is replaced by its parts.
+After a fatal error nothing stays unresolved and nobody waits for room.
 """
 
 import asyncio
@@ -12,10 +11,10 @@ from functools import partial
 
 from tidelog.client.accumulator import Accumulator
 from tidelog.client.batch import Outcome, ProducerBatch
+from tidelog.client.buffer_memory import BufferMemory
 from tidelog.client.errors import ClientError, DeliveryTimeoutError
 from tidelog.client.events import logger
 from tidelog.client.producer_state import ProducerState
-from tidelog.client.room import Room
 from tidelog.client.verdicts import Action, Verdict
 
 __all__ = ["Outcomes"]
@@ -28,12 +27,12 @@ class Outcomes:
         self,
         state: ProducerState,
         accumulator: Accumulator,
-        room: Room,
+        buffer_memory: BufferMemory,
         refresh_metadata: Callable[[], None],
     ) -> None:
         self._state = state
         self._accumulator = accumulator
-        self._room = room
+        self._buffer_memory = buffer_memory
         self._refresh_metadata = refresh_metadata
         self._unresolved: dict[ProducerBatch, None] = {}
         self._identity = state.identity
@@ -96,7 +95,7 @@ class Outcomes:
         if self.fatal_error is None:
             self.fatal_error = error
             logger.error("producer_failed", error=str(error))
-            self._room.fail(error)
+            self._buffer_memory.fail(error)
             self.give_up_all("the producer failed", error)
 
     def _split(self, batch: ProducerBatch) -> None:
@@ -110,10 +109,11 @@ class Outcomes:
     def _resolve(self, batch: ProducerBatch, outcome: Outcome) -> None:
         if batch.resolve(outcome):
             if outcome.error is not None:
-                self._room.metrics.records_failed(batch.record_count, asyncio.get_running_loop().time())
+                now = asyncio.get_running_loop().time()
+                self._buffer_memory.metrics.records_failed(batch.record_count, now)
             del self._unresolved[batch]
             self._accumulator.release(batch)
-            self._room.notify()
+            self._buffer_memory.notify()
 
     def _note_identity(self, cause: ClientError | None) -> None:
         before, now = self._identity, self._state.identity
@@ -121,7 +121,7 @@ class Outcomes:
             return
         self._identity = now
         if before is not None:
-            self._room.metrics.epoch_bumped()
+            self._buffer_memory.metrics.epoch_bumped()
             # Something was refused that a healthy broker takes; the client goes on, but somebody should look.
             new = "to be asked for" if now is None else str(tuple(now))
             logger.warning("producer_identity_left", old=tuple(before), new=new, cause=str(cause))

@@ -1,11 +1,10 @@
 """One assigned partition: where its reader stands, and what was fetched ahead.
 
 Owns: the position (the next record to hand out), the place from which to fetch on, and the fetched bytes
-between the two, decoded one batch at a time. Pure.
-Invariants: the position moves only when a record is handed out, in the same call, so a read that is cancelled
-has moved nothing. A seek throws away what was fetched, and what is still being fetched when it happens
-(`generation` tells them apart). Records come in offset order, each once.
-Callers: the consumer reads, the fetcher fills.
+between the two, decoded one batch at a time. Pure. Invariants: the position moves only when a record is
+handed out, in the same call, so a read that is cancelled has moved nothing. A seek throws away what was
+fetched, and what is still being fetched when it happens (`generation` tells them apart). Records come in
+offset order, each once.
 """
 
 from collections import deque

@@ -1,10 +1,9 @@
 """Which partition a record goes to, where the application does not say.
 
-Owns: the partitioners and Java's murmur2. Pure, save for the random choice of the sticky one.
-Invariants: a keyed record goes where the Java client would send it, as long as the number of partitions stays
-the same: murmur2 over the key's bytes, sign bit cleared, modulo all partitions, led or not.
-Callers: the producer, once per new key and once per batch of keyless records.
-Source: org.apache.kafka.common.utils.Utils.murmur2, KIP-480 (sticky partitioner).
+Owns: the partitioners and Java's murmur2. Pure, save for the random choice of the sticky one. Invariants: a
+keyed record goes where the Java client would send it, as long as the number of partitions stays the same:
+murmur2 over the key's bytes, sign bit cleared, modulo all partitions, led or not. Source:
+org.apache.kafka.common.utils.Utils.murmur2, KIP-480 (sticky partitioner).
 """
 
 import random

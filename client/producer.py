@@ -7,7 +7,7 @@ Invariants:
 - `send` waits for room (or for a topic's first metadata) and for nothing else; a `send` that was cancelled or
   raised has sent nothing, one that returned is not taken back by cancelling anything;
 - a record costs no task and no future.
-Callers: applications. All calls from one event loop, from any number of tasks.
+All calls from one event loop, from any number of tasks.
 Source: aiokafka's AIOKafkaProducer for names, KIP-679 for defaults.
 """
 
@@ -19,16 +19,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from tidelog.client.accumulator import Accumulator, PartitionQueue
+from tidelog.client.buffer_memory import BufferMemory
 from tidelog.client.cluster import Cluster
 from tidelog.client.delivery import BatchDelivery, Delivery
 from tidelog.client.errors import ClientClosedError, RecordTooLargeError, SessionError
 from tidelog.client.producer_config import ProducerConfig
+from tidelog.client.producer_session import ProducerSession
+from tidelog.client.producer_session_keeper import SessionKeeper
 from tidelog.client.record_batch import BatchBuilder, bytes_or_none
-from tidelog.client.room import Room
 from tidelog.client.routes import Partitioner, Route
 from tidelog.client.sender import Sender
-from tidelog.client.session import ProducerSession
-from tidelog.client.session_keeper import SessionKeeper
 from tidelog.client.types import RecordMetadata
 from tidelog.protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder
 
@@ -97,7 +97,7 @@ class Producer:
             buffer_memory=buffer_memory,
             delivery_timeout_ms=delivery_timeout_ms,
         )
-        self._room = Room(self._accumulator)
+        self._buffer_memory = BufferMemory(self._accumulator)
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._partitioner = partitioner
@@ -115,7 +115,7 @@ class Producer:
             raise ClientClosedError("a producer cannot be started again")
         if self._sender is None:
             await self._cluster.start()
-            self._sender = Sender(self._config, self._cluster, self._accumulator, self._room)
+            self._sender = Sender(self._config, self._cluster, self._accumulator, self._buffer_memory)
             if self._saved is not None:
                 self._session = self._keeper(self._sender)
             self._cluster.add_listener(self._on_cluster_change)
@@ -131,7 +131,7 @@ class Producer:
         self._is_closed = True
         # Nothing may be appended any more, also not on the fast path.
         self._routes.clear()
-        self._room.fail(ClientClosedError("the producer was closed"))
+        self._buffer_memory.fail(ClientClosedError("the producer was closed"))
         try:
             if self._sender is not None:
                 async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
@@ -275,9 +275,9 @@ class Producer:
                     for value, key, stamp, headers in batch.take_records()
                 ]
                 return BatchDelivery.of_records(deliveries)
-            if self._room.is_free(size_bytes):
+            if self._buffer_memory.is_free(size_bytes):
                 break
-            await self._room.wait(size_bytes)
+            await self._buffer_memory.wait(size_bytes)
             sender = self._require_open()
             if self._session is None:
                 break
@@ -333,15 +333,15 @@ class Producer:
             if batch is not None:
                 if count := batch.builder.append(stamp, *fields):
                     return Delivery.of(batch, count - 1, stamp)
-                if not self._room.grow(queue, size_bytes):
+                if not self._buffer_memory.grow(queue, size_bytes):
                     queue.open = None
                     sender.wake()
                 # A batch that needs more is where a producer that never waits lets all others work.
-                await self._room.pause(queue)
+                await self._buffer_memory.pause(queue)
                 self._require_open()
                 continue
-            if not self._room.is_free(size_bytes):
-                await self._room.wait(size_bytes)
+            if not self._buffer_memory.is_free(size_bytes):
+                await self._buffer_memory.wait(size_bytes)
                 self._require_open()
                 if (route.sticky if may_move else queue).open is not None:
                     continue

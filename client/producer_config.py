@@ -1,8 +1,7 @@
 """The producer's settings, checked once.
 
-Owns: names (aiokafka's, where it has them), defaults (Kafka's) and the conflicts between them.
-Invariants: a `ProducerConfig` that exists is consistent.
-Callers: producer and sender.
+Owns: names (aiokafka's, where it has them), defaults (Kafka's) and the conflicts between them. Invariants: a
+`ProducerConfig` that exists is consistent.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,7 @@
 """One partition's part of the client's idempotence: its numbers and what is in flight under them.
 
 Owns: the values, and how they start over. What may change them when is `producer_state`'s, with its
-invariants.
-Invariants: in-flight batches are oldest first, in sequence order. Pure.
-Callers: producer_state only.
+invariants. Invariants: in-flight batches are oldest first, in sequence order. Pure.
 """
 
 from tidelog.client.batch import Identity, ProducerBatch

@@ -21,8 +21,7 @@ Invariants, per partition:
 - Sequence 0 after the wrap waits until all before it is settled, for to a broker that forgot this producer it
   would look like a first batch.
 
-Callers: the sender only. Source: KIP-98, KIP-360; what each code is worth, per client: semantics of the
-seeds.
+Source: KIP-98, KIP-360; what each code is worth, per client: semantics of the seeds.
 """
 
 from collections.abc import Iterable

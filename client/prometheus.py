@@ -2,7 +2,6 @@
 
 Owns: the translation of names ("record-send-rate" is `tidelog_client_record_send_rate`, totals are counters)
 and the collector. prometheus-client is imported when a collector is made, not before.
-Callers: applications that serve their own registry.
 """
 
 from collections.abc import Iterator

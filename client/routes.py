@@ -1,9 +1,8 @@
 """Where records of one topic go: the queues of its partitions, found with one look-up.
 
-Owns: the choice of partition per topic, with what is remembered to make it cheap.
-Invariants: `queues` has one queue for each partition, in order; what was remembered for another number of
-partitions is gone. A key goes to the same partition as long as their number stays.
-Callers: the producer only.
+Owns: the choice of partition per topic, with what is remembered to make it cheap. Invariants: `queues` has
+one queue for each partition, in order; what was remembered for another number of partitions is gone. A key
+goes to the same partition as long as their number stays.
 """
 
 import random

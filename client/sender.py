@@ -7,7 +7,6 @@ Invariants:
 - at most `max_in_flight_requests_per_connection` produce requests wait on a connection;
 - a request holds at most one batch of a partition; batches of one partition leave in sequence order;
 - each batch that `producer_state` puts on the wire comes back to it exactly once.
-Callers: the producer.
 """
 
 import asyncio
@@ -17,6 +16,7 @@ from typing import Final
 from tidelog.client.accumulator import Accumulator, PartitionQueue
 from tidelog.client.backoff import Backoff
 from tidelog.client.batch import Identity, ProducerBatch
+from tidelog.client.buffer_memory import BufferMemory
 from tidelog.client.cluster import Cluster
 from tidelog.client.connection import Connection
 from tidelog.client.errors import ClientError, ConnectionLostError, UnsupportedVersionError, broker_error
@@ -24,7 +24,6 @@ from tidelog.client.events import logger
 from tidelog.client.outcomes import Outcomes
 from tidelog.client.producer_config import ProducerConfig
 from tidelog.client.producer_state import ProducerState
-from tidelog.client.room import Room
 from tidelog.client.types import TopicPartition
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, error_code
@@ -61,7 +60,7 @@ class Sender:
     """One per producer, made within its event loop. Times are milliseconds of the loop's clock."""
 
     def __init__(
-        self, config: ProducerConfig, cluster: Cluster, accumulator: Accumulator, room: Room
+        self, config: ProducerConfig, cluster: Cluster, accumulator: Accumulator, buffer_memory: BufferMemory
     ) -> None:
         self._config = config
         self._acks = config.acks_number
@@ -69,15 +68,15 @@ class Sender:
         self._compression = config.compression
         self._cluster = cluster
         self._accumulator = accumulator
-        self._room = room
-        room.metrics = cluster.metrics
+        self._buffer_memory = buffer_memory
+        buffer_memory.metrics = cluster.metrics
         self._state = ProducerState(
             is_idempotent=config.enable_idempotence,
             max_in_flight=self._max_in_flight,
             lease_ms=config.producer_id_lease_ms,
         )
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self.outcomes = Outcomes(self._state, accumulator, room, cluster.request_refresh)
+        self.outcomes = Outcomes(self._state, accumulator, buffer_memory, cluster.request_refresh)
         self._loop = asyncio.get_running_loop()
         self._in_flight: dict[Connection, int] = {}
         # Brokers that asked for a pause (KIP-219), and when it ends.
@@ -216,7 +215,7 @@ class Sender:
             self._accumulator.shrink(batch, len(data))
             self._cluster.metrics.batch_sent(batch.record_count, len(data), batch.attempts, self._loop.time())
             topics.setdefault(batch.key.topic, []).append((batch.key.partition, data))
-        self._room.notify()
+        self._buffer_memory.notify()
         try:
             at_least = _FIRST_VERSION_WITH_ZSTD if self._compression is Compression.ZSTD else 0
             version = connection.version(ApiKey.PRODUCE, at_least)

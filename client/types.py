@@ -1,8 +1,7 @@
 """The values that the client hands to applications, with aiokafka's names where it has them.
 
-Owns: the shapes of what goes out of `Producer`, `Consumer` and `Admin`. Immutable, no behaviour.
-Invariants: offsets, timestamps and epochs are plain ints with the protocol's own "none" (-1).
-Callers: every module of the client, and applications.
+Owns: the shapes of what goes out of `Producer`, `Consumer` and `Admin`. Immutable, no behaviour. Invariants:
+offsets, timestamps and epochs are plain ints with the protocol's own "none" (-1).
 """
 
 from enum import IntEnum

@@ -1,10 +1,9 @@
 """What the producer's state machine says about a batch, and what each error code proves.
 
 Owns: `Verdict`, the table of refusals after which an attempt cannot have been stored, and the wording of the
-errors that a batch can end with.
-Invariants: a code is in `REFUSED_BEFORE_APPEND` only if brokers answer it before they append; all others
-leave it open, as Kafka answers them from requests that wait after their append too (leader changes,
-timeouts). Callers: producer_state makes verdicts, the sender acts on them.
+errors that a batch can end with. Invariants: a code is in `REFUSED_BEFORE_APPEND` only if brokers answer it
+before they append; all others leave it open, as Kafka answers them from requests that wait after their append
+too (leader changes, timeouts).
 """
 
 from enum import Enum

@@ -1,8 +1,7 @@
 """Counts record batches where they pass, between the producer and the broker.
 
 Owns what "sent again" means in the demo: a batch with the same bytes that went to the broker before. It is
-measured on the wire, so that it does not depend on what the client says of itself. Called by the proxy for
-each request.
+measured on the wire, so that it does not depend on what the client says of itself.
 """
 
 from typing import NamedTuple

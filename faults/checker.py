@@ -6,8 +6,6 @@ no clock; readers elsewhere bring what the logs hold.
 Invariants: each record is one (writer, partition, counter), and a writer counts up from 0 per partition; a
 record may be stored once, or not at all unless it was acknowledged; never twice, never behind a later one,
 and only where its acknowledgement said. An open outcome that was never told is a finding too: it hangs.
-
-Called by `faults.runner` and tests.
 """
 
 from array import array

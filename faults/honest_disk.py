@@ -7,8 +7,8 @@ written down, the file's inode and the size that is durable, before the broker h
 how much of what the queue is offered it does not take, as if it were full: the broker's threads do that.
 
 Owns the journal's format: entries of two little-endian uint64, inode and size, the last one of an inode
-counts; instead of a size, that a directory was synced while it named the inode. Started by `faults.runner`;
-of the broker it knows the command and the queue alone.
+counts; instead of a size, that a directory was synced while it named the inode. Of the broker it knows the
+command and the queue alone.
 """
 
 import asyncio

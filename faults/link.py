@@ -5,7 +5,7 @@ it asks its `Policy` (the proxy) what to do, and obeys.
 
 Invariants: frames leave in the order in which they came; `in_flight` holds the requests that went to the
 broker and whose response has not been written to the client; once `muted`, no later response reaches the
-client. Used by `faults.proxy` only, on one event loop.
+client.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """How a record says who it is: key and value of record `counter` of a writer's partition.
 
 Owns the layout. The value follows from the key alone, so a record that was altered reads as none of ours.
-Pure. Called by the writers and readers of the fault runner.
+Pure.
 """
 
 import zlib

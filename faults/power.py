@@ -3,8 +3,7 @@
 Owns the choice of what is lost: bytes, and names of new files. Invariant: nothing is touched that
 `faults.honest_disk` saw synced, so a broker that acknowledges only what is durable loses nothing by it. Names
 that changed, names of folders, and the catalog's database are left alone, but for the note in which life of
-the machine the broker ran: the next one is another.
-Blocking; the broker must be dead. Called by `faults.saboteur`.
+the machine the broker ran: the next one is another. Blocking; the broker must be dead.
 """
 
 import os

@@ -3,8 +3,6 @@
 Owns one process at a time, its log lines and its addresses. The data folder belongs to the caller and
 outlives the process. Invariants: `port` and `http_port` are chosen at the first start and kept for all
 later ones; a method that ends the process returns only when it is gone, so that the folder's lock is free.
-
-Called by tests, the demo and the fault runner, on the event loop that started it.
 """
 
 import asyncio

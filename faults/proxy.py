@@ -12,7 +12,7 @@ Invariants:
   is kept.
 - A cut resets (RST) both sides at once, except `cut_after_request`, which lets the broker finish its work.
 
-Every method belongs to the event loop that ran `start()`. Called by tests, the demo and the fault runner.
+Every method belongs to the event loop that ran `start()`.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ that read along while everything broke.
 Owns the readers. They bring facts for `faults.checker` and judge nothing but whether bytes can be read. The
 files are read by `protocol` alone, with nothing of the broker: its own reading is under test.
 
-Called by `faults.runner`, on its event loop; `read_files` blocks and wants a stopped broker.
+`read_files` blocks and wants a stopped broker.
 """
 
 import asyncio

@@ -2,8 +2,6 @@
 
 Owns the broker process and the proxy while a run lasts. Invariants: after each step the broker runs or is
 being started; `heal` leaves a running broker and a proxy that forwards everything.
-
-Called by `faults.runner`, on its event loop.
 """
 
 import asyncio

@@ -3,8 +3,6 @@
 Owns the kinds of faults, how often each comes and how strong. Pure. The same seed gives the same steps in the
 same order; what they hit depends on the machine's timing too, so a replay is likely, not certain, to find
 the same.
-
-Called by `faults.runner` and the command line.
 """
 
 import random

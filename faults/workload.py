@@ -3,8 +3,6 @@
 Owns the pace of sending and the life of producers: one writer runs one producer after the other, each with a
 ledger of its own, as an application would that is restarted. Invariants: a record enters the ledger before
 its producer can have sent it; `settle` returns with every outcome told, or raises TimeoutError.
-
-Called by `faults.runner`, on its event loop.
 """
 
 import asyncio

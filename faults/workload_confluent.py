@@ -4,7 +4,7 @@ Owns what is librdkafka's own: errors are fatal to a producer by design in some 
 application has to make another one. What the old one had not acknowledged is uncertain, as librdkafka does
 not say through Python whether it was sent.
 
-Called by `faults.runner`, on its event loop: `poll` never waits, callbacks run within it.
+`poll` never waits, callbacks run within it.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
 """The Spark data source `tidelog`: `spark.read.format("tidelog").option("subscribe", "topic").load()`.
 
-Owns the seam to Spark: options in, a schema, and what reads or writes. What to read is decided in
-`pipeline.source.offsets`, read in `pipeline.source.reading`, from the broker or from its segment files, and decoded in
-`pipeline.arrow.columnar`; batches are planned in `pipeline.source.batch_source`, streams in `pipeline.source.stream_source`, and
-`pipeline.sink.writers` writes.
+Owns the seam to Spark: options in, a schema, and what reads or writes. In `pipeline.source`,
+`offsets` decides what to read, `batch_source` and `stream_source` plan it, and `reading` reads it from the
+broker or from its segment files; `pipeline.arrow.columnar` decodes it. `pipeline.sink.writers` writes.
 
 Invariants: Spark pickles these classes and runs them in Python workers: nothing here may hold a connection
 between calls. Each is imported where it is made, since Spark asks for the schema, the reader and the writer

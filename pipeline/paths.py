@@ -1,7 +1,7 @@
 """Folders and files that settings name: which are paths here, and who works in a folder.
 
 Owns the reading of a path that may be a URI, as Spark takes both, and the lock that keeps a folder to one run
-at a time. Called by the sink's options and the jobs.
+at a time.
 """
 
 import fcntl

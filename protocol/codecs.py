@@ -6,7 +6,7 @@ tagged, and what default stands for it. `Codec` is the edge where a `WireError` 
 Invariants: every value of a declaration is decided here, once, when a codec is built; decoding and encoding
 look at no version. For any bytes `Codec.decode` raises ProtocolError or nothing.
 
-Called by: `protocol.schema`, lazily, because this module brings construct with it.
+To be imported lazily: this module brings construct with it.
 """
 
 from collections.abc import Callable, Mapping

@@ -5,7 +5,7 @@ expect: one gzip member; xerial blocks for snappy; lz4 frames with independent b
 linked ones; zstd frames.
 Invariants: no size field of the input is trusted. Output memory grows with what the input really yields, at
 most four times over, and never past the caller's limit, so a decompression bomb costs at most `max_bytes`.
-Callers: protocol.records; tools that look into segment files. Pure: no I/O, no state.
+Pure: no I/O, no state.
 """
 
 import struct

@@ -8,7 +8,7 @@ Invariants: no other module decides whether a code is retriable or fatal. A code
 fresh metadata. *Fatal* means that this client instance can never succeed: no retry, no fresh metadata and
 no epoch bump helps.
 
-Called by: every room. Source: the error code table of the Kafka protocol guide.
+Source: the error code table of the Kafka protocol guide.
 """
 
 from enum import IntEnum

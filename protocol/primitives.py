@@ -9,8 +9,7 @@ bytes, parsing raises `WireError` or nothing. A `WireError` collects the path of
 so that no path is kept on the way that works. What construct calls the context is here the Pace of a message
 that is read or written in steps: types count in it what they do beyond one element's work.
 
-Called by: `protocol.structs` and `protocol.codecs`. Importing it imports construct, which takes tens of
-milliseconds; that is why only `protocol.schema`'s lazy codecs do.
+Importing it imports construct, which takes tens of milliseconds, so only `protocol.schema`'s lazy codecs do.
 Source: the protocol guide's "Protocol Primitive Types"; KIP-482 for the compact forms.
 """
 

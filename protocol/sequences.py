@@ -1,9 +1,8 @@
 """Sequence arithmetic of the idempotent producer: the one place that knows that after 2147483647 comes 0.
 
 Owns: the wrap. Sequences are int32 and never negative; the numbers 0 .. MAX_SEQUENCE form a ring of 2**31.
-Invariants: every result lies in 0 .. MAX_SEQUENCE when the arguments do; nothing here raises.
-Callers: record batches, the broker's producer state and the client's producer state. Nobody else adds to a
-sequence, on either side of the wire.
+Invariants: every result lies in 0 .. MAX_SEQUENCE when the arguments do; nothing here raises. Only this
+module adds to a sequence, on either side of the wire.
 
 Source: KIP-98 and DefaultRecordBatch of Apache Kafka, whose increment and decrement these equal.
 """

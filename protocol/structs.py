@@ -8,8 +8,6 @@ default, fresh for each parse. Building takes any mapping: a missing field is it
 TypeError, one that the version lacks is dropped unless it is not ignorable and not at its default. A tagged
 field at its default is never written (librdkafka up to 2.0.2 skips it wrongly), tags are written in ascending
 order, and unknown tags are skipped.
-
-Called by: `protocol.codecs`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

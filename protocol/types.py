@@ -5,8 +5,6 @@ that every message shares. Nothing else.
 
 Invariants: a NewType costs nothing at run time; every sentinel is -1 except `MAX_SEQUENCE`, the last
 sequence before the count starts again at 0.
-
-Called by: every room.
 """
 
 from typing import Final, NewType, TypeAlias

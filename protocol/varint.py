@@ -4,7 +4,7 @@ Owns: the 7-bit groups, least significant first, and their bound: 32 bits in at 
 
 Invariants: nothing is read past the end of the buffer; a varint that is cut or too long is a ProtocolError.
 
-Called by: `protocol.framing`, `protocol.primitives`, and hand-tuned codecs. Source: KIP-482.
+Source: KIP-482.
 """
 
 from typing import Final

@@ -1,7 +1,4 @@
-"""The consumers that are compared: both asyncio's, by partition, from the beginning, with their defaults.
-
-Called by `client_load` and `latency_load`, each in a process of its own.
-"""
+"""The consumers that are compared: both asyncio's, by partition, from the beginning, with their defaults."""
 
 from typing import Any
 

@@ -6,8 +6,7 @@ Without a batch size each has its own: Tidelog's client 256 KB, aiokafka and kaf
 Owns how each is made and ended. What a load calls for each record is the client's own method, not a wrapper
 of ours, so that none of them pays for the comparison. All asynchronous ones run on uvloop.
 
-Called by `client_load` and `latency_load`, each in a process of its own; a client is imported when it is
-asked for, so that the memory of one is not counted with another's.
+A client is imported when it is asked for, so that the memory of one is not counted with another's.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Owns the layout facts of a Produce version 7 frame with one topic and one partition. Invariants: sequences of
 a sender go on by the records of a batch; each frame's CRC is right; nothing is encoded while a load runs,
-only patched, and the same bytes whoever sends. Called by `request_load`, `fill_load` and `sides`.
+only patched, and the same bytes whoever sends.
 """
 
 from dataclasses import dataclass

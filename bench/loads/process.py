@@ -1,7 +1,6 @@
 """Runs a load as a process of its own and reads the JSON line that it prints.
 
-Called by scenarios. A load that fails, or does not end, raises LoadError with what it said; its process is
-gone by then.
+A load that fails, or does not end, raises LoadError with what it said; its process is gone by then.
 """
 
 import json

@@ -5,8 +5,6 @@ acks, with five requests in flight (our client: one). Prepared frames of both co
 one connection, for where a process put its buffers makes more of a difference than idempotence does; clients
 have a connection each. Invariant: `send` returns when all that it sent is acknowledged without an error, so a
 side is idle while the other one's turn is measured.
-
-Called by `pair_load`.
 """
 
 import asyncio

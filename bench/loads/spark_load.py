@@ -8,7 +8,7 @@ Spark's own Kafka connector there?) or `interoperate` (it and ours read and writ
 
 Reading looks at the offset and the value of every record, as the consumers do that it is compared with; how
 many records came, and which, is checked. A stream's seconds are those of its micro-batches, as Spark reports
-them; `total_seconds` has the start of the query too. Called by `bench.targets.spark`.
+them; `total_seconds` has the start of the query too.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 Pure: moments are given, in seconds of one clock. Invariants: answers must come in the order of the requests,
 with their correlation ids, and without an error; only answers to requests sent at or after `measure_from` are
-counted. Called by `request_load`.
+counted.
 """
 
 from collections import deque

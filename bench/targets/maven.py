@@ -5,8 +5,7 @@ behind Spark, since it appears there later; its helper (spark-token-provider) ma
 of Kafka's client and of commons-pool2 are those that the connector's own POM names. A file appears in the
 folder under its name only when it is whole and has the checksum that the repository tells.
 
-Called by `bench.targets.spark`. Any trouble is a ConnectorError with the reason; nothing takes longer than it
-is given.
+Any trouble is a ConnectorError with the reason; nothing takes longer than it is given.
 """
 
 import hashlib

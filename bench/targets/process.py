@@ -3,7 +3,7 @@
 Owns the processes it started. Invariants: `stop` returns only when the process is gone; a target that does
 not get ready raises with the end of what it printed. Reads /proc, so memory and CPU time need Linux.
 
-Called by scenarios. Each target chooses a free port before it starts, because not all of them can report one.
+Each target chooses a free port before it starts, because not all of them can report one.
 """
 
 import contextlib

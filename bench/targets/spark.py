@@ -4,8 +4,6 @@ Owns the process: it ends with the block, whatever happens, and the JVM with it,
 Python process's pipe. Also finds Spark's own Kafka connector: jars named in TIDELOG_SPARK_KAFKA_JARS (paths,
 separated by commas), packages named in TIDELOG_SPARK_KAFKA_PACKAGES (Maven coordinates, which Spark fetches),
 jars kept on this machine by Ivy, Maven or an earlier run, or else Maven Central's (`bench.targets.maven`).
-
-Called by `bench.scenarios.pipeline`.
 """
 
 import json

@@ -10,8 +10,8 @@ Invariants:
   means that the catalog is not the one under which the folder was made;
 - partitions are numbered from 0 without gaps and never become fewer.
 
-Pure: no I/O, clock, asyncio or logging. Read by handlers, changed by `broker.replicas.topics` on the event loop.
-Source: Kafka's ReplicationControlManager for the checks, their codes and their words; KIP-516 for ids.
+Pure: no I/O, clock, asyncio or logging. Source: Kafka's ReplicationControlManager for the checks, their codes
+and their words; KIP-516 for ids.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Invariants: no byte that SQLite wrote is changed. Zeros behind the last frame, o
 SQLite the end of the log, as after a crash. A disk without room for this is no error: the store goes on
 without. A file system that writes nothing in place (btrfs, ZFS) may need room all the same.
 
-Called by `broker.cluster.store`, in its thread. Source: SQLite's "WAL-mode File Format".
+Source: SQLite's "WAL-mode File Format".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ bad disk does, not what somebody forges.
 Invariants: what is decoded equals what was encoded; whatever else comes raises ValueError and nothing else.
 Equal partitions next to each other are one entry with a count, so a topic of 10,000 is as short as one of 1.
 
-Pure. Used by the embedded store, its copy, and the rebuilding of a catalog.
+Pure.
 """
 
 from __future__ import annotations

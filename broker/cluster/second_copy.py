@@ -12,7 +12,6 @@ Invariants:
   it. A file that was cut off at the end of a line shows by its size.
 
 Text and a few lines of code rather than a second SQLite file: what damages one must not damage the other.
-Used by the embedded store, in its thread, and by who looks into a folder offline.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ each commit: SQLite has no checksum over its pages, and takes what a disk gives 
 Invariants: `read_cluster` gives all that was committed or raises Damaged: SQLite's own check, each value and
 the digest have to agree. It never answers with a part.
 
-Blocking. Used by the embedded store and by who looks into a folder offline.
+Blocking.
 """
 
 from __future__ import annotations

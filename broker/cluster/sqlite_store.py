@@ -9,10 +9,8 @@ Invariants:
   copy replaces is kept under another name;
 - at every opening the log of SQLite is brought into its file, so that no fact stays in the log alone;
 - SQLite runs in one thread of its own, never on the event loop;
-- a full disk does not keep a topic from being deleted: see `broker.cluster.disk_space`. Where the copy finds no
-  room it is marked as invalid, which is said, and written again with the next commit that finds some.
-
-Called by `broker.services` (open, load, close), `broker.replicas.topics` and the producer id shell (commit).
+- a full disk does not keep a topic from being deleted: see `broker.cluster.disk_space`. Where the disk has no
+  space for the copy, the copy is marked as invalid, an event says so, and a later commit writes it again.
 """
 
 from __future__ import annotations

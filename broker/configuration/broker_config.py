@@ -5,8 +5,6 @@ Sources, strongest first: flags and `--set`, `TIDELOG_LOG_SEGMENT_BYTES` in the 
 defaults. Those that are the defaults of a topic's own settings say so in `topic_setting`.
 
 Invariants: an instance holds only values that passed their checks, however it was made, and never changes.
-
-Made by the command line, `broker.__main__` and programs that embed a broker; read everywhere in the broker.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Owns the step from text settings to a LogConfig, and the account of where each v
 
 Invariant: every TopicSetting has a value; one that the broker's configuration names is taken from there.
 
-Pure but for reading the broker's configuration once. Used by `broker.replicas.topics`, `broker.replicas.partitions` and the
-handlers of configs. Source: Kafka's ConfigHelper and DescribeConfigsResponse.ConfigSource.
+Pure but for reading the broker's configuration once. Source: Kafka's ConfigHelper and
+DescribeConfigsResponse.ConfigSource.
 """
 
 from __future__ import annotations

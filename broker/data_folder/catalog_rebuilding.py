@@ -7,7 +7,7 @@ Producer ids begin above all that any file names, and above as many as producers
 Invariants: nothing is changed by `plan`; `write` keeps every file of the old catalog under another name; what
 could not be found out is in `notes`, in words for the user. No topic of the old catalog is left out.
 
-Blocking. The folder has to be locked (`data_folder.locked`). Used by `tidelog storage rebuild-catalog`.
+Blocking. The folder has to be locked (`data_folder.locked`).
 """
 
 from __future__ import annotations

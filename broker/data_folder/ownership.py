@@ -8,7 +8,7 @@ Invariants: what is removed never held a record, or belongs to a topic that the 
 Folders of any other topic mean that the catalog was lost, or is an older one: then nothing is changed and the
 start is refused, for what the catalog does not know would be served by nobody.
 
-Blocking. Used by `broker.services` and `broker.replicas.partitions`, and offline by who rebuilds a catalog.
+Blocking.
 """
 
 from __future__ import annotations

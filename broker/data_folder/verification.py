@@ -4,7 +4,7 @@ Owns the order: the lock, the files beside the partitions (clean-shutdown marker
 each partition's folder, and whether catalog and folders agree. Invariants: nothing is changed, not even by
 SQLite; a broker cannot start meanwhile (the lock is held, shared with other verifications).
 
-Called by `tidelog log verify`. Blocking.
+Blocking.
 """
 
 from __future__ import annotations

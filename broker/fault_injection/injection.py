@@ -11,7 +11,7 @@ this module. What an order means:
 Invariants: a request takes effect in its place in the order of arrival, whatever becomes of its answer;
 `release` ends every wait, so a stop is never held up by a fault.
 
-Built by `broker.app`; asked by `broker.net.http_faults`. Event loop only.
+Event loop only.
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ How a client and a moved sequence agree: the broker then expects `next_sequence`
 go on there; a client that counts by itself (every plain Producer, librdkafka, aiokafka) is answered
 OUT_OF_ORDER_SEQUENCE_NUMBER, since no protocol tells it. The window is emptied: one batch stands for all
 before it, without a place in the log (offset -1).
-
-Used by `broker.fault_injection.injection` on the event loop.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ for one request. Invariants:
 - an order is used up by `count` requests after the first `skip` that fit it, then it is finished;
 - an order that waits for an answer (drop, delay, error) never fits a request that expects none (acks=0).
 
-Pure: no I/O, clock, asyncio or logging. Used by `broker.fault_injection.injection` alone, and only where
-`faults.enable` is set.
+Pure: no I/O, clock, asyncio or logging.
 """
 
 from __future__ import annotations

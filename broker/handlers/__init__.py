@@ -5,8 +5,6 @@ arrival happens before it returns, and it returns the response or an awaitable o
 
 Invariants: a refusal is a code in the response, never an exception; views in a request are not used after
 the handler returned; what an API that is listed here answers is complete.
-
-Built by `broker.app`, called by dispatch on the event loop.
 """
 
 from __future__ import annotations

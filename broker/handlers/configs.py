@@ -6,7 +6,7 @@ own are read from flags, environment and file at start, so here they are read-on
 Invariants: each resource succeeds or fails alone; one that is to be changed twice is INVALID_REQUEST, one
 that is asked for twice is described once; validate_only checks everything and changes nothing.
 
-Called by dispatch on the event loop. Source: KIP-133, KIP-226, KIP-339, KIP-569; Kafka's ConfigAdminManager.
+Source: KIP-133, KIP-226, KIP-339, KIP-569; Kafka's ConfigAdminManager.
 """
 
 from __future__ import annotations

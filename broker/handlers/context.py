@@ -2,8 +2,6 @@
 
 Invariants: who sent a request, and by which listener it came in, is immutable and cheap enough to be made
 once a request. `Listener` is made once a connection. A `LateAnswer` is given once, and told to one who waits.
-
-Made by `broker.net.dispatch`, read by handlers.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ Owns the answer. One broker coordinates everything; where its clients are to rea
 the request advertises. librdkafka takes a broker without this API for one that is too old for lz4, and sends
 what should be lz4 uncompressed.
 
-Called by dispatch on the event loop. Source: Kafka's KafkaApis.handleFindCoordinatorRequest, KIP-699.
+Source: Kafka's KafkaApis.handleFindCoordinatorRequest, KIP-699.
 """
 
 from __future__ import annotations

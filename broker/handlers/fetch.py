@@ -13,7 +13,7 @@ Invariants:
   limit below the batch size makes progress (KIP-74); after it both limits hold;
 - a cancelled long poll leaves nothing behind: dispatch cancels it when its connection goes.
 
-Called by dispatch on the event loop. Source: Kafka's ReplicaManager.fetchMessages and DelayedFetch.
+Source: Kafka's ReplicaManager.fetchMessages and DelayedFetch.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Invariants:
 - a response names a partition if it has records, an error, or a watermark or start offset that the client
   has not been told; partitions that gave records go to the end of the line, so none is starved.
 
-Used by `handlers.fetch` only. Source: KIP-227, Kafka's FetchSession.
+Source: KIP-227, Kafka's FetchSession.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ and clients have died of it, so it is empty here; a topic id decides, whatever n
 Java's admin sends an empty one; the address in an answer is the one advertised for the
 listener that the request came in by.
 
-Called by dispatch on the event loop. Source: Kafka's KafkaApis.handleTopicMetadataRequest, KIP-430, KIP-516.
+Source: Kafka's KafkaApis.handleTopicMetadataRequest, KIP-430, KIP-516.
 """
 
 from __future__ import annotations

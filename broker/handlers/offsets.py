@@ -7,8 +7,8 @@ the answer waits until the high watermark has passed it.
 Invariants: a partition fails alone; a partition named twice in one request is INVALID_REQUEST, as its
 answers could not be told apart. Searches by timestamp may read the disk and run in a thread.
 
-Called by dispatch on the event loop. Source: Kafka's KafkaApis.handleListOffsetRequest, KIP-79, KIP-320,
-KIP-734 (max timestamp), KIP-107 (DeleteRecords).
+Source: Kafka's KafkaApis.handleListOffsetRequest, KIP-79, KIP-320, KIP-734 (max timestamp), KIP-107
+(DeleteRecords).
 """
 
 from __future__ import annotations

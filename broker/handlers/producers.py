@@ -7,7 +7,7 @@ the request names (decision A.6); a request that finds no id left waits for the 
 sent away; more than `DESCRIBED_ON_THE_LOOP` producers are described in a thread, and a partition that
 is named twice is described once.
 
-Called by dispatch on the event loop. Source: KIP-98, KIP-360, KIP-664.
+Source: KIP-98, KIP-360, KIP-664.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Owns the three answers; what is allowed is decided by `broker.replicas.topics` a
 Invariants: each topic of a request succeeds or fails alone; one named twice is INVALID_REQUEST; validate_only
 changes nothing and answers as if it had; an answer comes once the change is durable.
 
-Called by dispatch on the event loop. Source: Kafka's ReplicationControlManager and ControllerApis,
-KIP-464 (default partitions), KIP-516 (ids), KIP-525 (configs in the answer), KIP-195 (CreatePartitions).
+Source: Kafka's ReplicationControlManager and ControllerApis, KIP-464 (default partitions), KIP-516 (ids),
+KIP-525 (configs in the answer), KIP-195 (CreatePartitions).
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ opens that strangers decide about, so they are refused first.
 Invariants: beyond the first `ALWAYS_SERVED` connections none is taken that would leave the logs less than
 `_kept`; the handles are counted where the system keeps them, so what others in this process open counts too;
 counting is amortized, for where the system has no number it takes a look at each one.
-
-Asked by `broker.net.server` for each connection, on the event loop.
 """
 
 from __future__ import annotations

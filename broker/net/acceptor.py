@@ -6,9 +6,8 @@ Invariants: at most `ACCEPTED_AT_ONCE` connections are accepted in a step; one t
 closed at once; where the system has no handle for another one, nobody is accepted for `PAUSE_SECONDS`: who
 connects waits meanwhile, the loop does not turn for it, and one event tells of it.
 
-Used by `server` and `http` on the event loop. Not asyncio's own server: that accepts all who wait before the
-first of them is looked at, and at the limit of open files it logs an error for each place of its backlog, and
-again every second.
+Not asyncio's own server: that accepts all who wait before the first of them is looked at, and at the limit of
+open files it logs an error for each place of its backlog, and again every second.
 """
 
 from __future__ import annotations

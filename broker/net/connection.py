@@ -15,7 +15,7 @@ and when no more is read. Invariants:
 - bad bytes close this connection with exactly one log event; a client that goes away cancels its long polls
   and never an append.
 
-Made by `broker.net.server` for each connection accepted; used on the event loop only.
+For the event loop only.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ and response -> how often each error code is in it, as Kafka's `errorCounts` cou
 Invariants: pure; every API in `broker.served_apis` has an entry (a test holds it). An error answer names
 all that the request named, so that a client never waits for a partition that is not in the answer.
 
-Called by `broker.net.dispatch`. Source: `AbstractRequest.getErrorResponse`, `AbstractResponse.errorCounts`.
+Source: `AbstractRequest.getErrorResponse`, `AbstractResponse.errorCounts`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ the logs their file handles; one more is closed with a log event; a connection t
 `connections.max.idle.ms` and waits for nothing is closed, one whose client reads nothing of its answers for
 that long is cut off; `stop` returns when no connection is left.
 
-Called by `broker.app`; `Connection` reports to it. Event loop only.
+Event loop only.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns the set-up of structlog for a broker process, and where its events go. Inva
 the first line on standard output, what is logged before it (recovery, warnings about settings, a refusal to
 start) goes to standard error; a broker embedded in another program never changes that program's logging.
 
-Called by `broker.command`. Modules get their loggers from `structlog.get_logger(__name__)`.
+Modules get their loggers from `structlog.get_logger(__name__)`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ counts; the counts are therefore kept here, and a collector hands them to promet
 Invariants: written on the event loop's thread only; label values are topics, API names, versions and error
 names, all bounded by the catalog or the protocol's tables; prometheus_client is imported by the first scrape.
 
-Called by dispatch, handlers and replicas; `render` by `broker.net.http`.
 Source: kafka.network:type=RequestMetrics, kafka.server:type=BrokerTopicMetrics and type=ReplicaManager.
 """
 

@@ -15,8 +15,8 @@ Invariants:
 - a failed flush is reported once and never tried again here: after a failed fdatasync the kernel may have
   dropped the dirty pages, and a second call would answer success for data that is gone.
 
-Used by `broker.replicas.replica`. Threads and a plain queue rather than `run_in_executor`: that costs a future, a
-lock and a wake-up of the loop for each call.
+Threads and a plain queue rather than `run_in_executor`: that costs a future, a lock and a wake-up of the loop
+for each call.
 """
 
 from __future__ import annotations

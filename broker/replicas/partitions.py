@@ -8,8 +8,6 @@ Invariants:
   partition offline (no leader in metadata) and the others untouched;
 - a folder that holds records of a partition that the catalog does not know keeps the broker from starting
   (see `broker.data_folder.ownership`).
-
-Built by `broker.services`; changed by `broker.replicas.topics` and `broker.replicas.maintenance`, read by handlers.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Invariants:
 - a flush that finds no file handle has not failed: who waits goes on waiting, and it is tried again every
   `HANDLES_RETRY_MS` until one is free.
 
-Called by handlers and services on the event loop; `read` alone may also run in a thread.
+Everything runs on the event loop; `read` alone may also run in a thread.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ is durable; a topic is made whole or not at all. One change at a time; a change 
 whether it holds it keeps all others waiting until it can (see `broker.cluster.cluster`), and what follows
 from it is done then.
 
-Called by handlers on the event loop, built by `broker.services`.
+For the event loop only.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ life of the machine the folder was last used.
 
 Invariants: a file that cannot be understood raises CheckpointError; what to do then is the caller's
 decision, for each of these files can be rebuilt or does without.
-
-Used by `partition_log` and `manager`.
 """
 
 from __future__ import annotations

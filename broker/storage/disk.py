@@ -8,7 +8,7 @@ Invariants: nothing here retries, hides or logs an error: OSError goes to the ca
 means. `writev` and `preadv` may do less than asked, as the system does; `write_all` and `read` do not. Only
 `open`, `list_directory` and `fsync_directory` take a file handle, before they do anything else.
 
-Used by `broker.storage` alone. Safe in any thread.
+Safe in any thread.
 """
 
 from __future__ import annotations

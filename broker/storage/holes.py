@@ -10,7 +10,7 @@ of the log is accepted. So DeleteRecords up to the end of a hole is how a user a
 may have been in a hole is neither acknowledged as a duplicate nor stored again behind what came after it:
 its producer gets KAFKA_STORAGE_ERROR, and gives up at its delivery timeout.
 
-Pure. Used by recovery, `log_segments`, `log_lookup` and `partition_log`.
+Pure.
 """
 
 from __future__ import annotations

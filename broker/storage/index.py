@@ -8,7 +8,7 @@ Invariants: the entries of the active segment are in memory and reach the file a
 close; those of a closed segment are read from the file. An index only saves walking: whoever uses an entry
 compares it with the batch it points to, so a wrong one costs time, not correctness.
 
-Used by `segment`. Look-ups are safe in any thread; everything else belongs to the loop.
+Look-ups are safe in any thread; everything else belongs to the loop.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns the check that recovery makes of every batch it reads, and reads make of what nobody checked yet: magic,
 length, CRC, offset. The leader epoch is outside the CRC and named nowhere else; it alone cannot be checked.
 
-Pure. Used by `segment` and `recovery`.
+Pure.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ Owns the list and its file, `leader-epoch-checkpoint`. Epochs ascend strictly, o
 Invariants: the file may lag behind the list until the next flush, never behind what was acknowledged with
 acks=all unless the disk is full; the batches themselves carry their epoch, so recovery finds what a crash
 took from the file.
-
-Used by `partition_log`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Owns their names (Kafka's, as attributes), units and defaults. Immutable: a changed setting is a new value,
 given to `PartitionLog.reconfigure`.
-
-Used by `broker.storage` and by whoever turns the settings of topics and brokers into it.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ look-ups of consumers, never on the produce or fetch path.
 
 Invariants: answers are exact to the record; the indexes only save walking.
 
-Used by `partition_log`; the searches are safe in any thread.
-Source: Kafka's LogSegment.findOffsetByTimestamp and UnifiedLog.deletableSegments.
+The searches are safe in any thread. Source: Kafka's LogSegment.findOffsetByTimestamp and
+UnifiedLog.deletableSegments.
 """
 
 from __future__ import annotations

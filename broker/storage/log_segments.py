@@ -7,7 +7,7 @@ Invariants: segments ascend and join but for holes; the last one (`active`) alon
 is replaced, never changed, so that a reader in a thread keeps what it began with; a file is closed only when
 its last user is done.
 
-Used by `partition_log` alone. Only `read` and `segments` may be used in another thread than the loop's.
+Only `read` and `segments` may be used in another thread than the loop's.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Owns the results of its calls and the pieces of work that it hands to threads.
 
 Invariants: values are immutable; a piece of work touches only what it was given, so that it may run in any
 thread while the log goes on; `run` raises OSError and may be called once.
-
-Used by `partition_log` and everyone who calls it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Invariants:
 
 `open_all`, `create`, `create_many`, `delete`, `purge`, `write_checkpoints` and `close` block on the disk:
 call them in a thread when the loop is serving (those that make and remove only one at a time). The periodic
-rest belongs to the loop. Used by `broker.services`.
+rest belongs to the loop.
 """
 
 from __future__ import annotations

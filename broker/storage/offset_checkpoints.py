@@ -7,7 +7,7 @@ Invariants: a file that cannot be understood counts as empty and is reported; `f
 still name a partition that is gone, also after it could not be written. Until they are written without it, a
 crash would give its offsets to the next log of that name, which would lose the records before them.
 
-Used by `manager` alone, by one thread at a time.
+For one thread at a time.
 """
 
 from __future__ import annotations

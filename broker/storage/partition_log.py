@@ -10,7 +10,7 @@ Invariants:
 - `flushed_end_offset` moves only by `finish_flush` of work that ran without error.
 
 Everything belongs to the event loop's thread but `read` with `nowait=False`, the look-ups by time, and `run`
-of the pieces of work. Used by `broker.replicas.replica`, handlers (look-ups) and `manager`.
+of the pieces of work.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Invariants:
 - no step takes long: a larger table is filled by `_MOVED_AT_ONCE` slots an `add`, and used when it is full;
 - what was removed leaves no mark: the cells behind it move up.
 
-Pure: no I/O and no clock. Used by `producer_table` alone, which reads `cells` itself.
+Pure: no I/O and no clock.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ Invariants:
   over restarts too, and its sequence 0 is no first one. A newer epoch is: its client began anew, knowing
   what that means.
 
-Pure: takes facts and now_ms, returns verdicts. Used by `partition_log`, recovery and simulations.
-Source: KIP-98, KIP-360, Kafka's ProducerAppendInfo and ProducerStateManager; the answers 59 and 46, where
-Kafka appends or answers 45, are the seeds' and can be switched off.
+Pure: takes facts and now_ms, returns verdicts. Source: KIP-98, KIP-360, Kafka's ProducerAppendInfo and
+ProducerStateManager; the answers 59 and 46, where Kafka appends or answers 45, are the seeds' and can be
+switched off.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Invariants:
 - a frozen chunk is never written: whoever writes to it writes to a copy. So a snapshot of a million
   producers takes the loop only the copying of two int arrays and a list.
 
-Pure: no I/O and no clock. Used by `producer_state` alone; `snapshot` writes and reads `FrozenTable`.
+Pure: no I/O and no clock.
 """
 
 from __future__ import annotations

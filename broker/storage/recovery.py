@@ -18,8 +18,7 @@ is that of the newest usable snapshot plus every header behind it, so it is
 what a replay of the whole log gives; nothing is cut or set aside without being named in `RecoveryReport`;
 bytes whose loss may matter (valid batches behind a damaged one) are kept in a `.damaged` file.
 
-Used by `partition_log.PartitionLog.open`; blocking, so a broker with much to read runs it in a thread.
-Source: Kafka's LogLoader and LogSegment.recover.
+Blocking: a broker with much to read runs it in a thread. Source: Kafka's LogLoader and LogSegment.recover.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ neither wrote nor read before are checked, CRC and offset, before they are given
 changed since it was written is not served. Two bytes of each batch cannot be checked, for nothing else says
 what they were: those of the leader epoch.
 
-Used by `partition_log` and recovery. Reads are safe in any thread, the rest belongs to the loop.
+Reads are safe in any thread, the rest belongs to the loop.
 """
 
 from __future__ import annotations

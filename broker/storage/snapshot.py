@@ -13,7 +13,7 @@ of one that is damaged: that one is set aside as `.corrupt` and named in the res
 crash cannot overtake are kept. Nothing runs per producer when one is written, so a million take no
 interpreter time.
 
-Used by `partition_log` and recovery. Writing is safe in a thread, on a frozen table.
+Writing is safe in a thread, on a frozen table.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ and so does `submit`. So does `open` where a sandbox refuses any of the calls: s
 Each that was taken is answered once by `finished`. To give a context back takes the kernel some 30 ms, so a
 few that brokers of this process used before are kept for the next; none in use is shared.
 
-Made by `Disk.sync_queue`, used by `broker.replicas.group_commit` on the event loop alone.
-Source: io_submit(2); IOCB_CMD_FDSYNC, in Linux since 4.18. The calls have no wrapper in libc.
+For the event loop only. Source: io_submit(2); IOCB_CMD_FDSYNC, in Linux since 4.18. The calls have no wrapper
+in libc.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ Invariants:
 - a log that rests is settled some checkpoints later, snapshot included: a close then has nothing to write;
 - a snapshot may run ahead of what is durable: one that knows more than the log that a crash left is thrown
   away by recovery. So it counts only once the log is durable up to it.
-
-Used by `partition_log` alone, on the loop.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ are the broker that `tidelog serve` runs, without a process and without an HTTP 
 
 Invariants: the temporary folder is removed at the end, however the test ended, while a folder that was given
 is kept; a restart keeps the port and the folder; nothing is global, so any number may live side by side.
-
-Called by tests, of this project and of its users; `broker.testing.pytest_plugin` makes fixtures of them.
 """
 
 from __future__ import annotations

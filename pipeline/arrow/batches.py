@@ -5,8 +5,6 @@ Owns finding the batches in bytes as Fetch or a segment file gives them, and che
 Invariants: only whole batches are named, in log order; a truncated tail is left out, and what lies behind the
 offset where a read ends is not looked at. Malformed headers raise ProtocolError, as they do in
 `protocol.records`.
-Called by `pipeline.arrow.columnar`, and for its look at a log's bytes by `pipeline.source.fetch` and
-`pipeline.segments.segment_files`.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Record batches as the log holds them, decoded into Arrow columns without a Python object per record.
 
-Owns the assembly of Arrow arrays from what `pipeline.arrow.vectors` read: keys, values and headers are gathered
-from the bytes as they lie. Together they are the twin of `protocol.records.decode_batch`; a property test
+Owns the assembly of Arrow arrays from what `vectors` read: keys, values and headers are gathered from the
+bytes as they lie. Together they are the twin of `protocol.records.decode_batch`; a property test
 holds them equal.
 
 Invariants:
@@ -11,7 +11,7 @@ Invariants:
   looked at.
 - Every column has exactly the Arrow type that Spark derives from the source's schema; Spark insists on it.
 
-Called by the Spark source, in Python workers; knows nothing of Spark or sockets.
+Knows nothing of Spark or sockets.
 """
 
 from collections.abc import Callable, Iterator, Sequence

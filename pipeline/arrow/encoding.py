@@ -1,12 +1,12 @@
 """Arrow columns, encoded into record batches without a Python object per record.
 
-Owns the layout of records, the other way round than `pipeline.arrow.columnar`: sizes and varints of all records
-are computed together in numpy, and Arrow joins the pieces of each record, whose joined bytes are the batches
+Owns the layout of records, the other way round than `columnar`: sizes and varints of all records are
+computed together in numpy, and Arrow joins the pieces of each record, whose joined bytes are the batches
 already. A property test holds them equal to `protocol.records.RecordBatchBuilder`, record by record.
 
 Invariants: rows keep their order; a batch is never larger than asked for, unless it holds a single record;
-deltas start anew with each batch. The header of a batch is the client's business: it numbers it.
-Called by the sinks, in Python workers; knows nothing of Spark or sockets.
+deltas start anew with each batch. The header of a batch is the client's business: it numbers it. Knows
+nothing of Spark or sockets.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ MOST_BYTES = 2**30
 class RecordColumns:
     """Records to be encoded: binary `keys` and `values` (None: all null), timestamps in milliseconds.
 
-    `headers` has the type `pipeline.arrow.columnar.HEADERS_TYPE`, None where no record has any. `last_header` adds
+    `headers` has the type `columnar.HEADERS_TYPE`, None where no record has any. `last_header` adds
     one header behind the others to each record: its name, and a binary array without nulls.
     """
 

@@ -7,7 +7,7 @@ time. What neither way can be sure of, a plain loop over the bytes does again.
 Invariants: what the short cuts find is what the plain loop finds, or it is not used. A run lasts as long as
 the bytes of the length prefix stay the same. Side by side, steps only go forward, and each piece's last must
 end exactly where the next piece starts or the batch ends, so that a wrong guess is found out. What the plain
-loop refuses raises ProtocolError. Called by `pipeline.arrow.columnar` only.
+loop refuses raises ProtocolError.
 """
 
 import numpy as np

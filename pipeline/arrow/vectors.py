@@ -4,8 +4,8 @@ Owns the vectorised reading of the record layout of batch version 2: each field 
 together, field after field. Where records end is `pipeline.arrow.record_ends`' to say.
 
 Invariants: what `protocol.records.decode_batch` refuses raises ProtocolError here too. No field may end
-behind its record: fields only move forward, and the last must end exactly where the length prefix said.
-Called by `pipeline.arrow.columnar` only. Knows nothing of Arrow.
+behind its record: fields only move forward, and the last must end exactly where the length prefix said. Knows
+nothing of Arrow.
 """
 
 from dataclasses import dataclass

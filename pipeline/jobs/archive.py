@@ -6,8 +6,8 @@ write drafts (`pipeline.jobs.archive_files`), and is committed as a whole on the
 (`pipeline.jobs.archive_log`, `pipeline.jobs.archive_delta`).
 
 Invariants: the archive alone says how far it is. There is no checkpoint, so none can be lost, or contradict
-it; a killed run costs its last round. However Spark cuts, repeats or speculates its tasks, only drafts that
-a successful task named are taken in. Called by `cli.pipeline` and tests.
+it; a killed run costs its last round. However Spark cuts, repeats or speculates its tasks, only drafts that a
+successful task named are taken in.
 """
 
 import asyncio

@@ -6,7 +6,7 @@ Delta's log as the files, so both hold or neither. delta-rs takes a version that
 commit moves is compared with the table first.
 
 Invariants: a run that dies leaves files of which no entry tells, which no reader of Delta sees; the next run
-reads the same offsets again. (`vacuum` removes such files.) Called by `pipeline.jobs.archive`, on the driver.
+reads the same offsets again. (`vacuum` removes such files.)
 """
 
 import json

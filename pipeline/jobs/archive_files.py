@@ -8,7 +8,6 @@ take for null.
 Invariants: a task writes drafts only, under names that no other attempt has, in a folder that readers do not
 look into. When it names a draft to the driver, the draft is complete and on the disk. The records of a file
 are of one partition and lie in the order of their offsets; files of one partition and date share no offset.
-Called by `pipeline.jobs.archive`, in Python workers, and by `pipeline.jobs.replay` for names and columns.
 """
 
 import os

@@ -9,7 +9,6 @@ Owns `_tidelog/` below the archive, which readers of Parquet and Delta pass over
 
 Invariants: drafts and files lie in one file system, so that a draft becomes a file by a rename, complete or
 not at all. A draft is swept out only by who holds the lock, when no commit needs it any more.
-Called by the archives, on the driver.
 """
 
 import json

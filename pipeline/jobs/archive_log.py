@@ -16,8 +16,6 @@ newer than the files. A link that finds its name taken tells of another writer, 
 A commit also names the last file of each partition, whenever that came in. Of these, and of the files of the
 commits that are kept, the log knows that they should be there (`missing_files`). Not missed are the oldest
 dates of a topic, if their folders are gone, and files in whose folder somebody put others, of other names.
-
-Called by `pipeline.jobs.archive`, on the driver.
 """
 
 import json

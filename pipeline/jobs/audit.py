@@ -9,7 +9,7 @@ Owns the meaning of the findings. They are judged per (topic, partition, produce
 
 Sequences wrap from 2147483647 to 0; two neighbours in the log are taken to be less than 2^30 apart. Records
 without a producer's identity cannot be judged and are counted only. Only for topics that are not compacted.
-Read-only and repeatable: the ends are fixed when it begins. Called by `cli.pipeline`, the demo and tests.
+Read-only and repeatable: the ends are fixed when it begins.
 """
 
 from collections.abc import Iterable

@@ -6,7 +6,7 @@ are needed, keeping the timestamps that it is given, and keeping old records as 
 copy that the session has written to grows with its source; one that is gone, or was made anew, is an error,
 for the session takes its records for stored.
 
-Invariants: nothing is made where anything is refused. Called by the mirror and the replay, on the driver.
+Invariants: nothing is made where anything is refused.
 """
 
 import os

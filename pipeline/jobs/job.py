@@ -8,7 +8,7 @@ takes `stop`, an event after which it ends at the next place where nothing is ha
 Owns the meaning of a settings file: TOML, names as in the dataclass; a table named after a job goes before
 what stands above all tables, and tables of other jobs are left alone, so that one file serves several jobs.
 Flags go before both. Owns the names in the metrics file: tidelog_pipeline_JOB_FIELD, gauges, replaced as a
-whole by a rename. Nothing here starts Spark. Called by `cli.pipeline` and the jobs.
+whole by a rename. Nothing here starts Spark.
 """
 
 import logging

@@ -11,7 +11,6 @@ gaps; what chance decides (rand() in `where`) is refused, and so are compacted t
 another sequence of rows when read again. A topic or a copy that was deleted and made anew is refused too, a
 copy of another topic of the same name (`pipeline.jobs.mirror_origin`), and copies that would be mirrored
 themselves (`pipeline.jobs.mirror_topics`).
-Called by `cli.pipeline` and the demo.
 """
 
 import asyncio

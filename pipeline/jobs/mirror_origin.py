@@ -11,7 +11,6 @@ on, would store again what that one stored, for its tasks believe their own prod
 
 Invariants: refused is only what cannot be an earlier copy: the last record in it lies behind the topic's end,
 or differs in its time and its value from the topic's record at that offset. Nothing is written.
-Called by `pipeline.jobs.mirror` and `mirror_topics`.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from collections.abc import Mapping
 from tidelog.client.cluster import Cluster, ClusterConfig
 from tidelog.client.errors import OffsetOutOfRangeError, UnknownTopicError
 from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets
-from tidelog.client.session_lookup import fetch_batches, repeat
+from tidelog.client.producer_session_lookup import fetch_batches, repeat
 from tidelog.client.types import TopicPartition
 from tidelog.pipeline.mirror.session_folder import MirrorError, MirrorSession, StoredPlace
 from tidelog.pipeline.mirror.tail import find_last

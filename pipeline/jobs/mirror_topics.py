@@ -3,8 +3,8 @@
 Owns the rule that no copy is mirrored again: on one cluster no name, and no name that the pattern fits, is
 both read and written. What a topic and its copy must be like is `pipeline.jobs.copies`'s.
 
-Called by `pipeline.jobs.mirror` at its start and, as long as it goes on, again and again: topics that come
-to fit the pattern get their copies, and partitions that are added too.
+Runs at the mirror's start and, as long as the mirror goes on, again and again: topics that come to fit the
+pattern get their copies, and partitions that are added too.
 """
 
 from collections import Counter

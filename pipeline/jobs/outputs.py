@@ -2,7 +2,6 @@
 
 Owns the rule what may be replaced: a folder that holds an earlier result of Spark's and nothing else, so that
 a wrong folder costs nobody their files. Paths that are not of this machine are left to Spark.
-Called by the settings of the jobs that write results, before Spark starts.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Which records a job passes on, and what becomes of them: `where` and `select` in SQL.
 
-Owns the rule that a record keeps its place: whatever is selected, the rows say in POSITION_COLUMNS where
-they come from, so that delivery=mirror can tell them apart. What chance decides is refused, for read again
-it would give other rows. Called by the jobs that write topics.
+Owns the rule that a record keeps its place: whatever is selected, the rows say in POSITION_COLUMNS where they
+come from, so that delivery=mirror can tell them apart. What chance decides is refused, for read again it
+would give other rows.
 """
 
 from collections.abc import Callable

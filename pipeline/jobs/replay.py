@@ -12,7 +12,6 @@ is replayed is old. Where a topic still holds what would be replayed into it, th
 Invariants: rows of a source partition come in the order of their offsets in one task. Rounds of `max_rows`
 offsets bound what Spark sorts at once, and what a killed run reads again. What chance decides is refused, and
 another replay in the same session too, and what asks for the clock in `where`.
-Called by `cli.pipeline` and tests.
 """
 
 import asyncio

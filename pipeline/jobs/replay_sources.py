@@ -6,7 +6,7 @@ log, such as a copy, count as they are. Files are chosen by their names; those t
 after a compaction by others, are always looked into. Files that should be there and are not count too, so
 that who reads their offsets is told.
 
-Invariants: `read` gives every record of the ranges once. Read-only. Called by `pipeline.jobs.replay`.
+Invariants: `read` gives every record of the ranges once. Read-only.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """The topics that a replay writes to: made where they are missing, refused where they hold it all already.
 
 Owns the rule that a replay into the topic that the records come from brings back only what is gone from it.
-What a topic must be like otherwise is `pipeline.jobs.copies`'s. Called by `pipeline.jobs.replay`, on the
-driver, before anything is written.
+What a topic must be like otherwise is `pipeline.jobs.copies`'s.
 """
 
 import asyncio

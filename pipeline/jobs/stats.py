@@ -11,8 +11,8 @@ Owns the meaning of the numbers:
   record, less its timestamp. At most one micro-batch too long;
 - newest_age_ms: the run's start less the newest timestamp.
 
-Windows are of record timestamps; when watched, of the times at which records were seen. Percentiles come
-from KLL sketches: exact below 400 records, their rank within 1 % above. Read-only. Called by `cli.pipeline`.
+Windows are of record timestamps; when watched, of the times at which records were seen. Percentiles come from
+KLL sketches: exact below 400 records, their rank within 1 % above. Read-only.
 """
 
 import json

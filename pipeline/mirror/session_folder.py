@@ -13,9 +13,8 @@ Owns the folder, by default `tidelog-session` inside the stream's checkpoint:
 
 Invariants: a file is complete or absent, and who comes first makes it: nothing but the counts is ever
 overwritten, so every task, attempt and run reads the same. The facts of a batch never change, whoever runs
-it.
-Driver and executors must see the folder as the same path; a task that sees another one refuses.
-Called by the mirror's writers. No sockets.
+it. Driver and executors must see the folder as the same path; a task that sees another one refuses. No
+sockets.
 """
 
 import hashlib
@@ -118,7 +117,7 @@ class MirrorSession:
 
     @classmethod
     def open(cls, path: str, plan: str) -> "MirrorSession":
-        """The session in this folder, a new one where there is none. Called by the driver.
+        """The session in this folder, a new one where there is none.
 
         Raises OptionError when the folder cannot be written, or belongs to another plan.
         """

@@ -6,8 +6,7 @@ where the session remembers the place, else found in the log, backwards from its
 Invariants: what is answered is on the leader's disk. A place is found by the session's producer id, or, for a
 session that is new or was lost, by the header of any record: so rows that an earlier session stored are known
 too. The search ends where the session's memory or the log begins; where the leader forgot the producer, the
-log has to confirm that memory.
-Called by the mirror's tasks. Source: KIP-664 (DescribeProducers).
+log has to confirm that memory. Source: KIP-664 (DescribeProducers).
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import OffsetOutOfRangeError, UnsupportedVersionError
 from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets
-from tidelog.client.session_lookup import describe_producer, fetch_batches, repeat, wait_for_disk
+from tidelog.client.producer_session_lookup import describe_producer, fetch_batches, repeat, wait_for_disk
 from tidelog.client.types import TopicPartition
 from tidelog.pipeline.arrow.arrays import octets
 from tidelog.pipeline.mirror.session_folder import MirrorError, StoredPlace

@@ -6,7 +6,6 @@ exact stands in `pipeline.mirror.writer`.
 
 Invariants: a row at or before the last one stored is skipped, the next one gets the next number, and none is
 passed over: what would break that raises MirrorError before the row is sent.
-Called by the mirror's writers, in Python workers.
 """
 
 import time
@@ -17,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.client.cluster import Cluster, ClusterConfig
-from tidelog.client.session import ProducerSession, SessionPartition
+from tidelog.client.producer_session import ProducerSession, SessionPartition
 from tidelog.client.types import TopicPartition
 from tidelog.pipeline.arrow import arrays
 from tidelog.pipeline.arrow.encoding import RecordColumns, encode

@@ -7,7 +7,6 @@ shutdown).
 Invariants: what the files say of a log's end is trusted only where somebody vouches for it. Behind the last
 record that is durable a running broker may be writing, and a crashed one have left what it takes back: so
 without a broker to ask, the end is the user's (explicit endingOffsets), or that of a clean shutdown.
-Called by `pipeline.source.reading` and `pipeline.segments.segment_ranges`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

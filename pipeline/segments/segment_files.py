@@ -7,7 +7,6 @@ to confirms it, and a file without one is read all the same.
 Invariants: bytes come in whole batches, in the order of the file, and cover the range that was asked for, or
 an error says where they end. Nothing here judges what lies behind that range: in the folder of a running
 broker, somebody may be writing there.
-Called by `pipeline.segments.segment_ranges` on the driver, and in Spark's tasks.
 """
 
 import os

@@ -8,7 +8,6 @@ looked at. The files must be visible, under the same path, to the driver and the
 Invariants: the pieces of a range cover it once, in order; a file that is missing, or ends before what was
 planned, is an error or a named loss, never a shorter answer. Logs without gaps between files are expected, as
 the broker writes them; a compacted one is to be read over the wire.
-Called by `pipeline.source.reading` and the jobs.
 """
 
 import json

@@ -2,7 +2,6 @@
 
 Owns the parsing of the sink's options and the check of its columns; both are pure, and done when Spark plans
 the write, so that nothing is refused half written. Whatever the sink does not understand it refuses.
-Called by `pipeline.sink.writers`.
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,6 @@ Owns the meaning of the sink's columns: types brought to those of a record, defa
 grouped by where they go. Vectorised throughout.
 
 Invariants: rows that go to the same partition keep their order.
-Called by the sinks, in Python workers.
 """
 
 from collections.abc import Iterable, Iterator

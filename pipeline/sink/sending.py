@@ -5,7 +5,6 @@ and stored while the task reads and encodes the next rows.
 
 Invariants: `finish` returns only when every batch that was sent is stored; the first one that is not raises,
 in `send` or in `finish`. Memory is bounded by the producer's: `send` waits for room.
-Called by the sinks, in Python workers.
 """
 
 import asyncio
@@ -17,8 +16,8 @@ from typing import Any, Self, TypeVar
 
 from tidelog.client.delivery import Delivery
 from tidelog.client.producer import Producer
+from tidelog.client.producer_session import ProducerSession
 from tidelog.client.record_batch import BatchBuilder
-from tidelog.client.session import ProducerSession
 from tidelog.pipeline.arrow.encoding import EncodedBatch
 from tidelog.pipeline.sink.options import SinkOptions
 

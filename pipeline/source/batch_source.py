@@ -1,8 +1,7 @@
 """Batch reads of the data source: the ranges are planned on the driver, and read in the tasks.
 
-Invariants: the ranges are fixed when Spark plans the query, so that a retried task reads the same records;
-a task yields every record of its range, in order, or fails.
-Made by `pipeline.data_source`, pickled by Spark.
+Invariants: the ranges are fixed when Spark plans the query, so that a retried task reads the same records; a
+task yields every record of its range, in order, or fails.
 """
 
 from collections.abc import Iterator, Sequence

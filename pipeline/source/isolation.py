@@ -5,8 +5,8 @@ records, each as (producer id, first offset); the control batch that ended one s
 last batch. One filter serves one answer, from its first batch on.
 
 Invariants: batches are shown in log order, none left out; those without a transaction are always seen.
-Control batches are no records at either level, which is `pipeline.arrow.columnar`'s to see to.
-Called by `pipeline.source.reading`. Source: KIP-98, "Consumer", and the protocol's Fetch response.
+Control batches are no records at either level, which is `pipeline.arrow.columnar`'s to see to. Source:
+KIP-98, "Consumer", and the protocol's Fetch response.
 """
 
 from collections.abc import Iterable

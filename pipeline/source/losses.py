@@ -3,7 +3,6 @@
 Owns the notes: where a read has option losses.path, each of its tasks and its planner keep a small file there
 for what they had to leave out. A task that is run again may note the same, or parts of it: an offset counts
 once. Driver and executors must see the folder as the same path.
-Called by the source's readers, and by jobs for the sum.
 """
 
 import hashlib

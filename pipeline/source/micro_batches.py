@@ -3,10 +3,9 @@
 Owns the arithmetic of streaming reads, all of it pure. Spark keeps offsets in its checkpoint as Kafka writes
 them, `{"topic": {"0": 23}}` (see `pipeline.source.offsets.to_json`): each number is the next offset to read.
 
-Invariants: offsets never move past the log's end; a partition that appears while the stream runs is read
-from offset 0, so that nothing written before it was noticed is left out; offsets that have gone are a loss,
-and a loss is either raised or named in a list, never passed over.
-Called by `pipeline.source.stream_source`.
+Invariants: offsets never move past the log's end; a partition that appears while the stream runs is read from
+offset 0, so that nothing written before it was noticed is left out; offsets that have gone are a loss, and a
+loss is either raised or named in a list, never passed over.
 """
 
 import json

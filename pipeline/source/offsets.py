@@ -5,7 +5,6 @@ means.
 
 Invariants: ranges are half open [start, end), never empty, and those of a partition lie in order without gap.
 What would read less than was asked is refused, or named in a list of losses.
-Called by `pipeline.data_source`, `pipeline.source.stream_source` and all that they call.
 """
 
 import re

@@ -2,7 +2,6 @@
 
 Owns the parsing, which is pure. Names and meaning are those of Spark's own Kafka source, so that a job moves
 by changing its format; where that source would read less than was asked without a word, this one refuses.
-Called by `pipeline.data_source`.
 """
 
 import json

@@ -6,7 +6,6 @@ each loss through `logging`, and a note where option losses.path says. With both
 read.path, the broker says where logs start and end, and the records come from the files.
 
 Invariants: a task yields every record of its range, in order, or fails, or names what it skipped.
-Called by `pipeline.data_source` and `pipeline.source.stream_source`.
 """
 
 import logging

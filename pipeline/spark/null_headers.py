@@ -5,8 +5,8 @@ column that ends in nulls Arrow's Java library then walks along each null again.
 without headers that took 17 us of processor time a row, more than all the rest of a read or a write.
 
 Invariants: an empty array means what null means, no headers; a record of the source never has an empty one,
-so that null comes back where it was. Called by the jobs whose rows go to Python; who writes rows to the sink
-by himself does well to do the same: `COALESCE(headers, ARRAY()) AS headers`.
+so that null comes back where it was. Anyone who writes rows to the sink should do the same:
+`COALESCE(headers, ARRAY()) AS headers`.
 """
 
 from typing import TYPE_CHECKING, Any

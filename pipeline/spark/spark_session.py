@@ -2,7 +2,6 @@
 registered.
 
 Owns the settings that every job shares; a caller's settings win. One session a process, as Spark has it.
-Called by jobs, the demo and tests.
 """
 
 import os

@@ -1,10 +1,9 @@
 """Hand-tuned Produce and Fetch: the two messages that carry records, as NamedTuples over memoryviews.
 
-Owns: nothing but the names. `produce`, `fetch_request` and `fetch_response` are the codecs,
-`wire` the primitives they share.
-Invariants: equal to protocol.schema byte for byte and value for value, which tests/property/test_hot.py
-holds; record bytes are never copied; malformed input raises ProtocolError, nothing else.
-Callers: the broker's dispatch, produce and fetch handlers; the client's sender and fetcher.
+Owns: nothing but the names. `produce`, `fetch_request` and `fetch_response` are the codecs, `wire` the
+primitives they share. Invariants: equal to protocol.schema byte for byte and value for value, which
+tests/property/test_hot.py holds; record bytes are never copied; malformed input raises ProtocolError, nothing
+else.
 """
 
 from tidelog.protocol.hot.fetch_request import (

@@ -5,7 +5,6 @@ Invariants: equal, byte for byte and value for value, to what protocol.schema ma
 that a partition that is named again takes no further place (as in Kafka, whose request is a map); malformed
 bytes raise ProtocolError and nothing else. The tagged field cluster_id is skipped when read and never
 written.
-Callers: through protocol.hot, the broker's dispatch and fetch handler, the client's fetcher.
 """
 
 import struct

@@ -5,7 +5,6 @@ Invariants: equal, byte for byte and value for value, to what protocol.schema ma
 records go from the log's buffers to the socket's list and, at the client, from the frame to slices of it,
 never copied; malformed bytes raise ProtocolError and nothing else. The tagged field snapshot_id is skipped
 when read and never written.
-Callers: through protocol.hot, the broker's dispatch and fetch handler, the client's fetcher.
 """
 
 import struct

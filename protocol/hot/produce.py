@@ -1,11 +1,10 @@
 """Produce, versions 3 to 11, by hand: the path that every record takes into the broker.
 
-Owns: the values of a ProduceRequest and a ProduceResponse, and their bytes.
-Invariants: equal, byte for byte and value for value, to what protocol.schema makes of the same message (held
-by a property test); records are slices of the body on the way in and the caller's own buffers on the way out,
-never copied; malformed bytes raise ProtocolError and nothing else. Tagged fields that are not listed here
-(node_endpoints) are skipped when read and never written.
-Callers: the broker's dispatch and produce handler, the client's sender.
+Owns: the values of a ProduceRequest and a ProduceResponse, and their bytes. Invariants: equal, byte for byte
+and value for value, to what protocol.schema makes of the same message (held by a property test); records are
+slices of the body on the way in and the caller's own buffers on the way out, never copied; malformed bytes
+raise ProtocolError and nothing else. Tagged fields that are not listed here (node_endpoints) are skipped when
+read and never written.
 
 One topic with one partition, which is what a request for a single batch holds, takes a short cut; it gives up
 in favour of the general way at the first sign of anything else.

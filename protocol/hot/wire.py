@@ -5,7 +5,6 @@ null, tagged fields behind every struct). A codec picks a form by version and is
 Invariants: readers take a view and a position, and return the value and the position behind it; a length is
 held against the bytes that remain before anything is taken; bytes are returned as slices of the view. What
 malformed bytes make them raise is MALFORMED, which the codecs turn into one ProtocolError.
-Callers: protocol.hot.produce and protocol.hot.fetch.
 """
 
 import struct

@@ -5,6 +5,4 @@ Owns: the facts of Kafka's message definitions that this project uses. A declara
 
 Invariants: field names are Kafka's own, in snake case and in wire order; no module here imports construct,
 computes anything or knows about bytes.
-
-Called by: `protocol.schema` (the API table) and `protocol.codecs` (declaration to construct type).
 """

@@ -6,7 +6,6 @@ Invariants: plain immutable data, so that importing every declaration stays chea
 codec is built, never at import. A field without a default takes its type's zero: 0, False, "", b"", [],
 the zero uuid, or a struct of defaults.
 
-Called by: `protocol.messages.*` to declare, `protocol.codecs` and `protocol.schema` to read.
 Source: the schema format of Kafka's message definitions (clients/src/main/resources/common/message).
 """
 

@@ -6,7 +6,6 @@ Sequence arithmetic lives in protocol.sequences and is passed on from here.
 Invariants: nothing here copies a batch that it only looks at; malformed input raises ProtocolError, nothing
 else; the CRC-32C covers everything from the attributes on, so base offset and leader epoch may be written in
 place without touching it.
-Callers: broker.storage, broker.replica, the client, the pipeline, tools.
 
 Source: KIP-98, Kafka's documentation of the message format ("Record Batch").
 """

@@ -1,12 +1,10 @@
 """Encoding of record batches, one record at a time, at the price that plain Python can be brought to.
 
-Owns: the layout of a record and the bytes of a batch until `build` hands them out.
-Invariants: records that share a timestamp wait as what they were given, by reference, until the timestamp
-changes or the batch is built, and are then encoded together (`runs`); sizes are exact all the while. Only
-`bytes` wait, anything that could change is encoded at once. Deltas are taken from the first record's
-timestamp; the largest timestamp is tracked. After `build` the builder takes no more records, and the bytes
-belong to the caller.
-Callers: the client's accumulator, the broker's coordinators, tests and tools.
+Owns: the layout of a record and the bytes of a batch until `build` hands them out. Invariants: records that
+share a timestamp wait as what they were given, by reference, until the timestamp changes or the batch is
+built, and are then encoded together (`runs`); sizes are exact all the while. Only `bytes` wait, anything that
+could change is encoded at once. Deltas are taken from the first record's timestamp; the largest timestamp is
+tracked. After `build` the builder takes no more records, and the bytes belong to the caller.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,9 @@
 """Records as they lie in a batch, decoded into columns: one list for each field.
 
 Owns: the decoding of any records. A loop written for speed decodes what it is sure of; whatever else it meets
-it hands, record by record, to `decode_record`, its plain twin, which decides what is wrong.
-Invariants: malformed records raise ProtocolError that names the byte at fault, and nothing else is raised;
-all columns have the same length.
-Callers: `reader`, which has the batch around the records, for those that `uniform` and `stencils` leave.
-Columns, because whoever makes rows of them can do so in the interpreter's own loops.
+it hands, record by record, to `decode_record`, its plain twin, which decides what is wrong. Invariants:
+malformed records raise ProtocolError that names the byte at fault, and nothing else is raised; all columns
+have the same length. Columns, because whoever makes rows of them can do so in the interpreter's own loops.
 """
 
 from collections.abc import Sequence

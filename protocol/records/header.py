@@ -1,11 +1,10 @@
 """The 61-byte header of a record batch: read it, check its CRC, and patch it without decoding a record.
 
 Owns: the header's layout. Base offset, length and leader epoch (bytes 0 to 15) and the magic lie outside the
-CRC; everything from the attributes (byte 21) to the end of the batch lies inside.
-Invariants: no function here copies record bytes, except `with_log_append_time` and `with_max_timestamp`,
-whose callers hold a view that they may not write to. `read_batch_header` proves only that a header is there
-and that its length is possible; the batch itself may go on beyond the buffer (compare `size_bytes`).
-Callers: the broker's append and read paths, the client's sender and fetcher, recovery, tools.
+CRC; everything from the attributes (byte 21) to the end of the batch lies inside. Invariants: no function
+here copies record bytes, except `with_log_append_time` and `with_max_timestamp`, whose callers hold a view
+that they may not write to. `read_batch_header` proves only that a header is there and that its length is
+possible; the batch itself may go on beyond the buffer (compare `size_bytes`).
 """
 
 from collections.abc import Iterator

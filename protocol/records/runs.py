@@ -4,10 +4,9 @@ A run is records of one batch, in a row, with one timestamp, no headers and valu
 all of them have keys or none. Then they differ in offset delta, lengths and contents only, and records of the
 same lengths (their shape) begin alike.
 
-Owns: the bytes of a run, and the size of a record by its shape.
-Invariants: pure. The bytes are what the builder's record by record encoding gives. All offset deltas of a run
-take equally many bytes, for which `run_end` says where a run has to end.
-Callers: the record builder.
+Owns: the bytes of a run, and the size of a record by its shape. Invariants: pure. The bytes are what the
+builder's record by record encoding gives. All offset deltas of a run take equally many bytes, for which
+`run_end` says where a run has to end.
 """
 
 from collections.abc import Sequence

@@ -5,8 +5,7 @@ the fields to `struct`; and the decoding of the records that most producers send
 headers, values that are not None, timestamps within 63 ms of the batch's, and half a kilobyte at most.
 Invariants: equal to what the loop in `columns` makes of the same bytes; None for whatever is not exactly as
 expected, and nothing is raised: what a stencil takes for granted is compared afterwards, column by column.
-Memory stays below three megabytes.
-Callers: `reader`, before it asks `columns`. Safe in any thread.
+Memory stays below three megabytes. Safe in any thread.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,10 +1,8 @@
 """Zigzag varints as records use them, with the small ones precomputed.
 
 Owns: the encoding of one signed number, and the table that spares computing it for nearly every field of
-nearly every record.
-Invariants: the table holds 0 .. TABLE_SIZE - 1 only, so a caller must keep negative numbers away from it,
-which Python would read from its end.
-Callers: the record builder and the record reader.
+nearly every record. Invariants: the table holds 0 .. TABLE_SIZE - 1 only, so a caller must keep negative
+numbers away from it, which Python would read from its end.
 """
 
 from functools import lru_cache

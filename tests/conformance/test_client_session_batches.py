@@ -4,8 +4,8 @@ import pytest
 
 from tests.conformance.client_site import FIRST, TOPIC, Site
 from tidelog.client import Producer, ProducerSession
+from tidelog.client.producer_session import SessionPartition
 from tidelog.client.record_batch import BatchBuilder
-from tidelog.client.session import SessionPartition
 from tidelog.protocol.records import RecordBatchBuilder
 
 

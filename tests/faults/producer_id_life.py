@@ -1,7 +1,8 @@
 """One life of a broker's producer ids: hand them out and print each one, until somebody kills the process.
 
-Started by `test_producer_ids_over_kills`. The real store, the real cluster, the real shell; nothing else of a
-broker, so that a life takes milliseconds and the kill falls somewhere between a commit and the ids behind it.
+Started by a test of producer ids over kills. The real store, the real cluster, the real shell; nothing else
+of a broker, so that a life takes milliseconds and the kill falls somewhere between a commit and the ids
+behind it.
 """
 
 from __future__ import annotations

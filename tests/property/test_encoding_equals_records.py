@@ -1,4 +1,4 @@
-"""What `pipeline.arrow.encoding` makes of Arrow columns are the bytes that the plain builder makes of the rows."""
+"""What `arrow.encoding` makes of Arrow columns are the bytes that the plain builder makes of the rows."""
 
 import numpy as np
 import pyarrow as pa

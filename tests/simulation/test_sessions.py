@@ -14,8 +14,8 @@ from tests.simulation.network import Broker, Clock, Faults
 from tests.simulation.test_exactly_once import NEVER_MS, ROUGH, SEEDS
 from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.client.batch import Identity, ProducerBatch
+from tidelog.client.producer_session import SessionPartition, found_in_batches, found_in_entry
 from tidelog.client.producer_state import ProducerState
-from tidelog.client.session import SessionPartition, found_in_batches, found_in_entry
 from tidelog.client.types import TopicPartition
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.records import RecordBatchBuilder, read_batch_header

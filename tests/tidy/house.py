@@ -1,6 +1,6 @@
 """The files that the house rules are about, read once.
 
-Owns the list of rooms and how their files are found; what git ignores is left out. A rule that is broken is
+Owns the list of packages and how their files are found; what git ignores is left out. A broken rule is
 shown as `path:line what`, one a line, so that an editor can jump there.
 """
 
@@ -10,18 +10,18 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-WHEEL_ROOMS = ("broker", "protocol", "client", "pipeline", "cli")
-CODE_ROOMS = (*WHEEL_ROOMS, "faults", "demo", "bench")
-ROOMS = (*CODE_ROOMS, "tests")
+WHEEL_PACKAGES = ("broker", "protocol", "client", "pipeline", "cli")
+CODE_PACKAGES = (*WHEEL_PACKAGES, "faults", "demo", "bench")
+PACKAGES = (*CODE_PACKAGES, "tests")
 _OTHER_FOLDERS = ("deploy", "docs", ".ci")
 _OTHER_TEXT = (".dockerignore", "Dockerfile", "Makefile", "docker-compose.yml", "pyproject.toml")
 _TEXT_SUFFIXES = (".json", ".md", ".py", ".toml", ".yml", "")
 
 
 @cache
-def modules(*rooms: str) -> tuple[Path, ...]:
-    """The Python files of these rooms, by default of all."""
-    return tuple(path for room in rooms or ROOMS for path in sorted((ROOT / room).rglob("*.py")))
+def modules(*packages: str) -> tuple[Path, ...]:
+    """The Python files of these packages, by default of all."""
+    return tuple(path for package in packages or PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
 
 
 @cache

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.tidy.house import ROOT, WHEEL_ROOMS
+from tests.tidy.house import ROOT, WHEEL_PACKAGES
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.settings import BOOTSTRAP_SERVERS_VARIABLE
@@ -64,11 +64,11 @@ def expressions() -> Iterator[tuple[str, str]]:
 EXPRESSIONS = list(expressions())
 
 
-def test_the_image_copies_what_exists_and_every_room_of_the_wheel() -> None:
+def test_the_image_copies_what_exists_and_every_package_of_the_wheel() -> None:
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
     sources = [source for line in copied for source in line.split()]
     assert [source for source in sources if not (ROOT / source).exists()] == []
-    assert set(WHEEL_ROOMS) <= set(sources)
+    assert set(WHEEL_PACKAGES) <= set(sources)
     allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"]
     assert sorted(allowed) == sorted(sources)
 

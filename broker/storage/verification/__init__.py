@@ -5,6 +5,4 @@ Owns what `tidelog log verify` knows of segments, indexes, snapshots and epochs.
 
 Invariants: files are opened for reading only; what is found is handed on at once and not kept; damage is what
 no crash leaves behind, all else that deserves a word is a warning.
-
-Used by `broker.data_folder.verification`.
 """

@@ -4,8 +4,8 @@ Owns a pass over each index file beside the walk over the batches: both ascend, 
 a time. `batch` is told of every batch in order, `finish` of the end. Invariants: an index that cannot be
 followed (entries that do not ascend) is reported once and left; the log itself is never doubted here.
 
-Used by `verification.segment`. Source: Kafka's OffsetIndex and TimeIndex, as `broker.storage.index` writes
-them: the offset of an entry is that of the last record of its batch.
+Source: Kafka's OffsetIndex and TimeIndex, as `broker.storage.index` writes them: the offset of an entry is
+that of the last record of its batch.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ snapshot speaks of. Invariants: memory is that of a broker with as many producer
 
 What cannot be told from the log: whether a producer that begins again at sequence 0 in the same epoch had
 been forgotten in between (expiry). That is a warning, unless the batch is the old one byte for byte.
-
-Used by `verification.segment` and `verification.partition`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Owns the buffer (1 MiB, whatever the size of the file or of a batch) and how a walk goes on behind bytes that
 are no batch: by the next entry of the offset index that a batch confirms. Reads only.
-
-Used by `verification.segment` and `verification.indexes`.
 """
 
 from __future__ import annotations

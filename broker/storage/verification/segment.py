@@ -3,8 +3,6 @@
 Owns the walk over a `.log` file, and the two index checks that go along with it. Bytes that are no batch are
 reported once; the walk goes on at the next batch that the offset index names and its bytes confirm. What a
 crash leaves at the end of a log (a batch that was never durable, with nothing sound behind it) is a warning.
-
-Used by `verification.partition`.
 """
 
 from __future__ import annotations

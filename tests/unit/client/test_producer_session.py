@@ -5,7 +5,7 @@ import pytest
 from tests.unit.client.lab import KEY, OTHER, VIA, Lab, batch
 from tidelog.client.batch import Identity
 from tidelog.client.errors import DeliveryUncertainError, ProducerFencedError, SessionError
-from tidelog.client.session import (
+from tidelog.client.producer_session import (
     Found,
     ProducerSession,
     Run,

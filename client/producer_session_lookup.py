@@ -1,11 +1,10 @@
 """What a partition holds of a session: asked of its leader, or read from the log itself.
 
-Owns: the questions, and their repetition while leaders change.
-Invariants: what is answered is on the leader's disk, as far as a broker can be made to wait for it: what is
-skipped because of it will not be sent again. The log is read only where the leader's memory cannot tell:
-it has no DescribeProducers, has forgotten the producer, or knows it under a later epoch than the session.
-Callers: session_keeper; the pipeline asks the same questions for its mirror.
-Source: KIP-664 (DescribeProducers), KIP-734 (max timestamp, for which our broker waits for the disk).
+Owns: the questions, and their repetition while leaders change. Invariants: what is answered is on the
+leader's disk, as far as a broker can be made to wait for it: what is skipped because of it will not be sent
+again. The log is read only where the leader's memory cannot tell: it has no DescribeProducers, has forgotten
+the producer, or knows it under a later epoch than the session. Source: KIP-664 (DescribeProducers), KIP-734
+(max timestamp, for which our broker waits for the disk).
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from tidelog.client.errors import (
     read_error,
 )
 from tidelog.client.offset_lookup import EARLIEST, LATEST, look_up_offsets
-from tidelog.client.session import Found, SessionPartition, found_in_batches, found_in_entry
+from tidelog.client.producer_session import Found, SessionPartition, found_in_batches, found_in_entry
 from tidelog.client.types import TopicPartition
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.records import BatchHeader, iter_batches

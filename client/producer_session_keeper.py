@@ -6,7 +6,6 @@ Invariants:
   is in another cluster than the session's;
 - records are skipped in the order of `send`, exactly as many as are stored, and none after that;
 - a topic keeps the number of partitions with which the session met it, for keys must not move.
-Callers: the producer.
 """
 
 import asyncio
@@ -20,9 +19,9 @@ from tidelog.client.delivery import Delivery
 from tidelog.client.errors import ProducerFencedError, SessionError
 from tidelog.client.events import logger
 from tidelog.client.metadata import TopicInfo
+from tidelog.client.producer_session import Found, ProducerSession, SessionPartition
+from tidelog.client.producer_session_lookup import find_stored
 from tidelog.client.producer_state import ProducerState
-from tidelog.client.session import Found, ProducerSession, SessionPartition
-from tidelog.client.session_lookup import find_stored
 from tidelog.client.types import TopicPartition
 from tidelog.protocol.sequences import increment_sequence
 

@@ -1,9 +1,8 @@
 """Back-pressure: who waits for memory, in the order of their coming.
 
-Owns: the queue of sends that found `buffer_memory` full.
-Invariants: the first in the queue goes first, whatever it needs; nobody overtakes it. No polling: a waiter is
-woken when memory was freed and enough is there. While anybody waits, batches do not linger.
-Callers: the producer waits, the sender notifies; on one event loop.
+Owns: the queue of sends that found `buffer_memory` full. Invariants: the first in the queue goes first,
+whatever it needs; nobody overtakes it. No polling: a waiter is woken when memory was freed and enough is
+there. While anybody waits, batches do not linger. For one event loop.
 """
 
 from asyncio import Future, get_running_loop, sleep
@@ -13,7 +12,7 @@ from tidelog.client.accumulator import Accumulator, PartitionQueue
 from tidelog.client.errors import ClientError
 from tidelog.client.metrics import ClientMetrics
 
-__all__ = ["Room"]
+__all__ = ["BufferMemory"]
 
 
 class _Ticket:
@@ -24,7 +23,7 @@ class _Ticket:
         self.waiter: Future[None] = get_running_loop().create_future()
 
 
-class Room:
+class BufferMemory:
     """The queue in front of one accumulator."""
 
     def __init__(self, accumulator: Accumulator) -> None:

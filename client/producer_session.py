@@ -6,7 +6,6 @@ Invariants:
   each record sent, and are never given again to another record. So two processes that replay the same input
   send the same record under the same number, and a broker takes one of both;
 - a session is saved together with the application's position: everything sent before that is stored.
-Callers: session_keeper, and applications (to_dict, from_dict).
 Source: seeds' proposal on transitivity.
 """
 

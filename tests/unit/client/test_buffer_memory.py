@@ -6,8 +6,8 @@ import pytest
 
 from tidelog.client.accumulator import Accumulator, PartitionQueue
 from tidelog.client.batch import ProducerBatch
+from tidelog.client.buffer_memory import BufferMemory
 from tidelog.client.errors import ClientClosedError
-from tidelog.client.room import Room
 from tidelog.client.types import TopicPartition
 
 
@@ -16,7 +16,7 @@ class Lab:
         self.accumulator = Accumulator(
             max_batch_size=1_000, linger_ms=0, buffer_memory=2_000, delivery_timeout_ms=1_000
         )
-        self.room = Room(self.accumulator)
+        self.memory = BufferMemory(self.accumulator)
         self.queue: PartitionQueue = self.accumulator.queue(TopicPartition("t", 0))
         self.served: list[str] = []
 
@@ -25,10 +25,10 @@ class Lab:
 
     def free(self, batch: ProducerBatch) -> None:
         self.accumulator.release(batch)
-        self.room.notify()
+        self.memory.notify()
 
     async def wait(self, name: str, size: int = 100) -> ProducerBatch:
-        await self.room.wait(size)
+        await self.memory.wait(size)
         self.served.append(name)
         return self.open(size)
 
@@ -41,7 +41,7 @@ async def turns() -> None:
 async def test_first_come_first_served() -> None:
     lab = Lab()
     held = [lab.open(), lab.open()]
-    assert not lab.room.is_free(100)
+    assert not lab.memory.is_free(100)
     tasks = []
     for name in "abc":
         tasks.append(asyncio.ensure_future(lab.wait(name)))
@@ -64,7 +64,7 @@ async def test_a_small_one_does_not_overtake_a_large_one() -> None:
     lab.free(held[0])
     await turns()
     assert lab.served == []
-    assert not lab.room.is_free(100)
+    assert not lab.memory.is_free(100)
     lab.free(held[1])
     lab.free(await large)
     await small
@@ -87,7 +87,7 @@ async def test_who_is_cancelled_makes_way_for_the_next() -> None:
 async def test_while_anybody_waits_nothing_lingers() -> None:
     lab = Lab()
     patient = Accumulator(max_batch_size=1_000, linger_ms=50, buffer_memory=1_000, delivery_timeout_ms=1_000)
-    room = Room(patient)
+    room = BufferMemory(patient)
     queue = patient.queue(TopicPartition("t", 0))
     batch = patient.open_batch(queue, 100, 0, 1_000, None, b"x")
     assert patient.ready_at_ms(queue) == 50
@@ -98,7 +98,7 @@ async def test_while_anybody_waits_nothing_lingers() -> None:
     patient.release(batch)
     room.notify()
     await waiting
-    assert lab.room.is_free(100)
+    assert lab.memory.is_free(100)
 
 
 async def test_when_it_is_over_all_who_wait_are_told() -> None:
@@ -106,7 +106,7 @@ async def test_when_it_is_over_all_who_wait_are_told() -> None:
     _ = [lab.open(), lab.open()]
     tasks = [asyncio.ensure_future(lab.wait(name)) for name in "ab"]
     await asyncio.sleep(0)
-    lab.room.fail(ClientClosedError("over"))
+    lab.memory.fail(ClientClosedError("over"))
     for task in tasks:
         with pytest.raises(ClientClosedError):
             await task
