@@ -1,7 +1,7 @@
 """A batch that the application fills itself and sends whole.
 
-Owns: `BatchBuilder`, with aiokafka's verbs. Pure but for the clock, where a record has no timestamp. Invariants: it
-never grows past the size it was made with, unless its only record is larger; it is sent once.
+Owns: `BatchBuilder`, with aiokafka's verbs. Pure but for the clock, where a record has no timestamp.
+Invariants: it never grows past the size it was made with, unless its only record is larger; it is sent once.
 """
 
 from collections.abc import Sequence
