@@ -46,7 +46,8 @@ def test_an_exception_is_part_of_its_event_and_unknown_types_are_text() -> None:
 
 def test_structlog_comes_without_rich_which_stays_importable() -> None:
     out, _ = run(
-        "import sys\nfrom tidelog.broker.observability import log_events\nlog_events.import_structlog_without_rich()\n"
+        "import sys\nfrom tidelog.broker.observability import log_events\n"
+        "log_events.import_structlog_without_rich()\n"
         "print('structlog' in sys.modules, 'rich' in sys.modules)\nimport rich\nprint(rich.__name__)"
     )
     assert out == ["True False", "rich"]
