@@ -13,7 +13,7 @@ import pytest
 
 from faults.process import BrokerProcess
 from tests.spark.small import JAVA_OPTIONS
-from tests.tidy.house import ROOT, WHEEL_ROOMS
+from tests.tidy.house import ROOT, WHEEL_PACKAGES
 
 _SECONDS = 240
 _PROJECT_TEST = """
@@ -83,10 +83,10 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
-    for name in WHEEL_ROOMS:
+    for name in WHEEL_PACKAGES:
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").write_text('OWNER = "the project"\n')
-    (folder / "test_project.py").write_text(_PROJECT_TEST.format(rooms=WHEEL_ROOMS))
+    (folder / "test_project.py").write_text(_PROJECT_TEST.format(rooms=WHEEL_PACKAGES))
     (folder / "produce.py").write_text(_PRODUCER)
     return folder
 
@@ -107,7 +107,7 @@ def run(project: Path, *command: object) -> subprocess.CompletedProcess[str]:
 def test_the_wheel_holds_one_package_with_every_room(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"tidelog"}
-    for room in WHEEL_ROOMS:
+    for room in WHEEL_PACKAGES:
         inside = {str(path.relative_to(ROOT)) for path in (ROOT / room).rglob("*.py")}
         assert {f"tidelog/{name}" for name in inside} <= set(names)
     assert "tidelog/py.typed" in names
@@ -116,7 +116,7 @@ def test_the_wheel_holds_one_package_with_every_room(wheel: Path) -> None:
 def test_a_project_with_packages_of_those_names_runs_its_own_pytest(project: Path, python: Path) -> None:
     shown = run(project, python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_project.py")
     assert shown.returncode == 0, shown.stdout + shown.stderr
-    assert f"{len(WHEEL_ROOMS) + 1} passed" in shown.stdout
+    assert f"{len(WHEEL_PACKAGES) + 1} passed" in shown.stdout
 
 
 async def test_its_command_its_producer_and_its_spark_job_work_there(
