@@ -15,7 +15,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.messages import admin, fetch, group_offsets, groups, metadata, produce, topics
+from tidelog.protocol.messages import (
+    admin,
+    fetch,
+    group_admin,
+    group_membership,
+    group_offsets,
+    groups,
+    metadata,
+    produce,
+    topics,
+)
 from tidelog.protocol.messages.declaration import Message
 from tidelog.protocol.steps import Steps
 from tidelog.protocol.types import Buffer
@@ -128,6 +138,34 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
             groups.FIND_COORDINATOR_REQUEST,
             groups.FIND_COORDINATOR_RESPONSE,
         ),
+        _api(
+            ApiKey.JOIN_GROUP,
+            (0, 9),
+            group_membership.JOIN_GROUP_REQUEST,
+            group_membership.JOIN_GROUP_RESPONSE,
+        ),
+        _api(
+            ApiKey.HEARTBEAT, (0, 4), group_membership.HEARTBEAT_REQUEST, group_membership.HEARTBEAT_RESPONSE
+        ),
+        _api(
+            ApiKey.LEAVE_GROUP,
+            (0, 5),
+            group_membership.LEAVE_GROUP_REQUEST,
+            group_membership.LEAVE_GROUP_RESPONSE,
+        ),
+        _api(
+            ApiKey.SYNC_GROUP,
+            (0, 5),
+            group_membership.SYNC_GROUP_REQUEST,
+            group_membership.SYNC_GROUP_RESPONSE,
+        ),
+        _api(
+            ApiKey.DESCRIBE_GROUPS,
+            (0, 6),
+            group_admin.DESCRIBE_GROUPS_REQUEST,
+            group_admin.DESCRIBE_GROUPS_RESPONSE,
+        ),
+        _api(ApiKey.LIST_GROUPS, (0, 5), group_admin.LIST_GROUPS_REQUEST, group_admin.LIST_GROUPS_RESPONSE),
         _api(ApiKey.API_VERSIONS, (0, 4), metadata.API_VERSIONS_REQUEST, metadata.API_VERSIONS_RESPONSE),
         _api(ApiKey.CREATE_TOPICS, (2, 7), topics.CREATE_TOPICS_REQUEST, topics.CREATE_TOPICS_RESPONSE),
         _api(ApiKey.DELETE_TOPICS, (1, 6), topics.DELETE_TOPICS_REQUEST, topics.DELETE_TOPICS_RESPONSE),
@@ -153,6 +191,12 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
             (0, 3),
             topics.CREATE_PARTITIONS_REQUEST,
             topics.CREATE_PARTITIONS_RESPONSE,
+        ),
+        _api(
+            ApiKey.DELETE_GROUPS,
+            (0, 2),
+            group_admin.DELETE_GROUPS_REQUEST,
+            group_admin.DELETE_GROUPS_RESPONSE,
         ),
         _api(
             ApiKey.INCREMENTAL_ALTER_CONFIGS,
