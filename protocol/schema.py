@@ -205,6 +205,12 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
             admin.INCREMENTAL_ALTER_CONFIGS_RESPONSE,
         ),
         _api(
+            ApiKey.OFFSET_DELETE,
+            (0, 0),
+            group_offsets.OFFSET_DELETE_REQUEST,
+            group_offsets.OFFSET_DELETE_RESPONSE,
+        ),
+        _api(
             ApiKey.DESCRIBE_CLUSTER,
             (0, 1),
             metadata.DESCRIBE_CLUSTER_REQUEST,

@@ -1,7 +1,7 @@
-"""OffsetFetch and OffsetCommit: the offsets that a group has committed.
+"""OffsetFetch, OffsetCommit and OffsetDelete: the offsets that a group has committed.
 
-Declarations only. Source: the JSON definitions of the same names (KIP-320, KIP-447, KIP-709, KIP-848).
-OffsetFetch has two layouts: one group up to version 7, a list of them from version 8.
+Declarations only. Source: the JSON definitions of the same names (KIP-320, KIP-447, KIP-496, KIP-709,
+KIP-848). OffsetFetch has two layouts: one group up to version 7, a list of them from version 8.
 """
 
 from tidelog.protocol.messages.declaration import Field, Message
@@ -149,6 +149,54 @@ OFFSET_COMMIT_RESPONSE = Message(
             fields=(
                 Field("name", "string", "0-9", ignorable=True),
                 Field("topic_id", "uuid", "10+", ignorable=True),
+                Field(
+                    "partitions",
+                    "[]struct",
+                    "0+",
+                    fields=(
+                        Field("partition_index", "int32", "0+"),
+                        Field("error_code", "int16", "0+"),
+                    ),
+                ),
+            ),
+        ),
+    ),
+)
+
+OFFSET_DELETE_REQUEST = Message(
+    "OffsetDeleteRequest",
+    flexible="1+",
+    fields=(
+        Field("group_id", "string", "0+"),
+        Field(
+            "topics",
+            "[]struct",
+            "0+",
+            fields=(
+                Field("name", "string", "0+"),
+                Field(
+                    "partitions",
+                    "[]struct",
+                    "0+",
+                    fields=(Field("partition_index", "int32", "0+"),),
+                ),
+            ),
+        ),
+    ),
+)
+
+OFFSET_DELETE_RESPONSE = Message(
+    "OffsetDeleteResponse",
+    flexible="1+",
+    fields=(
+        Field("error_code", "int16", "0+"),
+        Field("throttle_time_ms", "int32", "0+", ignorable=True),
+        Field(
+            "topics",
+            "[]struct",
+            "0+",
+            fields=(
+                Field("name", "string", "0+"),
                 Field(
                     "partitions",
                     "[]struct",
