@@ -47,7 +47,7 @@ class Journal(Protocol[RecordT]):
         all the same. Raises ApiError when that cannot be told.
         """
 
-    async def write(self, records: Sequence[RecordT]) -> asyncio.Future[None] | None:
+    async def write(self, records: Sequence[RecordT]) -> asyncio.Future[Any] | None:
         """Accept the records, all or none. The future is done when they are durable; None: they are.
 
         Raises ApiError when they are refused.
@@ -65,7 +65,7 @@ class CoordinatorRuntime(Generic[RecordT]):
         self._journal = journal
         self._clock_ms = clock_ms
         self._turn = asyncio.Lock()
-        self._durable: asyncio.Future[None] | None = None
+        self._durable: asyncio.Future[Any] | None = None
         self._failure: ApiError | None = None
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._running: set[asyncio.Task[Any]] = set()

@@ -24,7 +24,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
 import structlog
@@ -34,7 +34,13 @@ from tidelog.broker.replicas.group_commit import GroupCommit, Work
 from tidelog.broker.storage.disk import HANDLES_ADVICE, advice_on, is_out_of_handles
 from tidelog.broker.storage.integrity import CorruptSegmentError
 from tidelog.broker.storage.log_types import LogEnds
-from tidelog.broker.storage.partition_log import AppendResult, FlushWork, PartitionLog, ReadResult
+from tidelog.broker.storage.partition_log import (
+    AppendOrigin,
+    AppendResult,
+    FlushWork,
+    PartitionLog,
+    ReadResult,
+)
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import Inspection
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
@@ -47,6 +53,7 @@ _DAMAGE_ADVICE = (
     " moves the start of the log past it"
 )
 _FLUSHES_AWAITED_AT_ONCE = 100
+_ResultT = TypeVar("_ResultT")
 logger = structlog.get_logger(__name__)
 
 
@@ -64,17 +71,18 @@ class Watcher(Protocol):
     def replica_changed(self, replica: Replica) -> None: ...
 
 
-class _FutureWaiter:
-    """A CommitWaiter that resolves one future with None, or with ApiError."""
+class _FutureWaiter(Generic[_ResultT]):
+    """A CommitWaiter that resolves one future with `result`, or with ApiError."""
 
-    __slots__ = ("future",)
+    __slots__ = ("future", "result")
 
-    def __init__(self, future: asyncio.Future[None]) -> None:
+    def __init__(self, future: asyncio.Future[_ResultT], result: _ResultT) -> None:
         self.future = future
+        self.result = result
 
     def partition_committed(self, slot: int) -> None:
         if not self.future.done():
-            self.future.set_result(None)
+            self.future.set_result(self.result)
 
     def partition_failed(self, slot: int, code: ErrorCode) -> None:
         if not self.future.done():
@@ -140,17 +148,23 @@ class Replica:
         return LogEnds(self.log.end_offset, durable, high_watermark, high_watermark)
 
     def append_as_leader(
-        self, batch: Buffer, now_ms: int, records: Inspection | ApiError | None = None
+        self,
+        batch: Buffer,
+        now_ms: int,
+        records: Inspection | ApiError | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendResult:
         """Check and write one batch. Raises ApiError with the code that the producer is to get.
 
-        `records` is what `inspect_batch` said of it, if it was asked.
+        `records` is what `inspect_batch` said of a client's batch, if it was asked.
         Follow it by `when_committed`, `committed` or `flush_soon`: nothing else makes it durable.
         """
         if self.stopped is not None:
             raise ApiError(self.stopped)
         try:
-            result = self.log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, records=records)
+            result = self.log.append(
+                batch, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, records=records
+            )
         except ApiError as error:
             if self.log.failure is not None:
                 self.fail(self.log.failure)
@@ -167,6 +181,15 @@ class Replica:
             self._unflushed_batches += 1
         return result
 
+    def append_as_coordinator(self, batch: Buffer, now_ms: int) -> asyncio.Future[AppendResult]:
+        """Write a batch of this broker's own: see AppendOrigin.COORDINATOR.
+
+        Its offsets are known at once, and given when it is durable. Raises ApiError where it is refused, then
+        nothing was written; the future raises it where the batch was written and does not become durable.
+        """
+        result = self.append_as_leader(batch, now_ms, origin=AppendOrigin.COORDINATOR)
+        return self._settled(result.last_offset + 1, result)
+
     def when_committed(self, end_offset: int, waiter: CommitWaiter, slot: int) -> bool:
         """True when all before `end_offset` is durable already; else `waiter` is told about `slot` later."""
         if end_offset <= self.high_watermark:
@@ -177,11 +200,15 @@ class Replica:
 
     def committed(self, end_offset: int) -> asyncio.Future[None]:
         """Resolved once all before `end_offset` is durable; raises ApiError when it cannot be."""
-        future: asyncio.Future[None] = self._loop.create_future()
+        return self._settled(end_offset, None)
+
+    def _settled(self, end_offset: int, result: _ResultT) -> asyncio.Future[_ResultT]:
+        """Resolved with `result` once all before `end_offset` is durable."""
+        future: asyncio.Future[_ResultT] = self._loop.create_future()
         if self.stopped is not None:
             future.set_exception(ApiError(self.stopped))
-        elif self.when_committed(end_offset, _FutureWaiter(future), 0):
-            future.set_result(None)
+        elif self.when_committed(end_offset, _FutureWaiter(future, result), 0):
+            future.set_result(result)
         return future
 
     @property

@@ -1,4 +1,4 @@
-"""What a client's batch must be before anyone asks who sent it.
+"""What a batch must be before anyone asks which producer sent it.
 
 Owns the checks that need neither the log nor the producer state, in Kafka's order (rows 1 to 3 of the
 table in the rule book, then size and timestamps). Pure.
@@ -11,6 +11,8 @@ Source: Kafka's ProduceRequest, UnifiedLog and LogValidator; KIP-937.
 """
 
 from __future__ import annotations
+
+from enum import Enum
 
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.compression import Compression
@@ -32,7 +34,19 @@ _CONTROL = 0x20
 _LAST_CODEC = max(Compression).value
 
 
-def checked_header(batch: Buffer, config: LogConfig) -> BatchHeader:
+class AppendOrigin(Enum):
+    """Whose batch is appended, and so what it is checked for."""
+
+    CLIENT = "client"
+    """All that a batch may be wrong in, its records and its producer's epoch and sequence too."""
+    COORDINATOR = "coordinator"
+    """This broker itself: records without a producer, or a control batch that ends a producer's transaction,
+    checked for the epochs of that producer and of its coordinator."""
+
+
+def checked_header(
+    batch: Buffer, config: LogConfig, origin: AppendOrigin = AppendOrigin.CLIENT
+) -> BatchHeader:
     """The header of the one batch in `batch`. Raises ApiError with Kafka's code for what is wrong with it."""
     size = len(batch)
     try:
@@ -60,11 +74,11 @@ def checked_header(batch: Buffer, config: LogConfig) -> BatchHeader:
         )
     if not batch_crc_is_valid(batch, header):
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch is not {header.crc:08x}, as it says")
-    _check_counts(header)
+    _check_counts(header, origin)
     return header
 
 
-def _check_counts(header: BatchHeader) -> None:
+def _check_counts(header: BatchHeader, origin: AppendOrigin) -> None:
     attributes = header.attributes
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
         raise _invalid(
@@ -76,6 +90,9 @@ def _check_counts(header: BatchHeader) -> None:
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"compression codec {attributes & _CODEC_MASK} does not exist",
         )
+    if origin is not AppendOrigin.CLIENT:
+        _check_own(header)
+        return
     if attributes & _CONTROL:
         raise _invalid("a client may not write control batches")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
@@ -83,6 +100,13 @@ def _check_counts(header: BatchHeader) -> None:
             f"producer {header.producer_id} sent epoch {header.producer_epoch} and sequence"
             f" {header.base_sequence}; neither may be negative"
         )
+
+
+def _check_own(header: BatchHeader) -> None:
+    """What this broker writes names a producer if it ends a transaction of that producer, else none."""
+    if header.is_control != (header.producer_id >= 0):
+        kind = "a control batch" if header.is_control else "a coordinator's batch of records"
+        raise _invalid(f"{kind} names producer {header.producer_id}")
 
 
 def check_timestamps(header: BatchHeader, records: Inspection, config: LogConfig, now_ms: int) -> None:

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from tidelog.broker.storage.batch_inspection import inspect_batch
-from tidelog.broker.storage.batch_rules import check_timestamps, checked_header
+from tidelog.broker.storage.batch_rules import AppendOrigin, check_timestamps, checked_header
 from tidelog.broker.storage.disk import FULL, ColdRead, Disk, is_out_of_handles
 from tidelog.broker.storage.holes import Hole, raise_if_lost
 from tidelog.broker.storage.integrity import CorruptSegmentError
@@ -36,22 +36,25 @@ from tidelog.broker.storage.log_types import (
     ReadResult,
     TimestampedOffset,
 )
-from tidelog.broker.storage.producer_state import Append, Duplicate, ProducerEntry
+from tidelog.broker.storage.producer_state import Append, Duplicate, ProducerEntry, Refusal
 from tidelog.broker.storage.recovery import Recovered, Recovery, RecoveryReport
 from tidelog.broker.storage.segment import Segment
 from tidelog.broker.storage.upkeep import Upkeep
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.records import (
     BatchHeader,
+    EndTransactionMarker,
     Inspection,
     patched_prefix,
     read_batch_header,
+    read_marker,
     with_log_append_time,
     with_max_timestamp,
 )
 from tidelog.protocol.types import NO_TIMESTAMP, Buffer
 
 __all__ = [
+    "AppendOrigin",
     "AppendResult",
     "CheckpointWork",
     "ColdRead",
@@ -194,39 +197,47 @@ class PartitionLog:
         *,
         leader_epoch: int,
         now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
         records: Inspection | ApiError | None = None,
     ) -> AppendResult:
         """Store the one batch in `batch`, or recognise it.
 
-        `records` is what `inspect_batch` said of it, if it was asked.
+        `records` is what `inspect_batch` said of a client's batch, if it was asked.
         Raises ApiError with the code that the producer is to get; then nothing was stored. A full disk gives
         KAFKA_STORAGE_ERROR and the log goes on; when `failure` is set afterwards the log is offline.
         """
         if self.failure is not None:
             raise self._failed()
         config = self.config
-        header = checked_header(batch, config)
-        if records is None:
-            records = inspect_batch(batch, header)
-        elif isinstance(records, ApiError):
-            raise records
-        check_timestamps(header, records, config, now_ms)
+        header = checked_header(batch, config, origin)
+        marker = None
         idempotent = header.producer_id >= 0
-        if idempotent or header.is_transactional:
-            verdict = self.producers.check(header)
-            if not isinstance(verdict, Append):
-                raise_if_lost(verdict, [*self.holes, *self._doubtful])
-                if isinstance(verdict, Duplicate):
-                    self._check_is_there(verdict, header)
-                    return AppendResult(*verdict, self.start_offset, True)
-                raise ApiError(verdict.code, verdict.message)
+        if origin is AppendOrigin.CLIENT:
+            if records is None:
+                records = inspect_batch(batch, header)
+            elif isinstance(records, ApiError):
+                raise records
+            check_timestamps(header, records, config, now_ms)
+            latest = records.latest
+            if idempotent or header.is_transactional:
+                verdict = self.producers.check(header)
+                if not isinstance(verdict, Append):
+                    raise_if_lost(verdict, [*self.holes, *self._doubtful])
+                    if isinstance(verdict, Duplicate):
+                        self._check_is_there(verdict, header)
+                        return AppendResult(*verdict, self.start_offset, True)
+                    raise ApiError(verdict.code, verdict.message)
+        else:
+            latest = header.max_timestamp
+            if idempotent:
+                marker = self._checked_marker(batch, header)
         log_append_time_ms: int = NO_TIMESTAMP
         if config.message_timestamp_type != "CreateTime":
             log_append_time_ms = now_ms
             batch = with_log_append_time(batch, now_ms)
             header = read_batch_header(batch)
-        elif header.max_timestamp != records.latest:
-            batch = with_max_timestamp(batch, records.latest)
+        elif header.max_timestamp != latest:
+            batch = with_max_timestamp(batch, latest)
             header = read_batch_header(batch)
         base_offset = self.end_offset
         last_offset = base_offset + header.last_offset_delta
@@ -240,10 +251,23 @@ class PartitionLog:
         self.end_offset = last_offset + 1
         if leader_epoch > self._epochs.latest:
             self._epochs.note(leader_epoch, base_offset)
-        if idempotent:
+        if marker is not None:
+            self.producers.apply_marker(header, marker, self._producers_ms(now_ms))
+        elif idempotent:
             self.producers.apply(header, base_offset, self._steady_ms() if self._steady_ms else now_ms)
         self._upkeep.appended_bytes += size
         return AppendResult(base_offset, last_offset, log_append_time_ms, self.start_offset, False)
+
+    def _checked_marker(self, batch: Buffer, header: BatchHeader) -> EndTransactionMarker:
+        """What the control batch in `batch` says, if its producer and coordinator may. Raises ApiError."""
+        try:
+            marker = read_marker(batch)
+        except ProtocolError as error:
+            raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
+        verdict = self.producers.check_marker(header, marker)
+        if isinstance(verdict, Refusal):
+            raise ApiError(verdict.code, verdict.message)
+        return marker
 
     def _check_is_there(self, stored: Duplicate, sent: BatchHeader) -> None:
         """A batch is acknowledged again only while the log holds it, or after somebody deleted it.

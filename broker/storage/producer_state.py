@@ -35,7 +35,7 @@ from tidelog.broker.storage.producer_table import (
     ProducerTable,
 )
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.records import BatchHeader
+from tidelog.protocol.records import BatchHeader, EndTransactionMarker
 from tidelog.protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
 from tidelog.protocol.sequences import decrement_sequence, increment_sequence, sequence_distance
 from tidelog.protocol.types import (
@@ -253,7 +253,8 @@ class ProducerStates:
         return None
 
     def apply(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        """Remember a batch that the log holds from `base_offset` on; one without a producer id does nothing.
+        """Remember a batch that the log holds from `base_offset` on; one without a producer id does nothing,
+        and neither does a control batch: see `apply_marker`.
 
         `now_ms` is the broker's clock at the append; for replayed batches, the time of the replay.
         """
@@ -274,6 +275,32 @@ class ProducerStates:
         if moment > self._clock_ms:
             self._clock_ms = moment
         recent.last_append_ms = self._clock_ms
+
+    def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> Append | Refusal:
+        """What to do with the control batch by which a coordinator ends a producer's transaction."""
+        known = self.entry(header.producer_id)
+        if known is not None and header.producer_epoch < known.producer_epoch:
+            return Refusal(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"a coordinator ends a transaction of producer {header.producer_id} in epoch"
+                f" {header.producer_epoch}, the current is {known.producer_epoch}",
+            )
+        if known is not None and marker.coordinator_epoch < known.coordinator_epoch:
+            return Refusal(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"a coordinator of epoch {marker.coordinator_epoch} ends a transaction of producer"
+                f" {header.producer_id}, one of epoch {known.coordinator_epoch} did so before",
+            )
+        return _APPEND
+
+    def apply_marker(self, header: BatchHeader, marker: EndTransactionMarker, now_ms: int) -> None:
+        """Remember that the log holds this control batch; `now_ms` as in `apply`."""
+        self._settle()
+        slot = self._table.find(header.producer_id)
+        if not slot:
+            self._make_room()
+            slot = self._table.add(header.producer_id, header.producer_epoch)
+        self._table.mark(slot, header.producer_epoch, marker.coordinator_epoch, self._advance(now_ms))
 
     def _make_latest(self, producer_id: int, epoch: int) -> _Recent:
         """What `_recent` holds of a producer, from now on as the last one; a new one begins with `epoch`."""

@@ -267,6 +267,24 @@ class ProducerTable:
             self._unlink(slot)
             self._link_latest(slot)
 
+    def mark(self, slot: int, epoch: int, coordinator_epoch: int, last_append_ms: int) -> None:
+        """No transaction is open any more, says a coordinator of this epoch; another epoch of the producer
+        forgets its batches."""
+        number, at = slot >> _CHUNK_BITS, (slot & _IN_CHUNK) * SLOT_SIZE
+        _, stored_epoch, count, _ = self.state(slot)
+        _HEAD.pack_into(
+            self._writable(number),
+            at,
+            self.producer_id(slot),
+            last_append_ms,
+            NO_OFFSET,
+            coordinator_epoch,
+            epoch,
+            count if stored_epoch == epoch else 0,
+        )
+        self._unlink(slot)
+        self._link_latest(slot)
+
     def remove(self, producer_id: int) -> None:
         """Forget a producer that is there."""
         slot = self.find(producer_id)

@@ -24,6 +24,7 @@ Blocking: a broker with much to read runs it in a thread. Source: Kafka's LogLoa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -46,6 +47,7 @@ from tidelog.protocol.records import (
     BatchHeader,
     batch_crc_is_valid,
     read_batch_header,
+    read_marker,
 )
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_TIMESTAMP
 
@@ -355,13 +357,22 @@ class Recovery:
             )
             self._leader_epochs.setdefault(header.partition_leader_epoch, header.base_offset)
             if header.base_offset >= self._replay_from:
-                self._producers.apply(header, header.base_offset, self._steady_now_ms)
-                self.report.replayed_batches += 1
+                self._replay(header, view)
             position += len(view)
             at_offset = header.last_offset + 1
             self.report.scanned_bytes += len(view)
         again.write()
         return _Scan(position, at_offset, problem)
+
+    def _replay(self, header: BatchHeader, view: memoryview) -> None:
+        """Give the producer state what the append of this batch gave it."""
+        if not header.is_control:
+            self._producers.apply(header, header.base_offset, self._steady_now_ms)
+        elif header.producer_id >= 0:
+            # Its CRC is right, so what is no marker was stored as it is, and changed nothing.
+            with suppress(ProtocolError):
+                self._producers.apply_marker(header, read_marker(view), self._steady_now_ms)
+        self.report.replayed_batches += 1
 
     def _load_indexes(self, segment: Segment, size: int, scan_from: int) -> int:
         """Keep the trusted index entries; returns the position to read from and sets the segment's tail."""

@@ -10,15 +10,9 @@ KIP-98, "Consumer", and the protocol's Fetch response.
 """
 
 from collections.abc import Iterable
-from struct import Struct
 
-from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.records import BatchHeader, decode_batch
+from tidelog.protocol.records import BatchHeader, read_marker
 from tidelog.protocol.types import Buffer
-
-_CONTROL_KEY = Struct(">hh")
-_ABORT = 0
-_LARGEST_MARKER_BYTES = 1 << 16
 
 
 class TransactionsInFilesError(RuntimeError):
@@ -39,7 +33,7 @@ class AbortedTransactions:
         if header.producer_id not in self._aborting:
             return False
         if header.is_control:
-            if _is_abort(data, position, header):
+            if not read_marker(data, position).is_commit:
                 self._aborting.discard(header.producer_id)
             return False
         return header.is_transactional
@@ -60,16 +54,3 @@ class NoTransactions:
 
 
 BatchFilter = AbortedTransactions | NoTransactions
-
-
-def _is_abort(data: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the control batch at `position` ends its transaction by aborting it."""
-    records = decode_batch(data, position, max_decompressed_bytes=_LARGEST_MARKER_BYTES, check_crc=False)
-    key = records[0].key if records else None
-    if key is None or len(key) < _CONTROL_KEY.size:
-        raise ProtocolError(
-            f"control batch at offset {header.base_offset}: expected a key of {_CONTROL_KEY.size} bytes that"
-            f" names its kind, came {key!r:.40}"
-        )
-    _, kind = _CONTROL_KEY.unpack_from(key)
-    return bool(kind == _ABORT)

@@ -36,6 +36,7 @@ from tidelog.protocol.records.inspection import (
     inspect_uniform,
     inspectable,
 )
+from tidelog.protocol.records.markers import EndTransactionMarker, read_marker
 from tidelog.protocol.records.reader import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     Record,
@@ -59,6 +60,7 @@ __all__ = [
     "SMALLEST_RECORD_BYTES",
     "BatchHeader",
     "Columns",
+    "EndTransactionMarker",
     "Headers",
     "Inspection",
     "Record",
@@ -81,6 +83,7 @@ __all__ = [
     "patched_prefix",
     "read_batch_header",
     "read_magic",
+    "read_marker",
     "sequence_distance",
     "set_offset_and_leader_epoch",
     "set_producer",

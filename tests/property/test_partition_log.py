@@ -14,9 +14,11 @@ from tests.unit.broker.storage.support import (
     NEVER_ISSUED,
     NOW_MS,
     append,
+    append_own,
     batch,
     checkpoint,
     flush,
+    marker,
     open_log,
     state,
     stored,
@@ -25,7 +27,7 @@ from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.storage.producer_state import ProducerRules, ProducerStates
 from tidelog.protocol.errors import ApiError
-from tidelog.protocol.records import iter_batches
+from tidelog.protocol.records import iter_batches, read_marker
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150)
 
@@ -43,6 +45,7 @@ steps = st.one_of(
     sends,
     st.sampled_from([("flush",), ("checkpoint",), ("snapshot",), ("roll",)]),
     st.tuples(st.just("delete"), st.floats(0, 1)),
+    st.tuples(st.just("mark"), st.integers(0, 3), st.booleans()),
 )
 
 
@@ -54,6 +57,8 @@ class History:
     next: dict[int, tuple[int, int]] = field(default_factory=dict)
     sent: list[bytes] = field(default_factory=list)
     last: dict[int, bytes] = field(default_factory=dict)
+    markers: int = 0
+    """How many were written, each by a coordinator of a newer epoch."""
 
     def play(self, step: tuple) -> None:  # type: ignore[type-arg]
         log = self.log
@@ -68,8 +73,20 @@ class History:
                 log.roll(NOW_MS)
             case ("delete", share):
                 log.delete_records_before(int(log.flushed_end_offset * share))
+            case ("mark", producer_id, bumps):
+                self.mark(producer_id, bumps)
             case ("send", producer_id, how, count, shift):
                 self.send(producer_id, how, count, NOW_MS + shift)
+
+    def mark(self, producer_id: int, bumps: bool) -> None:
+        """A coordinator ends a transaction of a producer, perhaps in a newer epoch of it."""
+        epoch, sequence = self.next.get(producer_id, (0, 0))
+        if bumps:
+            epoch, sequence = epoch + 1, 0
+            self.last.pop(producer_id, None)
+        append_own(self.log, marker(producer_id, epoch, self.markers))
+        self.markers += 1
+        self.next[producer_id] = (epoch, sequence)
 
     def send(self, producer_id: int, how: str, count: int, timestamp: int) -> None:
         epoch, sequence = self.next.get(producer_id, (0, 0))
@@ -92,8 +109,12 @@ class History:
 def replayed(log: PartitionLog) -> object:
     """Producer state by the plainest way: every header from the start of the log."""
     machine = ProducerStates(ProducerRules(), lambda: NEVER_ISSUED)
-    for found in stored(log):
-        machine.apply(found, found.base_offset, 0)
+    data = contents(log, log.end_offset)
+    for position, found in iter_batches(data):
+        if found.is_control:
+            machine.apply_marker(found, read_marker(data, position), 0)
+        else:
+            machine.apply(found, found.base_offset, 0)
     return {entry.producer_id: entry._replace(last_append_ms=0) for entry in machine.entries()}
 
 

@@ -58,6 +58,8 @@ class ProducerCheck:
         """The next batch of the log, whose CRC is right."""
         header = batch.header
         self.newest_timestamp = max(self.newest_timestamp, header.largest_timestamp)
+        if header.is_control:
+            self._marker(file, batch)
         if header.producer_id < 0 or header.is_control:
             return
         if self._next_producer_id is not None and header.producer_id >= self._next_producer_id:
@@ -81,6 +83,15 @@ class ProducerCheck:
                     file, f"a batch that had to be refused: {verdict.message}", position=batch.position
                 )
         self.states.apply(plain, header.base_offset, 0)
+
+    def _marker(self, file: str, batch: FoundBatch) -> None:
+        if batch.marker is not None:
+            verdict = self.states.check_marker(batch.header, batch.marker)
+            if isinstance(verdict, Refusal):
+                self._findings.damage(
+                    file, f"a batch that had to be refused: {verdict.message}", position=batch.position
+                )
+            self.states.apply_marker(batch.header, batch.marker, 0)
 
     def _is_current_epoch(self, header: BatchHeader) -> bool:
         known = self.states.entry(header.producer_id)

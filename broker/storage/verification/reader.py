@@ -17,7 +17,14 @@ from crc32c import crc32c
 
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.records import BATCH_HEADER_SIZE, CURRENT_MAGIC, BatchHeader, read_batch_header
+from tidelog.protocol.records import (
+    BATCH_HEADER_SIZE,
+    CURRENT_MAGIC,
+    BatchHeader,
+    EndTransactionMarker,
+    read_batch_header,
+    read_marker,
+)
 
 CHUNK_BYTES = 1 << 20
 _CRC_COVERS_FROM = 21
@@ -68,11 +75,12 @@ class Broken(NamedTuple):
 
 
 class FoundBatch(NamedTuple):
-    """A batch by its header; `crc` is what its bytes give."""
+    """A batch by its header; `crc` is what its bytes give, `marker` what a producer's control batch says."""
 
     position: int
     header: BatchHeader
     crc: int
+    marker: EndTransactionMarker | None = None
 
     @property
     def end(self) -> int:
@@ -100,7 +108,17 @@ def batch_at(reader: FileReader, position: int) -> FoundBatch | Broken:
             raise OSError(f"{reader.path} became shorter while it was read")
         crc = crc32c(piece, crc)
         at += len(piece)
-    return FoundBatch(position, header, crc)
+    return FoundBatch(position, header, crc, _marker_of(reader, position, header))
+
+
+def _marker_of(reader: FileReader, position: int, header: BatchHeader) -> EndTransactionMarker | None:
+    """None also where it cannot be decoded: its CRC is right, so it was stored so, and changed nothing."""
+    if not header.is_control or header.producer_id < 0 or header.size_bytes > CHUNK_BYTES:
+        return None
+    try:
+        return read_marker(reader.at(position, header.size_bytes))
+    except ProtocolError:
+        return None
 
 
 def begins_batch(reader: FileReader, position: int, base_offset: int) -> bool:

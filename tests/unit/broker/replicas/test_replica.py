@@ -70,6 +70,24 @@ async def test_waiters_are_told_in_the_order_of_their_offsets(replica: Replica) 
     assert told.events == [0, 1, 2]
 
 
+async def test_what_a_coordinator_wrote_is_told_once_it_is_durable(replica: Replica) -> None:
+    replica.append_as_leader(batch(b"v"), NOW_MS)
+    written = replica.append_as_coordinator(batch(b"a", b"b"), NOW_MS)
+    assert (replica.log.end_offset, replica.high_watermark, written.done()) == (3, 0, False)
+    assert (await written)[:2] == (1, 2)
+    assert replica.high_watermark == 3
+
+
+async def test_a_coordinator_is_not_told_of_what_did_not_become_durable(replica: Replica) -> None:
+    written = replica.append_as_coordinator(batch(b"a"), NOW_MS)
+    replica.fail(OSError("the disk is gone"))
+    with pytest.raises(ApiError) as caught:
+        await written
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    with pytest.raises(ApiError):
+        replica.append_as_coordinator(batch(b"b"), NOW_MS)
+
+
 async def test_bytes_become_visible_with_the_watermark(replica: Replica) -> None:
     size = len(batch(b"v"))
     replica.append_as_leader(batch(b"v"), NOW_MS)

@@ -7,8 +7,10 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from struct import pack
 from typing import ParamSpec, TypeVar
 
+from tidelog.broker.storage.batch_rules import AppendOrigin
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import AppendResult, PartitionLog
@@ -43,6 +45,17 @@ def batch(
     if producer_id < 0:
         return bytes(builder.build(compression, -1, -1, -1))
     return bytes(builder.build(compression, producer_id, epoch, sequence))
+
+
+def marker(
+    producer_id: int, epoch: int = 0, coordinator_epoch: int = 0, *, commits: bool = True, key: bytes = b""
+) -> bytes:
+    """The control batch by which a coordinator ends a transaction of this producer."""
+    builder = RecordBatchBuilder()
+    builder.append(NOW_MS, key or pack(">hh", 0, commits), pack(">hi", 0, coordinator_epoch))
+    return bytes(
+        builder.build(Compression.NONE, producer_id, epoch, -1, is_transactional=True, is_control=True)
+    )
 
 
 def encoded(
@@ -101,6 +114,11 @@ def open_log(
 
 def append(log: PartitionLog, data: Buffer, *, now_ms: int = NOW_MS, leader_epoch: int = 0) -> AppendResult:
     return log.append(data, leader_epoch=leader_epoch, now_ms=now_ms)
+
+
+def append_own(log: PartitionLog, data: Buffer, *, now_ms: int = NOW_MS) -> AppendResult:
+    """As a coordinator of this broker does."""
+    return log.append(data, leader_epoch=0, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
 
 
 def outcome(call: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R | ErrorCode:

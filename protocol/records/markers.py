@@ -1,0 +1,46 @@
+"""The control batch that ends a producer's transaction on one partition.
+
+Owns the layout of its one record: the key says the version and whether it commits or aborts, the value the
+epoch of the transaction coordinator that wrote it. Invariant: what is no such batch, or cannot be decoded,
+raises ProtocolError.
+
+Source: KIP-98, "Control Records"; Kafka's EndTransactionMarker.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records.header import read_batch_header
+from tidelog.protocol.records.reader import decode_batch
+from tidelog.protocol.types import Buffer
+
+_KEY = Struct(">hh")
+_VALUE = Struct(">hi")
+_ABORT, _COMMIT = 0, 1
+_LARGEST_MARKER_BYTES = 1 << 16
+
+
+class EndTransactionMarker(NamedTuple):
+    """How a transaction ended, and under which coordinator."""
+
+    is_commit: bool
+    coordinator_epoch: int
+
+
+def read_marker(batch: Buffer, position: int = 0) -> EndTransactionMarker:
+    """The marker in the control batch at `position`, whose CRC was checked. Raises ProtocolError."""
+    records = decode_batch(batch, position, max_decompressed_bytes=_LARGEST_MARKER_BYTES, check_crc=False)
+    key = records[0].key if records else None
+    value = records[0].value if records else None
+    offset = read_batch_header(batch, position).base_offset
+    if key is None or len(key) < _KEY.size or value is None or len(value) < _VALUE.size:
+        raise ProtocolError(
+            f"control batch at offset {offset}: expected a key of {_KEY.size} bytes that names its kind and a"
+            f" value of {_VALUE.size}, came {key!r:.40} and {value!r:.40}"
+        )
+    _, kind = _KEY.unpack_from(key)
+    if kind not in (_ABORT, _COMMIT):
+        raise ProtocolError(f"control batch at offset {offset}: kind {kind}, 0 aborts and 1 commits")
+    _, coordinator_epoch = _VALUE.unpack_from(value)
+    return EndTransactionMarker(kind == _COMMIT, coordinator_epoch)
