@@ -2,6 +2,7 @@
 
 Owns the folder, by default `tidelog-session` inside the stream's checkpoint:
 - `session.json`: the session's id and its plan, made by the driver when the first write is planned;
+- `place.json`: where the folder was then, by which a copy of it is recognised;
 - `owner.json`: the query and the destination's cluster it belongs to, made by the first task;
 - `producers/`: for each source partition its producer id, before that id is first used;
 - `batches/`: for each batch of the stream the facts under which it is written, made by the commit before it;
@@ -11,16 +12,17 @@ Owns the folder, by default `tidelog-session` inside the stream's checkpoint:
 - `lock`: held by the job that runs with it (`pipeline.jobs.copies`);
 - `topics/`: the ids of the topics that are read and written, for one that is made anew is another topic.
 
-Invariants: a file is complete or absent, and who comes first makes it: nothing but the counts is ever
+Invariants: a file is complete or absent, and who comes first makes it: nothing but counts and place is ever
 overwritten, so every task, attempt and run reads the same. The facts of a batch never change, whoever runs
-it. Driver and executors must see the folder as the same path; a task that sees another one refuses. No
-sockets.
+it. Driver and executors must see the folder as the same path; a task that sees another one refuses. Nothing
+here uses the network.
 """
 
 import hashlib
 import json
 import os
 import shutil
+import socket
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -137,6 +139,7 @@ class MirrorSession:
                 " run for good, then start with a new checkpointLocation; what is stored already is found"
                 " and skipped"
             )
+        _refuse_copy(Path(path))
         return cls(path, saved["session"])
 
     @property
@@ -269,9 +272,7 @@ class MirrorSession:
         path = self.folder / "counts" / f"{run}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         total = MirrorCounts(*map(sum, zip(self.counts(run), counts, strict=True)))
-        draft = path.with_suffix(".draft")
-        draft.write_text(json.dumps(total))
-        draft.replace(path)
+        _replace(path, total)
 
     def counts(self, run: str) -> "MirrorCounts":
         """What the run has done so far."""
@@ -300,6 +301,30 @@ class MirrorSession:
         return sorted(
             int(path.stem) for path in (self.folder / "batches").glob("*.json") if path.stem.isdecimal()
         )
+
+
+def _refuse_copy(folder: Path) -> None:
+    """Raises OptionError where the folder is a copy of the one in which the session was begun.
+
+    Two mirrors on copies raise epochs without knowledge of each other, and would store rows twice. A folder
+    that was renamed keeps its inode, and one that was restored from a backup keeps its path and its host.
+    """
+    here = {"host": socket.gethostname(), "path": str(folder), "inode": folder.stat().st_ino}
+    try:
+        place = _make_once(folder / "place.json", here)
+    except OSError as error:
+        raise _no_session(str(folder), error) from None
+    if (place["host"], place["path"]) == (here["host"], here["path"]):
+        return
+    if place["inode"] == here["inode"]:
+        _replace(folder / "place.json", here)
+        return
+    raise OptionError(
+        f"the mirror's session in {folder} is a copy: it was begun in {place['path']} on host"
+        f" {place['host']}. Two mirrors that run on copies of one session store rows twice. If the other"
+        f" one will never run again, delete {folder / 'place.json'} and start again; else start with a new"
+        " checkpointLocation: what is stored already is found and skipped"
+    )
 
 
 def _no_session(path: str, error: OSError) -> OptionError:
@@ -351,6 +376,12 @@ def _read(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     return found
+
+
+def _replace(path: Path, content: object) -> None:
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(content))
+    draft.replace(path)
 
 
 def _make_once(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:

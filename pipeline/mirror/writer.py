@@ -19,7 +19,8 @@ of source partition S that go to destination partition D, in the order of S, und
 Refused is what cannot be kept so: rows out of order or missing (mirror.gaps=allow: a filter leaves them out),
 two tasks with rows of one S, another plan, query or cluster, a destination that lost records. A lost session
 is found again by the headers; its old run must be gone for good then, for it has another producer id: whoever
-goes back to the old session stores again what the new one stored (the mirror job refuses to).
+goes back to the old session stores again what the new one stored (the mirror job refuses to). A copied
+session folder is recognised by its place and refused, because 3 holds only where all runs see the same files.
 
 Invariants: as in `pipeline.sink.writers`.
 """

@@ -1,5 +1,6 @@
 """A mirror's session says the same to every task, attempt and run, and refuses what would break it."""
 
+import shutil
 import uuid
 from pathlib import Path
 from uuid import UUID
@@ -34,6 +35,30 @@ def test_a_session_is_found_again_and_keeps_its_plan(session: MirrorSession) -> 
     assert MirrorSession.open(session.path, "plan") == session
     with pytest.raises(OptionError, match="begun with another plan"):
         MirrorSession.open(session.path, "another")
+
+
+def test_a_copied_session_is_refused_until_its_user_says_that_the_other_is_gone(
+    session: MirrorSession, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(session.path, copy)
+    with pytest.raises(OptionError, match=f"is a copy: it was begun in {session.path}"):
+        MirrorSession.open(str(copy), "plan")
+    assert MirrorSession.open(session.path, "plan") == session
+    (copy / "place.json").unlink()
+    for _ in range(2):
+        assert MirrorSession.open(str(copy), "plan").session_id == session.session_id
+
+
+def test_a_session_may_be_renamed_and_restored(session: MirrorSession, tmp_path: Path) -> None:
+    renamed = Path(session.path).rename(tmp_path / "renamed")
+    assert MirrorSession.open(str(renamed), "plan").session_id == session.session_id
+    with pytest.raises(OptionError, match=f"is a copy: it was begun in {renamed}"):
+        MirrorSession.open(str(shutil.copytree(renamed, session.path)), "plan")
+    backup = shutil.copytree(renamed, tmp_path / "backup")
+    renamed.rename(tmp_path / "gone")
+    restored = shutil.copytree(backup, renamed)
+    assert MirrorSession.open(str(restored), "plan").session_id == session.session_id
 
 
 def test_a_session_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
