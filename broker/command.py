@@ -16,13 +16,10 @@ from pathlib import Path
 
 from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError, unknown_variables
 from tidelog.broker.configuration.settings import parse_assignment
+from tidelog.protocol.settings import as_text, settings_of
 
-_FLAGS = (
-    ("--host", "host", "address to listen on for clients"),
-    ("--port", "port", "port for clients, 0 for a free one"),
-    ("--data-dir", "data.dir", "folder of logs and catalog"),
-    ("--http-port", "http.port", "port of /metrics, /healthz, /producers and /faults, 0 for a free one"),
-)
+_FLAGS = ("host", "port", "data.dir", "http.port")
+_FAULTS = "faults.enable"
 
 
 def settings_given(flags: Mapping[str, object], assignments: Sequence[str]) -> dict[str, object]:
@@ -56,27 +53,24 @@ def serve(given: Mapping[str, object], config_file: Path | None = None) -> int:
 def main(arguments: Sequence[str] | None = None, program: str = "python -m tidelog.broker") -> int:
     """Parse the command line and serve; returns the exit code. `program` is what usage messages call it."""
     parser = argparse.ArgumentParser(prog=program, description="Run a Tidelog broker.")
-    for flag, name, description in _FLAGS:
-        parser.add_argument(flag, dest=name, help=description)
+    table = settings_of(BrokerConfig)
+    described = {each.name: f"{each.description} Default: {as_text(each.default)}." for each in table}
+    for name in _FLAGS:
+        parser.add_argument("--" + name.replace(".", "-"), dest=name, metavar="VALUE", help=described[name])
     parser.add_argument(
-        "--enable-faults",
-        dest="faults.enable",
-        action="store_const",
-        const=True,
-        help="let `tidelog fault` break this broker on request; for tests only",
+        "--enable-faults", dest=_FAULTS, action="store_const", const=True, help=described[_FAULTS]
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings as TOML")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="Read settings from this TOML file.")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="any setting, such as log.segment.bytes",
+        help="Set any setting, such as log.segment.bytes=1048576. `tidelog config` lists all.",
     )
     parsed = vars(parser.parse_args(arguments))
     try:
-        names = [*(name for _, name, _ in _FLAGS), "faults.enable"]
-        given = settings_given({name: parsed[name] for name in names}, parsed["set"])
+        given = settings_given({name: parsed[name] for name in (*_FLAGS, _FAULTS)}, parsed["set"])
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -39,6 +39,7 @@ from tidelog.broker.storage.checkpoints import FolderIdentity
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import LogManager
+from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in, log_folders
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_LEADER_EPOCH
@@ -249,9 +250,10 @@ def _embedded_store(config: BrokerConfig, logs: LogManager, *, may_begin: bool) 
 
 def _base_log_config(config: BrokerConfig) -> LogConfig:
     """What a log does that no topic can set."""
-    return LogConfig(
-        producer_id_expiration_ms=config.producer_id_expiration_ms,
-        max_producer_ids_per_partition=config.max_producer_ids_per_partition,
-        unknown_sequence=config.producer_id_unknown_sequence,
+    rules = ProducerRules(
+        reject_unknown_sequence=config.producer_id_unknown_sequence == "reject",
         duplicate_below_window=config.producer_duplicate_below_window,
+        expiration_ms=config.producer_id_expiration_ms,
+        max_producers=config.max_producer_ids_per_partition,
     )
+    return LogConfig(producers=rules)

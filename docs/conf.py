@@ -6,8 +6,8 @@ cannot differ from it.
 
 from collections.abc import Iterable
 
-from tidelog.broker.cluster.topic_settings import TOPIC_SETTINGS
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS
 from tidelog.broker.handlers.fetch_sessions import FetchSessions
 from tidelog.broker.observability.metrics import Metrics
 
@@ -22,7 +22,7 @@ def broker_settings() -> str:
 
 def topic_settings() -> str:
     rows = (
-        (f"`{name}`", f"`{setting.default}`", f"`{setting.broker_name}`", setting.documentation)
+        (f"`{name}`", f"`{setting.default}`", f"`{setting.extras['broker_name']}`", setting.description)
         for name, setting in sorted(TOPIC_SETTINGS.items())
     )
     return _table(("setting", "default", "broker's setting", "meaning"), rows)

@@ -2,16 +2,15 @@
 
 Owns `BrokerConfig`. Outward names are Kafka's (`log.segment.bytes`), attributes the same with underscores.
 Sources, strongest first: flags and `--set`, `TIDELOG_LOG_SEGMENT_BYTES` in the environment, a TOML file,
-defaults. Those that are the defaults of a topic's own settings say so in `topic_setting`.
+defaults. Those that hold where a topic sets none are declared as the topic's own are (`topic_settings`).
 
 Invariants: an instance holds only values that passed their checks, however it was made, and never changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,17 +18,19 @@ from tidelog.broker.configuration.settings import (
     BOOTSTRAP_SERVERS_VARIABLE,
     CONFIG_FILE_VARIABLE,
     ENVIRONMENT_PREFIX,
-    ConfigError,
-    Setting,
-    as_text,
+    parse_setting,
     read_toml,
     unknown_setting,
+    variable_of,
 )
+from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS
+from tidelog.broker.storage.producer_state import DEFAULT_RULES
+from tidelog.protocol.settings import ConfigError, as_text, settings_of
+from tidelog.protocol.settings import setting as _setting
 
 _INT = 2**31 - 1
 _LONG = 2**63 - 1
 _PORT = 65535
-DAY_MS = 86_400_000
 
 __all__ = ["BrokerConfig", "ConfigError", "DescribedSetting"]
 
@@ -44,17 +45,17 @@ class DescribedSetting(NamedTuple):
     description: str
 
 
-def _setting(
-    default: Any,
-    description: str,
-    *,
-    low: int | None = None,
-    high: int | None = None,
-    choices: tuple[str, ...] = (),
-    topic_setting: str | None = None,
-) -> Any:
-    extras = {"low": low, "high": high, "choices": choices, "topic_setting": topic_setting}
-    return field(default=default, metadata={"description": description, **extras})
+def _default_of(topic_setting: str) -> Any:
+    """The broker's setting that holds where a topic does not set `topic_setting`: declared as that one is."""
+    one = TOPIC_SETTINGS[topic_setting]
+    return _setting(
+        one.default,
+        one.description,
+        low=one.low,
+        high=one.high,
+        choices=one.choices,
+        topic_setting=topic_setting,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +91,7 @@ class BrokerConfig:
         high=_PORT,
     )
     http_host: str = _setting("", "Address that the HTTP port listens on. Empty: host.")
-    data_dir: Path = _setting("tidelog-data", "Folder of logs and catalog; made when missing.")  # noqa: RUF009
+    data_dir: Path = _setting("tidelog-data", "Folder of logs and catalog; made when missing.")
     node_id: int = _setting(1, "This broker's id in the cluster.", low=0, high=_INT)
     cluster_id: str = _setting("", "Id of the cluster. Empty: made once and kept in the data folder.")
 
@@ -101,22 +102,10 @@ class BrokerConfig:
     auto_create_topics_enable: bool = _setting(True, "Create a topic when a client that may asks for it.")
     delete_topic_enable: bool = _setting(True, "Let clients delete topics.")
 
-    log_segment_bytes: int = _setting(
-        1 << 30, "Size at which a new segment is begun.", low=14, high=_INT, topic_setting="segment.bytes"
-    )
-    log_roll_ms: int = _setting(
-        7 * DAY_MS, "Age at which a new segment is begun.", low=1, high=_LONG, topic_setting="segment.ms"
-    )
-    log_retention_ms: int = _setting(
-        7 * DAY_MS, "Age past which segments go; -1: never.", low=-1, high=_LONG, topic_setting="retention.ms"
-    )
-    log_retention_bytes: int = _setting(
-        -1,
-        "Size past which a partition's oldest segments go; -1: no limit.",
-        low=-1,
-        high=_LONG,
-        topic_setting="retention.bytes",
-    )
+    log_segment_bytes: int = _default_of("segment.bytes")
+    log_roll_ms: int = _default_of("segment.ms")
+    log_retention_ms: int = _default_of("retention.ms")
+    log_retention_bytes: int = _default_of("retention.bytes")
     log_retention_check_interval_ms: int = _setting(
         300_000, "How often retention is applied.", low=1, high=_LONG
     )
@@ -126,29 +115,10 @@ class BrokerConfig:
         low=1,
         high=_LONG,
     )
-    log_index_interval_bytes: int = _setting(
-        4096,
-        "Bytes of batches between two entries of the offset index.",
-        low=0,
-        high=_INT,
-        topic_setting="index.interval.bytes",
-    )
-    log_index_size_max_bytes: int = _setting(
-        10 << 20,
-        "Size of an offset index at which a new segment is begun.",
-        low=4,
-        high=_INT,
-        topic_setting="segment.index.bytes",
-    )
-    message_max_bytes: int = _setting(
-        1_048_588, "Largest record batch.", low=0, high=_INT, topic_setting="max.message.bytes"
-    )
-    log_message_timestamp_type: str = _setting(
-        "CreateTime",
-        "Whose time records carry: the producer's, or the broker's at append.",
-        choices=("CreateTime", "LogAppendTime"),
-        topic_setting="message.timestamp.type",
-    )
+    log_index_interval_bytes: int = _default_of("index.interval.bytes")
+    log_index_size_max_bytes: int = _default_of("segment.index.bytes")
+    message_max_bytes: int = _default_of("max.message.bytes")
+    log_message_timestamp_type: str = _default_of("message.timestamp.type")
 
     socket_request_max_bytes: int = _setting(100 << 20, "Largest request.", low=1, high=_INT)
     max_connections: int = _setting(
@@ -176,18 +146,22 @@ class BrokerConfig:
     )
 
     producer_id_expiration_ms: int = _setting(
-        DAY_MS, "Idle time after which a partition forgets a producer.", low=1, high=_INT
+        DEFAULT_RULES.expiration_ms, "Idle time after which a partition forgets a producer.", low=1, high=_INT
     )
     max_producer_ids_per_partition: int = _setting(
-        1_000_000, "Producers a partition remembers; past it the longest idle goes.", low=1, high=_INT
+        DEFAULT_RULES.max_producers,
+        "Producers a partition remembers; past it the longest idle goes.",
+        low=1,
+        high=_INT,
     )
     producer_id_unknown_sequence: str = _setting(
-        "reject",
+        "reject" if DEFAULT_RULES.reject_unknown_sequence else "accept",
         "What to do with a later batch of a forgotten producer: reject it (code 59) or, as Kafka, accept it.",
         choices=("reject", "accept"),
     )
     producer_duplicate_below_window: bool = _setting(
-        True, "Answer DUPLICATE_SEQUENCE_NUMBER for duplicates older than five batches; false: as Kafka, 45."
+        DEFAULT_RULES.duplicate_below_window,
+        "Answer DUPLICATE_SEQUENCE_NUMBER for duplicates older than five batches; false: as Kafka, 45.",
     )
 
     fetch_max_bytes: int = _setting(57_671_680, "Most bytes of one Fetch answer.", low=1024, high=_INT)
@@ -218,9 +192,10 @@ class BrokerConfig:
     """Attribute -> where its value came from, for those that are not defaults."""
 
     def __post_init__(self) -> None:
-        for setting in settings():
-            value = setting.parse(getattr(self, setting.attribute), self.sources.get(setting.attribute, ""))
-            object.__setattr__(self, setting.attribute, value)
+        for each in settings_of(BrokerConfig):
+            source = self.sources.get(each.attribute, "")
+            value = parse_setting(each, getattr(self, each.attribute), source)
+            object.__setattr__(self, each.attribute, value)
         if not self.host:
             raise ConfigError("host must be an address to listen on, such as 127.0.0.1 or 0.0.0.0, not empty")
         if self.queued_max_bytes < 2 * self.socket_request_max_bytes:
@@ -255,7 +230,7 @@ class BrokerConfig:
         if file is not None:
             for name, value in read_toml(file).items():
                 take(_attribute(name, str(file)), value, str(file))
-        by_variable = {setting.variable: setting.attribute for setting in settings()}
+        by_variable = {variable_of(each): each.attribute for each in settings_of(BrokerConfig)}
         for variable in sorted(by_variable.keys() & environ.keys()):
             take(by_variable[variable], environ[variable], variable)
         for name, value in (given or {}).items():
@@ -271,46 +246,35 @@ class BrokerConfig:
         """Every setting in the order of declaration."""
         return [
             DescribedSetting(
-                setting.name,
-                as_text(getattr(self, setting.attribute)),
-                as_text(setting.default),
-                self.sources.get(setting.attribute, "default"),
-                setting.description,
+                each.name,
+                as_text(getattr(self, each.attribute)),
+                as_text(each.default),
+                self.sources.get(each.attribute, "default"),
+                each.description,
             )
-            for setting in settings()
+            for each in settings_of(BrokerConfig)
         ]
 
     def topic_defaults(self) -> dict[str, str]:
         """Topic setting -> the value, as text, that holds where a topic sets none."""
         return {
-            setting.topic_setting: as_text(getattr(self, setting.attribute))
-            for setting in settings()
-            if setting.topic_setting is not None
+            topic_setting: as_text(getattr(self, each.attribute))
+            for each in settings_of(BrokerConfig)
+            if (topic_setting := each.extras.get("topic_setting")) is not None
         }
-
-
-@cache
-def settings() -> tuple[Setting, ...]:
-    """The declared settings, read off the class once."""
-    kinds: dict[str, type] = {"bool": bool, "int": int, "str": str, "Path": Path}
-    return tuple(
-        Setting(attribute=item.name, kind=kinds[str(item.type)], default=item.default, **item.metadata)
-        for item in fields(BrokerConfig)
-        if item.metadata
-    )
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Names in the environment that look like settings and are none; worth a warning, not a refusal,
     because Kubernetes sets such names for a service called tidelog.
     """
-    known: Iterable[str] = (setting.variable for setting in settings())
+    known = {variable_of(each) for each in settings_of(BrokerConfig)}
     mine = {name for name in environ if name.startswith(ENVIRONMENT_PREFIX)}
-    return sorted(mine - set(known) - {CONFIG_FILE_VARIABLE, BOOTSTRAP_SERVERS_VARIABLE})
+    return sorted(mine - known - {CONFIG_FILE_VARIABLE, BOOTSTRAP_SERVERS_VARIABLE})
 
 
 def _attribute(name: str, source: str) -> str:
-    by_name = {setting.name: setting.attribute for setting in settings()}
+    by_name = {each.name: each.attribute for each in settings_of(BrokerConfig)}
     attribute = by_name.get(name.strip().replace("_", "."))
     if attribute is None:
         raise unknown_setting(name, by_name, source)

@@ -1,21 +1,19 @@
-"""Settings as text: what one may hold, how it is read, and errors that tell a person what to write instead.
+"""The sources of a broker's settings: names with values (`--set`, flags), the environment, a TOML file.
 
-Owns `Setting` (type, bounds, description, topic setting that it is the default of) and the three sources:
-names with values (`--set`, flags), `TIDELOG_...` environment, a TOML file. Which settings exist is declared
-in `broker.configuration.broker_config`, the only caller. Pure but for `read_toml`.
-
-A setting's name is its attribute's with dots for underscores, its variable the same in capitals. Plain
-Python rather than pydantic-settings: importing that takes longer than the whole start may take (issue: ready
-in 0.5 s), and its errors speak of models, not of what to type.
+Which settings exist is declared in `broker.configuration.broker_config`. The variable of `log.segment.bytes`
+is `TIDELOG_LOG_SEGMENT_BYTES`. Pure but for `read_toml`. Plain Python rather than pydantic-settings:
+importing that takes longer than the whole start may take (ready in 0.5 s), and its errors speak of models,
+not of what to type.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tidelog.protocol.settings import ConfigError, Setting
 
 ENVIRONMENT_PREFIX = "TIDELOG_"
 CONFIG_FILE_VARIABLE = "TIDELOG_CONFIG_FILE"
@@ -24,99 +22,20 @@ BOOTSTRAP_SERVERS_VARIABLE = "TIDELOG_BOOTSTRAP_SERVERS"
 _KUBERNETES_HINT = (
     "; Kubernetes sets such variables for a service called tidelog: turn enableServiceLinks off in the pod"
 )
-_TRUE = frozenset(("true", "yes", "on", "1"))
-_FALSE = frozenset(("false", "no", "off", "0"))
 
 
-class ConfigError(ValueError):
-    """A setting that does not exist or a value that it cannot hold; the message is meant for a terminal."""
+def variable_of(setting: Setting) -> str:
+    """The environment variable of a setting: `TIDELOG_LOG_SEGMENT_BYTES`."""
+    return ENVIRONMENT_PREFIX + setting.attribute.upper()
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting. `kind` is bool, int, str or Path; `low` and `high` bound an int; `choices` a str.
-
-    `topic_setting` is the topic's own setting whose default this is ("segment.bytes").
-    """
-
-    attribute: str
-    kind: type
-    default: Any
-    description: str
-    low: int | None = None
-    high: int | None = None
-    choices: tuple[str, ...] = ()
-    topic_setting: str | None = None
-
-    @property
-    def name(self) -> str:
-        """Kafka's name: `log.segment.bytes`."""
-        return self.attribute.replace("_", ".")
-
-    @property
-    def variable(self) -> str:
-        """The environment variable: `TIDELOG_LOG_SEGMENT_BYTES`."""
-        return ENVIRONMENT_PREFIX + self.attribute.upper()
-
-    def parse(self, value: object, source: str = "") -> Any:
-        """The value in the setting's type, from text or from that type itself. Raises ConfigError."""
-        origin = f" (from {source})" if source else ""
-        parsed = self._converted(value)
-        if parsed is None:
-            hint = _KUBERNETES_HINT if str(value).startswith("tcp://") else ""
-            raise ConfigError(f"{self.name} must be {self._expectation()}, not {value!r}{origin}{hint}")
-        return parsed
-
-    def _converted(self, value: object) -> Any:
-        """The value in the setting's type, or None when it is not one that the setting may hold."""
-        if self.kind is bool:
-            return _as_bool(value)
-        if self.kind is int:
-            return self._as_int(value)
-        if not isinstance(value, str | Path):
-            return None
-        if self.kind is Path:
-            return Path(value) if str(value) else None
-        text = str(value)
-        if not self.choices:
-            return text
-        by_lower = {choice.lower(): choice for choice in self.choices}
-        return by_lower.get(text.strip().lower())
-
-    def _as_int(self, value: object) -> int | None:
-        if isinstance(value, str):
-            try:
-                value = int(value.strip().replace("_", ""))
-            except ValueError:
-                return None
-        if not isinstance(value, int) or isinstance(value, bool):
-            return None
-        too_low = self.low is not None and value < self.low
-        too_high = self.high is not None and value > self.high
-        return None if too_low or too_high else int(value)
-
-    def _expectation(self) -> str:
-        if self.kind is bool:
-            return "true or false"
-        if self.choices:
-            return " or ".join(self.choices)
-        if self.kind is not int:
-            return "a path" if self.kind is Path else "text"
-        if self.low is not None and self.high is not None:
-            return f"a whole number from {self.low} to {self.high}"
-        return "a whole number" if self.low is None else f"a whole number of at least {self.low}"
-
-
-def _as_bool(value: object) -> bool | None:
-    if isinstance(value, bool):
-        return value
-    text = value.strip().lower() if isinstance(value, str) else ""
-    return True if text in _TRUE else False if text in _FALSE else None
-
-
-def as_text(value: object) -> str:
-    """A value as it would be written in a file or a flag."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def parse_setting(setting: Setting, value: object, source: str = "") -> Any:
+    """The value of a broker's setting that came from `source`; choices in any case. Raises ConfigError."""
+    origin = f" (from {source})" if source else ""
+    hint = _KUBERNETES_HINT if str(value).startswith("tcp://") else ""
+    by_lower = {choice.lower(): choice for choice in setting.choices}
+    given = by_lower.get(value.strip().lower(), value) if isinstance(value, str) else value
+    return setting.parse(given, origin=origin + hint)
 
 
 def unknown_setting(name: str, known: Iterable[str], source: str = "") -> ConfigError:

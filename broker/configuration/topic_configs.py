@@ -2,7 +2,7 @@
 
 Owns the step from text settings to a LogConfig, and the account of where each value came from.
 
-Invariant: every TopicSetting has a value; one that the broker's configuration names is taken from there.
+Invariant: every topic setting has a value; one that the broker's configuration names is taken from there.
 
 Pure but for reading the broker's configuration once. Source: Kafka's ConfigHelper and
 DescribeConfigsResponse.ConfigSource.
@@ -15,12 +15,15 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from tidelog.broker.cluster.topic_settings import TOPIC_SETTINGS, ConfigType, TopicSetting, check_settings
-from tidelog.broker.configuration.broker_config import BrokerConfig, settings
-from tidelog.broker.configuration.settings import Setting
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.topic_settings import (
+    TOPIC_SETTINGS,
+    ConfigType,
+    check_settings,
+    config_type,
+)
 from tidelog.broker.storage.log_config import LogConfig
-
-_INT = 2**31 - 1
+from tidelog.protocol.settings import Setting, as_text, settings_of
 
 
 class ConfigSource(IntEnum):
@@ -61,50 +64,39 @@ class TopicConfigs:
         """Every setting of a topic with these settings of its own."""
         return [self._describe(setting, configs.get(name)) for name, setting in TOPIC_SETTINGS.items()]
 
-    def _describe(self, setting: TopicSetting, own: str | None) -> DescribedSetting:
+    def _describe(self, setting: Setting, own: str | None) -> DescribedSetting:
+        broker_name = setting.extras["broker_name"]
         broker_value, broker_source = self._broker[setting.name]
-        synonyms = [(setting.broker_name, broker_value, broker_source)]
+        synonyms = [(broker_name, broker_value, broker_source)]
         if broker_source != ConfigSource.DEFAULT_CONFIG:
-            synonyms.append((setting.broker_name, setting.default, ConfigSource.DEFAULT_CONFIG))
+            synonyms.append((broker_name, as_text(setting.default), ConfigSource.DEFAULT_CONFIG))
         if own is not None:
             synonyms.insert(0, (setting.name, own, ConfigSource.DYNAMIC_TOPIC_CONFIG))
         _, value, source = synonyms[0]
         return DescribedSetting(
-            setting.name, value, source, setting.type, setting.documentation, tuple(synonyms)
+            setting.name, value, source, config_type(setting), setting.description, tuple(synonyms)
         )
 
     def log_config(self, configs: Mapping[str, str], base: LogConfig) -> LogConfig:
         """How a log of a topic with these settings behaves; `base` gives what topics cannot set."""
-
-        def number(name: str) -> int:
-            return int(self.value(configs, name))
-
-        return dataclasses.replace(
-            base,
-            segment_bytes=number("segment.bytes"),
-            segment_ms=number("segment.ms"),
-            retention_bytes=number("retention.bytes"),
-            retention_ms=number("retention.ms"),
-            index_interval_bytes=number("index.interval.bytes"),
-            max_message_bytes=number("max.message.bytes"),
-            message_timestamp_type=self.value(configs, "message.timestamp.type"),
-            message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
-            message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
-            segment_index_bytes=number("segment.index.bytes"),
-        )
+        values = {
+            each.attribute: each.parse(self.value(configs, each.name)) for each in TOPIC_SETTINGS.values()
+        }
+        return dataclasses.replace(base, **values)
 
 
-def _broker_value(config: BrokerConfig, setting: TopicSetting) -> tuple[str, ConfigSource]:
+def _broker_value(config: BrokerConfig, setting: Setting) -> tuple[str, ConfigSource]:
     """The broker's own value of a setting, which follows the default where nobody set it."""
-    value = config.topic_defaults().get(setting.name, setting.default)
-    is_set = value != setting.default or setting.broker_name.replace(".", "_") in config.sources
+    default = as_text(setting.default)
+    value = config.topic_defaults().get(setting.name, default)
+    is_set = value != default or setting.extras["broker_name"].replace(".", "_") in config.sources
     return value, ConfigSource.STATIC_BROKER_CONFIG if is_set else ConfigSource.DEFAULT_CONFIG
 
 
 def describe_broker(config: BrokerConfig) -> list[DescribedSetting]:
     """The broker's own settings, in the words of DescribeConfigs."""
     described = []
-    for setting, held in zip(settings(), config.describe(), strict=True):
+    for setting, held in zip(settings_of(BrokerConfig), config.describe(), strict=True):
         is_set = held.value != held.default or setting.attribute in config.sources
         source = ConfigSource.STATIC_BROKER_CONFIG if is_set else ConfigSource.DEFAULT_CONFIG
         synonyms = [(held.name, held.value, source)]
@@ -112,15 +104,7 @@ def describe_broker(config: BrokerConfig) -> list[DescribedSetting]:
             synonyms.append((held.name, held.default, ConfigSource.DEFAULT_CONFIG))
         described.append(
             DescribedSetting(
-                held.name, held.value, source, _type_of(setting), held.description, tuple(synonyms)
+                held.name, held.value, source, config_type(setting), held.description, tuple(synonyms)
             )
         )
     return described
-
-
-def _type_of(setting: Setting) -> ConfigType:
-    if setting.kind is bool:
-        return ConfigType.BOOLEAN
-    if setting.kind is int:
-        return ConfigType.LONG if (setting.high or 0) > _INT else ConfigType.INT
-    return ConfigType.STRING

@@ -18,8 +18,13 @@ from functools import partial
 from typing import Any
 
 from tidelog.broker.cluster.catalog import check_topic_name
-from tidelog.broker.cluster.topic_settings import TOPIC_SETTINGS, ConfigType, check_number_of_settings
 from tidelog.broker.configuration.topic_configs import DescribedSetting
+from tidelog.broker.configuration.topic_settings import (
+    TOPIC_SETTINGS,
+    ConfigType,
+    check_number_of_settings,
+    config_type,
+)
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -189,7 +194,7 @@ def _incremented(present: Mapping[str, str], operations: Sequence[Any]) -> dict[
         elif asked.config_operation == ConfigOperation.DELETE:
             configs.pop(asked.name, None)
         elif asked.config_operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
-            if setting.type != ConfigType.LIST:
+            if config_type(setting) != ConfigType.LIST:
                 raise ApiError(
                     ErrorCode.INVALID_CONFIG,
                     f"Config value append or subtract is not allowed for config key: {asked.name}",

@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import MAX_PARTITIONS_PER_REQUEST, Topic
-from tidelog.broker.cluster.topic_settings import check_number_of_settings
+from tidelog.broker.configuration.topic_settings import check_number_of_settings
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.metadata import NO_TOPIC_ID
 from tidelog.broker.replicas.topics import NewTopic

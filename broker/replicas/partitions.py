@@ -66,8 +66,9 @@ class Partitions:
         async with self.disk_work:
             await asyncio.to_thread(settle_strays, self.logs, catalog)
             wanted = [
-                (topic.name, topic.topic_id, index, self._config_of(topic))
+                (topic.name, topic.topic_id, index, config)
                 for topic in catalog.topics()
+                for config in (self._config_of(topic),)
                 for index in self._assigned(topic, 0)
             ]
             # Reports the logs that it cannot open, and leaves them out.

@@ -127,7 +127,7 @@ class PartitionLog:
         recovery = Recovery(
             folder,
             disk,
-            rules=config.producer_rules(),
+            rules=config.producers,
             next_producer_id=next_producer_id,
             index_interval=config.index_interval_bytes,
             now_ms=now_ms,
@@ -189,7 +189,7 @@ class PartitionLog:
 
     def reconfigure(self, config: LogConfig) -> None:
         self.config = config
-        self.producers.rules = config.producer_rules()
+        self.producers.rules = config.producers
 
     def append(
         self,

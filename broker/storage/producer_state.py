@@ -100,6 +100,9 @@ class ProducerRules(NamedTuple):
     max_producers: int = 1_000_000
 
 
+DEFAULT_RULES = ProducerRules()
+
+
 class _Recent:
     """A producer that wrote since the table was last looked at, and its batches since then: five at most."""
 

@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.broker.cluster.topic_settings import TOPIC_SETTINGS
-from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError, settings, unknown_variables
-from tidelog.broker.configuration.settings import Setting, flatten, parse_assignment
+from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError, unknown_variables
+from tidelog.broker.configuration.settings import flatten, parse_assignment, variable_of
+from tidelog.broker.configuration.topic_configs import TopicConfigs
+from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS
+from tidelog.broker.services import _base_log_config
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.protocol.settings import Setting, settings_of
 
 
 def test_a_flag_wins_over_the_environment_which_wins_over_the_file_which_wins_over_the_default(
@@ -33,17 +37,17 @@ def test_the_environment_may_name_the_file(tmp_path: Path) -> None:
     assert config.log_segment_bytes == 4096
 
 
-@pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.name)
+@pytest.mark.parametrize("setting", settings_of(BrokerConfig), ids=lambda setting: setting.name)
 def test_every_setting_is_described_named_like_kafka_and_has_a_default_that_it_may_hold(
     setting: Setting,
 ) -> None:
     assert setting.description.endswith(".")
     assert setting.name == setting.attribute.replace("_", ".")
-    assert setting.variable == "TIDELOG_" + setting.attribute.upper()
+    assert variable_of(setting) == "TIDELOG_" + setting.attribute.upper()
     assert isinstance(setting.parse(setting.default), setting.kind)
 
 
-@pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.name)
+@pytest.mark.parametrize("setting", settings_of(BrokerConfig), ids=lambda setting: setting.name)
 def test_every_value_survives_being_written_as_text(setting: Setting) -> None:
     line = next(line for line in BrokerConfig().describe() if line.name == setting.name)
     again = BrokerConfig.load({setting.name: line.value})
@@ -161,12 +165,22 @@ def test_nested_tables_become_dotted_names() -> None:
     }
 
 
-def test_topic_settings_and_their_broker_settings_agree_on_defaults_and_names() -> None:
-    by_name = {setting.name: setting for setting in settings()}
-    declared = {setting.topic_setting: setting.name for setting in settings() if setting.topic_setting}
-    topic_settings = {name: one for name, one in TOPIC_SETTINGS.items() if one.broker_name in by_name}
-    assert declared == {name: one.broker_name for name, one in topic_settings.items()}
-    assert BrokerConfig().topic_defaults() == {name: one.default for name, one in topic_settings.items()}
+def test_a_topics_setting_and_the_brokers_that_holds_without_it_name_each_other() -> None:
+    by_name = {each.name: each for each in settings_of(BrokerConfig)}
+    topic_settings = {
+        name: each.extras["broker_name"]
+        for name, each in TOPIC_SETTINGS.items()
+        if each.extras["broker_name"] in by_name
+    }
+    assert topic_settings == {
+        each.extras["topic_setting"]: each.name for each in by_name.values() if "topic_setting" in each.extras
+    }
+
+
+def test_a_log_without_settings_is_the_log_of_a_broker_without_settings() -> None:
+    """One default each: what a log takes by itself is what a broker gives it where nobody set anything."""
+    base = _base_log_config(BrokerConfig())
+    assert TopicConfigs(BrokerConfig()).log_config({}, base) == base == LogConfig()
 
 
 def test_the_memory_of_all_connections_has_room_for_the_largest_request() -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.broker.configuration.settings import ConfigError
 from tidelog.broker.testing.embedded import EmbeddedBroker, StartError, ThreadedBroker
 from tidelog.client import Admin, Consumer, Producer
 from tidelog.client.errors import ClientError
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.settings import ConfigError
 
 
 async def send(broker: EmbeddedBroker | ThreadedBroker, topic: str, *values: bytes) -> list[int]:
