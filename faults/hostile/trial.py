@@ -21,7 +21,7 @@ from faults.process import BrokerProcess, BrokerProcessError
 from faults.trial import Outcome, Say
 from faults.wire import Wire
 
-WAITED_CPU_MS: Final = 1_000.0
+WAITED_CPU_MS: Final = 600.0
 """Processor time of the broker while one small request waits. The rule is some milliseconds a step; this much
 is a broker that stopped for everybody."""
 GROWN_KB: Final = 256 * 1024

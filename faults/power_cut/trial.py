@@ -36,7 +36,8 @@ _LOOK_S: Final = 0.02
 _START_MS: Final = 60_000
 _SETTLE_SECONDS: Final = 60.0
 _READ_SECONDS: Final = 60.0
-_DISK_GONE: Final = f"[Errno {errno.EIO}]"
+_DISK_GONE: Final = (f"[Errno {errno.EIO}]", f"[Errno {errno.EROFS}]")
+"""ext4 becomes read-only when its disk does not answer."""
 _SETTINGS: Final[dict[str, object]] = {
     "log.segment.bytes": 65_536,
     "log.flush.offset.checkpoint.interval.ms": 200,
@@ -210,4 +211,6 @@ class _Site:
         await asyncio.gather(*(writer.give_up() for writer in self._writers), return_exceptions=True)
         await self._broker.kill_9()
         # When the power goes the disk goes first, and the broker may live long enough to say so.
-        self._outcome.findings += [each for each in alarms(self._broker) if _DISK_GONE not in each.text]
+        self._outcome.findings += [
+            each for each in alarms(self._broker) if not any(sign in each.text for sign in _DISK_GONE)
+        ]
