@@ -179,13 +179,13 @@ class ProduceHandler:
             return self._append_many(context, request)
         topic, partitions = topics[0]
         index, records = partitions[0]
-        try:
-            verdict = self._inspected(topic, index, records, Effort() if self._has_threads else None)
-        except TooMuchError:
-            return self._in_a_thread(context, _copied(request))
         results: list[ProducePartitionResult] = []
         response = [(topic, results)]
-        pending = self._append(context, request, topic, index, records, verdict, results, response, None)
+        look = Effort() if self._has_threads else None
+        try:
+            pending = self._append(context, request, topic, index, records, look, results, response, None)
+        except TooMuchError:
+            return self._in_a_thread(context, _copied(request))
         return self._answer(context, request, response, pending)
 
     def _inspected(self, topic: str, index: int, batch: Buffer | None, effort: Effort | None) -> Inspected:
@@ -274,12 +274,15 @@ class ProduceHandler:
         topic: str,
         index: int,
         records: Buffer | None,
-        verdict: Inspected,
+        inspected: Inspected | Effort,
         results: list[ProducePartitionResult],
         response: ProduceResponse,
         pending: PendingProduce | None,
     ) -> PendingProduce | None:
-        """Append one batch; who waits for it and for those before."""
+        """Append one batch; who waits for it and for those before.
+
+        With an effort it is inspected on the way. Raises TooMuchError; then nothing has happened.
+        """
         version = context.header.api_version
         replica = self._replicas.get((topic, index))
         try:
@@ -287,7 +290,7 @@ class ProduceHandler:
                 raise self._services.missing(topic, index)
             if records is None or version < _FIRST_VERSION_WITH_ZSTD:
                 records = _check_records(records, version)
-            result = replica.append_as_leader(records, self._clock_ms(), verdict)
+            result = replica.append_as_leader(records, self._clock_ms(), inspected)
         except ApiError as error:
             start_offset = NO_OFFSET if replica is None else replica.log.start_offset
             results.append(_refused(index, error.code, error.message, start_offset))

@@ -145,6 +145,7 @@ class Connection(asyncio.BufferedProtocol):
         """Dispatch frames in order until there are no more, one holds back the rest, or there is no room."""
         queue = self._queue
         out = self._out
+        memory = self._memory
         dispatch = self._dispatcher.dispatch
         started = time.perf_counter()
         ready_bytes = 0
@@ -167,9 +168,10 @@ class Connection(asyncio.BufferedProtocol):
                 elif answer:
                     out += answer
                     ready_bytes += sum(map(len, answer))
-                    if ready_bytes > FLUSH_BYTES:
-                        self._flush()
-                        ready_bytes = 0
+                    if ready_bytes <= FLUSH_BYTES and not memory.is_short:
+                        continue  # Nothing has changed that is asked below.
+                    self._flush()
+                    ready_bytes = 0
                 else:
                     self._close()
                 if self._holder is not None or self._is_full() or self._closing:

@@ -129,7 +129,8 @@ class Pending:
     def wait_for(self, request: Any, result: Awaitable[Any], context: Context) -> None:
         """Answer with what the handler of `request` will give."""
         self.request = request
-        self.reserved_bytes = max(request.max_bytes, 0) if isinstance(request, FetchRequest) else 0
+        if isinstance(request, FetchRequest):
+            self.reserved_bytes = max(request.max_bytes, 0)
         if isinstance(result, LateAnswer):
             self.future = result
             if isinstance(result, LateEffect):
@@ -181,16 +182,21 @@ class Pending:
             self._dispatcher.log_unexpected(error, self._client, self._route, self._header)
 
     def _answer_with(self, result: Any) -> None:
-        dispatcher = self._dispatcher
-        if isinstance(result, Exception):
-            self._end(self._refusal(result))
-            return
-        answer = dispatcher.answer(
-            self._client, self._route, self._header, self.request, result, self._started
-        )
+        answer: list[Buffer] | Steps[list[Buffer]]
+        if result is None:
+            self._route.tally.succeeded(_now() - self._started)
+            answer = [_NO_BYTES]
+        elif isinstance(result, Exception):
+            answer = self._refusal(result)
+        else:
+            try:
+                answer = _encode(self._route, self._header, result, self._started)
+            except Exception as error:
+                answer = self._refusal(error)
         if isinstance(answer, list):
             self._end(answer)
         else:
+            dispatcher = self._dispatcher
             self.wait_for_frame(dispatcher.in_turns(answer), dispatcher.context)
 
     def _framed(self, future: asyncio.Future[list[Buffer]]) -> None:
@@ -378,18 +384,6 @@ class Dispatcher:
             answer = route.error_answer(request, error.code, error.message)
             return await self._turns.run(answer) if answer.__class__ is GeneratorType else answer
 
-    def answer(
-        self, client: Client, route: Route, header: RequestHeader, request: Any, result: Any, started: float
-    ) -> list[Buffer] | Steps[list[Buffer]]:
-        """The frame for what a handler gave, counted, or the steps to it; nothing where none is wanted."""
-        if result is None:
-            route.tally.succeeded(_now() - started)
-            return [_NO_BYTES]
-        try:
-            return _encode(route, header, result, started)
-        except Exception as error:
-            return self.refuse(client, route, header, request, error, started)
-
     async def in_turns(self, frame: Steps[list[Buffer]]) -> list[Buffer]:
         """The frame of a long answer, whose first step is done."""
         await self._turns.next()
@@ -475,11 +469,11 @@ def _encode(
 ) -> list[Buffer] | Steps[list[Buffer]]:
     """The frame for what a handler gave, counted, or the steps to it, of which the first is done."""
     body = route.encode(result)
-    if body.__class__ is GeneratorType:
-        body = begin(body)
     counts: Any = route.count_errors(result)
-    if counts is not None:
-        counts = begin(counts)
+    if body.__class__ is bytes and counts is None:
+        route.tally.succeeded(_now() - started)
+        return encode_response_frame(route.api_key, route.version, header.correlation_id, body)
+    body, counts = begin(body), begin(counts)
     if body.__class__ is GeneratorType or counts.__class__ is GeneratorType:
         return _encode_long(route, header, body, counts, started)
     return _framed(route, header, body, counts, started)

@@ -31,6 +31,7 @@ import structlog
 
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit, Work
+from tidelog.broker.storage.batch_inspection import Effort
 from tidelog.broker.storage.disk import HANDLES_ADVICE, advice_on, is_out_of_handles
 from tidelog.broker.storage.integrity import CorruptSegmentError
 from tidelog.broker.storage.log_types import LogEnds
@@ -151,19 +152,20 @@ class Replica:
         self,
         batch: Buffer,
         now_ms: int,
-        records: Inspection | ApiError | None = None,
+        inspected: Inspection | ApiError | Effort | None = None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendResult:
         """Check and write one batch. Raises ApiError with the code that the producer is to get.
 
-        `records` is what `inspect_batch` said of a client's batch, if it was asked.
+        `inspected` is what `inspect_batch` said of a client's batch, or else the effort with which to ask:
+        then this raises TooMuchError too.
         Follow it by `when_committed`, `committed` or `flush_soon`: nothing else makes it durable.
         """
         if self.stopped is not None:
             raise ApiError(self.stopped)
         try:
             result = self.log.append(
-                batch, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, records=records
+                batch, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, inspected=inspected
             )
         except ApiError as error:
             if self.log.failure is not None:

@@ -18,14 +18,12 @@ from tidelog.protocol.records import (
     BatchHeader,
     Inspection,
     inspect_in_lanes,
+    inspect_lone,
     inspect_one_by_one,
     inspect_uniform,
     inspectable,
 )
 from tidelog.protocol.types import Buffer
-
-_RECORDS = 8192
-_BYTES = 1 << 20
 
 
 class TooMuchError(Exception):
@@ -35,13 +33,11 @@ class TooMuchError(Exception):
 class Effort:
     """What a step of the loop may spend on the records of one request: some milliseconds at most."""
 
-    __slots__ = ("bytes", "records")
-
-    def __init__(self) -> None:
-        self.records = _RECORDS
-        """Records that are gone through one by one; in lanes two count as one."""
-        self.bytes = _BYTES
-        """What may be decompressed."""
+    # Of the class until some is spent, which spares most requests an initialiser.
+    records: int = 8192
+    """Records that are gone through one by one; in lanes two count as one."""
+    bytes: int = 1 << 20
+    """What may be decompressed."""
 
     def spend(self, records: int) -> None:
         """Raises TooMuchError."""
@@ -55,6 +51,9 @@ def inspect_batch(batch: Buffer, header: BatchHeader, effort: Effort | None = No
 
     Raises ApiError (INVALID_RECORD, MESSAGE_TOO_LARGE), and with an effort TooMuchError.
     """
+    found = inspect_lone(batch, header)
+    if found is not None:
+        return found
     try:
         data = _inspectable(header.compression, memoryview(batch)[BATCH_HEADER_SIZE:], effort)
         found = inspect_uniform(data, header)

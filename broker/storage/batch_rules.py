@@ -12,6 +12,7 @@ Source: Kafka's ProduceRequest, UnifiedLog and LogValidator; KIP-937.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import Enum
 
 from tidelog.broker.storage.log_config import LogConfig
@@ -50,12 +51,11 @@ def checked_header(
     """The header of the one batch in `batch`. Raises ApiError with Kafka's code for what is wrong with it."""
     size = len(batch)
     try:
-        magic = read_magic(batch)
-        if magic != CURRENT_MAGIC:
-            raise _invalid(f"magic {magic}; only record batches of version {CURRENT_MAGIC} are accepted")
         header = read_batch_header(batch)
     except ProtocolError as error:
-        raise _invalid(str(error)) from None
+        raise _no_header(batch, error) from None
+    if header.magic != CURRENT_MAGIC:
+        raise _other_format(header.magic)
     if header.batch_length + LOG_OVERHEAD != size:
         raise _invalid(
             f"exactly one batch a partition is accepted; this one takes {header.size_bytes} of {size} bytes"
@@ -129,6 +129,18 @@ def check_timestamps(header: BatchHeader, records: Inspection, config: LogConfig
             f"timestamp {records.oldest} is {behind_ms} ms behind the broker's clock,"
             f" message.timestamp.before.max.ms={config.message_timestamp_before_max_ms}",
         )
+
+
+def _no_header(batch: Buffer, error: ProtocolError) -> ApiError:
+    """Why there is no header: those of the old formats are shorter."""
+    with suppress(ProtocolError):
+        if (magic := read_magic(batch)) != CURRENT_MAGIC:
+            return _other_format(magic)
+    return _invalid(str(error))
+
+
+def _other_format(magic: int) -> ApiError:
+    return _invalid(f"magic {magic}; only record batches of version {CURRENT_MAGIC} are accepted")
 
 
 def _invalid(message: str) -> ApiError:

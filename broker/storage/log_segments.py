@@ -69,10 +69,10 @@ class LogSegments:
         """Write a batch, in a new segment when it is time for one; returns whether it was. Raises OSError."""
         segment = self.active
         last_offset = base_offset + header.last_offset_delta
-        rolled = _must_roll(segment, size, header.max_timestamp, last_offset, config, now_ms)
+        rolled = not segment.takes(size, header.max_timestamp, last_offset, config, now_ms)
         if rolled:
             segment = self.roll(now_ms)
-        segment.append(buffers, size, header, base_offset, config.index_interval_bytes)
+        segment.append(buffers, size, header, last_offset, config.index_interval_bytes)
         return rolled
 
     def roll(self, now_ms: int) -> Segment:
@@ -234,16 +234,3 @@ class LogSegments:
     def close(self) -> None:
         for segment in self.segments:
             segment.close()
-
-
-def _must_roll(
-    segment: Segment, size: int, timestamp: int, last_offset: int, config: LogConfig, now_ms: int
-) -> bool:
-    """Kafka's reasons: size, age, a full index, an offset too far from the base."""
-    return segment.size_bytes > 0 and (
-        segment.size_bytes + size > config.segment_bytes
-        or segment.age_ms(now_ms, timestamp) > config.segment_ms
-        or segment.offset_index.is_full(config.segment_index_bytes)
-        or segment.time_index.is_full(config.segment_index_bytes)
-        or not segment.fits(last_offset)
-    )

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from tidelog.broker.storage.disk import Disk, OpenFile
 from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from tidelog.broker.storage.integrity import CorruptSegmentError, good_prefix
+from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.records import (
     BATCH_HEADER_SIZE,
     LOG_OVERHEAD,
@@ -102,15 +103,26 @@ class Segment:
     def end_offset(self) -> int:
         return self.tail[1]
 
+    def takes(self, size: int, timestamp: int, last_offset: int, config: LogConfig, now_ms: int) -> bool:
+        """Whether a batch belongs into this segment, and not into a new one, by Kafka's reasons: size, age, a
+        full index, an offset too far from the base."""
+        filled, index_bytes = self.tail[0], config.segment_index_bytes
+        return not filled or (
+            filled + size <= config.segment_bytes
+            and self.age_ms(now_ms, timestamp) <= config.segment_ms
+            and not self.offset_index.is_full(index_bytes)
+            and not self.time_index.is_full(index_bytes)
+            and last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
+        )
+
     def append(
-        self, buffers: Sequence[Buffer], size: int, header: BatchHeader, base_offset: int, index_interval: int
+        self, buffers: Sequence[Buffer], size: int, header: BatchHeader, last_offset: int, index_interval: int
     ) -> None:
         """Write one batch at the end. Raises OSError; then bytes may be there but nothing else changed."""
-        position = self.size_bytes
+        position = self.tail[0]
         self._disk.write_all(self.log.fd, buffers, position)
-        self.note(
-            position, size, base_offset + header.last_offset_delta, header.largest_timestamp, index_interval
-        )
+        latest = largest_timestamp(header.attributes, header.base_timestamp, header.max_timestamp)
+        self.note(position, size, last_offset, latest, index_interval)
 
     def note(
         self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval: int
@@ -146,17 +158,14 @@ class Segment:
 
     def age_ms(self, now_ms: int, timestamp: int) -> int:
         """How long it has been filling, as Kafka counts: by its batches' timestamps if they have any."""
-        if not self.size_bytes:
+        if not self.tail[0]:
             return 0
-        if self.first_timestamp is None:
-            self.first_timestamp = next(self.walk(0)).max_timestamp
-        if self.first_timestamp >= 0 and timestamp >= 0:
-            return timestamp - self.first_timestamp
+        first_timestamp = self.first_timestamp
+        if first_timestamp is None:
+            first_timestamp = self.first_timestamp = next(self.walk(0)).max_timestamp
+        if first_timestamp >= 0 and timestamp >= 0:
+            return timestamp - first_timestamp
         return now_ms - self.created_ms
-
-    def fits(self, last_offset: int) -> bool:
-        """Whether the offset can be written relative to the base, in Kafka's int32."""
-        return last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
 
     def seal(self) -> None:
         """The segment stops growing: its indexes are written out and leave memory. Raises OSError; then it

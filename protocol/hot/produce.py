@@ -140,15 +140,12 @@ def encode_produce_response_steps(
 ) -> bytes | Steps[bytes]:
     """What `encode_produce_response` gives, or the steps to it."""
     form = produce_form(version)
-    if len(topics) == 1 and len(topics[0][1]) == 1:
-        name, (result,) = topics[0]
-        is_plain = result.error_message is None and not result.record_errors
-        if is_plain and result.current_leader == NO_LEADER and len(name) <= LONGEST_CACHED_NAME:
-            try:
-                return _encode_one(version, name, result, throttle_time_ms)
-            except MALFORMED as error:
-                raise ProtocolError(f"ProduceResponse version {version}: {error}") from None
-    return _encode_response(version, form, topics, throttle_time_ms)
+    try:
+        return _encode_one(version, topics, throttle_time_ms) or _encode_response(
+            version, form, topics, throttle_time_ms
+        )
+    except MALFORMED as error:
+        raise ProtocolError(f"ProduceResponse version {version}: {error}") from None
 
 
 def decode_produce_response(version: int, body: Buffer) -> ProduceResponse:
@@ -308,9 +305,17 @@ def _one_topic_prefix_flexible(name: str) -> bytes:
     return FLEXIBLE.write_count(1) + FLEXIBLE.write_string(name) + FLEXIBLE.write_count(1)
 
 
-def _encode_one(version: int, name: str, result: ProducePartitionResult, throttle_time_ms: int) -> bytes:
-    """A response of one topic and one partition that has no error message, record errors or leader."""
-    index, error_code, base_offset, append_time_ms, log_start_offset, _, _, _ = result
+def _encode_one(
+    version: int, topics: Sequence[tuple[str, Sequence[ProducePartitionResult]]], throttle_time_ms: int
+) -> bytes | None:
+    """A response of one topic and one partition that has no error message, record errors or leader; None for
+    any other."""
+    if len(topics) != 1 or len(topics[0][1]) != 1:
+        return None
+    name, (result,) = topics[0]
+    index, error_code, base_offset, append_time_ms, log_start_offset, message, record_errors, leader = result
+    if message is not None or record_errors or leader != NO_LEADER or len(name) > LONGEST_CACHED_NAME:
+        return None
     if version >= _FIRST_FLEXIBLE:
         return _one_topic_prefix_flexible(name) + _ONE_RESULT_FLEXIBLE.pack(
             index, error_code, base_offset, append_time_ms, log_start_offset, 1, 0, 0, 0, throttle_time_ms, 0

@@ -32,6 +32,7 @@ from tidelog.protocol.records.header import (
 from tidelog.protocol.records.inspection import (
     Inspection,
     inspect_in_lanes,
+    inspect_lone,
     inspect_one_by_one,
     inspect_uniform,
     inspectable,
@@ -73,6 +74,7 @@ __all__ = [
     "first_record_at_or_after",
     "increment_sequence",
     "inspect_in_lanes",
+    "inspect_lone",
     "inspect_one_by_one",
     "inspect_uniform",
     "inspectable",

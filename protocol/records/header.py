@@ -124,11 +124,11 @@ def largest_timestamp(attributes: int, base_timestamp: int, max_timestamp: int) 
     BaseTimestamp is that of the first record, so a MaxTimestamp below it is wrong. librdkafka starts to
     look for the largest one at 0, and leaves 0 where no record has a timestamp.
     """
-    if attributes & LOG_APPEND_TIME_BIT:
+    if 0 <= base_timestamp <= max_timestamp or attributes & LOG_APPEND_TIME_BIT:
         return max_timestamp
     if base_timestamp < 0:
         return max_timestamp if max_timestamp > 0 else NO_TIMESTAMP
-    return max(base_timestamp, max_timestamp)
+    return base_timestamp
 
 
 def read_magic(buffer: Buffer, position: int = 0) -> int:

@@ -1,8 +1,8 @@
 """Whether records are what their batch's header says, and their timestamps; nothing of them is decoded.
 
-Owns: what a broker asks of records before it stores them, in three ways. `uniform` proves records of one
-size, `lanes` most others. What these leave is gone through one by one, and a record that looks unusual there
-is for the plain decoder of `columns`, which says what is wrong.
+Owns: what a broker asks of records before it stores them, in four ways. A record that is alone is proved in
+place, `uniform` proves records of one size, `lanes` most others. What these leave is gone through one by one,
+and a record that looks unusual there is for the plain decoder of `columns`, which says what is wrong.
 Invariants: what passes, `reader` decodes, and so does any client: lengths fill each other exactly, down to
 the last byte; there are as many records as the header counts, with the offset deltas 0, 1, 2, …; header names
 are UTF-8; timestamps fit into int64; the unused attributes of records are below 128, for aiokafka and
@@ -12,17 +12,22 @@ Memory: about a hundred bytes a record. Pure; safe in any thread.
 Source: Kafka's LogValidator and DefaultRecord.readFrom.
 """
 
+from struct import Struct
 from typing import NamedTuple
 
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records.columns import SMALLEST_RECORD_BYTES, Lists, decode_record
-from tidelog.protocol.records.header import BatchHeader
+from tidelog.protocol.records.header import BATCH_HEADER_SIZE, COMPRESSION_MASK, BatchHeader
 from tidelog.protocol.records.lanes import deltas_of
 from tidelog.protocol.records.uniform import stretches_of
 from tidelog.protocol.records.varints import decode_varint
 from tidelog.protocol.types import NO_TIMESTAMP, Buffer
 
+_new_tuple = tuple.__new__
 _INT64_MAX = 2**63 - 1
+_NULL = 1
+_TWO_BYTES_END = 1 << 14
+_FIRST_BYTES = Struct("7B")
 _BEFORE = b"\0\0"
 _START = len(_BEFORE)
 # For fewer, the fixed cost of lanes is more than they save.
@@ -35,6 +40,43 @@ class Inspection(NamedTuple):
     oldest: int
     """The smallest, records without one left out."""
     latest: int
+
+
+def inspect_lone(batch: Buffer, header: BatchHeader) -> Inspection | None:
+    """Inspect the only record of an uncompressed batch where it lies, in a sixth of the time of one by one.
+
+    None for an unusual one (with headers, with a timestamp that is not the batch's, a key of 64 bytes or
+    more, a length of three bytes), and for all that is wrong.
+    """
+    end, timestamp = len(batch), header.base_timestamp
+    shortest = BATCH_HEADER_SIZE + SMALLEST_RECORD_BYTES
+    if header.record_count != 1 or header.attributes & COMPRESSION_MASK or end < shortest:
+        return None
+    length, attributes, delta, offset, key, value, more = _FIRST_BYTES.unpack_from(batch, BATCH_HEADER_SIZE)
+    start = BATCH_HEADER_SIZE + 1
+    if length > 127:
+        start += 1
+        length += (attributes << 7) - 128
+        attributes, delta, offset, key, value = delta, offset, key, value, more
+    odd, at = length, start + 5
+    try:
+        if key != _NULL:
+            odd |= key
+            at += key >> 1
+            value = batch[at - 1]
+        if value > 127:
+            value += (batch[at] << 7) - 128
+            at += 1
+    except IndexError:
+        return None
+    if value != _NULL:
+        odd |= value
+        at += value >> 1
+    if odd & 1 or delta or offset or attributes > 127 or key > 127 or timestamp < NO_TIMESTAMP:
+        return None
+    if length != 2 * (end - start) or at != end - 1 or batch[at] or max(length, value) >= _TWO_BYTES_END:
+        return None
+    return _new_tuple(Inspection, (timestamp, timestamp))
 
 
 def inspectable(records: Buffer) -> bytes:

@@ -13,6 +13,7 @@ from tidelog.protocol.records import (
     Inspection,
     RecordBatchBuilder,
     inspect_in_lanes,
+    inspect_lone,
     inspect_one_by_one,
     inspect_uniform,
     inspectable,
@@ -70,10 +71,14 @@ def one_by_one(records: bytes, header: BatchHeader) -> Inspection | None:
         return None
 
 
+def lone(records: bytes, header: BatchHeader) -> Inspection | None:
+    return inspect_lone(bytes(BATCH_HEADER_SIZE) + records[len(inspectable(b"")) :], header)
+
+
 def assert_right(records: bytes, header: BatchHeader) -> None:
     expected = plainly(records, header)
     assert one_by_one(records, header) == expected
-    for quick in (inspect_uniform, inspect_in_lanes):
+    for quick in (lone, inspect_uniform, inspect_in_lanes):
         try:
             found = quick(inspectable(records), header)
         except ProtocolError:
@@ -87,6 +92,32 @@ def test_valid_records_pass(entries: Any, times: int) -> None:
     records, header = built(entries * times)
     assert plainly(bytes(records), header) is not None
     assert_right(bytes(records), header)
+
+
+@given(st.tuples(timestamps, contents, contents, st.just([]) | headers), st.data())
+def test_a_lone_record_passes_exactly_when_it_can_be_decoded(entry: Any, data: st.DataObject) -> None:
+    records, header = built([entry])
+    for _ in range(data.draw(st.integers(1, 2))):
+        place = data.draw(st.integers(0, len(records) - 1) | st.integers(0, min(7, len(records) - 1)))
+        more = data.draw(st.binary(max_size=2) | st.sampled_from([b"\x00", b"\x01", b"\x7f", b"\x80\x01"]))
+        records[place : place + data.draw(st.integers(0, 2))] = more
+    assert_right(bytes(records), header)
+
+
+@given(sizes.filter(lambda size: size < 8100), st.none() | st.binary(max_size=63), st.sampled_from([NOW, -1]))
+def test_a_lone_record_is_proved_in_place(size: int, key: bytes | None, timestamp: int) -> None:
+    records, header = built([(timestamp, key, bytes(size))])
+    assert lone(inspectable(records), header) == Inspection(timestamp, timestamp)
+
+
+def test_a_length_of_three_bytes_is_not_read_as_one_of_two() -> None:
+    """All would be right behind two bytes of it, with the third one for the attributes."""
+    key, value = encode_varint(63) + bytes(63), encode_varint(8180) + bytes(8180)
+    length = encode_varint(3 + len(key) + len(value) + 1)
+    assert (len(length), length[2]) == (3, 1)
+    records = length + b"\0\0" + key + value + b"\0"
+    _, header = built([(NOW, None, b"")])
+    assert_right(records, header)
 
 
 @given(any_entries, repeats, st.data())

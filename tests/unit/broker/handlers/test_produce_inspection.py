@@ -10,6 +10,7 @@ import pytest
 from tests.unit.broker.handlers.conftest import NOW_MS, Asker, make_batch
 from tidelog.broker.handlers import produce
 from tidelog.broker.handlers.context import CloseConnection, LateEffect
+from tidelog.broker.storage import partition_log
 from tidelog.broker.storage.batch_inspection import inspect_batch
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode
@@ -39,7 +40,8 @@ class Threads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.found: list[threading.Thread] = []
-        monkeypatch.setattr(produce, "inspect_batch", self.inspect)
+        for module in (produce, partition_log):
+            monkeypatch.setattr(module, "inspect_batch", self.inspect)
 
     def inspect(self, *given: Any) -> Any:
         self.found.append(threading.current_thread())
