@@ -89,7 +89,12 @@ class Broker:
         metrics = Metrics()
         try:
             services = await open_services(
-                sockets.as_bound(config), metrics, clock_ms, steady_ms=SteadyClock(), disk=disk
+                sockets.as_bound(config),
+                metrics,
+                clock_ms,
+                listeners=[endpoint.listener_at(None) for endpoint in sockets.endpoints],
+                steady_ms=SteadyClock(),
+                disk=disk,
             )
             handlers, faults = _with_faults(config, services, build_handlers(services))
             events = services.events

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from tidelog.broker.cluster.catalog import Catalog
+from tidelog.broker.cluster.catalog import BrokerRegistered, BrokerRegistration, Catalog, Listener
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import ClusterStore, StoreError
@@ -69,6 +69,7 @@ class Services:
         maintenance: Maintenance,
         events: PeerEvents,
         handles: HandleBudget,
+        turns: Turns,
     ) -> None:
         self.config = config
         self.memory = QueuedMemory(config.queued_max_bytes)
@@ -83,7 +84,7 @@ class Services:
         self.topics = topics
         self.maintenance = maintenance
         self.handles = handles
-        self.turns = Turns()
+        self.turns = turns
         self._cluster = cluster
         self._closed = False
 
@@ -141,6 +142,7 @@ async def open_services(
     metrics: Metrics,
     clock_ms: Callable[[], int],
     *,
+    listeners: Sequence[Listener] = (),
     steady_ms: Callable[[], int] | None = None,
     store: ClusterStore | None = None,
     disk: Disk | None = None,
@@ -148,7 +150,8 @@ async def open_services(
     """Open the data folder and everything in it.
 
     `clock_ms` gives milliseconds since the epoch; `steady_ms` (without it, `clock_ms`) is never set: see
-    `broker.clock`. `store` and `disk` replace the embedded store and the system calls.
+    `broker.clock`. `listeners` are where clients reach this broker, as the other brokers are to know it.
+    `store` and `disk` replace the embedded store and the system calls.
     Raises DataFolderError, StoreError or OSError; then nothing is left open.
     """
     disk = disk or Disk()
@@ -177,6 +180,7 @@ async def open_services(
             clock_ms=clock_ms,
         )
         await partitions.open_all(cluster.catalog)
+        await _register(cluster, BrokerRegistration(config.node_id, tuple(listeners)))
         await _begin_producer_ids(held[0], cluster.catalog, partitions, disk, is_newest=store.is_newest)
     except BaseException:
         await group_commit.close()
@@ -185,7 +189,8 @@ async def open_services(
         await asyncio.to_thread(logs.close, clean=logs.was_clean)
         raise
     events = PeerEvents()
-    topics = _topics(config, cluster, partitions, settings, events)
+    turns = Turns()
+    topics = _topics(config, cluster, partitions, settings, events, turns)
     maintenance = Maintenance(partitions, clock_ms, steady_ms, config)
     metrics.count_producer_ids_with(lambda: logs.producer_id_count)
     maintenance.start()
@@ -200,7 +205,13 @@ async def open_services(
         maintenance=maintenance,
         events=events,
         handles=HandleBudget(disk, lambda: len(partitions.replicas)),
+        turns=turns,
     )
+
+
+async def _register(cluster: Cluster, broker: BrokerRegistration) -> None:
+    if cluster.catalog.brokers.get(broker.node_id) != broker:
+        await cluster.change(lambda _: BrokerRegistered(broker))
 
 
 async def _begin_producer_ids(
@@ -224,14 +235,20 @@ async def _begin_producer_ids(
 
 
 def _topics(
-    config: BrokerConfig, cluster: Cluster, partitions: Partitions, settings: TopicConfigs, events: PeerEvents
+    config: BrokerConfig,
+    cluster: Cluster,
+    partitions: Partitions,
+    settings: TopicConfigs,
+    events: PeerEvents,
+    turns: Turns,
 ) -> Topics:
     return Topics(
         cluster,
         partitions,
         settings,
         events,
-        brokers=lambda: (config.node_id,),
+        turns,
+        brokers=lambda: tuple(cluster.catalog.brokers),
         default_partitions=config.num_partitions,
         default_replication_factor=config.default_replication_factor,
         delete_enabled=config.delete_topic_enable,

@@ -1,17 +1,18 @@
-"""The cluster's image: which topics exist, who leads their partitions, which settings they carry.
+"""The cluster's image: brokers, topics with their settings, who leads which partition, producer id blocks.
 
 Owns the answer to every "does it exist, where, since which epoch". A change is a delta: plan one (a pure
 check that raises ApiError or returns the delta), make it durable in the store, then `apply` it here.
 
 Invariants:
 - a delta is applied only after the store holds it, so the image never shows what a crash would undo;
+- a leader epoch never goes back, and rises with each change of the leader;
 - a topic's id never changes and is never used again; its name may be, by a later topic with another id;
 - a deleted topic's id is remembered until its folders are gone. A folder of any other id that is in no topic
   means that the catalog is not the one under which the folder was made;
 - partitions are numbered from 0 without gaps and never become fewer.
 
 Pure: no I/O, clock, asyncio or logging. Source: Kafka's ReplicationControlManager for the checks, their codes
-and their words; KIP-516 for ids.
+and their words; KIP-516 for ids; KIP-631 for what a change of a partition and a broker's registration say.
 """
 
 from __future__ import annotations
@@ -24,12 +25,31 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps
 
 MAX_TOPIC_NAME_LENGTH = 249
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """As Kafka: one request may not ask for more partitions than this over all its topics."""
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+class Listener(NamedTuple):
+    """An address by which clients reach a broker: what it advertises for its listener `name`.
+
+    An empty `host` stands for the address that the client came to.
+    """
+
+    name: str
+    host: str
+    port: int
+
+
+class BrokerRegistration(NamedTuple):
+    """A broker of the cluster, and how clients reach it."""
+
+    node_id: int
+    listeners: tuple[Listener, ...]
 
 
 class PartitionAssignment(NamedTuple):
@@ -56,6 +76,13 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerRegistered:
+    """A broker came, or advertises other addresses than before."""
+
+    broker: BrokerRegistration
+
+
+@dataclass(frozen=True, slots=True)
 class TopicCreated:
     topic: Topic
 
@@ -75,6 +102,14 @@ class PartitionsAdded:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionsChanged:
+    """Partitions, by their numbers, got other leaders, leader epochs, replicas or in-sync replicas."""
+
+    topic_id: UUID
+    partitions: Mapping[int, PartitionAssignment]
+
+
+@dataclass(frozen=True, slots=True)
 class TopicConfigsChanged:
     topic_id: UUID
     configs: Mapping[str, str]
@@ -85,7 +120,26 @@ class ProducerIdsReserved:
     next_producer_id: int
 
 
-Delta = TopicCreated | TopicDeleted | PartitionsAdded | TopicConfigsChanged | ProducerIdsReserved
+Delta = (
+    BrokerRegistered
+    | TopicCreated
+    | TopicDeleted
+    | PartitionsAdded
+    | PartitionsChanged
+    | TopicConfigsChanged
+    | ProducerIdsReserved
+)
+
+
+class Change(NamedTuple):
+    """A delta that was applied, and the topic that it is about, as it was before and as it is now.
+
+    None where there was or is no topic, or the delta is about something else.
+    """
+
+    delta: Delta
+    before: Topic | None = None
+    after: Topic | None = None
 
 
 def check_topic_name(name: str) -> None:
@@ -117,12 +171,14 @@ class Catalog:
         next_producer_id: int = 0,
         revision: int = 0,
         deleted: Iterable[UUID] = (),
+        brokers: Iterable[BrokerRegistration] = (),
     ) -> None:
         self.cluster_id = cluster_id
         self.next_producer_id = next_producer_id
         self.revision = revision
         self.deleted = set(deleted)
         """Ids of deleted topics that may have a folder left."""
+        self.brokers = {broker.node_id: broker for broker in brokers}
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._by_collision_key: dict[str, str] = {}
@@ -142,31 +198,45 @@ class Catalog:
     def topic_by_id(self, topic_id: UUID) -> Topic | None:
         return self._by_id.get(topic_id)
 
-    def apply(self, delta: Delta) -> None:
+    def apply(self, delta: Delta) -> Change:
         """Take over a durable delta. Raises ValueError for one that does not fit the image."""
+        change = self._applied(delta)
+        self.revision += 1
+        return change
+
+    def _applied(self, delta: Delta) -> Change:
         match delta:
-            case TopicCreated(topic):
-                if topic.name in self._by_name or topic.topic_id in self._by_id:
-                    raise ValueError(f"topic {topic.name} ({topic.topic_id}) is in the catalog already")
-                self._put(topic)
-            case TopicDeleted(topic_id, gone):
-                topic = self._existing(topic_id)
-                del self._by_name[topic.name], self._by_id[topic_id]
-                del self._by_collision_key[_collision_key(topic.name)]
-                self.deleted.add(topic_id)
-                self.deleted.difference_update(gone)
-            case PartitionsAdded(topic_id, partitions):
-                topic = self._existing(topic_id)
-                self._put(replace(topic, partitions=topic.partitions + partitions))
-            case TopicConfigsChanged(topic_id, configs):
-                self._put(replace(self._existing(topic_id), configs=dict(configs)))
+            case BrokerRegistered(broker):
+                self.brokers[broker.node_id] = broker
+                return Change(delta)
             case ProducerIdsReserved(next_producer_id):
                 if next_producer_id < self.next_producer_id:
                     raise ValueError(
                         f"producer ids go back from {self.next_producer_id} to {next_producer_id}"
                     )
                 self.next_producer_id = next_producer_id
-        self.revision += 1
+                return Change(delta)
+            case TopicCreated(topic):
+                if topic.name in self._by_name or topic.topic_id in self._by_id:
+                    raise ValueError(f"topic {topic.name} ({topic.topic_id}) is in the catalog already")
+                self._put(topic)
+                return Change(delta, None, topic)
+        before = self._existing(delta.topic_id)
+        match delta:
+            case TopicDeleted(topic_id, gone):
+                del self._by_name[before.name], self._by_id[topic_id]
+                del self._by_collision_key[_collision_key(before.name)]
+                self.deleted.add(topic_id)
+                self.deleted.difference_update(gone)
+                return Change(delta, before, None)
+            case PartitionsAdded(_, added):
+                after = replace(before, partitions=before.partitions + added)
+            case PartitionsChanged(_, changed):
+                after = _with_partitions(before, changed)
+            case TopicConfigsChanged(_, configs):
+                after = replace(before, configs=dict(configs))
+        self._put(after)
+        return Change(delta, before, after)
 
     def _existing(self, topic_id: UUID) -> Topic:
         topic = self._by_id.get(topic_id)
@@ -202,7 +272,7 @@ class Catalog:
 
     def plan_partitions(
         self, topic: Topic, total: int, assignments: Sequence[Sequence[int]] | None, brokers: Sequence[int]
-    ) -> PartitionsAdded:
+    ) -> Steps[PartitionsAdded]:
         """The delta that grows a topic to `total` partitions; `assignments` are the new ones' replicas.
 
         Raises ApiError: INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT.
@@ -226,8 +296,24 @@ class Catalog:
                     f"Attempted to add {total - present} additional partition(s), "
                     f"but {len(assignments)} assignment(s) were specified.",
                 )
-            added = assign_manually(dict(enumerate(assignments)), brokers)
+            added = yield from assign_manually(dict(enumerate(assignments)), brokers)
         return PartitionsAdded(topic.topic_id, added)
+
+
+def _with_partitions(topic: Topic, changed: Mapping[int, PartitionAssignment]) -> Topic:
+    """A topic of which some partitions changed. Raises ValueError where they cannot have."""
+    partitions = list(topic.partitions)
+    for index, now in changed.items():
+        if not 0 <= index < len(partitions):
+            raise ValueError(f"topic {topic.name} has no partition {index}")
+        before, partitions[index] = partitions[index], now
+        least = before.leader_epoch + (now.leader_id != before.leader_id)
+        if now.leader_epoch < least:
+            raise ValueError(
+                f"{topic.name}-{index} goes from leader {before.leader_id} in epoch {before.leader_epoch} to "
+                f"leader {now.leader_id} in epoch {now.leader_epoch}; epoch {least} or later was expected"
+            )
+    return replace(topic, partitions=tuple(partitions))
 
 
 def check_partition_count(count: int) -> None:
@@ -274,30 +360,38 @@ def assign(
 
 def assign_manually(
     assignments: Mapping[int, Sequence[int]], brokers: Sequence[int]
-) -> tuple[PartitionAssignment, ...]:
+) -> Steps[tuple[PartitionAssignment, ...]]:
     """Partitions 0..n-1 on the replicas that were asked for. Raises ApiError(INVALID_REPLICA_ASSIGNMENT)."""
     check_partition_count(len(assignments))
-    problem: str | None = None
     if sorted(assignments) != list(range(len(assignments))):
-        problem = "partitions should be a consecutive 0-based integer sequence."
-    else:
-        for index, replicas in sorted(assignments.items()):
-            unknown = [broker for broker in replicas if broker not in brokers]
-            if not replicas:
-                problem = f"partition {index} has an empty replica list."
-            elif len(set(replicas)) != len(replicas):
-                problem = f"partition {index} names a broker more than once."
-            elif unknown:
-                problem = f"partition {index} names unknown broker(s) {unknown}."
-            elif len(replicas) != len(assignments[0]):
-                problem = f"partition {index} has another replication factor than partition 0."
-            if problem:
-                break
-    if problem:
-        raise ApiError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment is wrong: {problem}"
-        )
-    return tuple(
-        PartitionAssignment(assignments[index][0], 0, tuple(assignments[index]), tuple(assignments[index]))
-        for index in range(len(assignments))
+        raise _wrong_assignment("partitions should be a consecutive 0-based integer sequence.")
+    pace = Pace()
+    assigned = []
+    for index in range(len(assignments)):
+        replicas = tuple(assignments[index])
+        problem = _problem_of(index, replicas, len(assignments[0]), brokers)
+        if problem:
+            raise _wrong_assignment(problem)
+        assigned.append(PartitionAssignment(replicas[0], 0, replicas, replicas))
+        if pace.spent(1 + len(replicas) // NUMBERS_AN_ELEMENT):
+            yield
+    return tuple(assigned)
+
+
+def _problem_of(index: int, replicas: Sequence[int], factor: int, brokers: Sequence[int]) -> str | None:
+    unknown = [broker for broker in replicas if broker not in brokers]
+    if not replicas:
+        return f"partition {index} has an empty replica list."
+    if len(set(replicas)) != len(replicas):
+        return f"partition {index} names a broker more than once."
+    if unknown:
+        return f"partition {index} names unknown broker(s) {unknown}."
+    if len(replicas) != factor:
+        return f"partition {index} has another replication factor than partition 0."
+    return None
+
+
+def _wrong_assignment(problem: str) -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment is wrong: {problem}"
     )

@@ -25,8 +25,9 @@ class Found:
     """What one of the two places holds.
 
     Without `cluster` it holds nothing (then there is no `problem`) or is damaged. `newest_revision` is the
-    latest that any part of it names, or -1; `salvaged` is what stands before the damage. `is_end_known`, of a
-    copy: nothing was cut off; `has_copy`, of a SQLite file: whoever wrote it wrote a copy too.
+    latest that any part of it names, or -1; `salvaged` is what stands before the damage. Of a copy:
+    `is_end_known`, nothing was cut off; `is_current`, it has the newest format. Of a SQLite file: `has_copy`,
+    whoever wrote it wrote a copy too.
     """
 
     cluster: StoredCluster | None = None
@@ -35,6 +36,7 @@ class Found:
     salvaged: StoredCluster | None = None
     is_end_known: bool = False
     has_copy: bool = True
+    is_current: bool = True
 
     @property
     def is_absent(self) -> bool:

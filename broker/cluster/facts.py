@@ -1,8 +1,8 @@
 """The catalog's facts as text, and the digest over all of them.
 
-Owns the JSON of topics and deltas, the checks of what is read back, and the digest: the sum, modulo 2^128, of
-a hash of each fact. A sum, so that a commit changes it by its own facts and reads no others; it finds what a
-bad disk does, not what somebody forges.
+Owns the JSON of brokers, topics and deltas, the checks of what is read back, and the digest: the sum, modulo
+2^128, of a hash of each fact. A sum, so that a commit changes it by its own facts and reads no others; it
+finds what a bad disk does, not what somebody forges.
 
 Invariants: what is decoded equals what was encoded; whatever else comes raises ValueError and nothing else.
 Equal partitions next to each other are one entry with a count, so a topic of 10,000 is as short as one of 1.
@@ -20,10 +20,14 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import (
+    BrokerRegistered,
+    BrokerRegistration,
     Catalog,
     Delta,
+    Listener,
     PartitionAssignment,
     PartitionsAdded,
+    PartitionsChanged,
     ProducerIdsReserved,
     Topic,
     TopicConfigsChanged,
@@ -35,6 +39,7 @@ from tidelog.protocol.errors import ApiError
 
 DIGEST_MODULUS = 1 << 128
 _INT32 = 2**31 - 1
+_PORT = 2**16 - 1
 MAX_INT64 = 2**63 - 1
 
 
@@ -149,15 +154,41 @@ def topic_of(fields: Mapping[str, Any]) -> Topic:
     return topic_from(fields["name"], uuid_of(fields["id"]), partitions, fields["configs"])
 
 
+def broker_fields(broker: BrokerRegistration) -> dict[str, object]:
+    """A broker as values that JSON knows."""
+    return {"id": broker.node_id, "listeners": broker.listeners}
+
+
+def broker_of(fields: Mapping[str, Any]) -> BrokerRegistration:
+    """The broker that `broker_fields` gave. Raises ValueError, KeyError."""
+    return broker_from(fields["id"], fields["listeners"])
+
+
+def broker_from(node_id: object, listeners: object) -> BrokerRegistration:
+    """A broker of what was read. Raises ValueError unless it is one."""
+    return BrokerRegistration(whole_number(node_id, _INT32), tuple(map(_listener, list_of(listeners))))
+
+
+def _listener(value: object) -> Listener:
+    name, host, port = list_of(value)
+    if not isinstance(host, str):
+        raise ValueError(f"host {host!r}")
+    return Listener(text_of(name), host, whole_number(port, _PORT))
+
+
 def delta_fields(delta: Delta) -> dict[str, object]:
     """A delta as values that JSON knows."""
     match delta:
+        case BrokerRegistered(broker):
+            return {"registered": broker_fields(broker)}
         case TopicCreated(topic):
             return {"created": topic_fields(topic)}
         case TopicDeleted(topic_id, gone):
             return {"deleted": topic_id.hex, "gone": [each.hex for each in gone]}
         case PartitionsAdded(topic_id, partitions):
             return {"grown": topic_id.hex, "partitions": _partitions_fields(partitions)}
+        case PartitionsChanged(topic_id, changed):
+            return {"changed": topic_id.hex, "partitions": sorted([i, *each] for i, each in changed.items())}
         case TopicConfigsChanged(topic_id, configs):
             return {"configured": topic_id.hex, "configs": dict(configs)}
         case ProducerIdsReserved(next_producer_id):
@@ -167,12 +198,16 @@ def delta_fields(delta: Delta) -> dict[str, object]:
 def delta_of(fields: Mapping[str, Any]) -> Delta:
     """The delta that `delta_fields` gave. Raises ValueError, KeyError."""
     match fields:
+        case {"registered": dict(broker)}:
+            return BrokerRegistered(broker_of(broker))
         case {"created": dict(topic)}:
             return TopicCreated(topic_of(topic))
         case {"deleted": str(topic_id), "gone": list(gone)}:
             return TopicDeleted(UUID(topic_id), tuple(map(uuid_of, gone)))
         case {"grown": str(topic_id), "partitions": partitions}:
             return PartitionsAdded(UUID(topic_id), _partitions(partitions))
+        case {"changed": str(topic_id), "partitions": list(changed)}:
+            return PartitionsChanged(UUID(topic_id), dict(map(_changed, changed)))
         case {"configured": str(topic_id), "configs": configs}:
             return TopicConfigsChanged(UUID(topic_id), configs_from(configs))
         case {"next_producer_id": next_producer_id}:
@@ -180,9 +215,18 @@ def delta_of(fields: Mapping[str, Any]) -> Delta:
     raise ValueError(f"no delta has the fields {sorted(fields)}")
 
 
+def _changed(value: object) -> tuple[int, PartitionAssignment]:
+    index, leader_id, leader_epoch, replicas, isr = list_of(value)
+    return whole_number(index, _INT32), partition_from(leader_id, leader_epoch, replicas, isr)
+
+
 def fact_digest(kind: str, value: object) -> int:
     """What one fact adds to the digest."""
     return int.from_bytes(blake2b(encoded([kind, value]).encode(), digest_size=16).digest(), "big")
+
+
+def broker_digest(broker: BrokerRegistration) -> int:
+    return fact_digest("broker", broker_fields(broker))
 
 
 def topic_digest(topic: Topic) -> int:
@@ -204,5 +248,6 @@ def _digests(cluster: StoredCluster) -> Iterator[int]:
     yield fact_digest("node_id", cluster.node_id)
     yield fact_digest("next_producer_id", catalog.next_producer_id)
     yield fact_digest("revision", catalog.revision)
+    yield from map(broker_digest, catalog.brokers.values())
     yield from map(topic_digest, catalog.topics())
     yield from map(deleted_digest, catalog.deleted)

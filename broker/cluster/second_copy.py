@@ -28,6 +28,8 @@ from tidelog.broker.cluster.catalog import Catalog, Delta
 from tidelog.broker.cluster.choice import Found
 from tidelog.broker.cluster.facts import (
     StoredCluster,
+    broker_fields,
+    broker_of,
     decoded,
     delta_fields,
     delta_of,
@@ -42,7 +44,9 @@ from tidelog.broker.cluster.facts import (
 
 _GIVEN_UP: Final = b"given up"
 """In the place of the first line's checksum."""
-FORMAT: Final = 1
+FORMAT: Final = 2
+_WITHOUT_BROKERS: Final = 1
+"""The format before: its first line names no brokers."""
 ROOM_BYTES: Final = 256 << 10
 """Room for at least so much is behind a copy just written: some thousand deletions on a full disk."""
 
@@ -134,6 +138,7 @@ def _first_line(cluster: StoredCluster, size: int) -> bytes:
         "node_id": cluster.node_id,
         "revision": catalog.revision,
         "next_producer_id": catalog.next_producer_id,
+        "brokers": [broker_fields(broker) for broker in catalog.brokers.values()],
         "topics": len(catalog),
         "deleted": sorted(each.hex for each in catalog.deleted),
     }
@@ -159,7 +164,8 @@ def _parsed(data: bytes) -> Found:
     if data.startswith(_GIVEN_UP):
         return Found(None, "given up on a full disk", newest, is_end_known=True)
     is_end_known = _size_in(fields) == len(data) and not (rest and rest.strip(b"\0"))
-    return Found(None if problem else cluster, problem, newest, cluster, is_end_known)
+    is_current = bool(fields and fields[0] and fields[0].get("format") == FORMAT)
+    return Found(None if problem else cluster, problem, newest, cluster, is_end_known, is_current=is_current)
 
 
 def _size_in(lines: Sequence[Mapping[str, Any] | None]) -> int:
@@ -182,7 +188,7 @@ def _replayed(lines: Sequence[Mapping[str, Any] | None]) -> Iterator[StoredClust
     """
     remaining = iter(lines)
     first = _next_line(remaining)
-    if first["format"] != FORMAT:
+    if first["format"] not in (FORMAT, _WITHOUT_BROKERS):
         raise ValueError(f"format {first['format']}, expected {FORMAT}")
     yield None
     topics = []
@@ -195,6 +201,7 @@ def _replayed(lines: Sequence[Mapping[str, Any] | None]) -> Iterator[StoredClust
         whole_number(first["next_producer_id"]),
         whole_number(first["revision"]),
         map(uuid_of, list_of(first["deleted"])),
+        map(broker_of, list_of(first["brokers"] if first["format"] == FORMAT else [])),
     )
     cluster = StoredCluster(catalog, whole_number(first["node_id"]))
     yield cluster

@@ -21,10 +21,13 @@ from typing import Any
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import (
+    BrokerRegistered,
+    BrokerRegistration,
     Catalog,
     Delta,
     PartitionAssignment,
     PartitionsAdded,
+    PartitionsChanged,
     ProducerIdsReserved,
     TopicConfigsChanged,
     TopicCreated,
@@ -34,6 +37,8 @@ from tidelog.broker.cluster.disk_space import CHECKPOINT_FRAMES
 from tidelog.broker.cluster.facts import (
     DIGEST_MODULUS,
     StoredCluster,
+    broker_digest,
+    broker_from,
     catalog_digest,
     deleted_digest,
     encoded,
@@ -46,15 +51,16 @@ from tidelog.broker.cluster.facts import (
 )
 from tidelog.broker.cluster.store import StoreError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _WITHOUT_DIGEST = 1
-"""The version before: neither a digest nor the ids of deleted topics."""
+"""The first version: neither brokers, nor a digest, nor the ids of deleted topics."""
 _LOCK_SECONDS = 5.0
 """How long another process may still have the file open."""
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_FORMAT", "SQLITE_MISMATCH")
 """Errors of SQLite, by the beginnings of their names, that are about what is in the file."""
 
 _DELETED_TOPICS = "CREATE TABLE deleted_topics (topic_id BLOB PRIMARY KEY) WITHOUT ROWID"
+_BROKERS = "CREATE TABLE brokers (node_id INTEGER PRIMARY KEY, listeners TEXT NOT NULL)"
 _SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE topics (
@@ -66,7 +72,8 @@ CREATE TABLE partitions (
     leader_epoch INTEGER NOT NULL, replicas TEXT NOT NULL, isr TEXT NOT NULL,
     PRIMARY KEY (topic_id, partition)
 ) WITHOUT ROWID;
-{_DELETED_TOPICS}
+{_DELETED_TOPICS};
+{_BROKERS}
 """
 _PARTITIONS = "SELECT partition, leader_id, leader_epoch, replicas, isr FROM partitions WHERE topic_id = ?"
 
@@ -103,7 +110,7 @@ def is_damage(error: sqlite3.Error) -> bool:
 def read_cluster(connection: sqlite3.Connection) -> StoredCluster | None:
     """All that was committed; None where nothing ever was. Raises Damaged, StoreError, sqlite3.Error.
 
-    A file of the version before is brought up to this one.
+    A file of an earlier version is brought up to this one.
     """
     with _damage_named():
         return _proven(connection)
@@ -130,7 +137,7 @@ def _proven(connection: sqlite3.Connection) -> StoredCluster | None:
         return None
     if not version:
         raise Damaged("it has tables and no schema version")
-    if version not in (SCHEMA_VERSION, _WITHOUT_DIGEST):
+    if not _WITHOUT_DIGEST <= version <= SCHEMA_VERSION:
         raise StoreError(
             f"the catalog has schema version {version}, this broker reads {SCHEMA_VERSION}; start the "
             "Tidelog release that wrote it. If none did, the file is damaged: see "
@@ -139,8 +146,8 @@ def _proven(connection: sqlite3.Connection) -> StoredCluster | None:
     (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if verdict != "ok":
         raise Damaged(f"SQLite finds it damaged: {' '.join(verdict.split())}")
-    if version == _WITHOUT_DIGEST:
-        _upgrade(connection)
+    if version != SCHEMA_VERSION:
+        _upgrade(connection, version)
     cluster = _image(connection)
     if _digest(connection) != catalog_digest(cluster):
         raise Damaged("its contents do not have the digest that was written with them")
@@ -168,6 +175,8 @@ def write_new(connection: sqlite3.Connection, cluster: StoredCluster) -> None:
     for statement in _SCHEMA.split(";"):
         connection.execute(statement)
     connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+    for broker in catalog.brokers.values():
+        _write(connection, BrokerRegistered(broker))
     for topic in catalog.topics():
         _write(connection, TopicCreated(topic))
     for topic_id in catalog.deleted:
@@ -207,6 +216,9 @@ def _digests_around(connection: sqlite3.Connection, delta: Delta) -> Iterator[in
         case ProducerIdsReserved():
             yield fact_digest("next_producer_id", int(_meta(connection, "next_producer_id")))
             return
+        case BrokerRegistered(broker):
+            yield from map(broker_digest, _brokers(connection, broker.node_id))
+            return
         case TopicCreated(topic):
             topic_id = topic.topic_id
         case TopicDeleted(topic_id, gone):
@@ -215,7 +227,7 @@ def _digests_around(connection: sqlite3.Connection, delta: Delta) -> Iterator[in
                     "SELECT 1 FROM deleted_topics WHERE topic_id = ?", (each.bytes,)
                 ).fetchone():
                     yield deleted_digest(each)
-        case PartitionsAdded(topic_id) | TopicConfigsChanged(topic_id):
+        case PartitionsAdded(topic_id) | PartitionsChanged(topic_id) | TopicConfigsChanged(topic_id):
             pass
     row = connection.execute(
         "SELECT topic_id, name, configs FROM topics WHERE topic_id = ?", (topic_id.bytes,)
@@ -247,8 +259,18 @@ def _image(connection: sqlite3.Connection) -> StoredCluster:
         whole_number(int(meta["next_producer_id"])),
         whole_number(int(meta["revision"])),
         [UUID(bytes=topic_id) for (topic_id,) in connection.execute("SELECT topic_id FROM deleted_topics")],
+        _brokers(connection),
     )
     return StoredCluster(catalog, whole_number(int(meta["node_id"])))
+
+
+def _brokers(connection: sqlite3.Connection, node_id: int | None = None) -> Iterator[BrokerRegistration]:
+    """All brokers, or the one of this id if it is there. Raises ValueError."""
+    which = "" if node_id is None else "WHERE node_id = ?"
+    values = () if node_id is None else (node_id,)
+    rows = connection.execute(f"SELECT node_id, listeners FROM brokers {which} ORDER BY node_id", values)
+    for found, listeners in rows.fetchall():
+        yield broker_from(found, json.loads(listeners))
 
 
 def _partitions(rows: Sequence[Any]) -> tuple[PartitionAssignment, ...]:
@@ -263,11 +285,13 @@ def _assignment(leader_id: object, leader_epoch: object, replicas: str, isr: str
     return partition_from(leader_id, leader_epoch, json.loads(replicas), json.loads(isr))
 
 
-def _upgrade(connection: sqlite3.Connection) -> None:
+def _upgrade(connection: sqlite3.Connection, version: int) -> None:
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute(_DELETED_TOPICS)
-    digest = catalog_digest(_image(connection))
-    connection.execute("INSERT INTO meta VALUES ('digest', ?)", (f"{digest:032x}",))
+    connection.execute(_BROKERS)
+    if version == _WITHOUT_DIGEST:
+        connection.execute(_DELETED_TOPICS)
+        digest = catalog_digest(_image(connection))
+        connection.execute("INSERT INTO meta VALUES ('digest', ?)", (f"{digest:032x}",))
     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
     connection.execute("COMMIT")
 
@@ -289,6 +313,10 @@ def _digest(connection: sqlite3.Connection) -> int:
 
 def _write(connection: sqlite3.Connection, delta: Delta) -> None:
     match delta:
+        case BrokerRegistered(broker):
+            connection.execute(
+                "INSERT OR REPLACE INTO brokers VALUES (?, ?)", (broker.node_id, encoded(broker.listeners))
+            )
         case TopicCreated(topic):
             connection.execute(
                 "INSERT INTO topics (topic_id, name, configs) VALUES (?, ?, ?)",
@@ -306,6 +334,12 @@ def _write(connection: sqlite3.Connection, delta: Delta) -> None:
                 "SELECT count(*) FROM partitions WHERE topic_id = ?", (topic_id.bytes,)
             ).fetchone()
             _insert_partitions(connection, topic_id, present, partitions)
+        case PartitionsChanged(topic_id, changed):
+            connection.executemany(
+                "UPDATE partitions SET leader_id = ?, leader_epoch = ?, replicas = ?, isr = ? "
+                "WHERE topic_id = ? AND partition = ?",
+                [(*_columns(assigned), topic_id.bytes, index) for index, assigned in changed.items()],
+            )
         case TopicConfigsChanged(topic_id, configs):
             connection.execute(
                 "UPDATE topics SET configs = ? WHERE topic_id = ?",
@@ -320,15 +354,10 @@ def _insert_partitions(
 ) -> None:
     connection.executemany(
         "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?)",
-        [
-            (
-                topic_id.bytes,
-                first + index,
-                assigned.leader_id,
-                assigned.leader_epoch,
-                encoded(assigned.replicas),
-                encoded(assigned.isr),
-            )
-            for index, assigned in enumerate(partitions)
-        ],
+        [(topic_id.bytes, first + index, *_columns(assigned)) for index, assigned in enumerate(partitions)],
     )
+
+
+@lru_cache(maxsize=64)
+def _columns(assigned: PartitionAssignment) -> tuple[int, int, str, str]:
+    return assigned.leader_id, assigned.leader_epoch, encoded(assigned.replicas), encoded(assigned.isr)

@@ -190,7 +190,7 @@ class SqliteStore:
 
     def _begin_copy(self, held: StoredCluster, copy: Found) -> None:
         """Open the copy that is there, or write one."""
-        copied = copy.cluster
+        copied = copy.cluster if copy.is_current else None
         if copied is not None and copied.catalog.revision == held.catalog.revision and not self._is_in_doubt:
             self._copy = CopyFile(self._copy_path)
             return

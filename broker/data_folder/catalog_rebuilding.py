@@ -93,6 +93,7 @@ class CatalogRebuilding:
             self._next_producer_id(old),
             newest_revision + 1,
             deleted,
+            old.catalog.brokers.values() if old is not None else (),
         )
         return Rebuilt(StoredCluster(catalog, identity.node_id), not is_same, self._notes)
 

@@ -8,22 +8,14 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, NamedTuple
 
+from tidelog.broker.cluster.catalog import Listener
 from tidelog.protocol.framing import RequestHeader
 
 
-class Listener(NamedTuple):
-    """The address by which the client of this connection reaches this broker.
-
-    `name` is the listener's ("external" or "internal"); `host` and `port` are what it advertises.
-    """
-
-    name: str
-    host: str
-    port: int
-
-
 class RequestContext(NamedTuple):
-    """One request's surroundings. `connection_id` is unique within one run of the broker."""
+    """One request's surroundings. `connection_id` is unique within one run of the broker; `listener` says by
+    which address the client of this connection reaches this broker.
+    """
 
     header: RequestHeader
     client_host: str

@@ -14,11 +14,11 @@ Source: Kafka's KafkaApis.handleTopicMetadataRequest, KIP-430, KIP-516.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
-from tidelog.broker.cluster.catalog import Topic, check_topic_name
+from tidelog.broker.cluster.catalog import Listener, Topic, check_topic_name
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.served_apis import advertised_api_keys
 from tidelog.broker.services import Services
@@ -167,9 +167,12 @@ class MetadataHandler:
     def _response(
         self, context: RequestContext, request: Any, topics: list[dict[str, Any]]
     ) -> dict[str, Any]:
-        services, listener = self._services, context.listener
+        services = self._services
         answer: dict[str, Any] = {
-            "brokers": [{"node_id": services.node_id, "host": listener.host, "port": listener.port}],
+            "brokers": [
+                {"node_id": node_id, "host": listener.host, "port": listener.port}
+                for node_id, listener in self._reachable(context)
+            ],
             "cluster_id": services.catalog.cluster_id,
             "controller_id": services.node_id,
             "topics": topics,
@@ -178,8 +181,18 @@ class MetadataHandler:
             answer["cluster_authorized_operations"] = CLUSTER_OPERATIONS
         return answer
 
+    def _reachable(self, context: RequestContext) -> Iterator[tuple[int, Listener]]:
+        """The brokers that have the listener by which the request came in, and where they advertise it."""
+        for broker in self._services.catalog.brokers.values():
+            if broker.node_id == self._services.node_id:
+                yield broker.node_id, context.listener
+                continue
+            for listener in broker.listeners:
+                if listener.name == context.listener.name and listener.host:
+                    yield broker.node_id, listener
+
     def describe_cluster(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        services, listener = self._services, context.listener
+        services = self._services
         brokers_endpoint = 1
         asked = request.endpoint_type
         if asked != brokers_endpoint:
@@ -192,7 +205,10 @@ class MetadataHandler:
         answer: dict[str, Any] = {
             "cluster_id": services.catalog.cluster_id,
             "controller_id": services.node_id,
-            "brokers": [{"broker_id": services.node_id, "host": listener.host, "port": listener.port}],
+            "brokers": [
+                {"broker_id": node_id, "host": listener.host, "port": listener.port}
+                for node_id, listener in self._reachable(context)
+            ],
         }
         if request.include_cluster_authorized_operations:
             answer["cluster_authorized_operations"] = CLUSTER_OPERATIONS

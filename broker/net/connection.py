@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from operator import length_hint
 from typing import TYPE_CHECKING
 
-from tidelog.broker.handlers.context import Listener
+from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.limits.queued_memory import Held
 from tidelog.broker.net.dispatch import BadRequest, Pending
 from tidelog.protocol.errors import ProtocolError

@@ -26,12 +26,12 @@ from contextvars import Context, copy_context
 from types import GeneratorType
 from typing import Any, Final, Protocol
 
+from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.handlers.context import (
     CloseConnection,
     EncodedAnswer,
     LateAnswer,
     LateEffect,
-    Listener,
     Parked,
     RequestContext,
 )

@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.handlers.context import Listener
 from tidelog.broker.limits.handle_budget import HandleBudget
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.queued_memory import QueuedMemory

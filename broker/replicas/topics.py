@@ -40,9 +40,11 @@ from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.store import StoreConflict, StoreError
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.limits.turns import Turns
 from tidelog.broker.storage.disk import HandleLimitError, advice_on
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.steps import Steps
 
 logger = structlog.get_logger(__name__)
 _NO_PEER = ""
@@ -89,6 +91,7 @@ class Topics:
         partitions: Partitions,
         settings: TopicConfigs,
         events: PeerEvents,
+        turns: Turns,
         *,
         brokers: Callable[[], Sequence[int]],
         default_partitions: int,
@@ -97,6 +100,7 @@ class Topics:
     ) -> None:
         self.settings = settings
         self._events = events
+        self._turns = turns
         self._cluster = cluster
         self._partitions = partitions
         self._brokers = brokers
@@ -115,11 +119,11 @@ class Topics:
         """Create a topic, or with `validate_only` say what would be created. Raises ApiError."""
         wanted = wanted or NewTopic()
 
-        def plan(catalog: Catalog) -> TopicCreated:
+        def plan(catalog: Catalog) -> Steps[TopicCreated]:
             return self._plan(catalog, name, wanted)
 
         if validate_only:
-            return plan(self._cluster.catalog).topic
+            return (await self._turns.run(plan(self._cluster.catalog))).topic
 
         async def run() -> Topic:
             delta = await self._planned(plan)
@@ -132,12 +136,12 @@ class Topics:
 
         return await self._to_the_end(run())
 
-    def _plan(self, catalog: Catalog, name: str, wanted: NewTopic) -> TopicCreated:
+    def _plan(self, catalog: Catalog, name: str, wanted: NewTopic) -> Steps[TopicCreated]:
         # The name first, as Kafka does: a request that repeats an old one is told that the topic exists.
         catalog.plan_topic(name, UUID(int=0), (), {})
         brokers = self._brokers()
         if wanted.assignments:
-            partitions = assign_manually(wanted.assignments, brokers)
+            partitions = yield from assign_manually(wanted.assignments, brokers)
         else:
             count = self._default_partitions if wanted.num_partitions == -1 else wanted.num_partitions
             factor = wanted.replication_factor
@@ -154,12 +158,11 @@ class Topics:
     ) -> None:
         """Grow a topic to `total` partitions. Raises ApiError."""
 
-        def plan(catalog: Catalog) -> PartitionsAdded:
-            topic = _existing(catalog, name)
-            return catalog.plan_partitions(topic, total, assignments, self._brokers())
+        def plan(catalog: Catalog) -> Steps[PartitionsAdded]:
+            return catalog.plan_partitions(_existing(catalog, name), total, assignments, self._brokers())
 
         if validate_only:
-            plan(self._cluster.catalog)
+            await self._turns.run(plan(self._cluster.catalog))
             return
 
         async def run() -> None:
@@ -228,14 +231,14 @@ class Topics:
         if topic is not None:
             self._partitions.reconfigure(topic)
 
-    async def _planned(self, plan: Callable[[Catalog], _D]) -> _D:
+    async def _planned(self, plan: Callable[[Catalog], Steps[_D]]) -> _D:
         """What `plan` says of the newest catalog. Raises ApiError."""
         try:
             await self._cluster.settle()
         except _STORE_ERRORS as error:
             raise self._store_failed(error) from error
         await self._follow()
-        return plan(self._cluster.catalog)
+        return await self._turns.run(plan(self._cluster.catalog))
 
     async def _add(self, topic: Topic, first: int, delta: _D) -> None:
         """Make the partitions of `topic` from `first` on, and then `delta` durable. Raises ApiError."""

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from tests.waiting import until
-from tidelog.broker.cluster.catalog import Topic, TopicCreated, assign
+from tidelog.broker.cluster.catalog import BrokerRegistration, Listener, Topic, TopicCreated, assign
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -40,8 +40,9 @@ def batch(value: bytes = b"v", *, producer_id: int = -1, sequence: int = -1) -> 
 
 async def opened(folder: Path, clock: Callable[[], int] | None = None, **more: Any) -> Services:
     parts = {name: more.pop(name, None) for name in ("disk", "steady_ms", "store")}
+    listeners = more.pop("listeners", ())
     config = BrokerConfig(data_dir=folder, **more)
-    return await open_services(config, Metrics(), clock or Clock(), **parts)
+    return await open_services(config, Metrics(), clock or Clock(), listeners=listeners, **parts)
 
 
 async def stored(services: Services, *values: bytes, topic: str = "t") -> None:
@@ -60,6 +61,17 @@ async def test_a_topic_that_the_store_holds_gets_its_folders_at_the_start(tmp_pa
     await stored(services, b"v")
     assert sorted(services.replicas) == [("t", 0), ("t", 1)]
     await services.close()
+
+
+async def test_a_broker_is_in_the_catalog_with_the_addresses_of_its_last_start(tmp_path: Path) -> None:
+    revisions = []
+    for port in (9092, 9092, 9093):
+        listeners = [Listener("external", "h", port), Listener("internal", "", 1)]
+        services = await opened(tmp_path, listeners=listeners)
+        assert services.catalog.brokers == {1: BrokerRegistration(1, tuple(listeners))}
+        revisions.append(services.catalog.revision)
+        await services.close()
+    assert revisions == [1, 1, 2]  # Nothing is written where nothing changed.
 
 
 def lose_the_store(folder: Path) -> None:

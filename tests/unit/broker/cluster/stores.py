@@ -8,9 +8,14 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from tidelog.broker.cluster.catalog import (
+    BrokerRegistered,
+    BrokerRegistration,
     Catalog,
     Delta,
+    Listener,
+    PartitionAssignment,
     PartitionsAdded,
+    PartitionsChanged,
     ProducerIdsReserved,
     Topic,
     TopicConfigsChanged,
@@ -27,6 +32,7 @@ class Facts(NamedTuple):
     """All that a catalog says, to be compared."""
 
     cluster_id: str
+    brokers: list[BrokerRegistration]
     topics: list[Topic]
     deleted: set[UUID]
     next_producer_id: int
@@ -36,6 +42,7 @@ class Facts(NamedTuple):
 def facts_of(catalog: Catalog) -> Facts:
     return Facts(
         catalog.cluster_id,
+        list(catalog.brokers.values()),
         list(catalog.topics()),
         set(catalog.deleted),
         catalog.next_producer_id,
@@ -45,6 +52,19 @@ def facts_of(catalog: Catalog) -> Facts:
 
 def topic(name: str, partitions: int = 1) -> Topic:
     return Topic(name, uuid4(), assign(partitions, [1]), {"retention.ms": "5"})
+
+
+def broker(node_id: int, *ports: int) -> BrokerRegistered:
+    listeners = tuple(Listener(f"on-{port}", "", port) for port in ports)
+    return BrokerRegistered(BrokerRegistration(node_id, listeners))
+
+
+def led_anew(topic: Topic, *indexes: int) -> PartitionsChanged:
+    """Partitions that broker 2 leads now."""
+    epochs = {index: topic.partitions[index].leader_epoch + 1 for index in indexes}
+    return PartitionsChanged(
+        topic.topic_id, {index: PartitionAssignment(2, epochs[index], (1, 2), (2,)) for index in indexes}
+    )
 
 
 async def commit(store: SqliteStore, catalog: Catalog, *deltas: Delta) -> None:
@@ -66,6 +86,7 @@ async def filled(folder: Path, rng: random.Random) -> tuple[SqliteStore, Catalog
     """A store that is open, with each kind of delta in it."""
     store = SqliteStore(folder / DATABASE, node_id=1)
     catalog = await store.load()
+    await commit(store, catalog, broker(1, 9092, 9093), broker(2, 9092))
     topics = [topic(f"t{number}", rng.randint(1, 6)) for number in range(20)]
     for made in topics:
         await commit(store, catalog, TopicCreated(made))
@@ -73,4 +94,5 @@ async def filled(folder: Path, rng: random.Random) -> tuple[SqliteStore, Catalog
     await commit(store, catalog, TopicDeleted(topics[4].topic_id, (topics[3].topic_id,)))
     await commit(store, catalog, TopicConfigsChanged(topics[5].topic_id, {"segment.bytes": "12345"}))
     await commit(store, catalog, PartitionsAdded(topics[6].topic_id, assign(3, [1])))
+    await commit(store, catalog, led_anew(topics[7], 0), broker(2, 9094))
     return store, catalog

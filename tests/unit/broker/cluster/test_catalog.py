@@ -6,8 +6,13 @@ import pytest
 
 from tidelog.broker.cluster.catalog import (
     MAX_PARTITIONS_PER_REQUEST,
+    BrokerRegistered,
+    BrokerRegistration,
     Catalog,
+    Listener,
+    PartitionAssignment,
     PartitionsAdded,
+    PartitionsChanged,
     ProducerIdsReserved,
     TopicConfigsChanged,
     TopicDeleted,
@@ -16,6 +21,7 @@ from tidelog.broker.cluster.catalog import (
     check_topic_name,
 )
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.steps import ELEMENTS_A_STEP, finish
 
 
 def create(catalog: Catalog, name: str, partitions: int = 1) -> UUID:
@@ -69,8 +75,8 @@ def test_partitions_only_grow() -> None:
     assert topic is not None
     for total in (3, 2, 0, -1):
         with refused(ErrorCode.INVALID_PARTITIONS):
-            catalog.plan_partitions(topic, total, None, [1])
-    catalog.apply(catalog.plan_partitions(topic, 5, None, [1]))
+            finish(catalog.plan_partitions(topic, total, None, [1]))
+    catalog.apply(finish(catalog.plan_partitions(topic, 5, None, [1])))
     grown = catalog.topic("t")
     assert grown is not None
     assert len(grown.partitions) == 5
@@ -82,8 +88,8 @@ def test_manual_assignments_of_new_partitions_must_match_their_number() -> None:
     topic = catalog.topic("t")
     assert topic is not None
     with refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT):
-        catalog.plan_partitions(topic, 3, [[1]], [1])
-    assert len(catalog.plan_partitions(topic, 3, [[1], [1]], [1]).partitions) == 2
+        finish(catalog.plan_partitions(topic, 3, [[1]], [1]))
+    assert len(finish(catalog.plan_partitions(topic, 3, [[1], [1]], [1])).partitions) == 2
 
 
 @pytest.mark.parametrize("count", [0, -1, MAX_PARTITIONS_PER_REQUEST + 1])
@@ -105,7 +111,7 @@ def test_a_manual_assignment_names_known_brokers_once_from_partition_0(
     assignments: dict[int, list[int]],
 ) -> None:
     with refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT):
-        assign_manually(assignments, [1])
+        finish(assign_manually(assignments, [1]))
 
 
 def test_leaders_are_spread_over_the_brokers() -> None:
@@ -118,6 +124,62 @@ def test_a_delta_that_does_not_fit_is_a_broken_invariant() -> None:
     for delta in (TopicDeleted(uuid4()), PartitionsAdded(uuid4(), ()), TopicConfigsChanged(uuid4(), {})):
         with pytest.raises(ValueError, match="no topic"):
             catalog.apply(delta)
+    with pytest.raises(ValueError, match="no topic"):
+        catalog.apply(PartitionsChanged(uuid4(), {}))
     catalog.apply(ProducerIdsReserved(2000))
     with pytest.raises(ValueError, match="go back"):
         catalog.apply(ProducerIdsReserved(1000))
+
+
+def test_a_manual_assignment_of_many_partitions_is_checked_in_steps() -> None:
+    steps = assign_manually({index: [1, 2] for index in range(10 * ELEMENTS_A_STEP)}, [1, 2])
+    assert sum(1 for _ in steps) == 10
+
+
+def test_a_change_says_what_the_topic_was_and_what_it_is() -> None:
+    catalog = Catalog("c")
+    created = catalog.apply(catalog.plan_topic("t", uuid4(), assign(1, [1]), {}))
+    assert (created.before, created.after) == (None, catalog.topic("t"))
+    topic = created.after
+    assert topic is not None
+    grown = catalog.apply(PartitionsAdded(topic.topic_id, assign(2, [1])))
+    assert (grown.before, grown.after) == (topic, catalog.topic("t"))
+    deleted = catalog.apply(TopicDeleted(topic.topic_id))
+    assert (deleted.before, deleted.after) == (grown.after, None)
+    assert catalog.apply(ProducerIdsReserved(1000))[1:] == (None, None)
+
+
+def test_a_broker_that_comes_again_with_other_addresses_is_still_one() -> None:
+    catalog = Catalog("c")
+    for port in (9092, 9093):
+        listener = Listener("external", "h", port)
+        catalog.apply(BrokerRegistered(BrokerRegistration(1, (listener,))))
+    assert catalog.brokers == {1: BrokerRegistration(1, (listener,))}
+    assert catalog.revision == 2
+
+
+def led_by(leader_id: int, leader_epoch: int, *isr: int) -> PartitionAssignment:
+    return PartitionAssignment(leader_id, leader_epoch, (1, 2, 3), isr)
+
+
+def test_a_partition_changes_and_the_others_of_its_topic_do_not() -> None:
+    catalog = Catalog("c")
+    topic_id = uuid4()
+    catalog.apply(catalog.plan_topic("t", topic_id, (led_by(1, 0, 1, 2),) * 3, {}))
+    for now in (led_by(1, 0, 1), led_by(-1, 1), led_by(2, 2, 2, 3), led_by(2, 5, 2)):
+        catalog.apply(PartitionsChanged(topic_id, {1: now}))
+        topic = catalog.topic_by_id(topic_id)
+        assert topic is not None
+        assert topic.partitions == (led_by(1, 0, 1, 2), now, led_by(1, 0, 1, 2))
+
+
+@pytest.mark.parametrize("wrong", [{0: led_by(2, 4, 2)}, {0: led_by(1, 3, 1)}, {1: led_by(1, 9, 1)}])
+def test_a_leader_epoch_never_goes_back_and_rises_with_the_leader(
+    wrong: dict[int, PartitionAssignment],
+) -> None:
+    catalog = Catalog("c")
+    topic_id = uuid4()
+    catalog.apply(catalog.plan_topic("t", topic_id, (led_by(1, 4, 1),), {}))
+    with pytest.raises(ValueError, match=r"epoch [45] or later|no partition 1"):
+        catalog.apply(PartitionsChanged(topic_id, wrong))
+    assert catalog.revision == 1

@@ -11,8 +11,9 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from crc32c import crc32c
 
-from tests.unit.broker.cluster.stores import COPY, DATABASE, commit, facts_of, loaded, topic
+from tests.unit.broker.cluster.stores import COPY, DATABASE, broker, commit, facts_of, led_anew, loaded, topic
 from tidelog.broker.cluster.catalog import (
     Catalog,
     Delta,
@@ -62,6 +63,9 @@ async def test_a_commit_is_in_the_copy_when_it_returns(tmp_path: Path) -> None:
         ProducerIdsReserved(1000),
         TopicConfigsChanged(first.topic_id, {}),
         PartitionsAdded(second.topic_id, assign(2, [1])),
+        broker(1, 9092),
+        led_anew(second, 0, 2),
+        broker(1, 9092, 9093),
         TopicDeleted(first.topic_id),
         TopicDeleted(second.topic_id, (first.topic_id,)),
     ]
@@ -194,21 +198,53 @@ async def test_two_histories_of_one_cluster_are_refused(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_catalog_of_the_release_before_is_taken_over(tmp_path: Path) -> None:
-    store, catalog = await begun(tmp_path)
-    await commit(store, catalog, TopicCreated(topic("a", 3)))
-    await store.close()
-    (tmp_path / COPY).unlink()
-    connection = sqlite3.connect(tmp_path / DATABASE)
-    connection.execute("DROP TABLE deleted_topics")
-    connection.execute("DELETE FROM meta WHERE key = 'digest'")
-    connection.execute("PRAGMA user_version=1")
+def as_earlier_releases_wrote(folder: Path, schema_version: int) -> None:
+    """Bring the files of a store without brokers back to schema version 1 (no copy) or 2 (a copy)."""
+    statements = ["DROP TABLE brokers"]
+    if schema_version == 1:
+        statements += ["DROP TABLE deleted_topics", "DELETE FROM meta WHERE key = 'digest'"]
+        (folder / COPY).unlink()
+    else:
+        lines = (folder / COPY).read_bytes().rstrip(b"\0").splitlines(keepends=True)
+        first = {**decoded(lines[0][9:]), "format": 1}
+        del first["brokers"]
+        first["size"] = f"{len(line_of(first)) + len(b''.join(lines[1:])) + 5_000:012d}"
+        (folder / COPY).write_bytes(b"".join([line_of(first), *lines[1:], bytes(5_000)]))
+    connection = sqlite3.connect(folder / DATABASE)
+    for statement in [*statements, f"PRAGMA user_version={schema_version}"]:
+        connection.execute(statement)
     connection.commit()
     connection.close()
+
+
+def line_of(fields: object) -> bytes:
+    text = encoded(fields).encode()
+    return b"%08x %s\n" % (crc32c(text), text)
+
+
+@pytest.mark.parametrize("schema_version", [1, 2])
+async def test_a_catalog_of_an_earlier_release_is_taken_over(tmp_path: Path, schema_version: int) -> None:
+    store, catalog = await begun(tmp_path)
+    await commit(store, catalog, TopicCreated(topic("a", 3)), ProducerIdsReserved(1000))
+    await store.close()
+    as_earlier_releases_wrote(tmp_path, schema_version)
     assert await loaded(tmp_path) == facts_of(catalog)
     store, found = await begun(tmp_path)
-    await commit(store, catalog, TopicDeleted(next(found.topics()).topic_id))
+    first_line = (tmp_path / COPY).read_bytes().splitlines()[0]
+    assert (decoded(first_line[9:])["format"], decoded(first_line[9:])["brokers"]) == (2, [])
+    await commit(store, catalog, broker(1, 9092), TopicDeleted(next(found.topics()).topic_id))
+    assert is_held(tmp_path, catalog)
     await store.close()
+    assert await loaded(tmp_path) == facts_of(catalog)
+
+
+@pytest.mark.parametrize("lost", [DATABASE, COPY])
+async def test_one_of_the_two_files_of_the_release_before_is_enough(tmp_path: Path, lost: str) -> None:
+    store, catalog = await begun(tmp_path)
+    await commit(store, catalog, TopicCreated(topic("a", 3)), ProducerIdsReserved(1000))
+    await store.close()
+    as_earlier_releases_wrote(tmp_path, 2)
+    (tmp_path / lost).unlink()
     assert await loaded(tmp_path) == facts_of(catalog)
 
 
@@ -221,6 +257,8 @@ async def test_a_catalog_of_the_release_before_is_taken_over(tmp_path: Path) -> 
         ),
         TopicDeleted(uuid4(), (uuid4(), uuid4())),
         TopicConfigsChanged(uuid4(), {"b": "2", "a": "ü\n"}),
+        led_anew(topic("a", 3), 0, 2),
+        broker(7, 9092, 9093),
         ProducerIdsReserved(2**63 - 1),
     ],
 )
@@ -241,6 +279,13 @@ def test_what_is_decoded_equals_what_was_encoded(delta: Delta) -> None:
         {"grown": uuid4().hex, "partitions": [[1, 0, [], [], 1]]},
         {"grown": uuid4().hex, "partitions": [[1, 0, [1], [2], 1]]},
         {"configured": uuid4().hex, "configs": {"a": 1}},
+        {"changed": uuid4().hex, "partitions": [[-1, 1, 0, [1], [1]]]},
+        {"changed": uuid4().hex, "partitions": [[0, 1, 0, [2], [2]]]},
+        {"changed": uuid4().hex, "partitions": {}},
+        {"registered": {"id": -1, "listeners": []}},
+        {"registered": {"id": 1, "listeners": [["external", "h", 65536]]}},
+        {"registered": {"id": 1, "listeners": [["", "h", 1]]}},
+        {"registered": {"id": 1, "listeners": [["external", 1, 1]]}},
         {"next_producer_id": -1},
         {"next_producer_id": True},
     ],

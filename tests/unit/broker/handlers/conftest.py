@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.handlers import Handler, build_handlers
-from tidelog.broker.handlers.context import Listener, RequestContext
+from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services, open_services

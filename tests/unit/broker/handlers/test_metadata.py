@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.unit.broker.handlers.conftest import LISTENER, Asker
+from tidelog.broker.cluster.catalog import BrokerRegistered, BrokerRegistration, Listener
 from tidelog.broker.handlers.metadata import CLUSTER_OPERATIONS, MAX_CREATED_AT_ONCE, TOPIC_OPERATIONS
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ErrorCode
@@ -163,3 +164,17 @@ async def test_describe_cluster_names_this_broker_as_controller(asker: Asker, ve
 async def test_the_controllers_endpoint_is_not_here(asker: Asker) -> None:
     answer = await asker.ask(ApiKey.DESCRIBE_CLUSTER, 1, endpoint_type=2)
     assert answer.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+async def test_the_other_brokers_are_named_by_their_listeners_of_the_same_name(asker: Asker) -> None:
+    others = [
+        BrokerRegistration(2, (Listener("internal", "two.internal", 1), Listener(LISTENER.name, "two", 2))),
+        BrokerRegistration(3, (Listener("internal", "three.internal", 3),)),
+    ]
+    for other in others:
+        await asker.services._cluster.change(lambda _, other=other: BrokerRegistered(other))
+    metadata = await asker.ask(ApiKey.METADATA, 9, topics=[])
+    described = await asker.ask(ApiKey.DESCRIBE_CLUSTER, 0)
+    reachable = [(1, LISTENER.host, LISTENER.port), (2, "two", 2)]
+    assert [(broker.node_id, broker.host, broker.port) for broker in metadata.brokers] == reachable
+    assert [(broker.broker_id, broker.host, broker.port) for broker in described.brokers] == reachable

@@ -9,7 +9,8 @@ from structlog.testing import capture_logs
 
 from tests.unit.broker.net.peers import produce_frame, request_frame
 from tests.unit.broker.observability.test_metrics import value
-from tidelog.broker.handlers.context import Listener, RequestContext
+from tidelog.broker.cluster.catalog import Listener
+from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.net.dispatch import BadRequest, Dispatcher, Pending
 from tidelog.broker.net.routes import Handler

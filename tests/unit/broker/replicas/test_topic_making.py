@@ -214,6 +214,7 @@ async def test_names_are_durable_before_the_store_knows_of_them(tmp_path: Path) 
 
     services = await opened(tmp_path, disk=disk, store=Store(tmp_path / STORE_FILE, node_id=1))
     disk.synced_directories.clear()
+    seen.clear()
     await services.topics.create("t")
     assert seen == [True]
     await services.close()
