@@ -115,7 +115,7 @@ def test_null_stands_only_where_the_version_allows_it() -> None:
 
 def test_bad_bytes_name_the_field_what_was_expected_and_what_came() -> None:
     body = encode_request(ApiKey.CREATE_TOPICS, 7, {"topics": [{"name": "t", "configs": [{"name": "k"}]}]})
-    with pytest.raises(ProtocolError, match=r"Request version 7: validate_only: .* 0 bytes remain"):
+    with pytest.raises(ProtocolError, match=r"Request version 7: validate_only: expected bool, came the end"):
         decode_request(ApiKey.CREATE_TOPICS, 7, body[:-2])
     with pytest.raises(ProtocolError, match=rf"expected {len(body)} bytes, came {len(body) + 1}"):
         decode_request(ApiKey.CREATE_TOPICS, 7, body + b"!")
@@ -143,6 +143,15 @@ def test_tagged_fields_are_written_in_order_and_only_when_they_differ() -> None:
     assert (decoded.count, decoded.names, decoded.leader.node_id) == (1, [], 2)
 
 
+def test_a_tagged_field_that_is_no_default_is_not_dropped_as_one() -> None:
+    with pytest.raises(TypeError, match="has no field nodeid; it has node_id"):
+        tags_codec().encode({"leader": {"nodeid": 2}})
+    with pytest.raises(ProtocolError, match="names: expected an array, came None"):
+        tags_codec().encode({"names": None})
+    with pytest.raises(ProtocolError, match="count: expected int32, came 'x'"):
+        tags_codec().encode({"count": "x"})
+
+
 def test_unknown_tagged_fields_are_skipped() -> None:
     decoded = tags_codec().decode(bytes.fromhex("07 02 0203 aabbcc 0302 0201"))
     assert (decoded.plain, decoded.names) == (7, [""])
@@ -153,7 +162,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
     [
         ("00 02 0004 00000001 0004 00000002", "ascending order, came 0 after 0"),
         ("00 02 0301 01 0004 00000002", "ascending order, came 0 after 3"),
-        ("00 01 0003 000000", "count: expected int32 of 4 bytes, 3 bytes remain"),
+        ("00 01 0003 000000", "count: expected int32, came the end of the message"),
         ("00 01 0005 0000000100", "count: expected 4 bytes of tagged field, came 5"),
         ("00 01 0904 00", "expected 4 bytes of tagged field 9, 1 bytes remain"),
         ("00 05 0904 00", "expected 5 elements of 2 bytes or more, 3 bytes remain"),
