@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from tidelog.client.admin import Admin
 from tidelog.client.admin_types import ConfigResource, ConfigResourceType, NewTopic, TopicDescription
-from tidelog.pipeline.mirror.session_folder import NO_TOPIC_ID, MirrorError, MirrorSession
+from tidelog.pipeline.mirror.session_folder import MirrorError, MirrorSession
 from tidelog.pipeline.paths import try_lock
-from tidelog.pipeline.source.offsets import OptionError
+from tidelog.pipeline.source.offsets import NO_TOPIC_ID, OptionError
 
 # A record that a mirror stores has one more header, which names its source.
 _HEADER_BYTES = 1024

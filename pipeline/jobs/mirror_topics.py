@@ -14,8 +14,8 @@ from tidelog.client.admin import Admin
 from tidelog.client.admin_types import TopicDescription
 from tidelog.pipeline.jobs.copies import Copy, existing_copies, make_copies, settings_for_copies
 from tidelog.pipeline.jobs.mirror_origin import check_origins
-from tidelog.pipeline.mirror.session_folder import NO_TOPIC_ID, MirrorSession
-from tidelog.pipeline.source.offsets import OptionError, fits
+from tidelog.pipeline.mirror.session_folder import MirrorSession
+from tidelog.pipeline.source.offsets import NO_TOPIC_ID, OptionError, fits
 
 if TYPE_CHECKING:
     from tidelog.pipeline.jobs.mirror import MirrorSettings

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tidelog.client.types import TopicPartition
-from tidelog.pipeline.source.offsets import OptionError, Place
+from tidelog.pipeline.source.offsets import NO_TOPIC_ID, OptionError, Place
 
 _FORMAT = 1
 # Spark replays one batch at most, the last.
@@ -41,8 +41,6 @@ _CLAIMS_KEPT_SECONDS = 86_400
 _MOST_WAIT_SECONDS = 60
 _POLL_SECONDS = 0.01
 MAX_EPOCH = 32_767
-# What brokers that know no ids give.
-NO_TOPIC_ID = uuid.UUID(int=0)
 
 Side = Literal["from", "to"]
 

@@ -9,9 +9,12 @@ record that is durable a running broker may be writing, and a crashed one have l
 without a broker to ask, the end is the user's (explicit endingOffsets), or that of a clean shutdown.
 """
 
+import re
+from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 from tidelog.pipeline.segments.segment_files import LOG_SUFFIX, SegmentCutError, SegmentFile
 from tidelog.pipeline.source.offsets import LATEST, OptionError, Place, fits
@@ -20,6 +23,8 @@ from tidelog.protocol.records import decode_batch
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _LOG_START_OFFSETS = "log-start-offset-checkpoint"
+_METADATA = "partition.metadata"
+_TOPIC_ID = re.compile(r"^topic_id: *(\S{22})$", re.MULTILINE)
 _FLUSHED_OFFSETS = "recovery-point-offset-checkpoint"
 
 Bounds = dict[Place, tuple[int, int]]
@@ -117,6 +122,16 @@ def folder_bounds(
         # Files that a clean shutdown left were not deleted by the broker, if they are gone.
         bounds[place] = (min(saved if is_clean else max(first, saved), end), end)
     return bounds
+
+
+def topic_ids_in_folder(folder: Path, places: Iterable[Place]) -> dict[str, str]:
+    """The ids of the topics of these partitions, by their `partition.metadata`. A folder may have none."""
+    ids = {}
+    for place in places:
+        for path in (folder / str(place) / _METADATA, folder / _METADATA):
+            if path.exists() and (found := _TOPIC_ID.search(path.read_text())):
+                ids[place.topic] = str(UUID(bytes=urlsafe_b64decode(found[1] + "==")))
+    return ids
 
 
 def _end_by_file(path: Path, flushed: int) -> int:

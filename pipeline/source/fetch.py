@@ -18,7 +18,7 @@ from tidelog.client.connection import Connection
 from tidelog.client.errors import ClientError, OffsetOutOfRangeError, UnknownTopicError, read_error
 from tidelog.client.types import TopicPartition
 from tidelog.pipeline.arrow.batches import batch_positions
-from tidelog.pipeline.source.offsets import EARLIEST, LATEST, OffsetRange, Place, fits
+from tidelog.pipeline.source.offsets import EARLIEST, LATEST, NO_TOPIC_ID, Logs, OffsetRange, Place, fits
 from tidelog.protocol.errors import ErrorCode, ProtocolError, error_code
 from tidelog.protocol.hot import FetchPartition, FetchRequest, decode_fetch_response, encode_fetch_request
 from tidelog.protocol.records import read_batch_header
@@ -62,7 +62,19 @@ def find_bounds(
 
     Raises ClientError when the broker cannot be reached, or does not know a topic or partition.
     """
-    return asyncio.run(_find_bounds(bootstrap_servers, topics, assigned, pattern, read_committed))
+    return find_logs(bootstrap_servers, topics, assigned, pattern, read_committed=read_committed).bounds
+
+
+def find_logs(
+    bootstrap_servers: str,
+    topics: Iterable[str] | None,
+    assigned: Iterable[Place] | None,
+    pattern: str | None = None,
+    *,
+    read_committed: bool = False,
+) -> Logs:
+    """The same as `find_bounds`, with the ids of the topics."""
+    return asyncio.run(_find_logs(bootstrap_servers, topics, assigned, pattern, read_committed))
 
 
 def find_offsets_at(
@@ -136,19 +148,21 @@ def _cluster(bootstrap_servers: str) -> Cluster:
     return Cluster(ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=CLIENT_ID))
 
 
-async def _find_bounds(
+async def _find_logs(
     bootstrap_servers: str,
     topics: Iterable[str] | None,
     assigned: Iterable[Place] | None,
     pattern: str | None,
     read_committed: bool,
-) -> dict[Place, tuple[int, int]]:
+) -> Logs:
     async with _cluster(bootstrap_servers) as cluster:
         if pattern is not None:
             topics = await _matching_topics(cluster, pattern)
         places = await _places(cluster, topics, assigned)
         bounds = await asyncio.gather(*(_bounds(cluster, place, read_committed) for place in places))
-        return dict(zip(places, bounds, strict=True))
+        infos = [await cluster.topic(name) for name in {place.topic for place in places}]
+        ids = {info.name: str(info.topic_id) for info in infos if info.topic_id != NO_TOPIC_ID}
+        return Logs(dict(zip(places, bounds, strict=True)), ids)
 
 
 async def _find_offsets_at(

@@ -2,10 +2,13 @@
 
 Owns the arithmetic of streaming reads, all of it pure. Spark keeps offsets in its checkpoint as Kafka writes
 them, `{"topic": {"0": 23}}` (see `pipeline.source.offsets.to_json`): each number is the next offset to read.
+Beside each topic stands its id, as `"topic:ID": {}`. No topic has such a name, and Spark's Kafka source finds
+no partition there, so it can go on with the same checkpoint.
 
 Invariants: offsets never move past the log's end; a partition that appears while the stream runs is read from
 offset 0, so that nothing written before it was noticed is left out; offsets that have gone are a loss, and a
-loss is either raised or named in a list, never passed over.
+loss is either raised or named in a list, never passed over; a topic that was deleted and created again under
+its name is another topic, and is read from offset 0.
 """
 
 import json
@@ -13,7 +16,7 @@ from collections.abc import Mapping
 from math import ceil, floor
 from typing import Any
 
-from tidelog.pipeline.source.offsets import OffsetRange, Place, lose
+from tidelog.pipeline.source.offsets import OffsetRange, Place, lose, to_json
 
 Bounds = Mapping[Place, tuple[int, int]]
 
@@ -25,6 +28,33 @@ def from_json(topics: Mapping[str, Mapping[str, Any]]) -> dict[Place, int]:
         for topic, partitions in topics.items()
         for number, offset in partitions.items()
     }
+
+
+def to_checkpoint(offsets: Mapping[Place, int], topic_ids: Mapping[str, str]) -> dict[str, dict[str, int]]:
+    """Offsets as `to_json`, with the ids of their topics."""
+    topics = to_json(offsets)
+    return topics | {f"{topic}:{topic_ids[topic]}": {} for topic in topics if topic in topic_ids}
+
+
+def topic_ids_in(topics: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The ids of the topics in a checkpoint. One that Spark's Kafka source wrote has none."""
+    return dict(key.split(":", 1) for key in topics if ":" in key)
+
+
+def forget_replaced(
+    offsets: Mapping[Place, int],
+    read_ids: Mapping[str, str],
+    ids: Mapping[str, str],
+    losses: list[str] | None,
+) -> dict[Place, int]:
+    """`offsets` without those of topics that have another id in `ids` than in `read_ids`.
+
+    Each such topic is appended to `losses`, or raises OffsetsLostError where it is None.
+    """
+    replaced = {topic for topic, known in read_ids.items() if ids.get(topic, known) != known}
+    for topic in sorted(replaced):
+        lose(f"topic {topic} was deleted and created again, the stream had read the earlier one", losses)
+    return {place: offset for place, offset in offsets.items() if place.topic not in replaced}
 
 
 def reported_offsets(progress: Mapping[str, Any] | None, field: str) -> dict[Place, int] | None:

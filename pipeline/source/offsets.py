@@ -11,9 +11,12 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
+from uuid import UUID
 
 EARLIEST = -2
 LATEST = -1
+# What brokers that know no ids give.
+NO_TOPIC_ID = UUID(int=0)
 
 
 class OptionError(ValueError):
@@ -140,6 +143,16 @@ def to_json(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
     for place, offset in sorted(offsets.items()):
         topics.setdefault(place.topic, {})[str(place.partition)] = offset
     return topics
+
+
+class Logs(NamedTuple):
+    """The partitions that a read covers: where each log starts and ends, and the ids of their topics.
+
+    A topic whose id nobody knows is not in `topic_ids`.
+    """
+
+    bounds: dict[Place, tuple[int, int]]
+    topic_ids: dict[str, str]
 
 
 def lose(what: str, losses: list[str] | None) -> None:

@@ -18,14 +18,21 @@ from pyspark.sql.datasource import InputPartition
 
 from tidelog.client.errors import OffsetOutOfRangeError
 from tidelog.pipeline.arrow.columnar import decode_record_batches
-from tidelog.pipeline.segments.data_folders import bounds_without_broker, by_place, find_segments, offset_at
+from tidelog.pipeline.segments.data_folders import (
+    bounds_without_broker,
+    by_place,
+    find_segments,
+    offset_at,
+    topic_ids_in_folder,
+)
 from tidelog.pipeline.segments.segment_files import SegmentFile
 from tidelog.pipeline.segments.segment_ranges import Piece, plan_pieces
-from tidelog.pipeline.source.fetch import find_bounds, find_offsets_at, next_offset, read_answers
+from tidelog.pipeline.source.fetch import find_bounds, find_logs, find_offsets_at, next_offset, read_answers
 from tidelog.pipeline.source.isolation import AbortedTransactions, NoTransactions
 from tidelog.pipeline.source.losses import left_out, note_losses
 from tidelog.pipeline.source.offsets import (
     LATEST,
+    Logs,
     OffsetRange,
     OptionError,
     Place,
@@ -55,9 +62,16 @@ class PiecePartition(InputPartition):  # type: ignore[misc]
 def bounds_of(options: SourceOptions) -> dict[Place, tuple[int, int]]:
     """Where the log of each partition that `options` select starts and ends now. Raises ClientError, or as
     `bounds_without_broker`."""
+    return logs_of(options).bounds
+
+
+def logs_of(options: SourceOptions) -> Logs:
+    """The same as `bounds_of`, with the ids of the topics."""
     if options.bootstrap_servers is None:
-        return bounds_without_broker(options, _folder(options))
-    return find_bounds(
+        folder = _folder(options)
+        bounds = bounds_without_broker(options, folder)
+        return Logs(bounds, topic_ids_in_folder(folder, bounds))
+    return find_logs(
         options.bootstrap_servers,
         options.topics,
         options.assigned,

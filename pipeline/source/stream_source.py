@@ -21,11 +21,19 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from tidelog.pipeline.source.micro_batches import batch_ranges, from_json, next_offsets
-from tidelog.pipeline.source.offsets import Place, resolve, to_json
+from tidelog.pipeline.source.micro_batches import (
+    batch_ranges,
+    forget_replaced,
+    from_json,
+    next_offsets,
+    to_checkpoint,
+    topic_ids_in,
+)
+from tidelog.pipeline.source.offsets import Logs, resolve, to_json
 from tidelog.pipeline.source.options import SourceOptions
 from tidelog.pipeline.source.reading import (
     bounds_of,
+    logs_of,
     note_unread,
     read_partition,
     report_losses,
@@ -41,27 +49,29 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._pinned: dict[Place, tuple[int, int]] | None = None
-        self._initial: dict[Place, int] | None = None
+        self._pinned: Logs | None = None
+        self._initial: _Json | None = None
 
     def initialOffset(self) -> _Json:  # noqa: N802
         """Where a stream without a checkpoint begins: at startingOffsets, or what stands for it."""
         if self._initial is None:
-            bounds = bounds_of(self._options)
-            self._initial = resolve("startingOffsets", starting_positions(self._options, bounds), bounds)
+            bounds, topic_ids = logs_of(self._options)
+            initial = resolve("startingOffsets", starting_positions(self._options, bounds), bounds)
+            self._initial = to_checkpoint(initial, topic_ids)
             if self._pinned is not None:
                 # Spark asks for the pinning first; a stream must not begin behind its end.
                 self.prepareForTriggerAvailableNow()
-        return to_json(self._initial)
+        return self._initial
 
     def latestOffset(self, start: Mapping[str, Mapping[str, Any]], limit: ReadLimit) -> _Json:  # noqa: N802
         """Where the micro-batch that begins at `start` ends. Raises OffsetsLostError."""
-        bounds = self._pinned if self._pinned is not None else bounds_of(self._options)
+        bounds, topic_ids = self._pinned if self._pinned is not None else logs_of(self._options)
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         losses = self._losses()
-        ends = next_offsets(from_json(start), bounds, max_rows, losses)
+        starts = forget_replaced(from_json(start), topic_ids_in(start), topic_ids, losses)
+        ends = next_offsets(starts, bounds, max_rows, losses)
         report_losses(losses)
-        return to_json(ends)
+        return to_checkpoint(ends, topic_ids)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """maxOffsetsPerTrigger, where it is given."""
@@ -74,7 +84,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read up to where the logs end now, and no further."""
-        self._pinned = bounds_of(self._options)
+        self._pinned = logs_of(self._options)
 
     def partitions(
         self, start: Mapping[str, Mapping[str, Any]], end: Mapping[str, Mapping[str, Any]]
@@ -82,8 +92,11 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """One for each partition with records to read, more if `minPartitions` asks. Raises
         OffsetsLostError."""
         losses = self._losses()
-        starts, ends = from_json(start), from_json(end)
-        ranges = batch_ranges(starts, ends, bounds_of(self._options), losses)
+        bounds, topic_ids = logs_of(self._options)
+        # The loss was reported when this batch was planned; of the new topic it reads all from offset 0.
+        starts = forget_replaced(from_json(start), topic_ids_in(start), topic_ids_in(end), [])
+        ends = forget_replaced(from_json(end), topic_ids_in(end), topic_ids, losses)
+        ranges = batch_ranges(starts, ends, bounds, losses)
         tasks = tasks_of(self._options, ranges, losses)
         report_losses(losses)
         note_unread(self._options, {each: (starts.get(each, 0), stop) for each, stop in ends.items()}, tasks)

@@ -39,6 +39,9 @@ class RunningBroker:
     def create_topic(self, name: str, partitions: int = 1) -> None:
         self.run(self._create_topic(name, partitions))
 
+    def delete_topic(self, name: str) -> None:
+        self.run(self._delete_topic(name))
+
     def append(self, topic: str, partition: int, batches: Iterable[bytes | bytearray]) -> None:
         """Append each batch as it is; the broker only gives it its offsets."""
         self.run(self._append(topic, partition, batches))
@@ -54,6 +57,12 @@ class RunningBroker:
         async with self._cluster() as cluster:
             answer = await cluster.call_any(ApiKey.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 10_000})
         _raise_if_refused(answer.topics[0].error_code, name)
+
+    async def _delete_topic(self, name: str) -> None:
+        async with self._cluster() as cluster:
+            request = {"topics": [{"name": name}], "topic_names": [name], "timeout_ms": 10_000}
+            answer = await cluster.call_any(ApiKey.DELETE_TOPICS, request)
+        _raise_if_refused(answer.responses[0].error_code, name)
 
     async def _delete_records(self, topic: str, partition: int, before: int) -> None:
         async with Wire.connected(self.process.port) as wire:

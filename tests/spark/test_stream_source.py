@@ -90,6 +90,22 @@ def test_offsets_that_have_gone_end_the_stream_or_are_skipped(
     assert copy.numbers() == [*range(20), *range(40, 60)]
 
 
+def test_a_topic_that_was_deleted_and_created_again_is_another_topic(
+    spark: SparkSession, broker: RunningBroker, tmp_path: Path
+) -> None:
+    broker.create_topic("again")
+    append(broker, "again", 0, 20)
+    copy = Copy(spark, broker, tmp_path, subscribe="again")
+    copy.run()
+    broker.delete_topic("again")
+    broker.create_topic("again")
+    append(broker, "again", 100, 50)
+    with pytest.raises(StreamingQueryException, match="topic again was deleted and created again"):
+        copy.run()
+    copy.run(failOnDataLoss="false")
+    assert copy.numbers() == [*range(20), *range(100, 150)]
+
+
 def test_timestamps_bound_a_batch_read(spark: SparkSession, broker: RunningBroker) -> None:
     broker.create_topic("times")
     append(broker, "times", 0, 60)

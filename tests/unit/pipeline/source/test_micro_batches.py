@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.pipeline.source.micro_batches import batch_ranges, from_json, next_offsets
+from tidelog.pipeline.source.micro_batches import (
+    batch_ranges,
+    forget_replaced,
+    from_json,
+    next_offsets,
+    to_checkpoint,
+    topic_ids_in,
+)
 from tidelog.pipeline.source.offsets import OffsetRange, OffsetsLostError, Place, to_json
 
 A, B = Place("a", 0), Place("b", 3)
@@ -16,6 +23,24 @@ OFFSETS = st.dictionaries(
 @given(OFFSETS)
 def test_offsets_survive_the_checkpoint(offsets: dict[Place, int]) -> None:
     assert from_json(to_json(offsets)) == offsets
+
+
+def test_a_checkpoint_names_topics_by_their_ids_and_one_without_ids_is_read_too() -> None:
+    offsets = {A: 5, B: 7}
+    saved = to_checkpoint(offsets, {"a": "id-a"})
+    assert (from_json(saved), topic_ids_in(saved)) == (offsets, {"a": "id-a"})
+    assert (from_json(to_json(offsets)), topic_ids_in(to_json(offsets))) == (offsets, {})
+
+
+def test_a_topic_created_again_is_a_loss_and_begins_anew() -> None:
+    offsets, before, now = {A: 5, B: 7}, {"a": "one", "b": "kept"}, {"a": "two", "b": "kept", "c": "new"}
+    with pytest.raises(OffsetsLostError, match="topic a was deleted and created again"):
+        forget_replaced(offsets, before, now, None)
+    losses: list[str] = []
+    assert forget_replaced(offsets, before, now, losses) == {B: 7}
+    assert len(losses) == 1
+    for known, present in (({}, now), (before, {}), (before, {"b": "kept"})):
+        assert forget_replaced(offsets, known, present, None) == offsets
 
 
 @given(OFFSETS, st.integers(1, 5000))
