@@ -1,7 +1,8 @@
-"""What a coordinator's machine answers: records to be made durable, a response, and timers.
+"""What a coordinator's machine answers: records to be made durable, responses, and timers.
 
 Owns the words between a pure machine and its runtime. What must be durable before what is sent stands in the
-type: a machine gives both in one value, and only the runtime takes them apart.
+type: a machine gives both in one value, and only the runtime takes them apart. An operation may answer with
+`Parked`: its response comes with a later decision, which releases the key.
 
 Pure. Source: etcd/raft's Ready, Kafka's CoordinatorResult.
 """
@@ -22,13 +23,25 @@ class Timer(NamedTuple):
     operation: Callable[[int], Decision[Any, Any]]
 
 
-class Decision(NamedTuple, Generic[RecordT, ResponseT]):
-    """`response` may leave once `records` are durable.
+class Parked(NamedTuple):
+    """The place of a response that a later decision releases under this key."""
 
-    A machine that returns this has not changed yet: it changes when each record is applied to it.
+    key: Hashable
+
+
+class Decision(NamedTuple, Generic[RecordT, ResponseT]):
+    """`response` and `released` may leave once `records` are durable.
+
+    A machine that returns this has not changed yet: it changes when the records, then the changes, are
+    applied to it.
     """
 
     records: Sequence[RecordT]
-    response: ResponseT
+    response: ResponseT | Parked
     timers: Mapping[Hashable, Timer | None] = {}
     """Key -> the timer that takes the place of the one under this key; None ends it."""
+    changes: Sequence[Any] = ()
+    """Applied behind the records and never written: what the coordinator may forget when it ends."""
+    released: Mapping[Hashable, Any] = {}
+    """Key -> the response of the operation that is parked under it, if one is. This comes before
+    `response` is parked."""

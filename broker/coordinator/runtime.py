@@ -1,15 +1,18 @@
 """The shell of a coordinator: runs the operations of a pure machine over a journal, and fires its timers.
 
-Owns the order of operations, which timers are set, and when a response may leave. A journal is where records
-become durable: the cluster's store, or the log of an internal partition.
+Owns the order of operations, which timers are set, which responses are parked, and when a response may leave.
+A journal is where records become durable: the cluster's store, or the log of an internal partition.
 
 Invariants:
 - operations are decided in the order of `run`, each on the state that all records written before it made;
 - a record is applied once it is written, and a response leaves once all is durable that was written before
   it, so nobody is told what a crash could take back;
 - a write that is refused changes nothing. One that was accepted and does not become durable ends the
-  coordinator: its state is ahead of its journal, so every later operation gets that error;
-- an operation that began runs to its end, also when its caller goes away.
+  coordinator: its state is ahead of its journal, so every later operation gets that error, and so does
+  whoever is parked;
+- an operation that began runs to its end, also when its caller goes away; a parked response does not outlive
+  its caller;
+- `close` does not wait for what is parked: it is refused.
 
 On the event loop.
 """
@@ -18,12 +21,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import structlog
 
-from tidelog.broker.coordinator.decision import Decision, RecordT, ResponseT, Timer
-from tidelog.protocol.errors import ApiError
+from tidelog.broker.coordinator.decision import Decision, Parked, RecordT, ResponseT, Timer
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 TIMER_RETRY_MS = 1_000
 logger = structlog.get_logger(__name__)
@@ -34,7 +37,7 @@ class Machine(Protocol[_AppliedT]):
     """A pure state machine. Its operations take `now_ms` and return a Decision, or raise ApiError."""
 
     def apply(self, record: _AppliedT) -> None:
-        """Take over a record that was written, just now or in an earlier life."""
+        """Take over a record that was written, just now or in an earlier life, or a change of a Decision."""
 
 
 class Journal(Protocol[RecordT]):
@@ -54,6 +57,13 @@ class Journal(Protocol[RecordT]):
         """
 
 
+class _ParkedResponse(NamedTuple):
+    """A response that is not decided yet."""
+
+    key: Hashable
+    future: asyncio.Future[Any]
+
+
 class CoordinatorRuntime(Generic[RecordT]):
     """Runs one coordinator."""
 
@@ -68,6 +78,7 @@ class CoordinatorRuntime(Generic[RecordT]):
         self._durable: asyncio.Future[Any] | None = None
         self._failure: ApiError | None = None
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
+        self._parked: dict[Hashable, asyncio.Future[Any]] = {}
         self._running: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -81,9 +92,22 @@ class CoordinatorRuntime(Generic[RecordT]):
         task = asyncio.get_running_loop().create_task(self._run(operation))
         self._running.add(task)
         task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
+        try:
+            response = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(self._forget_parked)
+            raise
+        if not isinstance(response, _ParkedResponse):
+            answer: ResponseT = response
+            return answer
+        try:
+            released: ResponseT = await response.future
+            return released
+        finally:
+            self._forget(response)
 
-    async def _run(self, operation: Callable[[int], Decision[RecordT, ResponseT]]) -> ResponseT:
+    async def _run(self, operation: Callable[[int], Decision[RecordT, Any]]) -> Any:
+        """The response, or where it is parked."""
         async with self._turn:
             if self._failure is not None:
                 raise self._failure
@@ -93,15 +117,52 @@ class CoordinatorRuntime(Generic[RecordT]):
                 self._durable = await self._journal.write(decision.records)
                 for record in decision.records:
                     self._machine.apply(record)
+            for change in decision.changes:
+                self._machine.apply(change)
             self._set_timers(decision.timers)
+            released = [(self._parked.pop(key, None), answer) for key, answer in decision.released.items()]
+            response = self._park(decision.response)
             durable = self._durable
         if durable is not None:
             try:
                 await asyncio.shield(durable)
             except ApiError as error:
-                self._failure = error
+                self._fail(error, released)
                 raise
-        return decision.response
+        for future, answer in released:
+            if future is not None and not future.done():
+                future.set_result(answer)
+        return response
+
+    def _park(self, response: Any) -> Any:
+        if not isinstance(response, Parked):
+            return response
+        if self._closed:
+            raise _stopping()
+        future = self._parked[response.key] = asyncio.get_running_loop().create_future()
+        return _ParkedResponse(response.key, future)
+
+    def _forget_parked(self, task: asyncio.Task[Any]) -> None:
+        """Whoever asked went away before the operation was decided."""
+        if not task.cancelled() and task.exception() is None and isinstance(task.result(), _ParkedResponse):
+            self._forget(task.result())
+
+    def _forget(self, parked: _ParkedResponse) -> None:
+        if self._parked.get(parked.key) is parked.future:
+            del self._parked[parked.key]
+        parked.future.cancel()
+
+    def _fail(self, error: ApiError, released: Iterable[tuple[asyncio.Future[Any] | None, Any]]) -> None:
+        """Records that were applied are lost: end everything with this error."""
+        self._failure = error
+        self._refuse_parked(error, [future for future, _ in released if future is not None])
+
+    def _refuse_parked(self, error: ApiError, more: Iterable[asyncio.Future[Any]] = ()) -> None:
+        for future in (*self._parked.values(), *more):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # Seen: whoever asked may have gone away.
+        self._parked.clear()
 
     async def _catch_up(self) -> None:
         for record in await self._journal.news():
@@ -141,10 +202,15 @@ class CoordinatorRuntime(Generic[RecordT]):
             logger.error("coordinator_timer_broken", timer=str(key), error=repr(error), exc_info=error)
 
     async def close(self) -> None:
-        """Fire no more timers, and let operations that began finish."""
+        """Fire no more timers, refuse what is parked, and let operations that began finish."""
         self._closed = True
+        self._refuse_parked(_stopping())
         for handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
         if self._running:
             await asyncio.wait(self._running)
+
+
+def _stopping() -> ApiError:
+    return ApiError(ErrorCode.NOT_COORDINATOR, "the broker is stopping")

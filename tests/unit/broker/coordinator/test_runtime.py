@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from tests.waiting import until
 from tidelog.broker.coordinator import runtime as runtime_module
-from tidelog.broker.coordinator.decision import Decision, Timer
+from tidelog.broker.coordinator.decision import Decision, Parked, Timer
 from tidelog.broker.coordinator.runtime import CoordinatorRuntime
 from tidelog.protocol.errors import ApiError, ErrorCode
 
@@ -327,3 +327,123 @@ async def test_close_ends_the_timers_and_waits_for_what_is_being_written(
     await closing
     assert await asking == 7
     assert not runtime._timers
+
+
+def park(key: str, *records: int) -> Callable[[int], Decision[int, str]]:
+    return lambda now_ms: Decision(records, Parked(key))
+
+
+def release(*records: int, **answers: str) -> Callable[[int], Decision[int, str]]:
+    return lambda now_ms: Decision(records, "released", released=answers)
+
+
+async def test_a_parked_response_comes_with_the_decision_that_releases_it(made: Made) -> None:
+    runtime = made(Store())
+    waiting = [asyncio.ensure_future(runtime.run(park(key))) for key in ("a", "b")]
+    await steps()
+    assert not any(task.done() for task in waiting)
+    assert await runtime.run(release(a="yours", b="and yours")) == "released"
+    assert await asyncio.gather(*waiting) == ["yours", "and yours"]
+    assert not runtime._parked
+
+
+async def test_what_is_released_leaves_only_when_the_records_of_that_decision_are_durable(made: Made) -> None:
+    log = Log()
+    runtime = made(log)
+    waiting = asyncio.ensure_future(runtime.run(park("a")))
+    await steps()
+    releasing = asyncio.ensure_future(runtime.run(release(5, a="yours")))
+    await until(lambda: log.flushes)
+    await steps()
+    assert not waiting.done()
+    log.flushes[0].set_result(None)
+    assert (await waiting, await releasing) == ("yours", "released")
+
+
+async def test_a_response_that_parks_behind_a_slow_flush_is_not_missed_by_its_release(made: Made) -> None:
+    log = Log()
+    runtime = made(log)
+    waiting = asyncio.ensure_future(runtime.run(park("a", 1)))
+    releasing = asyncio.ensure_future(runtime.run(release(a="yours")))
+    await until(lambda: log.flushes)
+    await steps()
+    log.flushes[0].set_result(None)
+    assert (await waiting, await releasing) == ("yours", "released")
+
+
+async def test_a_release_that_is_not_written_releases_nobody(made: Made) -> None:
+    runtime = made(Store("refused"))
+    waiting = asyncio.ensure_future(runtime.run(park("a")))
+    await steps()
+    with pytest.raises(ApiError):
+        await runtime.run(release(5, a="never told"))
+    await steps()
+    assert not waiting.done()
+    await runtime.run(release(6, a="told"))
+    assert await waiting == "told"
+
+
+async def test_a_caller_that_goes_away_leaves_nothing_parked(made: Made) -> None:
+    store = Store()
+    runtime = made(store)
+    parked = asyncio.ensure_future(runtime.run(park("a")))
+    await steps()
+    store.goes_on.clear()
+    undecided = asyncio.ensure_future(runtime.run(park("b", 1)))
+    await until(lambda: store.writes == 1)
+    for task in (parked, undecided):
+        task.cancel()
+    store.goes_on.set()
+    await asyncio.gather(parked, undecided, return_exceptions=True)
+    await until(lambda: not runtime._running)
+    assert not runtime._parked
+    assert await runtime.run(release(a="to nobody", b="to nobody")) == "released"
+
+
+async def test_a_second_caller_under_a_key_is_not_forgotten_with_the_first(made: Made) -> None:
+    runtime = made(Store())
+    first = asyncio.ensure_future(runtime.run(park("a")))
+    await steps()
+    second = asyncio.ensure_future(
+        runtime.run(lambda now_ms: Decision((), Parked("a"), released={"a": "replaced"}))
+    )
+    assert await first == "replaced"
+    await steps()
+    await runtime.run(release(a="yours"))
+    assert await second == "yours"
+
+
+async def test_close_does_not_wait_for_what_is_parked(made: Made) -> None:
+    runtime = made(Store())
+    waiting = asyncio.ensure_future(runtime.run(park("a")))
+    await steps()
+    await runtime.close()
+    with pytest.raises(ApiError) as refused:
+        await waiting
+    assert refused.value.code == ErrorCode.NOT_COORDINATOR
+    with pytest.raises(ApiError):
+        await runtime.run(park("late"))
+
+
+async def test_whoever_is_parked_is_told_when_the_coordinator_ends(made: Made) -> None:
+    log = Log()
+    runtime = made(log)
+    waiting = [asyncio.ensure_future(runtime.run(park(key))) for key in ("a", "b")]
+    await steps()
+    releasing = asyncio.ensure_future(runtime.run(release(5, a="never told")))
+    await until(lambda: log.flushes)
+    log.flushes[0].set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
+    for task in (*waiting, releasing):
+        with pytest.raises(ApiError) as failed:
+            await task
+        assert failed.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_changes_are_applied_behind_the_records_and_never_written(made: Made, machine: Sum) -> None:
+    store = Store("stored", "refused")
+    runtime = made(store)
+    await runtime.run(lambda now_ms: Decision((1,), None, changes=(100,)))
+    assert (machine.records, store.kept) == ([1, 100], [1])
+    with pytest.raises(ApiError):
+        await runtime.run(lambda now_ms: Decision((2,), None, changes=(200,)))
+    assert machine.total == 101

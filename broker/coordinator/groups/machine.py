@@ -1,0 +1,205 @@
+"""The groups of one coordinator: a pure machine that takes requests and gives decisions.
+
+Owns which groups there are, and how much memory they hold. Its records are `GroupRecord`s, its changes
+`GroupChanged`: what a group is between two records is forgotten at a restart, and its members join again.
+
+Invariants: a group that never had a generation is forgotten with its last member; all groups together hold
+no more than `GroupLimits.max_bytes` of what members sent, and what their leaders assigned beside it.
+
+Pure. Source: Kafka's GroupMetadataManager and GroupCoordinatorService, for groups of type classic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from tidelog.broker.coordinator.decision import Decision, Timer
+from tidelog.broker.coordinator.groups import membership, rebalance
+from tidelog.broker.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Group
+from tidelog.broker.coordinator.groups.joining import join, refusal
+from tidelog.broker.coordinator.groups.messages import (
+    DescribedGroup,
+    DescribedMember,
+    GroupLimits,
+    JoinAnswer,
+    JoinRequest,
+    MemberIdentity,
+    SyncAnswer,
+    SyncRequest,
+)
+from tidelog.broker.coordinator.groups.rebalance import GroupChange, GroupChanged
+from tidelog.broker.coordinator.groups.records import GroupRecord
+from tidelog.broker.coordinator.groups.states import GroupState
+from tidelog.broker.coordinator.groups.subscription import subscribed_topics
+from tidelog.protocol.errors import ApiError, ErrorCode
+
+
+class Groups:
+    """Operations take `now_ms` last and give a Decision."""
+
+    def __init__(self, limits: GroupLimits) -> None:
+        self.limits = limits
+        self.held_bytes = 0
+        self._groups: dict[str, Group] = {}
+        self._last_subscribed: tuple[Group | None, frozenset[str] | None] = (None, None)
+
+    def apply(self, record: GroupRecord | GroupChanged) -> None:
+        """Take over a group as it was written, or as a decision made it."""
+        before = self._groups.pop(record.group_id, None)
+        if before is not None:
+            self.held_bytes -= before.held_bytes
+        if record.group is not None:
+            self._groups[record.group_id] = record.group
+            self.held_bytes += record.group.held_bytes
+
+    # What is known
+
+    def knows(self, group_id: str) -> bool:
+        """Whether there is a state of the group besides its offsets."""
+        return group_id in self._groups
+
+    def ids(self) -> Collection[str]:
+        return self._groups.keys()
+
+    # Members
+
+    def join(self, request: JoinRequest, now_ms: int) -> Decision[Any, JoinAnswer]:
+        code = refusal(request, self.limits)
+        if code is not None:
+            return Decision((), JoinAnswer(code, request.member_id))
+        change = self._change(request.group_id, now_ms)
+        return join(change, request, self.limits.max_bytes - self.held_bytes)
+
+    def sync(self, request: SyncRequest, now_ms: int) -> Decision[Any, SyncAnswer]:
+        return membership.sync(self._change(request.group_id, now_ms), request)
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> Decision[Any, ErrorCode]:
+        change = self._change(group_id, now_ms)
+        return membership.heartbeat(change, member_id, instance_id, generation)
+
+    def leave(
+        self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int
+    ) -> Decision[Any, list[ErrorCode]]:
+        """A code for each of those who leave, in their order."""
+        return membership.leave(self._change(group_id, now_ms), leaving)
+
+    def check_commit(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> Mapping[Any, Timer | None]:
+        """Raise ApiError where offsets of a known group may not be committed; what timers a commit sets.
+
+        A commit is a sign of life. Anybody may commit without a generation (-1) while there are no members.
+        """
+        change = self._change(group_id, now_ms)
+        code = membership.commit_refusal(change, member_id, instance_id, generation)
+        if code is not None:
+            raise ApiError(code)
+        return change.decision(None).timers
+
+    # Operators
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """A group that is not there is dead."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return DescribedGroup(group_id, GroupState.DEAD, "", "", ())
+        is_stable = group.state is GroupState.STABLE
+        protocol = (group.protocol or "") if is_stable else ""
+        members = [
+            DescribedMember(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                member.metadata(protocol) if is_stable else b"",
+                member.assignment if is_stable else b"",
+            )
+            for member in group.members.values()
+        ]
+        return DescribedGroup(group_id, group.state, group.protocol_type or "", protocol, members)
+
+    def check_offset_delete(self, group_id: str) -> None:
+        """Raise ApiError (NON_EMPTY_GROUP) for members of whom it is not known which topics they read."""
+        group = self._groups[group_id]
+        if group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP)
+
+    def is_subscribed(self, group_id: str, topic: str) -> bool:
+        """Whether members read the topic, or may."""
+        group = self._groups[group_id]
+        topics = self._topics_of(group)
+        return group.protocol_type == CONSUMER_PROTOCOL_TYPE if topics is None else topic in topics
+
+    def idle_since_ms(self, group_id: str, commit_timestamp_ms: int) -> int | None:
+        """From when the retention of an offset of that commit counts; None: it is needed."""
+        group = self._groups[group_id]
+        if group.protocol_type is None:
+            return commit_timestamp_ms
+        if group.state is GroupState.EMPTY:
+            return commit_timestamp_ms if group.state_since_ms < 0 else group.state_since_ms
+        is_known = group.state is GroupState.STABLE and self._topics_of(group) is not None
+        return commit_timestamp_ms if is_known else None
+
+    def _topics_of(self, group: Group) -> frozenset[str] | None:
+        """What its members read; None where that is not known. Many ask for the same group in turn."""
+        if self._last_subscribed[0] is not group:
+            self._last_subscribed = (group, subscribed_topics(group))
+        return self._last_subscribed[1]
+
+    def deletion(self, group_id: str) -> tuple[GroupRecord, ...]:
+        """The records that delete a group without members. Raises ApiError."""
+        group = self._groups.get(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+        if group.state is not GroupState.EMPTY:
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP)
+        return (GroupRecord(group_id, None),)
+
+    # Time
+
+    def loaded(self, now_ms: int) -> Decision[Any, None]:
+        """After all records were applied: from now on the members must send heartbeats."""
+        timers: dict[Any, Timer | None] = {}
+        changes: list[Any] = []
+        for group in self._groups.values():
+            change = self._change(group.group_id, now_ms)
+            for member in group.members.values():
+                change.keep_alive(member.member_id, member.session_timeout_ms)
+            if len(group.members) > self.limits.max_size:
+                rebalance.rebalance(change)
+            decision = change.decision(None)
+            timers.update(decision.timers)
+            changes += decision.changes
+        return Decision((), None, timers, changes)
+
+    def session_expired(self, group_id: str, member_id: str, now_ms: int) -> Decision[Any, None]:
+        change = self._change(group_id, now_ms)
+        membership.expire_session(change, member_id)
+        return change.decision(None)
+
+    def join_phase_expired(self, group_id: str, now_ms: int) -> Decision[Any, None]:
+        change = self._change(group_id, now_ms)
+        if change.group.state is GroupState.PREPARING_REBALANCE:
+            rebalance.complete_join_phase(change)
+        return change.decision(None)
+
+    def initial_delay_over(
+        self, group_id: str, delay_ms: int, left_ms: int, now_ms: int
+    ) -> Decision[Any, None]:
+        change = self._change(group_id, now_ms)
+        if change.group.state is GroupState.PREPARING_REBALANCE:
+            rebalance.extend_initial_delay(change, delay_ms, left_ms)
+        return change.decision(None)
+
+    def sync_phase_expired(self, group_id: str, generation: int, now_ms: int) -> Decision[Any, None]:
+        change = self._change(group_id, now_ms)
+        if change.group.generation == generation:
+            membership.expire_syncs(change)
+        return change.decision(None)
+
+    def _change(self, group_id: str, now_ms: int) -> GroupChange:
+        group = self._groups.get(group_id) or Group(group_id)
+        return GroupChange(group, now_ms, self.limits, self)

@@ -1,0 +1,95 @@
+"""The record that a group leaves in `__consumer_offsets`, as a value and in Kafka's own bytes.
+
+Owns `GroupRecord` and its two encodings. Keys are of version 2; values are written in version 3, as Kafka 4
+does, and read in 0 to 4. A record without metadata (a tombstone) says that the group was deleted.
+
+Invariants: what is written is what a group needs to go on after a restart: its generation, its members and
+their assignments; anything else makes it rebalance. Pure.
+
+Source: GroupMetadataKey.json and GroupMetadataValue.json.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tidelog.broker.coordinator.groups.group import Group, Member, Protocol
+from tidelog.broker.coordinator.groups.states import GroupState
+from tidelog.protocol.coordinator_records import RecordSchema
+from tidelog.protocol.messages.group_records import GROUP_METADATA_VALUE
+from tidelog.protocol.messages.offset_records import GROUP_METADATA_KEY
+
+_KEY_VERSION = 2
+_KEY = RecordSchema(GROUP_METADATA_KEY, _KEY_VERSION, _KEY_VERSION)
+_VALUE_VERSION = 3
+_VALUE = RecordSchema(GROUP_METADATA_VALUE, 0, 4)
+
+
+class GroupRecord(NamedTuple):
+    """What is written of a group: `group` is None when it was deleted."""
+
+    group_id: str
+    group: Group | None
+
+
+def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    """Key and value."""
+    key = _KEY.encode(_KEY_VERSION, {"group": record.group_id})
+    return key, None if record.group is None else _VALUE.encode(_VALUE_VERSION, _values_of(record.group))
+
+
+def _values_of(group: Group) -> dict[str, Any]:
+    return {
+        "protocol_type": group.protocol_type or "",
+        "generation": group.generation,
+        "protocol": group.protocol,
+        "leader": group.leader,
+        "current_state_timestamp": group.state_since_ms,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "rebalance_timeout": member.rebalance_timeout_ms,
+                "session_timeout": member.session_timeout_ms,
+                "subscription": member.metadata(group.protocol),
+                "assignment": member.assignment,
+            }
+            for member in group.members.values()
+        ],
+    }
+
+
+def decode_record(key: bytes, value: bytes | None) -> GroupRecord:
+    """A record whose key is of version 2. Raises ProtocolError."""
+    group_id: str = _KEY.decode(key).group
+    return GroupRecord(group_id, None if value is None else _group_of(group_id, _VALUE.decode(value)))
+
+
+def _group_of(group_id: str, values: Any) -> Group:
+    """A group as it goes on: stable with its members, or empty."""
+    group = Group(
+        group_id,
+        state=GroupState.STABLE if values.members else GroupState.EMPTY,
+        generation=values.generation,
+        protocol_type=values.protocol_type or None,
+        protocol=values.protocol,
+        state_since_ms=values.current_state_timestamp,
+    )
+    for member in values.members:
+        # Before version 1 there was one timeout for both.
+        rebalance_timeout_ms = member.rebalance_timeout
+        group = group.with_member(
+            Member(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                member.session_timeout,
+                member.session_timeout if rebalance_timeout_ms == -1 else rebalance_timeout_ms,
+                (Protocol(values.protocol or "", member.subscription),),
+                assignment=member.assignment,
+            )
+        )
+    return group._replace(leader=values.leader) if values.leader in group.members else group

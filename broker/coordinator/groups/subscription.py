@@ -1,0 +1,40 @@
+"""Which topics the members of a group read, as far as what they say of themselves can be read.
+
+Owns the reading of ConsumerProtocolSubscription. Invariant: metadata that cannot be read means that nothing
+is known, never that nothing is read. Pure. Source: ConsumerProtocolSubscription.json, versions 0 to 3.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Group
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.messages.group_records import CONSUMER_SUBSCRIPTION
+
+if TYPE_CHECKING:
+    from tidelog.protocol.codecs import Codec
+
+_MAX_TOPICS: Final = 100_000
+
+
+def subscribed_topics(group: Group) -> frozenset[str] | None:
+    """The topics of all members; None when the group is not one of consumers, or one member is not clear."""
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return None
+    topics: set[str] = set()
+    for member in group.members.values():
+        try:
+            # Topics come first in every version.
+            topics.update(_codec().decode(member.metadata(group.protocol)[2:], whole=False).topics)
+        except ProtocolError:
+            return None
+    return frozenset(topics)
+
+
+@cache
+def _codec() -> Codec:
+    from tidelog.protocol.codecs import Codec
+
+    return Codec(CONSUMER_SUBSCRIPTION, 0, _MAX_TOPICS)

@@ -1,0 +1,39 @@
+"""GroupMetadataValue, what `__consumer_offsets` holds of a group, and what a consumer says when it joins one.
+
+Declarations only. Each begins with an int16 version, see `protocol.coordinator_records`.
+Source: GroupMetadataValue.json and ConsumerProtocolSubscription.json.
+"""
+
+from tidelog.protocol.messages.declaration import Field, Message
+
+GROUP_METADATA_VALUE = Message(
+    "GroupMetadataValue",
+    flexible="4+",
+    fields=(
+        Field("protocol_type", "string", "0+"),
+        Field("generation", "int32", "0+"),
+        Field("protocol", "string", "0+", nullable="0+"),
+        Field("leader", "string", "0+", nullable="0+"),
+        Field("current_state_timestamp", "int64", "2+", default=-1, ignorable=True),
+        Field(
+            "members",
+            "[]struct",
+            "0+",
+            fields=(
+                Field("member_id", "string", "0+"),
+                Field("group_instance_id", "string", "3+", nullable="3+", default=None, ignorable=True),
+                Field("client_id", "string", "0+"),
+                Field("client_host", "string", "0+"),
+                Field("rebalance_timeout", "int32", "1+", default=-1, ignorable=True),
+                Field("session_timeout", "int32", "0+"),
+                Field("subscription", "bytes", "0+"),
+                Field("assignment", "bytes", "0+"),
+            ),
+        ),
+    ),
+)
+
+# What comes behind the topics is not read.
+CONSUMER_SUBSCRIPTION = Message(
+    "ConsumerProtocolSubscription", flexible="", fields=(Field("topics", "[]string", "0+"),)
+)
