@@ -333,7 +333,7 @@ def _found(
         replica.log.start_offset,
         [] if request.isolation_level == READ_COMMITTED else None,
         _NO_REPLICA,
-        list(records),
+        records,
     )
 
 

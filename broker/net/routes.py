@@ -23,8 +23,6 @@ from tidelog.broker.observability.metrics import Metrics, RequestTally
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.hot import (
-    FetchPartition,
-    FetchRequest,
     FetchResponse,
     decode_fetch_request_steps,
     decode_produce_request_steps,
@@ -38,7 +36,7 @@ from tidelog.protocol.schema import (
     decode_request_steps,
     encode_response_steps,
 )
-from tidelog.protocol.steps import GLANCES_A_STEP, Pace, Steps, begin, each
+from tidelog.protocol.steps import Pace, Steps, each
 from tidelog.protocol.types import Buffer
 
 if TYPE_CHECKING:
@@ -126,33 +124,6 @@ def _unsupported_version(partition: Any) -> dict[str, Any]:
     return {"index": partition.index, "error_code": ErrorCode.UNSUPPORTED_VERSION, "base_offset": -1}
 
 
-def _decode_fetch(version: int, body: memoryview) -> FetchRequest | Steps[FetchRequest]:
-    request = begin(decode_fetch_request_steps(version, body))
-    if isinstance(request, FetchRequest) and len(request.topics) == 1 and len(request.topics[0][1]) == 1:
-        return request
-    return _naming_each_once(request)
-
-
-def _naming_each_once(steps: FetchRequest | Steps[FetchRequest]) -> Steps[FetchRequest]:
-    """A partition that is named twice is asked for once: where it is named first, as it is named last."""
-    request = steps if isinstance(steps, FetchRequest) else (yield from steps)
-    pace = Pace(GLANCES_A_STEP)
-    wanted: dict[str, dict[int, FetchPartition]] = {}
-    count = 0
-    for name, partitions in request.topics:
-        by_index = wanted.setdefault(name, {})
-        count += len(partitions)
-        for partition in partitions:
-            by_index[partition.partition] = partition
-            if pace.spent():
-                yield
-        if pace.spent():
-            yield
-    if len(wanted) == len(request.topics) and sum(map(len, wanted.values())) == count:
-        return request
-    return request._replace(topics=[(name, list(by_index.values())) for name, by_index in wanted.items()])
-
-
 def _encode_fetch(version: int, response: FetchResponse) -> Steps[list[Buffer]]:
     return encode_fetch_response_steps(
         version, response.error_code, response.session_id, response.topics, response.throttle_time_ms
@@ -167,7 +138,7 @@ def _encode_described(version: int, answer: dict[str, Any]) -> bytes | Steps[byt
 
 _DECODERS: Mapping[ApiKey, Callable[..., Any]] = {
     ApiKey.PRODUCE: decode_produce_request_steps,
-    ApiKey.FETCH: _decode_fetch,
+    ApiKey.FETCH: decode_fetch_request_steps,
 }
 _ENCODERS: Mapping[ApiKey, Callable[..., Any]] = {
     ApiKey.PRODUCE: encode_produce_response_steps,

@@ -146,7 +146,7 @@ class Replica:
         There are no transactions yet: what is committed is stable.
         """
         high_watermark, durable = self.high_watermark, self.log.flushed_end_offset
-        return LogEnds(self.log.end_offset, durable, high_watermark, high_watermark)
+        return tuple.__new__(LogEnds, (self.log.end_offset, durable, high_watermark, high_watermark))
 
     def append_as_leader(
         self,

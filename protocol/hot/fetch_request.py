@@ -25,6 +25,7 @@ from tidelog.protocol.schema import MAX_REQUEST_ELEMENTS
 from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps, finish
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer
 
+_new_tuple = tuple.__new__
 _FIRST_WITH_LOG_START_OFFSET = 5
 _FIRST_WITH_SESSION = 7
 _FIRST_WITH_LEADER_EPOCH = 9
@@ -34,6 +35,7 @@ _FIRST_FLEXIBLE = 12
 # replica id, max wait, min bytes, max bytes, isolation level; then session id and epoch
 _REQUEST = struct.Struct(">iiiib")
 _SESSION = struct.Struct(">ii")
+_NO_SESSION = (0, -1)
 # partition, (leader epoch), fetch offset, (last fetched epoch), (log start offset), max bytes
 _PARTITION = struct.Struct(">iqi")
 _PARTITION_WITH_LOG_START_OFFSET = struct.Struct(">iqqi")
@@ -100,11 +102,11 @@ def encode_fetch_request(version: int, request: FetchRequest) -> bytes:
 
 def _decode_request(version: int, form: Form, body: memoryview) -> Steps[FetchRequest]:
     pace = Pace()
-    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = _REQUEST.unpack_from(body)
+    limits = _REQUEST.unpack_from(body)
     position = _REQUEST.size
-    session_id, session_epoch = 0, -1
+    session = _NO_SESSION
     if version >= _FIRST_WITH_SESSION:
-        session_id, session_epoch = _SESSION.unpack_from(body, position)
+        session = _SESSION.unpack_from(body, position)
         position += _SESSION.size
     topics: dict[str, dict[int, FetchPartition]] = {}
     count, position = read_size(form, body, position, 3, MAX_REQUEST_ELEMENTS)
@@ -141,24 +143,14 @@ def _decode_request(version: int, form: Form, body: memoryview) -> Steps[FetchRe
     if version >= _FIRST_WITH_RACK:
         rack_id, position = read_name(form, body, position)
     require_end(body, form.skip_tags(body, position))
-    return FetchRequest(
-        replica_id,
-        max_wait_ms,
-        min_bytes,
-        max_bytes,
-        isolation_level,
-        session_id,
-        session_epoch,
-        [(name, list(partitions.values())) for name, partitions in topics.items()],
-        forgotten,
-        rack_id,
-    )
+    wanted = [(name, list(partitions.values())) for name, partitions in topics.items()]
+    return _new_tuple(FetchRequest, (*limits, *session, wanted, forgotten, rack_id))
 
 
 def _decode_partition(version: int, body: memoryview, position: int) -> tuple[FetchPartition, int]:
     if version >= _FIRST_FLEXIBLE:
         fields = _PARTITION_FLEXIBLE.unpack_from(body, position)
-        return tuple.__new__(FetchPartition, fields), position + _PARTITION_FLEXIBLE.size
+        return _new_tuple(FetchPartition, fields), position + _PARTITION_FLEXIBLE.size
     leader_epoch: int = NO_LEADER_EPOCH
     log_start_offset: int = NO_OFFSET
     if version >= _FIRST_WITH_LEADER_EPOCH:
@@ -170,8 +162,8 @@ def _decode_partition(version: int, body: memoryview, position: int) -> tuple[Fe
     else:
         layout = _PARTITION
         index, offset, max_bytes = layout.unpack_from(body, position)
-    partition = FetchPartition(index, leader_epoch, offset, NO_LEADER_EPOCH, log_start_offset, max_bytes)
-    return partition, position + layout.size
+    fields = index, leader_epoch, offset, NO_LEADER_EPOCH, log_start_offset, max_bytes
+    return _new_tuple(FetchPartition, fields), position + layout.size
 
 
 def _encode_request(version: int, form: Form, request: FetchRequest) -> list[bytes]:
