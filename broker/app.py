@@ -267,7 +267,9 @@ async def _serve(config: BrokerConfig) -> int:
         logger.warning(
             "faults_enabled", advice="whoever reaches the HTTP port can break this broker: for tests only"
         )
-    loop.run_in_executor(None, unsupported_api_versions_body)  # Loads construct before the first client asks.
+    _ = loop.run_in_executor(
+        None, unsupported_api_versions_body
+    )  # Loads construct before the first client asks.
     # What lives until the end need not be looked at by each collection.
     gc.collect()
     gc.freeze()

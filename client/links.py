@@ -72,7 +72,7 @@ class Links:
         """A connection that takes requests; None while there is none, and then one is being made."""
         link = self._link(address)
         if link.connection is None and link.dialling is None:
-            self._dial(address, link)
+            _ = self._dial(address, link)
         return link.connection
 
     async def connected(self, address: Address) -> Connection:

@@ -104,7 +104,7 @@ def _open_client(work: Work, *, idempotent: bool) -> Side:
 
     async def turn() -> None:
         for _ in range(work.records):
-            await producer.send(work.topic, value)
+            _ = await producer.send(work.topic, value)
         await producer.flush()
 
     loop.run_until_complete(producer.start())

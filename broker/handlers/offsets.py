@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tidelog.broker.handlers.context import RequestContext
-from tidelog.broker.replicas.replica import Replica, all_caught_up
+from tidelog.broker.replicas.replica import MovedStart, Replica, all_caught_up
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, Steps, each
@@ -110,9 +110,10 @@ class OffsetsHandler:
         turns = self._services.turns
         asked = _Asked(request.topics, "name", "partition_index")
         await all_caught_up(await turns.run(asked.look(self._services)))
-        topics = await turns.run(asked.answers(self._delete_before, low_watermark=NO_OFFSET))
+        moved: list[tuple[dict[str, Any], MovedStart]] = []
+        topics = await turns.run(asked.answers(partial(self._delete_before, moved), low_watermark=NO_OFFSET))
         try:
-            await self._services.partitions.save_start_offsets()
+            starts = await self._services.partitions.save_start_offsets([start for _, start in moved])
         except OSError as error:
             self._services.events.error(
                 "start_offsets_not_saved",
@@ -120,13 +121,16 @@ class OffsetsHandler:
                 error=str(error),
                 advice="check the disk and its free space",
             )
-            for topic in topics:
-                for answer in topic["partitions"]:
-                    if answer["error_code"] == ErrorCode.NONE:
-                        answer["error_code"] = ErrorCode.KAFKA_STORAGE_ERROR
+            for answer, _ in moved:
+                answer |= {"low_watermark": NO_OFFSET, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}
+        else:
+            for (answer, _), start in zip(moved, starts, strict=True):
+                answer["low_watermark"] = start
         return {"topics": topics}
 
-    def _delete_before(self, topic: str, asked: Any) -> dict[str, Any]:
+    def _delete_before(
+        self, moved: list[tuple[dict[str, Any], MovedStart]], topic: str, asked: Any
+    ) -> dict[str, Any]:
         replica = self._services.replica(topic, asked.partition_index)
         high_watermark = replica.ends.high_watermark
         offset = high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
@@ -135,8 +139,9 @@ class OffsetsHandler:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not between 0 and the high watermark {high_watermark}",
             )
-        replica.log.delete_records_before(offset)
-        return {"low_watermark": replica.log.start_offset}
+        answer: dict[str, Any] = {}
+        moved.append((answer, replica.delete_records_before(offset)))
+        return answer
 
 
 class _Asked:

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, LateEffect, RequestContext
 from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.replicas.replica import Replica, Written
 from tidelog.broker.services import Services
 from tidelog.broker.storage.batch_inspection import Effort, TooMuchError, inspect_batch
 from tidelog.broker.storage.partition_log import AppendResult
@@ -47,6 +47,8 @@ Inspected = Inspection | ApiError | None
 SWEEP_MS = 100
 ACKS_ALL = -1
 _NONE = ErrorCode.NONE
+_OLD_DUPLICATE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+"""Clients take it for success, so what it speaks of must be durable too."""
 _new_tuple = tuple.__new__
 _VALID_ACKS = frozenset((-1, 0, 1))
 _ATTRIBUTES_LOW_BYTE = 22
@@ -95,11 +97,15 @@ class PendingProduce(LateAnswer):
         self._outstanding.add(self)
         self.partition_committed(0)
 
-    def wait_for(self, replica: Replica, end_offset: int, results: list[ProducePartitionResult]) -> None:
-        """Hold the answer until `replica` is durable to `end_offset`, for the result that ends `results`."""
+    def wait_for(
+        self, replica: Replica, written: Written, results: list[ProducePartitionResult]
+    ) -> AppendResult:
+        """Hold the answer until `written` is durable; what it says of that is to be the next of `results`."""
         self._remaining += 1
-        self._parts.append((results, replica, len(results) - 1, end_offset))
-        replica.when_committed(end_offset, self, len(self._parts) - 1)
+        parts = self._parts
+        result = replica.when_durable(written, self, len(parts))
+        parts.append((results, replica, len(results), result.last_offset + 1))
+        return result
 
     def partition_committed(self, slot: int) -> None:
         self._remaining -= 1
@@ -133,7 +139,7 @@ def _stored(index: int, result: AppendResult) -> ProducePartitionResult:
         ProducePartitionResult,
         (
             index,
-            _NONE,
+            _NONE if result.base_offset >= 0 else _OLD_DUPLICATE,
             result.base_offset,
             result.log_append_time_ms,
             result.log_start_offset,
@@ -290,28 +296,23 @@ class ProduceHandler:
                 raise self._services.missing(topic, index)
             if records is None or version < _FIRST_VERSION_WITH_ZSTD:
                 records = _check_records(records, version)
-            result = replica.append_as_leader(records, self._clock_ms(), inspected)
+            written = replica.append_as_leader(records, self._clock_ms(), inspected)
         except ApiError as error:
             start_offset = NO_OFFSET if replica is None else replica.log.start_offset
             results.append(_refused(index, error.code, error.message, start_offset))
             self._count_refusal(topic, error.code)
-            if replica is None or error.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                return pending
-            # Clients take this refusal for success, so what it speaks of must be durable too.
-            end_offset = replica.log.end_offset
-        else:
-            results.append(_stored(index, result))
-            end_offset = result.last_offset + 1
-            if result.duplicate:
-                self._metrics.duplicate("in_window")
-            else:
-                self._batch_appended(topic, end_offset - result.base_offset, len(records))
+            return pending
         if request.acks != ACKS_ALL:
-            replica.flush_soon()
-        elif end_offset > replica.high_watermark:
+            result = replica.soon_durable(written)
+        else:
             if pending is None:
                 pending = self._wait(response, request.timeout_ms)
-            pending.wait_for(replica, end_offset, results)
+            result = pending.wait_for(replica, written, results)
+        results.append(_stored(index, result))
+        if result.duplicate:
+            self._metrics.duplicate("in_window" if result.base_offset >= 0 else "below_window")
+        else:
+            self._batch_appended(topic, result.last_offset - result.base_offset + 1, len(records))
         return pending
 
     def _answer(
@@ -359,9 +360,6 @@ class ProduceHandler:
 
     def _count_refusal(self, topic: str, code: ErrorCode) -> None:
         metrics = self._metrics
-        if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            metrics.duplicate("below_window")
-            return
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             metrics.out_of_order()
         elif code == ErrorCode.INVALID_PRODUCER_EPOCH:

@@ -13,7 +13,8 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
 import structlog
 
@@ -22,7 +23,7 @@ from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.data_folder.ownership import settle_strays
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit
-from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.replicas.replica import MovedStart, Replica
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import LogManager
 from tidelog.broker.storage.partition_log import PartitionLog
@@ -155,10 +156,11 @@ class Partitions:
             if replica is not None:
                 replica.log.reconfigure(config)
 
-    async def save_start_offsets(self) -> None:
-        """Make the starts of logs that DeleteRecords moved outlive a crash. Raises OSError."""
+    async def save_start_offsets(self, moved: Sequence[MovedStart]) -> list[int]:
+        """Make starts that DeleteRecords moved outlive a crash; what to answer of each. Raises OSError."""
         async with self.disk_work:
             await asyncio.to_thread(self.logs.write_checkpoints)
+        return [cast(int, start) for start in moved]
 
     async def close(self, *, clean: bool = True) -> None:
         """Flush everything, stop the replicas, close the logs with their snapshots.

@@ -3,6 +3,8 @@
 Owns the high watermark: with one replica it is the durable end of the log, so a consumer never reads
 what a crash could take back. With acks=all an answer waits until the watermark passes its batch; with
 acks=1 and acks=0 the data is flushed within `FLUSH_SOON_MS`, so that consumers see it that much later.
+What was appended is `Written`: its offsets are given only for an answer that waits until they are durable, or
+that promises nothing.
 Whoever asks where the log ends, or reads at its end, waits for that flush (`caught_up`), so that a client
 finds what was acknowledged to it.
 
@@ -24,7 +26,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NewType, Protocol, TypeVar
 from uuid import UUID
 
 import structlog
@@ -58,8 +60,19 @@ _ResultT = TypeVar("_ResultT")
 logger = structlog.get_logger(__name__)
 
 
+class Written(Protocol):
+    """A batch that the log holds, durable or not. `when_durable` and `soon_durable` give what to answer."""
+
+    @property
+    def duplicate(self) -> bool: ...
+
+
+MovedStart = NewType("MovedStart", object)
+"""Where DeleteRecords moved the start of a log. `Partitions.save_start_offsets` gives what to answer."""
+
+
 class CommitWaiter(Protocol):
-    """Waits until a batch is durable; told once, on the loop, for each `when_committed` it asked for."""
+    """Waits until batches are durable; told once, on the loop, for each `when_durable` it was given to."""
 
     def partition_committed(self, slot: int) -> None: ...
 
@@ -154,12 +167,11 @@ class Replica:
         now_ms: int,
         inspected: Inspection | ApiError | Effort | None = None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-    ) -> AppendResult:
+    ) -> Written:
         """Check and write one batch. Raises ApiError with the code that the producer is to get.
 
         `inspected` is what `inspect_batch` said of a client's batch, or else the effort with which to ask:
         then this raises TooMuchError too.
-        Follow it by `when_committed`, `committed` or `flush_soon`: nothing else makes it durable.
         """
         if self.stopped is not None:
             raise ApiError(self.stopped)
@@ -189,16 +201,27 @@ class Replica:
         Its offsets are known at once, and given when it is durable. Raises ApiError where it is refused, then
         nothing was written; the future raises it where the batch was written and does not become durable.
         """
-        result = self.append_as_leader(batch, now_ms, origin=AppendOrigin.COORDINATOR)
+        written = self.append_as_leader(batch, now_ms, origin=AppendOrigin.COORDINATOR)
+        result: AppendResult = written  # type: ignore[assignment]
         return self._settled(result.last_offset + 1, result)
 
-    def when_committed(self, end_offset: int, waiter: CommitWaiter, slot: int) -> bool:
-        """True when all before `end_offset` is durable already; else `waiter` is told about `slot` later."""
+    def when_durable(self, written: Written, waiter: CommitWaiter, slot: int) -> AppendResult:
+        """What to answer once `waiter` is told about `slot`: within this call if that is durable already."""
+        result: AppendResult = written  # type: ignore[assignment]
+        end_offset = result.last_offset + 1
         if end_offset <= self.high_watermark:
-            return True
-        self._waiters.append((end_offset, waiter, slot))
-        self._group_commit.request(self)
-        return False
+            waiter.partition_committed(slot)
+        else:
+            self._waiters.append((end_offset, waiter, slot))
+            self._group_commit.request(self)
+        return result
+
+    def soon_durable(self, written: Written) -> AppendResult:
+        """What to answer at once where that promises nothing; it is durable `FLUSH_SOON_MS` later."""
+        if self._flush_timer is None:
+            self._flush_within(FLUSH_SOON_MS)
+        result: AppendResult = written  # type: ignore[assignment]
+        return result
 
     def committed(self, end_offset: int) -> asyncio.Future[None]:
         """Resolved once all before `end_offset` is durable; raises ApiError when it cannot be."""
@@ -209,8 +232,11 @@ class Replica:
         future: asyncio.Future[_ResultT] = self._loop.create_future()
         if self.stopped is not None:
             future.set_exception(ApiError(self.stopped))
-        elif self.when_committed(end_offset, _FutureWaiter(future, result), 0):
+        elif end_offset <= self.high_watermark:
             future.set_result(result)
+        else:
+            self._waiters.append((end_offset, _FutureWaiter(future, result), 0))
+            self._group_commit.request(self)
         return future
 
     @property
@@ -222,8 +248,8 @@ class Replica:
         """Resolved once all that is appended now is visible; raises ApiError when it cannot be."""
         return self.committed(self.log.end_offset)
 
-    def flush_soon(self, delay_ms: int = FLUSH_SOON_MS) -> None:
-        """Make what was appended durable within `delay_ms`, with nobody waiting for it."""
+    def _flush_within(self, delay_ms: int) -> None:
+        """Make what was appended durable, with nobody waiting for it."""
         if self._flush_timer is None:
             self._flush_timer = self._loop.call_later(delay_ms / 1000, self._flush_now)
 
@@ -253,7 +279,7 @@ class Replica:
         if is_out_of_handles(error):
             self.log.flush_undone(work)  # type: ignore[arg-type]
             self._tell("flush_waits_for_file_handles", str(error), HANDLES_ADVICE)
-            self.flush_soon(HANDLES_RETRY_MS)
+            self._flush_within(HANDLES_RETRY_MS)
             return
         if error is not None:
             self.fail(error)
@@ -319,6 +345,10 @@ class Replica:
         if self._watchers:
             for watcher in list(self._watchers):
                 watcher.replica_changed(self)
+
+    def delete_records_before(self, offset: int) -> MovedStart:
+        """Let the log begin at `offset`. Raises ApiError."""
+        return MovedStart(self.log.delete_records_before(offset))
 
     def check_leader_epoch(self, leader_epoch: int) -> None:
         """Raise ApiError when the client knows another leader epoch than this replica (KIP-320)."""

@@ -291,7 +291,7 @@ class Topics:
     def _follow_up(self, work: Coroutine[Any, Any, None]) -> None:
         """Do `work` before any other change is planned."""
         self._followers.append(work)
-        self._start(self._follow())
+        _ = self._start(self._follow())
 
     async def _follow(self) -> None:
         while self._followers:

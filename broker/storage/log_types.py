@@ -42,7 +42,10 @@ class LogEnds(NamedTuple):
 
 
 class AppendResult(NamedTuple):
-    """Where a batch lies; `log_append_time_ms` is -1 when its records keep the producer's timestamps."""
+    """Where a batch lies; `log_append_time_ms` is -1 when its records keep the producer's timestamps.
+
+    Base offset -1: a duplicate, older than what is remembered, that lies somewhere up to `last_offset`.
+    """
 
     base_offset: int
     last_offset: int

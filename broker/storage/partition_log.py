@@ -51,7 +51,7 @@ from tidelog.protocol.records import (
     with_log_append_time,
     with_max_timestamp,
 )
-from tidelog.protocol.types import NO_TIMESTAMP, Buffer
+from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
 
 __all__ = [
     "AppendOrigin",
@@ -223,11 +223,7 @@ class PartitionLog:
             if idempotent or header.is_transactional:
                 verdict = self.producers.check(header)
                 if not isinstance(verdict, Append):
-                    raise_if_lost(verdict, [*self.holes, *self._doubtful])
-                    if isinstance(verdict, Duplicate):
-                        self._check_is_there(verdict, header)
-                        return AppendResult(*verdict, self.start_offset, True)
-                    raise ApiError(verdict.code, verdict.message)
+                    return self._stored_before(verdict, header)
         else:
             latest = header.max_timestamp
             if idempotent:
@@ -271,6 +267,16 @@ class PartitionLog:
         if isinstance(verdict, Refusal):
             raise ApiError(verdict.code, verdict.message)
         return marker
+
+    def _stored_before(self, verdict: Duplicate | Refusal, sent: BatchHeader) -> AppendResult:
+        """Where the log holds what a producer sent again. Raises ApiError where that is not so."""
+        raise_if_lost(verdict, [*self.holes, *self._doubtful])
+        if isinstance(verdict, Duplicate):
+            self._check_is_there(verdict, sent)
+            return AppendResult(*verdict, self.start_offset, True)
+        if verdict.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            return AppendResult(NO_OFFSET, self.end_offset - 1, NO_TIMESTAMP, self.start_offset, True)
+        raise ApiError(verdict.code, verdict.message)
 
     def _check_is_there(self, stored: Duplicate, sent: BatchHeader) -> None:
         """A batch is acknowledged again only while the log holds it, or after somebody deleted it.

@@ -17,6 +17,7 @@ from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import AppendResult, PartitionLog, ReadResult
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import iter_batches
+from tidelog.protocol.types import NO_OFFSET
 
 _REFUSALS = (
     ErrorCode.KAFKA_STORAGE_ERROR,
@@ -98,14 +99,12 @@ class Checked:
                 continue
             is_there = self.is_readable(sent)
             result = outcome(append, log, sent.data)
-            if result is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                assert is_there
-            elif not isinstance(result, AppendResult):
+            if not isinstance(result, AppendResult):
                 assert result in _REFUSALS
                 assert log.holes or log.start_offset
             elif result.duplicate:
                 assert is_there
-                assert result.base_offset == sent.base_offset
+                assert result.base_offset in (sent.base_offset, NO_OFFSET)
             else:
                 assert not is_there
                 (records,) = log.read(result.base_offset, 1 << 20, upper_offset=log.end_offset).records

@@ -1,11 +1,14 @@
 """ListOffsets, OffsetForLeaderEpoch, DeleteRecords: exact positions, none beyond what is durable."""
 
+import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request, make_batch
+from tidelog.broker.storage.checkpoints import LOG_START_OFFSETS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
@@ -157,3 +160,9 @@ async def test_minus_one_deletes_to_the_high_watermark(asker: Asker) -> None:
 async def test_what_is_not_there_cannot_be_deleted(asker: Asker, offset: int) -> None:
     await filled(asker)
     assert await deleted_before(asker, offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+
+
+async def test_a_start_that_could_not_be_saved_is_not_told(asker: Asker, tmp_path: Path) -> None:
+    await filled(asker)
+    os.makedirs(tmp_path / "data" / LOG_START_OFFSETS / "in the way")
+    assert await deleted_before(asker, 3) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)

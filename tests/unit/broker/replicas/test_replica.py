@@ -62,12 +62,13 @@ async def test_the_high_watermark_is_the_durable_end(replica: Replica) -> None:
 async def test_waiters_are_told_in_the_order_of_their_offsets(replica: Replica) -> None:
     told = Told()
     for slot in range(3):
-        end = replica.append_as_leader(batch(b"v"), NOW_MS).last_offset + 1
-        assert not replica.when_committed(end, told, slot)
+        written = replica.append_as_leader(batch(b"v"), NOW_MS)
+        assert replica.when_durable(written, told, slot).base_offset == slot
+    assert told.events == []
     await replica.committed(3)
     assert told.events == [0, 1, 2]
-    assert replica.when_committed(3, told, 9)
-    assert told.events == [0, 1, 2]
+    assert replica.when_durable(written, told, 9).base_offset == 2
+    assert told.events == [0, 1, 2, 9]
 
 
 async def test_what_a_coordinator_wrote_is_told_once_it_is_durable(replica: Replica) -> None:
@@ -110,8 +111,7 @@ async def test_watchers_hear_of_every_move_until_they_leave(replica: Replica) ->
 async def test_stopping_tells_waiters_and_watchers_and_refuses_what_comes_later(replica: Replica) -> None:
     told = Told()
     replica.watch(told)
-    replica.append_as_leader(batch(b"v"), NOW_MS)
-    replica.when_committed(1, told, 7)
+    replica.when_durable(replica.append_as_leader(batch(b"v"), NOW_MS), told, 7)
     replica.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     replica.stop(ErrorCode.KAFKA_STORAGE_ERROR)
     assert told.events == [("changed", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
@@ -132,8 +132,7 @@ async def test_a_flush_that_nobody_waits_for_comes_soon(replica: Replica) -> Non
             moved.set()
 
     replica.watch(Watcher())
-    replica.append_as_leader(batch(b"v"), NOW_MS)
-    replica.flush_soon()
+    replica.soon_durable(replica.append_as_leader(batch(b"v"), NOW_MS))
     await asyncio.wait_for(moved.wait(), DEADLINE_SECONDS)
     assert replica.high_watermark == 1
 
