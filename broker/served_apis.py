@@ -14,7 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.schema import ApiKey, encode_response
+from tidelog.protocol.schema import APIS, ApiKey, encode_response
 
 
 class Kind(Enum):
@@ -57,10 +57,15 @@ def _served(kind: Kind, first: int, last: int, advertised_first: int | None = No
     return ServedApi(kind, first, last, first if advertised_first is None else advertised_first)
 
 
+def _every_version(key: ApiKey, kind: Kind, advertised_first: int | None = None) -> ServedApi:
+    """An API that is served in each version that has codecs."""
+    return _served(kind, APIS[key].min_version, APIS[key].max_version, advertised_first)
+
+
 SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     # Produce is advertised from 0: librdkafka before 2.11.1 otherwise turns compression off (KAFKA-18659).
-    ApiKey.PRODUCE: _served(Kind.APPEND, 3, 11, advertised_first=0),
-    ApiKey.FETCH: _served(Kind.LONG_POLL, 4, 12),
+    ApiKey.PRODUCE: _every_version(ApiKey.PRODUCE, Kind.APPEND, advertised_first=0),
+    ApiKey.FETCH: _every_version(ApiKey.FETCH, Kind.LONG_POLL),
     ApiKey.LIST_OFFSETS: _served(Kind.READ, 1, 7),
     ApiKey.METADATA: _served(Kind.CHANGE, 0, 12),  # It creates topics.
     ApiKey.OFFSET_COMMIT: _served(Kind.CHANGE, 2, 10),

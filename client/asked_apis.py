@@ -9,7 +9,7 @@ Invariant: pure; every API listed has codecs for its versions (a test holds it).
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.schema import APIS, ApiKey
 
 
 class Versions(NamedTuple):
@@ -19,9 +19,14 @@ class Versions(NamedTuple):
     last: int
 
 
+def _every_version(key: ApiKey) -> Versions:
+    """Each version that has codecs."""
+    return Versions(APIS[key].min_version, APIS[key].max_version)
+
+
 ASKED_APIS: Final[Mapping[ApiKey, Versions]] = {
-    ApiKey.PRODUCE: Versions(3, 11),
-    ApiKey.FETCH: Versions(4, 12),  # From 13 on, topics have ids and no names.
+    ApiKey.PRODUCE: _every_version(ApiKey.PRODUCE),
+    ApiKey.FETCH: _every_version(ApiKey.FETCH),
     ApiKey.LIST_OFFSETS: Versions(1, 7),
     ApiKey.METADATA: Versions(0, 12),
     ApiKey.API_VERSIONS: Versions(0, 4),

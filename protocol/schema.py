@@ -114,9 +114,11 @@ def _api(
     )
 
 
+# The versions of Produce and Fetch stand here only: those of `protocol.hot`, of a broker and of a client follow.
+# New fields are declared in `protocol.messages` and written by hand in `protocol.hot`.
 APIS: Final[Mapping[ApiKey, Api]] = dict(
     (
-        _api(ApiKey.PRODUCE, (3, 11), produce.PRODUCE_REQUEST, produce.PRODUCE_RESPONSE),
+        _api(ApiKey.PRODUCE, (3, 12), produce.PRODUCE_REQUEST, produce.PRODUCE_RESPONSE),
         _api(ApiKey.FETCH, (4, 12), fetch.FETCH_REQUEST, fetch.FETCH_RESPONSE),
         _api(ApiKey.LIST_OFFSETS, (1, 7), fetch.LIST_OFFSETS_REQUEST, fetch.LIST_OFFSETS_RESPONSE),
         _api(ApiKey.METADATA, (0, 12), metadata.METADATA_REQUEST, metadata.METADATA_RESPONSE),

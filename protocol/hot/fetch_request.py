@@ -1,4 +1,4 @@
-"""FetchRequest, versions 4 to 12, by hand.
+"""FetchRequest, by hand.
 
 Owns: what a consumer or follower asks for, and its bytes.
 Invariants: equal, byte for byte and value for value, to what protocol.schema makes of the same message, but
@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.hot.wire import (
+    FETCH_FORMS,
     MALFORMED,
     TAG_BYTES_AN_ELEMENT,
     Form,
-    fetch_form,
     read_name,
     read_size,
     require_end,
 )
-from tidelog.protocol.schema import MAX_REQUEST_ELEMENTS
+from tidelog.protocol.schema import APIS, MAX_REQUEST_ELEMENTS, ApiKey
 from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps, finish
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer
 
@@ -30,7 +30,7 @@ _FIRST_WITH_LOG_START_OFFSET = 5
 _FIRST_WITH_SESSION = 7
 _FIRST_WITH_LEADER_EPOCH = 9
 _FIRST_WITH_RACK = 11
-_FIRST_FLEXIBLE = 12
+_FIRST_FLEXIBLE = APIS[ApiKey.FETCH].first_flexible_version
 
 # replica id, max wait, min bytes, max bytes, isolation level; then session id and epoch
 _REQUEST = struct.Struct(">iiiib")
@@ -73,14 +73,14 @@ class FetchRequest(NamedTuple):
 def decode_fetch_request(version: int, body: Buffer) -> FetchRequest:
     """The request in `body`, all of it. Each partition is in it once, as it was named last.
 
-    Raises ProtocolError for malformed bytes and for a version outside 4 to 12.
+    Raises ProtocolError for malformed bytes and for a version that has no codec.
     """
     return finish(decode_fetch_request_steps(version, body))
 
 
 def decode_fetch_request_steps(version: int, body: Buffer) -> Steps[FetchRequest]:
     """What `decode_fetch_request` gives, in steps; `body` must stay as it is until the last."""
-    form = fetch_form(version)
+    form = FETCH_FORMS[version]
     try:
         return (yield from _decode_request(version, form, memoryview(body)))
     except MALFORMED as error:
@@ -91,9 +91,9 @@ def encode_fetch_request(version: int, request: FetchRequest) -> bytes:
     """The request as bytes. A field that the version lacks is dropped, as Kafka does, where that is harmless.
 
     Raises ProtocolError where it is not (last_fetched_epoch, forgotten_topics), for values that the wire
-    cannot carry and for a version outside 4 to 12.
+    cannot carry and for a version that has no codec.
     """
-    form = fetch_form(version)
+    form = FETCH_FORMS[version]
     try:
         return b"".join(_encode_request(version, form, request))
     except MALFORMED as error:

@@ -1,4 +1,4 @@
-"""FetchResponse, versions 4 to 12, by hand: the path that every record takes out of the broker.
+"""FetchResponse, by hand: the path that every record takes out of the broker.
 
 Owns: what a fetch gives, and its bytes.
 Invariants: equal, byte for byte and value for value, to what protocol.schema makes of the same message;
@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.hot.wire import (
+    FETCH_FORMS,
     FLEXIBLE,
     MALFORMED,
     NO_LEADER,
     Form,
-    fetch_form,
     read_leader,
     read_name,
     read_size,
@@ -26,14 +26,14 @@ from tidelog.protocol.hot.wire import (
     write_leader,
     write_tags,
 )
-from tidelog.protocol.schema import MAX_RESPONSE_ELEMENTS
+from tidelog.protocol.schema import APIS, MAX_RESPONSE_ELEMENTS, ApiKey
 from tidelog.protocol.steps import Pace, Steps, finish
 from tidelog.protocol.types import NO_OFFSET, Buffer
 
 _FIRST_WITH_LOG_START_OFFSET = 5
 _FIRST_WITH_SESSION = 7
 _FIRST_WITH_PREFERRED_REPLICA = 11
-_FIRST_FLEXIBLE = 12
+_FIRST_FLEXIBLE = APIS[ApiKey.FETCH].first_flexible_version
 
 NO_EPOCH_END_OFFSET = (-1, -1)
 _DIVERGING_EPOCH_TAG = 0
@@ -99,7 +99,7 @@ def encode_fetch_response_steps(
     throttle_time_ms: int = 0,
 ) -> Steps[list[Buffer]]:
     """What `encode_fetch_response` gives, in steps."""
-    form = fetch_form(version)
+    form = FETCH_FORMS[version]
     pace = Pace()
     try:
         buffers: list[Buffer] = []
@@ -135,7 +135,7 @@ def decode_fetch_response(version: int, body: Buffer) -> FetchResponse:
 
     Raises ProtocolError as `decode_produce_response` does.
     """
-    form = fetch_form(version)
+    form = FETCH_FORMS[version]
     view = memoryview(body)
     try:
         if version >= _FIRST_WITH_SESSION:

@@ -1,4 +1,4 @@
-"""Produce, versions 3 to 11, by hand: the path that every record takes into the broker.
+"""Produce, by hand: the path that every record takes into the broker.
 
 Owns: the values of a ProduceRequest and a ProduceResponse, and their bytes. Invariants: equal, byte for byte
 and value for value, to what protocol.schema makes of the same message (held by a property test); records are
@@ -23,9 +23,9 @@ from tidelog.protocol.hot.wire import (
     LONGEST_CACHED_NAME,
     MALFORMED,
     NO_LEADER,
+    PRODUCE_FORMS,
     TAG_BYTES_AN_ELEMENT,
     Form,
-    produce_form,
     read_leader,
     read_name,
     read_size,
@@ -34,13 +34,13 @@ from tidelog.protocol.hot.wire import (
     write_leader,
     write_tags,
 )
-from tidelog.protocol.schema import MAX_REQUEST_ELEMENTS, MAX_RESPONSE_ELEMENTS
+from tidelog.protocol.schema import APIS, MAX_REQUEST_ELEMENTS, MAX_RESPONSE_ELEMENTS, ApiKey
 from tidelog.protocol.steps import Pace, Steps, finish
 from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
 
 _FIRST_WITH_LOG_START_OFFSET = 5
 _FIRST_WITH_RECORD_ERRORS = 8
-_FIRST_FLEXIBLE = 9
+_FIRST_FLEXIBLE = APIS[ApiKey.PRODUCE].first_flexible_version
 _FIRST_WITH_CURRENT_LEADER = 10
 
 _INT32 = struct.Struct(">i")
@@ -101,23 +101,23 @@ class ProduceResponse(NamedTuple):
 def decode_produce_request(version: int, body: memoryview) -> ProduceRequest:
     """The request in `body`, all of it; its records are slices of `body` and live as long as that does.
 
-    Raises ProtocolError for malformed bytes and for a version outside 3 to 11.
+    Raises ProtocolError for malformed bytes and for a version that has no codec.
     """
     return finish(decode_produce_request_steps(version, body))
 
 
 def decode_produce_request_steps(version: int, body: memoryview) -> ProduceRequest | Steps[ProduceRequest]:
     """What `decode_produce_request` gives, or the steps to it; `body` must stay as it is until the last."""
-    form = produce_form(version)
+    form = PRODUCE_FORMS[version]
     return _decode_one(form, body) or _decode_request(version, form, body)
 
 
 def encode_produce_request(version: int, request: ProduceRequest) -> list[Buffer]:
     """The request as buffers to be written one after the other; the records among them are the caller's own.
 
-    Raises ProtocolError for values that the wire cannot carry and for a version outside 3 to 11.
+    Raises ProtocolError for values that the wire cannot carry and for a version that has no codec.
     """
-    form = produce_form(version)
+    form = PRODUCE_FORMS[version]
     try:
         return _encode_one_request(version, form, request) or _encode_request(form, request)
     except MALFORMED as error:
@@ -139,7 +139,7 @@ def encode_produce_response_steps(
     throttle_time_ms: int = 0,
 ) -> bytes | Steps[bytes]:
     """What `encode_produce_response` gives, or the steps to it."""
-    form = produce_form(version)
+    form = PRODUCE_FORMS[version]
     try:
         return _encode_one(version, topics, throttle_time_ms) or _encode_response(
             version, form, topics, throttle_time_ms
@@ -150,7 +150,7 @@ def encode_produce_response_steps(
 
 def decode_produce_response(version: int, body: Buffer) -> ProduceResponse:
     """The response in `body`, all of it. Raises ProtocolError as `decode_produce_request` does."""
-    form = produce_form(version)
+    form = PRODUCE_FORMS[version]
     view = memoryview(body)
     response = _decode_one_response(view) if version >= _FIRST_FLEXIBLE else None
     if response is not None:
@@ -251,7 +251,7 @@ def _decode_request(version: int, form: Form, body: memoryview) -> Steps[Produce
 @lru_cache(CACHED_NAMES)
 def _one_request_prefix(version: int, acks: int, timeout_ms: int, name: str, index: int) -> bytes:
     """All that stands before the length of the records in a request of no transaction."""
-    form = produce_form(version)
+    form = PRODUCE_FORMS[version]
     start = form.write_string(None) + _ACKS_TIMEOUT.pack(acks, timeout_ms) + form.write_count(1)
     return start + form.write_name(name) + form.write_count(1) + _INT32.pack(index)
 

@@ -1,7 +1,8 @@
 """Reading and writing of lengths, strings, bytes and tagged fields for the hand-tuned codecs, in both forms.
 
 Owns: `CLASSIC` (int16 and int32 lengths, -1 for null) and `FLEXIBLE` (unsigned varints of length + 1, 0 for
-null, tagged fields behind every struct). A codec picks a form by version and is written once.
+null, tagged fields behind every struct). A codec picks a form by version and is written once;
+which versions there are, and which of them are flexible, stands in `protocol.schema.APIS`.
 Invariants: readers take a view and a position, and return the value and the position behind it; a length is
 held against the bytes that remain before anything is taken; bytes are returned as slices of the view. What
 malformed bytes make them raise is MALFORMED, which the codecs turn into one ProtocolError.
@@ -10,9 +11,10 @@ malformed bytes make them raise is MALFORMED, which the codecs turn into one Pro
 import struct
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.schema import APIS, Api, ApiKey
 from tidelog.protocol.varint import MAX_SKIPPED_TAGGED_FIELDS, read_unsigned_varint, unsigned_varint
 
 # What malformed bytes (or, when encoding, impossible values) make the readers and writers raise.
@@ -217,15 +219,20 @@ FLEXIBLE = Form(
 )
 
 
-def produce_form(version: int) -> Form:
-    """The form of a Produce message. Raises ProtocolError for a version outside 3 to 11."""
-    if not 3 <= version <= 11:
-        raise ProtocolError(f"Produce version {version}, expected 3 to 11")
-    return CLASSIC if version < 9 else FLEXIBLE
+class Forms(dict[int, Form]):
+    """The form of each version of an API that has codecs. Any other version raises ProtocolError."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(
+            (version, CLASSIC if version < api.first_flexible_version else FLEXIBLE)
+            for version in range(api.min_version, api.max_version + 1)
+        )
+        self._api = api
+
+    def __missing__(self, version: int) -> Form:
+        name, first, last = self._api.name, self._api.min_version, self._api.max_version
+        raise ProtocolError(f"{name} version {version}, expected {first} to {last}")
 
 
-def fetch_form(version: int) -> Form:
-    """The form of a Fetch message. Raises ProtocolError for a version outside 4 to 12."""
-    if not 4 <= version <= 12:
-        raise ProtocolError(f"Fetch version {version}, expected 4 to 12")
-    return CLASSIC if version < 12 else FLEXIBLE
+PRODUCE_FORMS: Final = Forms(APIS[ApiKey.PRODUCE])
+FETCH_FORMS: Final = Forms(APIS[ApiKey.FETCH])

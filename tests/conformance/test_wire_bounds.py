@@ -148,7 +148,7 @@ async def test_every_advertised_range_is_the_one_that_is_served(broker: Broker) 
     async with await Peer.connect(broker.port) as peer:
         response = await peer.ask(ApiKey.API_VERSIONS, 4)
     ranges = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
-    assert ranges[ApiKey.PRODUCE] == (0, 11)
+    assert ranges[ApiKey.PRODUCE][0] == 0
     assert ranges == {key: (api.advertised_first, api.last) for key, api in SERVED_APIS.items()}
 
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from tidelog.protocol import hot, schema
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.schema import APIS, ApiKey
 
-PRODUCE_VERSIONS = range(3, 12)
-FETCH_VERSIONS = range(4, 13)
+PRODUCE_VERSIONS, FETCH_VERSIONS = (
+    range(APIS[key].min_version, APIS[key].max_version + 1) for key in (ApiKey.PRODUCE, ApiKey.FETCH)
+)
 
 int8 = st.integers(-(2**7), 2**7 - 1)
 int16 = st.integers(-(2**15), 2**15 - 1)

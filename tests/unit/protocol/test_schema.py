@@ -6,8 +6,11 @@ from uuid import UUID
 
 import pytest
 
+from tidelog.broker.served_apis import SERVED_APIS
+from tidelog.client.asked_apis import ASKED_APIS
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.hot.wire import FETCH_FORMS, PRODUCE_FORMS
 from tidelog.protocol.messages.declaration import Field, Message, version_in
 from tidelog.protocol.schema import (
     APIS,
@@ -201,3 +204,55 @@ def test_the_bytes_that_librdkafka_leaves_behind_a_metadata_request_are_passed_o
     assert request.topics is None
     with pytest.raises(ProtocolError):
         decode_request(ApiKey.LIST_OFFSETS, 1, b"\xff\xff\xff\xff\0\0\0\0more")
+
+
+# Raises the last version in the table, and nothing else, before anything that follows from it is imported.
+ONE_CHANGE = """
+from tidelog.protocol import schema
+from tidelog.protocol.schema import ApiKey
+
+key = ApiKey[{name!r}]
+api = schema.APIS[key]
+new = api.max_version + 1
+schema.APIS[key] = api._replace(max_version=new)
+
+from tidelog.broker.net.routes import RouteTable
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.served_apis import advertised_api_keys
+from tidelog.client.asked_apis import ASKED_APIS
+from tidelog.protocol import hot
+
+assert [row["max_version"] for row in advertised_api_keys((key,))] == [new]
+assert RouteTable({{key: print}}, Metrics()).find(key, new) is not None
+assert ASKED_APIS[key].last == new
+if key is ApiKey.PRODUCE:
+    request = hot.ProduceRequest(None, -1, 1, [("t", [(0, b"records")])])
+    body = b"".join(hot.encode_produce_request(new, request))
+    assert hot.decode_produce_request(new, memoryview(body)) == request
+    response = hot.encode_produce_response(new, [("t", [hot.ProducePartitionResult(0, 0, 5)])])
+    assert hot.decode_produce_response(new, response).topics[0][1][0].base_offset == 5
+else:
+    request = hot.FetchRequest(-1, 1, 1, 1, 0, 0, -1, [("t", [hot.FetchPartition(0, -1, 5, -1, -1, 1)])])
+    assert hot.decode_fetch_request(new, hot.encode_fetch_request(new, request)).topics == request.topics
+    body = b"".join(hot.encode_fetch_response(new, 0, 0, [("t", [hot.FetchPartitionResult(0, 0, 5)])]))
+    assert hot.decode_fetch_response(new, body).topics[0][1][0].high_watermark == 5
+"""
+
+
+@pytest.mark.parametrize("name", ["PRODUCE", "FETCH"])
+def test_a_new_version_is_a_change_in_one_place(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_CHANGE.format(name=name)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "forms"), [(ApiKey.PRODUCE, PRODUCE_FORMS), (ApiKey.FETCH, FETCH_FORMS)], ids=["Produce", "Fetch"]
+)
+def test_each_version_with_codecs_is_served_and_asked_for(key: ApiKey, forms: dict[int, object]) -> None:
+    api = APIS[key]
+    versions = range(api.min_version, api.max_version + 1)
+    assert list(forms) == list(versions)
+    assert [version for version in range(50) if SERVED_APIS[key].has(version)] == list(versions)
+    assert range(ASKED_APIS[key].first, ASKED_APIS[key].last + 1) == versions

@@ -23,7 +23,7 @@ from tidelog.protocol.hot import (
     decode_fetch_response,
     decode_produce_response,
 )
-from tidelog.protocol.schema import ApiKey, decode_response
+from tidelog.protocol.schema import APIS, ApiKey, decode_response
 
 ERRORS = "kafka_network_requestmetrics_errors_total"
 REQUESTS = "kafka_network_requestmetrics_requests_total"
@@ -133,7 +133,11 @@ def test_produce_before_3_answers_unsupported_version_for_each_partition(version
     [
         (ApiKey.METADATA, 13, "Metadata is served in versions 0 to 12, not 13"),
         (ApiKey.FETCH, 3, "Fetch is served in versions 4 to 12, not 3"),
-        (ApiKey.PRODUCE, 12, "Produce is served in versions 3 to 11, not 12"),
+        (
+            ApiKey.PRODUCE,
+            99,
+            f"Produce is served in versions 3 to {APIS[ApiKey.PRODUCE].max_version}, not 99",
+        ),
         (ApiKey.JOIN_GROUP, 0, "API key 11 is not served"),
         (999, 0, "API key 999 is not served"),
     ],
