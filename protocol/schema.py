@@ -114,7 +114,7 @@ def _api(
     )
 
 
-# The versions of Produce and Fetch stand here only: those of `protocol.hot`, of a broker and of a client follow.
+# The versions of Produce and Fetch stand here only: those of `protocol.hot`, a broker and a client follow.
 # New fields are declared in `protocol.messages` and written by hand in `protocol.hot`.
 APIS: Final[Mapping[ApiKey, Api]] = dict(
     (
