@@ -1,7 +1,8 @@
 # Tidelog in a container:
 #   docker build -t tidelog . && docker run -p 127.0.0.1:9092:9092 -v tidelog-data:/var/lib/tidelog tidelog
 # Without a volume of that name a new container begins empty. A folder of the host in its place must belong to
-# 10001. Clients are told to use localhost; from elsewhere, run it with -e TIDELOG_ADVERTISED_HOST=their name for it.
+# 10001. Clients are told to use localhost; from elsewhere, run it with
+#   -e TIDELOG_ADVERTISED_LISTENERS=PLAINTEXT://their.name.for.it:9092
 # Every version, with its hash, comes from requirements.lock, as everywhere else.
 ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 
@@ -35,7 +36,8 @@ COPY --from=build /opt/tidelog /opt/tidelog
 # `docker stop` kills after 10 s, by when the broker must have answered, flushed and left its marker.
 ENV PATH=/opt/tidelog/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
-    TIDELOG_ADVERTISED_HOST=localhost \
+    TIDELOG_LISTENERS=PLAINTEXT://0.0.0.0:9092 \
+    TIDELOG_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092 \
     TIDELOG_DATA_DIR=/var/lib/tidelog \
     TIDELOG_SHUTDOWN_TIMEOUT_MS=5000
 USER 10001:10001
@@ -48,4 +50,4 @@ STOPSIGNAL SIGTERM
 # recover the broker is not ready for a while, which must not count against it.
 HEALTHCHECK --interval=5s --timeout=3s --start-period=5m --retries=3 \
     CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/${TIDELOG_HTTP_PORT:-9644} && printf 'GET /readyz HTTP/1.0\\r\\n\\r\\n' >&3 && read -r answer <&3 && [[ $answer == *' 200 '* ]]"]
-ENTRYPOINT ["tidelog", "serve", "--host", "0.0.0.0"]
+ENTRYPOINT ["tidelog", "serve"]

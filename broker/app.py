@@ -71,9 +71,10 @@ class Broker:
         self._http = http
         self._faults = faults
         self._stopping: asyncio.Task[None] | None = None
+        self.ports = {endpoint.config.name: endpoint.port for endpoint in endpoints}
+        """Port of each listener by its name, in the order of `listeners`."""
         self.port = endpoints[0].port
         """Port of the first listener."""
-        self.internal_port = endpoints[1].port if len(endpoints) > 1 else None
         self.http_port = http.port if http is not None else None
         self.is_ready = False
 
@@ -84,12 +85,13 @@ class Broker:
         `disk` replaces the system calls on the logs, for tests of what a bad disk does.
         """
         sockets = _Sockets(config)
+        config = sockets.as_bound(config)
         services: Services | None = None
         server: Server | None = None
         metrics = Metrics()
         try:
             services = await open_services(
-                sockets.as_bound(config),
+                config,
                 metrics,
                 clock_ms,
                 listeners=[endpoint.listener_at(None) for endpoint in sockets.endpoints],
@@ -130,8 +132,7 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """Where a client in this process connects to."""
-        host = self.config.host
-        return f"{'127.0.0.1' if host in ('', '0.0.0.0', '::') else host}:{self.port}"
+        return self.config.listener_configs[0].local_address
 
     async def stop(self) -> None:
         """Answer what is in flight (for `shutdown.timeout.ms` at most), flush, write snapshots, close."""
@@ -178,7 +179,7 @@ class _Sockets:
             self.endpoints = bind_endpoints(config)
             try:
                 self.http = (
-                    bind(config.http_host or config.host, config.http_port, "http.port")
+                    bind(self._http_host(config), config.http_port, "http.port")
                     if config.http_port >= 0
                     else None
                 )
@@ -190,10 +191,16 @@ class _Sockets:
             raise StartError(str(error)) from None
 
     def as_bound(self, config: BrokerConfig) -> BrokerConfig:
-        """With the HTTP port that the system chose, so that clients can ask for it (DescribeConfigs)."""
+        """With the ports that the system chose, so that clients can ask for them (DescribeConfigs)."""
+        config = config.with_ports([endpoint.port for endpoint in self.endpoints])
         if self.http is None:
             return config
-        return config.with_settings({"http.port": int(self.http.getsockname()[1])})
+        port = int(self.http.getsockname()[1])
+        return config.with_settings({"http.host": self._http_host(config), "http.port": port})
+
+    @staticmethod
+    def _http_host(config: BrokerConfig) -> str:
+        return config.http_host or config.listener_configs[0].host
 
     def close(self) -> None:
         for endpoint in self.endpoints:
@@ -257,8 +264,8 @@ async def _serve(config: BrokerConfig) -> int:
         "broker_started",
         port=broker.port,
         http_port=broker.http_port,
-        host=config.host,
-        internal_port=broker.internal_port,
+        listeners=[listener.listened for listener in broker.config.listener_configs],
+        advertised_listeners=[listener.advertised for listener in broker.config.listener_configs],
         data_dir=str(config.data_dir),
         node_id=config.node_id,
         cluster_id=broker.services.catalog.cluster_id,

@@ -3,7 +3,8 @@
 Owns the one table of that. It may be narrower than `protocol.schema.APIS`, which says what has codecs: an API
 or a version that is not listed here is neither advertised nor served.
 
-Invariants: pure; every API listed has a handler, an error answer and codecs for its versions (tests hold it).
+Invariants: pure; every API listed has an error answer, codecs for its versions, an entry in `broker.net.gate`
+and, unless the gate opens it to nobody, a handler (tests hold it).
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     ApiKey.OFFSET_COMMIT: _served(Kind.CHANGE, 2, 10),
     ApiKey.OFFSET_FETCH: _served(Kind.READ, 1, 10),
     ApiKey.FIND_COORDINATOR: _served(Kind.READ, 0, 5),
+    ApiKey.SASL_HANDSHAKE: _served(Kind.CHANGE, 0, 1),
     ApiKey.API_VERSIONS: _served(Kind.READ, 0, 4),
     ApiKey.CREATE_TOPICS: _served(Kind.CHANGE, 2, 7),
     ApiKey.DELETE_TOPICS: _served(Kind.CHANGE, 1, 6),
@@ -79,6 +81,7 @@ SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _served(Kind.READ, 2, 4),
     ApiKey.DESCRIBE_CONFIGS: _served(Kind.READ, 1, 4),
     ApiKey.ALTER_CONFIGS: _served(Kind.CHANGE, 0, 2),
+    ApiKey.SASL_AUTHENTICATE: _served(Kind.CHANGE, 0, 2),
     ApiKey.CREATE_PARTITIONS: _served(Kind.CHANGE, 0, 3),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _served(Kind.CHANGE, 0, 1),
     ApiKey.DESCRIBE_CLUSTER: _served(Kind.READ, 0, 1),

@@ -53,7 +53,7 @@ async def find(admin: Admin) -> str | None:
     port = settings.get("http.port", "")
     if not port.isdigit() or port == "0":
         return None
-    host = settings.get("http.host") or settings.get("host", "")
+    host = settings.get("http.host", "")
     if host in _EVERYWHERE:
         host = node.host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

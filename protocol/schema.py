@@ -24,6 +24,7 @@ from tidelog.protocol.messages import (
     groups,
     metadata,
     produce,
+    sasl,
     topics,
 )
 from tidelog.protocol.messages.declaration import Message
@@ -168,6 +169,7 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
             group_admin.DESCRIBE_GROUPS_RESPONSE,
         ),
         _api(ApiKey.LIST_GROUPS, (0, 5), group_admin.LIST_GROUPS_REQUEST, group_admin.LIST_GROUPS_RESPONSE),
+        _api(ApiKey.SASL_HANDSHAKE, (0, 1), sasl.SASL_HANDSHAKE_REQUEST, sasl.SASL_HANDSHAKE_RESPONSE),
         _api(ApiKey.API_VERSIONS, (0, 4), metadata.API_VERSIONS_REQUEST, metadata.API_VERSIONS_RESPONSE),
         _api(ApiKey.CREATE_TOPICS, (2, 7), topics.CREATE_TOPICS_REQUEST, topics.CREATE_TOPICS_RESPONSE),
         _api(ApiKey.DELETE_TOPICS, (1, 6), topics.DELETE_TOPICS_REQUEST, topics.DELETE_TOPICS_RESPONSE),
@@ -188,6 +190,12 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
             ApiKey.DESCRIBE_CONFIGS, (1, 4), admin.DESCRIBE_CONFIGS_REQUEST, admin.DESCRIBE_CONFIGS_RESPONSE
         ),
         _api(ApiKey.ALTER_CONFIGS, (0, 2), admin.ALTER_CONFIGS_REQUEST, admin.ALTER_CONFIGS_RESPONSE),
+        _api(
+            ApiKey.SASL_AUTHENTICATE,
+            (0, 2),
+            sasl.SASL_AUTHENTICATE_REQUEST,
+            sasl.SASL_AUTHENTICATE_RESPONSE,
+        ),
         _api(
             ApiKey.CREATE_PARTITIONS,
             (0, 3),

@@ -177,7 +177,9 @@ def hold_checked(instance: Any) -> None:
 
 
 def as_text(value: object) -> str:
-    """A value as it would be written in a file or a flag."""
+    """A value as it would be written in a file or a flag; a list with commas."""
+    if isinstance(value, tuple):
+        return ",".join(map(as_text, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

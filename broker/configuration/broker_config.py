@@ -9,11 +9,13 @@ Invariants: an instance holds only values that passed their checks, however it w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tidelog.broker.configuration.listeners import ListenerConfig, listeners_of
 from tidelog.broker.configuration.settings import (
     BOOTSTRAP_SERVERS_VARIABLE,
     CONFIG_FILE_VARIABLE,
@@ -64,6 +66,23 @@ class BrokerConfig:
     ConfigError for a value out of bounds; `load` reads the outward sources.
     """
 
+    listeners: tuple[str, ...] = _setting(
+        (),
+        "Addresses to listen on for clients, as NAME://host:port, separated by commas; an empty host stands "
+        "for all addresses, port 0 lets the system choose. Empty: PLAINTEXT on host and port, and INTERNAL "
+        "on internal.host and internal.port if that is set.",
+    )
+    advertised_listeners: tuple[str, ...] = _setting(
+        (),
+        "Addresses that the clients of each listener are told to use, as NAME://host:port. A listener that "
+        "is not named here advertises the address that it listens on. An empty host stands for where the "
+        "client connected to, port 0 for the port listened on.",
+    )
+    listener_security_protocol_map: tuple[str, ...] = _setting(
+        ("PLAINTEXT:PLAINTEXT",),
+        "Security protocol of each listener, as NAME:PROTOCOL, separated by commas. The only protocol so far "
+        "is PLAINTEXT.",
+    )
     host: str = _setting("127.0.0.1", "Address to listen on for clients; 0.0.0.0 for all.")
     port: int = _setting(9092, "Port for clients; 0 lets the system choose.", low=0, high=_PORT)
     advertised_host: str = _setting(
@@ -90,7 +109,7 @@ class BrokerConfig:
         low=-1,
         high=_PORT,
     )
-    http_host: str = _setting("", "Address that the HTTP port listens on. Empty: host.")
+    http_host: str = _setting("", "Address that the HTTP port listens on. Empty: that of the first listener.")
     data_dir: Path = _setting("tidelog-data", "Folder of logs and catalog; made when missing.")
     node_id: int = _setting(1, "This broker's id in the cluster.", low=0, high=_INT)
     cluster_id: str = _setting("", "Id of the cluster. Empty: made once and kept in the data folder.")
@@ -204,6 +223,17 @@ class BrokerConfig:
                 f"({self.socket_request_max_bytes}), for one request to arrive while memory is short, "
                 f"not {self.queued_max_bytes}"
             )
+        _ = self.listener_configs  # Raises ConfigError.
+
+    @cached_property
+    def listener_configs(self) -> tuple[ListenerConfig, ...]:
+        """The listeners that the settings describe, at least one."""
+        return listeners_of(self)
+
+    def is_set(self, name: str) -> bool:
+        """Whether somebody set this setting, or its value is not the default."""
+        each = next(each for each in settings_of(BrokerConfig) if each.name == name)
+        return each.attribute in self.sources or getattr(self, each.attribute) != each.default
 
     @classmethod
     def load(
@@ -241,6 +271,15 @@ class BrokerConfig:
         """A copy with settings changed by their outward names. Raises ConfigError."""
         changed = {_attribute(name, ""): value for name, value in given.items()}
         return replace(self, **changed)  # type: ignore[arg-type]
+
+    def with_ports(self, ports: Sequence[int]) -> BrokerConfig:
+        """A copy whose listeners have these ports, one each: those that the system chose."""
+        if not self.listeners:
+            return self.with_settings(dict(zip(("port", "internal.port"), ports, strict=False)))
+        moved = zip(self.listener_configs, ports, strict=True)
+        return self.with_settings(
+            {"listeners": [listener._replace(port=port).listened for listener, port in moved]}
+        )
 
     def describe(self) -> list[DescribedSetting]:
         """Every setting in the order of declaration."""

@@ -30,11 +30,15 @@ def variable_of(setting: Setting) -> str:
 
 
 def parse_setting(setting: Setting, value: object, source: str = "") -> Any:
-    """The value of a broker's setting that came from `source`; choices in any case. Raises ConfigError."""
+    """The value of a broker's setting that came from `source`; choices in any case, lists as in Kafka with
+    commas. Raises ConfigError.
+    """
     origin = f" (from {source})" if source else ""
     hint = _KUBERNETES_HINT if str(value).startswith("tcp://") else ""
     by_lower = {choice.lower(): choice for choice in setting.choices}
     given = by_lower.get(value.strip().lower(), value) if isinstance(value, str) else value
+    if setting.is_many and isinstance(given, str):
+        given = [item.strip() for item in given.split(",")] if given.strip() else []
     return setting.parse(given, origin=origin + hint)
 
 

@@ -16,6 +16,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.listeners import in_force
 from tidelog.broker.configuration.topic_settings import (
     TOPIC_SETTINGS,
     ConfigType,
@@ -94,17 +95,21 @@ def _broker_value(config: BrokerConfig, setting: Setting) -> tuple[str, ConfigSo
 
 
 def describe_broker(config: BrokerConfig) -> list[DescribedSetting]:
-    """The broker's own settings, in the words of DescribeConfigs."""
+    """The broker's own settings, in the words of DescribeConfigs; listeners as lists in whichever form they
+    were set.
+    """
+    listeners = in_force(config.listener_configs)
     described = []
     for setting, held in zip(settings_of(BrokerConfig), config.describe(), strict=True):
-        is_set = held.value != held.default or setting.attribute in config.sources
+        value = listeners.get(held.name, held.value)
+        is_set = value != held.default or setting.attribute in config.sources
         source = ConfigSource.STATIC_BROKER_CONFIG if is_set else ConfigSource.DEFAULT_CONFIG
-        synonyms = [(held.name, held.value, source)]
+        synonyms = [(held.name, value, source)]
         if is_set:
             synonyms.append((held.name, held.default, ConfigSource.DEFAULT_CONFIG))
         described.append(
             DescribedSetting(
-                held.name, held.value, source, config_type(setting), held.description, tuple(synonyms)
+                held.name, value, source, config_type(setting), held.description, tuple(synonyms)
             )
         )
     return described

@@ -35,7 +35,7 @@ class ConfigType(IntEnum):
 
 def config_type(setting: Setting) -> ConfigType:
     """What DescribeConfigs calls the type of a setting."""
-    if setting.extras.get("is_list"):
+    if setting.is_many or setting.extras.get("is_list"):
         return ConfigType.LIST
     if setting.kind is bool:
         return ConfigType.BOOLEAN

@@ -93,7 +93,7 @@ class FaultInjector:
             delay_ms=plan.delay_ms,
             api=ApiKey(context.header.api_key).name,
             client_id=context.header.client_id,
-            connection_id=context.connection_id,
+            connection_id=context.connection.connection_id,
         )
         if plan.kind is not None and plan.moment is Moment.BEFORE:
             return self._finish(plan, None)

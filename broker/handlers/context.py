@@ -1,26 +1,22 @@
 """What a handler knows about the request beside its values, and the forms that its answer can take.
 
-Invariants: who sent a request, and by which listener it came in, is immutable and cheap enough to be made
-once a request. `Listener` is made once a connection. A `LateAnswer` is given once, and told to one who waits.
+Invariants: a `RequestContext` is cheap enough to be made once a request; what is known of the connection is
+made once for all its requests. A `LateAnswer` is given once, and told to one who waits.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, NamedTuple
 
-from tidelog.broker.cluster.catalog import Listener
+from tidelog.broker.handlers.connection_state import ConnectionState
 from tidelog.protocol.framing import RequestHeader
 
 
 class RequestContext(NamedTuple):
-    """One request's surroundings. `connection_id` is unique within one run of the broker; `listener` says by
-    which address the client of this connection reaches this broker.
-    """
+    """One request's surroundings."""
 
     header: RequestHeader
-    client_host: str
-    connection_id: int
-    listener: Listener
+    connection: ConnectionState
 
 
 class CloseConnection(Exception):

@@ -42,7 +42,7 @@ class CoordinatorsHandler:
             expected = " or ".join(f"{number} ({name})" for number, name in _KEY_TYPES.items())
             message = f"expected key type {expected}, not {key_type}"
             return {**_NOBODY, "error_code": ErrorCode.INVALID_REQUEST, "error_message": message}
-        listener = context.listener
+        listener = context.connection.listener
         return {
             "node_id": self._services.node_id,
             "host": listener.host,

@@ -74,10 +74,10 @@ class GroupOffsetsHandler:
             self._said_that_commits_fail = True
             self._services.events.warning(
                 "offset_commit_refused",
-                context.client_host,
+                context.connection.client_host,
                 group_id=request.group_id,
                 client_id=context.header.client_id,
-                client_host=context.client_host,
+                client_host=context.connection.client_host,
                 advice="this broker has no consumer groups yet: keep offsets in the application, or set "
                 "enable.auto.commit=false",
             )

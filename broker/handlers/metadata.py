@@ -29,6 +29,8 @@ NO_LEADER = -1
 NO_TOPIC_ID = UUID(int=0)
 MAX_CREATED_AT_ONCE = 100
 """Topics that one Metadata request may create."""
+MAX_SOFTWARE_CHARACTERS = 100
+"""What is kept of the name and version that a client gives itself."""
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 """Read, write, create, delete, alter, describe, describe and alter configs: with no ACLs, all are allowed."""
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
@@ -44,6 +46,9 @@ class MetadataHandler:
 
     def api_versions(self, context: RequestContext, request: Any) -> dict[str, Any]:
         """Every API that works here. A version out of range never comes this far: dispatch answers it."""
+        if request.client_software_name:
+            software = f"{request.client_software_name} {request.client_software_version}"
+            context.connection.client_software = software[:MAX_SOFTWARE_CHARACTERS]
         return {"error_code": ErrorCode.NONE, "api_keys": self._api_keys}
 
     def metadata(
@@ -185,10 +190,10 @@ class MetadataHandler:
         """The brokers that have the listener by which the request came in, and where they advertise it."""
         for broker in self._services.catalog.brokers.values():
             if broker.node_id == self._services.node_id:
-                yield broker.node_id, context.listener
+                yield broker.node_id, context.connection.listener
                 continue
             for listener in broker.listeners:
-                if listener.name == context.listener.name and listener.host:
+                if listener.name == context.connection.listener.name and listener.host:
                     yield broker.node_id, listener
 
     def describe_cluster(self, context: RequestContext, request: Any) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class OffsetsHandler:
         except OSError as error:
             self._services.events.error(
                 "start_offsets_not_saved",
-                context.client_host,
+                context.connection.client_host,
                 error=str(error),
                 advice="check the disk and its free space",
             )

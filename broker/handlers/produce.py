@@ -334,8 +334,8 @@ class ProduceHandler:
                 if result.error_code not in (_NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     self._events.warning(
                         "connection_closed_acks_0_refused",
-                        context.client_host,
-                        peer=context.client_host,
+                        context.connection.client_host,
+                        peer=context.connection.client_host,
                         client_id=context.header.client_id,
                         topic=topic,
                         partition=result.index,

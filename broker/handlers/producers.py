@@ -42,9 +42,9 @@ class ProducersHandler:
             # The response has no room for words, so they go where the operator can find them.
             self._services.events.warning(
                 "init_producer_id_refused",
-                context.client_host,
+                context.connection.client_host,
                 client_id=context.header.client_id,
-                client_host=context.client_host,
+                client_host=context.connection.client_host,
                 transactional_id=request.transactional_id,
                 error=error.code.name,
                 reason=error.message,

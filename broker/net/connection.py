@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from operator import length_hint
 from typing import TYPE_CHECKING
 
-from tidelog.broker.cluster.catalog import Listener
+from tidelog.broker.handlers.connection_state import ConnectionState
 from tidelog.broker.limits.queued_memory import Held
 from tidelog.broker.net.dispatch import BadRequest, Pending
 from tidelog.protocol.errors import ProtocolError
@@ -39,6 +39,7 @@ from tidelog.protocol.framing import FrameReader
 from tidelog.protocol.types import Buffer
 
 if TYPE_CHECKING:
+    from tidelog.broker.net.routes import RouteTable
     from tidelog.broker.net.server import Endpoint, Server
 
 WRITE_HIGH_WATER_BYTES = 1 << 20
@@ -64,7 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         "_flush_scheduled", "_guard", "_handed_bytes", "_held_bytes", "_holder", "_is_held_back", "_loop",
         "_max_bytes", "_max_requests", "_memory", "_moved_at", "_out", "_parked_bytes", "_paused", "_queue",
         "_reader", "_reserved_bytes", "_server", "_transport", "_unsent_bytes", "_writing_paused",
-        "client_host", "connection_id", "last_arrival", "listener", "peer",
+        "connection_id", "last_arrival", "peer", "routes", "state",
     )  # fmt: skip
 
     def __init__(self, server: Server, endpoint: Endpoint, connection_id: int) -> None:
@@ -97,8 +98,8 @@ class Connection(asyncio.BufferedProtocol):
         self._moved_at = 0.0
         self._transport: asyncio.Transport
         self.connection_id = connection_id
-        self.listener: Listener
-        self.client_host = ""
+        self.state: ConnectionState
+        self.routes: RouteTable
         self.peer = ""
         self.last_arrival = 0.0
 
@@ -108,14 +109,18 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport  # type: ignore[assignment]
         self.last_arrival = time.perf_counter()
         peer = transport.get_extra_info("peername")
+        client_host = ""
         if isinstance(peer, tuple):
-            self.client_host = str(peer[0])
+            client_host = str(peer[0])
             self.peer = f"{peer[0]}:{peer[1]}"
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
-        self.listener = self._endpoint.listener_at(transport.get_extra_info("sockname"))
+        listener = self._endpoint.listener_at(transport.get_extra_info("sockname"))
+        protocol = self._endpoint.config.security_protocol
+        self.state = ConnectionState(self.connection_id, listener, protocol, client_host)
+        self.routes = self._dispatcher.routes_at(self.state.authentication)
         if not self._server.connection_opened(self):
             self._closing = True
             self._transport.abort()
@@ -396,12 +401,13 @@ class Connection(asyncio.BufferedProtocol):
         header = error.header
         self._server.events.warning(
             "connection_closed_bad_request",
-            self.client_host,
+            self.state.client_host,
             peer=self.peer,
             reason=error.reason,
             api_key=None if header is None else header.api_key,
             api_version=None if header is None else header.api_version,
             client_id=None if header is None else header.client_id,
+            client_software=self.state.client_software,
         )
         self._server.metrics.bad_request()
         self._close()

@@ -26,7 +26,7 @@ from contextvars import Context, copy_context
 from types import GeneratorType
 from typing import Any, Final, Protocol
 
-from tidelog.broker.cluster.catalog import Listener
+from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
 from tidelog.broker.handlers.context import (
     CloseConnection,
     EncodedAnswer,
@@ -72,11 +72,13 @@ class BadRequest(Exception):
 
 
 class Client(Protocol):
-    """What dispatch knows of a connection, and how it hands over a late answer."""
+    """What dispatch knows of a connection, and how it hands over a late answer.
 
-    connection_id: int
-    client_host: str
-    listener: Listener
+    `routes` are those that `Dispatcher.routes_at` gives for its step of authentication.
+    """
+
+    state: ConnectionState
+    routes: RouteTable
 
     def answer_ready(self, pending: Pending) -> None:
         """The `answer` of a Pending of this connection has become final."""
@@ -254,11 +256,15 @@ class Dispatcher:
         turns: Turns | None = None,
     ) -> None:
         self._events = events
-        self._routes = RouteTable(handlers, metrics)
+        self._routes = {step: RouteTable(handlers, metrics, step) for step in AuthenticationStep}
         self._metrics = metrics
         self._turns = turns or Turns()
         self._long_requests = asyncio.Semaphore(MOST_LONG_REQUESTS)
         self.context: Context = copy_context()
+
+    def routes_at(self, step: AuthenticationStep) -> RouteTable:
+        """What the gate leaves open to a connection at this step."""
+        return self._routes[step]
 
     def dispatch(self, client: Client, frame: memoryview, started: float) -> list[Buffer] | Pending | None:
         """Serve one request: the answer's buffers, a Pending, or None when there is none to give.
@@ -269,7 +275,7 @@ class Dispatcher:
             header, position = decode_request_header(frame)
         except ProtocolError as error:
             raise BadRequest(str(error), _readable_part(frame)) from None
-        route = self._routes.find(header.api_key, header.api_version)
+        route = client.routes.find(header.api_key, header.api_version)
         if route is None:
             return self._unsupported(header, started)
         try:
@@ -279,9 +285,7 @@ class Dispatcher:
         except ProtocolError as error:
             raise BadRequest(str(error), header) from None
         # Past the constructor, which takes longer than all the rest of this line.
-        context = _new_tuple(
-            RequestContext, (header, client.client_host, client.connection_id, client.listener)
-        )
+        context = _new_tuple(RequestContext, (header, client.state))
         if request.__class__ is GeneratorType:
             return self._long(client, route, context, request, _NOT_HANDLED, len(frame), started)
         try:
@@ -429,11 +433,12 @@ class Dispatcher:
         """One event for what should never happen."""
         self._events.error(
             "request_failed",
-            client.client_host,
+            client.state.client_host,
             api=route.api_name,
             api_version=route.version,
             client_id=header.client_id,
-            peer=client.client_host,
+            client_software=client.state.client_software,
+            peer=client.state.client_host,
             error=repr(error),
             exc_info=error,
         )

@@ -73,7 +73,7 @@ def _init_producer_id(request: Any, code: ErrorCode, message: str | None) -> dic
     return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
 
 
-def _describe_cluster(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+def _top_level_with_message(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
     return {"error_code": code, "error_message": message}
 
 
@@ -187,6 +187,7 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.OFFSET_COMMIT: _offset_commit,
     ApiKey.OFFSET_FETCH: _offset_fetch,
     ApiKey.FIND_COORDINATOR: _find_coordinator,
+    ApiKey.SASL_HANDSHAKE: _top_level,
     ApiKey.API_VERSIONS: _top_level,
     ApiKey.CREATE_TOPICS: _by_topic("topics"),
     ApiKey.DELETE_TOPICS: _delete_topics,
@@ -195,9 +196,10 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _by_partition("topic", "partition"),
     ApiKey.DESCRIBE_CONFIGS: _by_resource("results"),
     ApiKey.ALTER_CONFIGS: _by_resource("responses"),
+    ApiKey.SASL_AUTHENTICATE: _top_level_with_message,
     ApiKey.CREATE_PARTITIONS: _by_topic("results"),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _by_resource("responses"),
-    ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
+    ApiKey.DESCRIBE_CLUSTER: _top_level_with_message,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
 }
 """API -> (request, code, message) -> the response values that say so, or the steps to them."""

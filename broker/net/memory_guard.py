@@ -133,7 +133,7 @@ class MemoryGuard:
         self._metrics.connection_cut()
         self._events.warning(
             "connection_cut_for_memory",
-            connection.client_host,
+            connection.state.client_host,
             peer=connection.peer,
             reason=one.reason,
             held_bytes=held.total,

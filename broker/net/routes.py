@@ -2,15 +2,16 @@
 
 Owns `Route` and the table of them. Invariants: a route is made once and then only read; Produce and Fetch go
 through `protocol.hot`, everything else through `protocol.schema`; what `broker.served_apis` does not list, or
-what has no handler, has no route.
+what has no handler, has no route; where the gate refuses an API, its route refuses every request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
+from tidelog.broker.handlers.connection_state import AuthenticationStep
 from tidelog.broker.handlers.context import EncodedAnswer, RequestContext
 from tidelog.broker.net.error_answers import (
     ERROR_ANSWERS,
@@ -19,9 +20,10 @@ from tidelog.broker.net.error_answers import (
     declared_error_count,
     error_count_of,
 )
+from tidelog.broker.net.gate import check_complete, refusal
 from tidelog.broker.observability.metrics import Metrics, RequestTally
 from tidelog.broker.served_apis import SERVED_APIS
-from tidelog.protocol.errors import ErrorCode, ProtocolError
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.hot import (
     FetchResponse,
     decode_fetch_request_steps,
@@ -147,12 +149,20 @@ _ENCODERS: Mapping[ApiKey, Callable[..., Any]] = {
 }
 
 
-class RouteTable:
-    """(API key, version) -> Route for the APIs that have a handler; routes are made at first use."""
+def _refuse(refused: ApiError, context: RequestContext, request: Any) -> Never:
+    raise refused
 
-    def __init__(self, handlers: Mapping[ApiKey, Handler], metrics: Metrics) -> None:
+
+class RouteTable:
+    """(API key, version) -> Route for connections at one step of authentication; made at first use."""
+
+    def __init__(
+        self, handlers: Mapping[ApiKey, Handler], metrics: Metrics, step: AuthenticationStep
+    ) -> None:
+        check_complete(handlers)
         self._handlers = handlers
         self._metrics = metrics
+        self._step = step
         self._routes: dict[tuple[int, int], Route] = {}
 
     def find(self, api_key: int, version: int) -> Route | None:
@@ -161,10 +171,13 @@ class RouteTable:
 
     def _make(self, api_key: int, version: int) -> Route | None:
         served = SERVED_APIS.get(api_key)  # type: ignore[call-overload]
-        handler = self._handlers.get(api_key)  # type: ignore[call-overload]
-        if handler is None or served is None:
+        if served is None:
             return None
         key = ApiKey(api_key)
+        refused = refusal(key, self._step)
+        handler = self._handlers.get(key) if refused is None else partial(_refuse, refused)
+        if handler is None:
+            return None
         is_old_produce = key == ApiKey.PRODUCE and 0 <= version < served.first
         if not served.has(version) and not is_old_produce:
             return None

@@ -22,6 +22,7 @@ from functools import partial
 
 from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.listeners import ListenerConfig
 from tidelog.broker.limits.handle_budget import HandleBudget
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.queued_memory import QueuedMemory
@@ -45,14 +46,10 @@ class BindError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A bound socket and the address that is advertised for it; an empty host: where the client came to."""
+    """A listener and the socket that is bound for it."""
 
-    name: str
-    setting: str
-    """The setting that chooses its port."""
+    config: ListenerConfig
     socket: socket.socket
-    advertised_host: str
-    advertised_port: int
 
     @property
     def port(self) -> int:
@@ -61,10 +58,10 @@ class Endpoint:
 
     def listener_at(self, local_address: object) -> Listener:
         """What a connection to `local_address` (its socket's own address) is told to connect to."""
-        host = self.advertised_host
+        host = self.config.advertised_host
         if not host and isinstance(local_address, tuple):
             host = str(local_address[0]).removeprefix(_IPV4_IN_IPV6)
-        return Listener(self.name, host, self.advertised_port)
+        return Listener(self.config.name, host, self.config.advertised_port or self.port)
 
 
 def bind(host: str, port: int, setting: str) -> socket.socket:
@@ -99,26 +96,11 @@ def bind_error(host: str, port: int, setting: str, error: OSError) -> BindError:
 
 def bind_endpoints(config: BrokerConfig) -> list[Endpoint]:
     """The sockets of the configured listeners. Raises BindError."""
-    wanted = [("external", config.host, config.port, config.advertised_host, config.advertised_port)]
-    if config.internal_port >= 0:
-        wanted.append(
-            (
-                "internal",
-                config.internal_host,
-                config.internal_port,
-                config.internal_advertised_host,
-                config.internal_advertised_port,
-            )
-        )
     endpoints: list[Endpoint] = []
     try:
-        for name, host, port, advertised_host, advertised_port in wanted:
-            setting = "port" if name == "external" else "internal.port"
-            bound = bind(host, port, setting)
-            if not advertised_host and host not in ("0.0.0.0", "::"):
-                advertised_host = host
-            port = int(bound.getsockname()[1])
-            endpoints.append(Endpoint(name, setting, bound, advertised_host, advertised_port or port))
+        for listener in config.listener_configs:
+            bound = bind(listener.host, listener.port, listener.setting)
+            endpoints.append(Endpoint(listener, bound))
     except BindError:
         for endpoint in endpoints:
             endpoint.socket.close()
@@ -163,7 +145,7 @@ class Server:
             except OSError as error:
                 # Two sockets may be bound to one port as long as neither listens.
                 host, port = endpoint.socket.getsockname()[:2]
-                raise bind_error(host, port, endpoint.setting, error) from None
+                raise bind_error(host, port, endpoint.config.setting, error) from None
         self._schedule_idle_check()
 
     def _connection(self, endpoint: Endpoint) -> Connection:
@@ -189,7 +171,7 @@ class Server:
             self.metrics.connection_refused()
             self.events.warning(
                 "connection_refused",
-                connection.client_host,
+                connection.state.client_host,
                 peer=connection.peer,
                 max_connections=self.config.max_connections,
                 advice="raise max.connections, or close clients that are not needed",
@@ -217,11 +199,11 @@ class Server:
     def _close_idle(self) -> None:
         moment = time.perf_counter() - self.config.connections_max_idle_ms / 1000
         for connection in [one for one in self._connections if one.is_idle_since(moment)]:
-            self.events.info("connection_closed_idle", connection.client_host, peer=connection.peer)
+            self.events.info("connection_closed_idle", connection.state.client_host, peer=connection.peer)
             connection.close_idle()
         # Closing would wait for the client to read; what it never takes must not stay for ever.
         for connection in [one for one in self._connections if one.is_stuck_since(moment)]:
-            self.events.info("connection_closed_stuck", connection.client_host, peer=connection.peer)
+            self.events.info("connection_closed_stuck", connection.state.client_host, peer=connection.peer)
             connection.abort()
         self._schedule_idle_check()
 

@@ -27,8 +27,6 @@ __all__ = ["EmbeddedBroker", "StartError", "ThreadedBroker"]
 
 _T = TypeVar("_T")
 _TIMEOUT_S = 30.0
-_LOOPBACK = "127.0.0.1"
-_EVERYWHERE = ("0.0.0.0", "::")
 
 
 class EmbeddedBroker:
@@ -42,7 +40,9 @@ class EmbeddedBroker:
     def __init__(
         self, *, data_dir: Path | str | None = None, settings: Mapping[str, Any] | None = None
     ) -> None:
-        wanted = {"port": 0, "http.port": -1, **(settings or {})}
+        wanted: dict[str, Any] = {"http.port": -1, **(settings or {})}
+        if "listeners" not in wanted:
+            wanted.setdefault("port", 0)
         self._config = BrokerConfig().with_settings(wanted)
         self._kept_dir = None if data_dir is None else Path(data_dir)
         self._is_placed = False
@@ -63,14 +63,15 @@ class EmbeddedBroker:
 
     @property
     def port(self) -> int:
-        """Where it listens; the same after a restart. 0 before the first start, if the system chooses."""
-        return self._config.port
+        """Where its first listener listens; the same after a restart. 0 before the first start, if the system
+        chooses.
+        """
+        return self._config.listener_configs[0].port
 
     @property
     def bootstrap_servers(self) -> str:
         """What every Kafka client calls by this name: `127.0.0.1:PORT`."""
-        host = self._config.host
-        return f"{_LOOPBACK if host in _EVERYWHERE else host}:{self.port}"
+        return self._config.listener_configs[0].local_address
 
     @property
     def data_dir(self) -> Path:
@@ -91,7 +92,7 @@ class EmbeddedBroker:
             self._remove()
             raise
         # A restart must be where the clients look for it.
-        self._config = self._config.with_settings({"port": self._broker.port})
+        self._config = self._config.with_ports(list(self._broker.ports.values()))
 
     async def stop(self) -> None:
         """End it as SIGTERM would; nothing is removed, and `start` serves again what it held."""

@@ -18,8 +18,8 @@ from tidelog.protocol.records import RecordBatchBuilder, iter_batches
 from tidelog.protocol.schema import ApiKey
 
 TIMES = 20
-REFUSED = {ApiKey.OFFSET_COMMIT}
-"""Changes nothing as long as there are no groups."""
+REFUSED = {ApiKey.OFFSET_COMMIT, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+"""They change nothing as long as there are no groups and no listener with SASL."""
 TOPIC_RESOURCE = 2
 
 

@@ -78,7 +78,7 @@ def test_the_image_runs_a_broker_as_nobody_in_particular() -> None:
     for instruction in (
         "VOLUME /var/lib/tidelog",
         "STOPSIGNAL SIGTERM",
-        'ENTRYPOINT ["tidelog", "serve", "--host", "0.0.0.0"]',
+        'ENTRYPOINT ["tidelog", "serve"]',
     ):
         assert instruction in last_stage
     # Kubernetes' runAsNonRoot believes numbers only.
@@ -137,16 +137,48 @@ def test_every_variable_is_a_setting(text: str) -> None:
     assert named - _COMPOSE_ONLY - _COMMANDS_ONLY <= setting_variables()
 
 
+def image_environment() -> dict[str, str]:
+    """The settings that the image carries."""
+    return dict(re.findall(r"^(?:ENV|   ) (TIDELOG_[A-Z_]+)=(\S+)", DOCKERFILE, re.MULTILINE))
+
+
+def compose_environment(**given: str) -> dict[str, str]:
+    """What the broker of the compose file gets, with `given` in the environment of whoever starts it."""
+
+    def value(match: re.Match[str]) -> str:
+        return given.get(match[1], match[2])
+
+    named = re.findall(r"^      (TIDELOG_[A-Z_]+): (.+)$", COMPOSE, re.MULTILINE)
+    filled = {name: re.sub(r"\$\{(\w+):-([^}]*)\}", value, text) for name, text in named}
+    return image_environment() | filled
+
+
+def listened_and_advertised(environment: dict[str, str]) -> list[tuple[str, str]]:
+    config = BrokerConfig.load(environ=environment)
+    assert config.listener_configs[0].host == "0.0.0.0"  # The HTTP port listens there as well.
+    return [(listener.listened, listener.advertised) for listener in config.listener_configs]
+
+
+def test_the_image_serves_everywhere_and_tells_clients_to_use_localhost_or_what_its_user_says() -> None:
+    image = image_environment()
+    assert listened_and_advertised(image) == [("PLAINTEXT://0.0.0.0:9092", "PLAINTEXT://localhost:9092")]
+    (example,) = re.findall(r"^#   -e TIDELOG_ADVERTISED_LISTENERS=(\S+)$", DOCKERFILE, re.MULTILINE)
+    ((_, advertised),) = listened_and_advertised(image | {"TIDELOG_ADVERTISED_LISTENERS": example})
+    assert advertised == example
+
+
 def test_both_listeners_are_advertised_by_the_address_that_reaches_them() -> None:
-    for line in (
-        "TIDELOG_ADVERTISED_HOST: ${TIDELOG_ADVERTISED_HOST:-localhost}",
-        "TIDELOG_ADVERTISED_PORT: ${TIDELOG_ADVERTISED_PORT:-9092}",
-        "${TIDELOG_ADVERTISED_PORT:-9092}:9092",
-        'TIDELOG_INTERNAL_PORT: "29092"',
-        "TIDELOG_INTERNAL_ADVERTISED_HOST: broker",
-        'TIDELOG_INTERNAL_ADVERTISED_PORT: "29092"',
-    ):
-        assert line in COMPOSE
+    inside = ("INSIDE://0.0.0.0:29092", "INSIDE://broker:29092")
+    assert listened_and_advertised(compose_environment()) == [
+        ("OUTSIDE://0.0.0.0:9092", "OUTSIDE://localhost:9092"),
+        inside,
+    ]
+    published = {"TIDELOG_ADVERTISED_HOST": "broker.example.org", "TIDELOG_ADVERTISED_PORT": "19092"}
+    assert listened_and_advertised(compose_environment(**published)) == [
+        ("OUTSIDE://0.0.0.0:9092", "OUTSIDE://broker.example.org:19092"),
+        inside,
+    ]
+    assert "${TIDELOG_ADVERTISED_PORT:-9092}:9092" in COMPOSE
     assert re.search(r"^  broker:$", COMPOSE, re.MULTILINE)
 
 

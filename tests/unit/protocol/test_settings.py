@@ -110,4 +110,11 @@ def test_a_table_never_changes() -> None:
 
 
 def test_values_are_written_as_a_person_would_type_them() -> None:
-    assert [as_text(value) for value in (True, False, 5, "x")] == ["true", "false", "5", "x"]
+    assert [as_text(value) for value in (True, False, 5, "x", ("a", "b"), ())] == [
+        "true",
+        "false",
+        "5",
+        "x",
+        "a,b",
+        "",
+    ]

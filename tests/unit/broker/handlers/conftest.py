@@ -12,7 +12,9 @@ import pytest
 
 from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.listeners import SecurityProtocol
 from tidelog.broker.handlers import Handler, build_handlers
+from tidelog.broker.handlers.connection_state import ConnectionState
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.replica import Replica
@@ -24,7 +26,7 @@ from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey, decode_request, decode_response, encode_request, encode_response
 from tidelog.protocol.steps import finish
 
-LISTENER = Listener("external", "advertised.example", 19092)
+LISTENER = Listener("OUTSIDE", "advertised.example", 19092)
 NOW_MS = 1_700_000_000_000
 
 
@@ -59,13 +61,17 @@ class Asker:
     services: Services
     clock: Clock
     handlers: Mapping[ApiKey, Handler] = field(init=False)
+    connection: ConnectionState = field(
+        default_factory=lambda: ConnectionState(1, LISTENER, SecurityProtocol.PLAINTEXT, "127.0.0.1")
+    )
 
     def __post_init__(self) -> None:
         self.handlers = build_handlers(self.services)
+        self.connection = ConnectionState(1, LISTENER, SecurityProtocol.PLAINTEXT, "127.0.0.1")
 
     def call(self, key: ApiKey, version: int, request: Any) -> Any:
         header = RequestHeader(key, version, 1, "test")
-        return finish(self.handlers[key](RequestContext(header, "127.0.0.1", 1, LISTENER), request))
+        return finish(self.handlers[key](RequestContext(header, self.connection), request))
 
     async def ask(self, key: ApiKey, version: int, **values: Any) -> Any:
         request = decode_request(key, version, encode_request(key, version, values))

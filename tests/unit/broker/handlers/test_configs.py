@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.broker.handlers.conftest import Asker, make_batch
 from tidelog.broker.configuration.topic_configs import ConfigSource
+from tidelog.broker.configuration.topic_settings import ConfigType
 from tidelog.broker.handlers.configs import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigOperation
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -93,6 +94,32 @@ async def test_the_brokers_settings_are_read_only(open_asker: Open) -> None:
     assert configs["num.partitions"].config_source == ConfigSource.STATIC_BROKER_CONFIG
     assert configs["log.segment.bytes"].config_source == ConfigSource.DEFAULT_CONFIG
     assert not (await described(asker, BROKER_RESOURCE, "")).configs
+
+
+@pytest.mark.parametrize(
+    ("settings", "listeners", "advertised"),
+    [
+        ({"host": "0.0.0.0", "port": 1}, "PLAINTEXT://0.0.0.0:1", "PLAINTEXT://:1"),
+        (
+            {
+                "listeners": ("A://127.0.0.1:1", "B://[::1]:2"),
+                "advertised_listeners": ("B://b.example:3",),
+                "listener_security_protocol_map": ("A:PLAINTEXT", "B:PLAINTEXT"),
+            },
+            "A://127.0.0.1:1,B://[::1]:2",
+            "A://127.0.0.1:1,B://b.example:3",
+        ),
+    ],
+    ids=["short form", "lists"],
+)
+async def test_the_listeners_in_force_are_described_as_lists_in_whichever_form_they_were_set(
+    open_asker: Open, settings: dict[str, Any], listeners: str, advertised: str
+) -> None:
+    asker = await open_asker(**settings)
+    answer = await described(asker, BROKER_RESOURCE, "1")
+    configs = {config.name: config for config in answer.configs}
+    assert (configs["listeners"].value, configs["advertised.listeners"].value) == (listeners, advertised)
+    assert {configs[name].config_type for name in ("listeners", "advertised.listeners")} == {ConfigType.LIST}
 
 
 @pytest.mark.parametrize(

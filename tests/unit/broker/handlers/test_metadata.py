@@ -8,7 +8,12 @@ import pytest
 
 from tests.unit.broker.handlers.conftest import LISTENER, Asker
 from tidelog.broker.cluster.catalog import BrokerRegistered, BrokerRegistration, Listener
-from tidelog.broker.handlers.metadata import CLUSTER_OPERATIONS, MAX_CREATED_AT_ONCE, TOPIC_OPERATIONS
+from tidelog.broker.handlers.metadata import (
+    CLUSTER_OPERATIONS,
+    MAX_CREATED_AT_ONCE,
+    MAX_SOFTWARE_CHARACTERS,
+    TOPIC_OPERATIONS,
+)
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.metadata import NO_AUTHORIZED_OPERATIONS
@@ -140,11 +145,25 @@ async def test_an_offline_partition_has_no_leader(asker: Asker) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_api_versions_lists_every_api_that_works(asker: Asker, version: int) -> None:
+async def test_api_versions_lists_every_api_that_works_and_those_of_sasl_as_kafka_does(
+    asker: Asker, version: int
+) -> None:
     answer = await asker.ask(ApiKey.API_VERSIONS, version)
     told = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     assert told == {key: (api.advertised_first, api.last) for key, api in SERVED_APIS.items()}
-    assert set(told) == set(asker.handlers)
+    assert set(told) - {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE} == set(asker.handlers)
+
+
+async def test_what_the_client_calls_itself_is_kept_for_its_connection_and_not_much_of_it(
+    asker: Asker,
+) -> None:
+    await asker.ask(ApiKey.API_VERSIONS, 2)
+    assert asker.connection.client_software == ""
+    named = {"client_software_name": "librdkafka", "client_software_version": "2.11.1"}
+    await asker.ask(ApiKey.API_VERSIONS, 3, **named)
+    assert asker.connection.client_software == "librdkafka 2.11.1"
+    await asker.ask(ApiKey.API_VERSIONS, 3, client_software_name="n" * 30_000)
+    assert asker.connection.client_software == "n" * MAX_SOFTWARE_CHARACTERS
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.broker.handlers.conftest import LISTENER, NOW_MS, Asker, Clock, make_batch
+from tests.unit.broker.handlers.conftest import NOW_MS, Asker, Clock, make_batch
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, RequestContext
 from tidelog.broker.handlers.produce import ELEMENTS_AN_APPEND, SWEEP_MS, PendingProduce
@@ -297,7 +297,7 @@ async def test_many_partitions_are_answered_once_the_last_is_durable_however_lon
     await asker.create("t", 2 * ELEMENTS_A_STEP // ELEMENTS_AN_APPEND)
     partitions = [(index, make_batch(b"v")) for _, index in asker.services.replicas]
     request = ProduceRequest(None, -1, 30_000, [("t", partitions)])
-    context = RequestContext(RequestHeader(ApiKey.PRODUCE, 9, 1, "test"), "", 1, LISTENER)
+    context = RequestContext(RequestHeader(ApiKey.PRODUCE, 9, 1, "test"), asker.connection)
     steps = begin(asker.handlers[ApiKey.PRODUCE](context, request))
     assert isinstance(steps, GeneratorType)
     await asyncio.wait_for(asker.replica("t").committed(1), 10)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.handlers.conftest import Asker, make_batch
+from tidelog.broker.handlers.connection_state import AuthenticationStep
 from tidelog.broker.net.routes import RouteTable
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ErrorCode
@@ -88,7 +89,9 @@ async def fetch(asker: Asker) -> list[tuple[Any, int]]:
     partition = FetchPartition(0, -1, 0, -1, -1, 1)
     topics = [("t", [partition] * 2), ("t", [partition]), ("once", [partition])]
     request = FetchRequest(-1, 0, 1, 1, 0, 0, -1, topics)
-    route = RouteTable(asker.handlers, asker.services.metrics).find(ApiKey.FETCH, 12)
+    route = RouteTable(asker.handlers, asker.services.metrics, AuthenticationStep.NOT_REQUIRED).find(
+        ApiKey.FETCH, 12
+    )
     assert route is not None
     decoded = finish(route.decode(memoryview(encode_fetch_request(12, request))))
     answer = asker.call(ApiKey.FETCH, 12, decoded)

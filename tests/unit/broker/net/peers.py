@@ -28,7 +28,8 @@ class Running(Server):
 
     @classmethod
     async def start_with(cls, handlers: Mapping[ApiKey, Handler], settings: Mapping[str, object]) -> Self:
-        config = BrokerConfig(port=0).with_settings(settings)
+        chosen_port = {} if "listeners" in settings else {"port": 0}
+        config = BrokerConfig().with_settings({**chosen_port, **settings})
         metrics = Metrics()
         events = PeerEvents()
         handles = HandleBudget(Disk(), lambda: 0)

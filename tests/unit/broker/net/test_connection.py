@@ -10,6 +10,8 @@ from structlog.testing import capture_logs
 from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_frame, serving
 from tests.unit.broker.observability.test_metrics import value
 from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.broker.configuration.listeners import SecurityProtocol
+from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer
 from tidelog.broker.net.routes import Handler
 from tidelog.protocol.errors import ErrorCode
@@ -359,22 +361,51 @@ async def test_a_stop_does_not_wait_longer_than_its_timeout(held: Held) -> None:
         assert await peer.closed() == b""
 
 
-async def test_a_client_is_told_the_address_that_is_advertised_for_its_listener() -> None:
-    seen: list[tuple[str, str, int]] = []
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        (
+            {
+                "host": "0.0.0.0",
+                "port": 0,
+                "internal_port": 0,
+                "internal_advertised_host": "broker",
+                "internal_advertised_port": 29092,
+            },
+            ("PLAINTEXT", "INTERNAL"),
+        ),
+        (
+            {
+                "listeners": "OUTSIDE://:0,INSIDE://0.0.0.0:0",
+                "advertised_listeners": "INSIDE://broker:29092",
+                "listener_security_protocol_map": "OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT",
+            },
+            ("OUTSIDE", "INSIDE"),
+        ),
+    ],
+    ids=["short form", "lists"],
+)
+async def test_the_state_of_a_connection_names_its_listener_and_client_and_is_made_once(
+    settings: dict[str, object], names: tuple[str, str]
+) -> None:
+    seen: list[ConnectionState] = []
 
     def handle(context: Any, request: Any) -> Any:
-        seen.append(tuple(context.listener))
+        seen.append(context.connection)
         return {}
 
-    settings = {
-        "host": "0.0.0.0",
-        "internal_port": 0,
-        "internal_advertised_host": "broker",
-        "internal_advertised_port": 29092,
-    }
     async with serving({ApiKey.API_VERSIONS: handle}, **settings) as server:
         ports = [endpoint.port for endpoint in server.endpoints]
         for port in ports:
             async with await Peer.connect(port) as peer:
                 await peer.ask(ApiKey.API_VERSIONS, 3)
-    assert seen == [("external", "127.0.0.1", ports[0]), ("internal", "broker", 29092)]
+                await peer.ask(ApiKey.API_VERSIONS, 3)
+    outside, again, inside, _ = seen
+    assert outside is again
+    assert outside.connection_id != inside.connection_id
+    assert outside.listener == (names[0], "127.0.0.1", ports[0])
+    assert inside.listener == (names[1], "broker", 29092)
+    for state in seen:
+        assert (state.client_host, state.principal) == ("127.0.0.1", ("User", "ANONYMOUS"))
+        assert state.security_protocol is SecurityProtocol.PLAINTEXT
+        assert state.authentication is AuthenticationStep.NOT_REQUIRED

@@ -10,10 +10,12 @@ from structlog.testing import capture_logs
 from tests.unit.broker.net.peers import produce_frame, request_frame
 from tests.unit.broker.observability.test_metrics import value
 from tidelog.broker.cluster.catalog import Listener
+from tidelog.broker.configuration.listeners import SecurityProtocol
+from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.net.dispatch import BadRequest, Dispatcher, Pending
-from tidelog.broker.net.routes import Handler
+from tidelog.broker.net.routes import Handler, RouteTable
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.framing import decode_response_header, encode_request_frame
@@ -32,11 +34,10 @@ REQUESTS = "kafka_network_requestmetrics_requests_total"
 class FakeClient:
     """The plain facts of a connection, and the Pendings that became ready."""
 
-    connection_id = 7
-    client_host = "10.1.2.3"
-    listener = Listener("external", "broker", 9092)
-
-    def __init__(self) -> None:
+    def __init__(self, routes: RouteTable) -> None:
+        listener = Listener("OUTSIDE", "broker", 9092)
+        self.state = ConnectionState(7, listener, SecurityProtocol.PLAINTEXT, "10.1.2.3")
+        self.routes = routes
         self.ready: asyncio.Queue[Pending] = asyncio.Queue()
 
     def answer_ready(self, pending: Pending) -> None:
@@ -48,8 +49,8 @@ class Bench:
 
     def __init__(self, handlers: Mapping[ApiKey, Handler]) -> None:
         self.metrics = Metrics()
-        self.client = FakeClient()
         self.dispatcher = Dispatcher(handlers, self.metrics, PeerEvents())
+        self.client = FakeClient(self.dispatcher.routes_at(AuthenticationStep.NOT_REQUIRED))
 
     def send(self, frame: bytes) -> Any:
         return self.dispatcher.dispatch(self.client, memoryview(frame)[4:], 0.0)
@@ -83,17 +84,18 @@ def init_producer_id(context: RequestContext, request: Any) -> Any:
     return {"error_code": 0, "producer_id": 5, "producer_epoch": 0}
 
 
-def test_a_handler_gets_who_asked_and_by_which_listener() -> None:
+def test_a_handler_gets_the_header_and_the_state_of_the_connection() -> None:
     seen: list[RequestContext] = []
 
     def handle(context: RequestContext, request: Any) -> Any:
         seen.append(context)
         return {}
 
-    Bench({ApiKey.METADATA: handle}).ask(ApiKey.METADATA, 9, topics=[])
+    bench = Bench({ApiKey.METADATA: handle})
+    bench.ask(ApiKey.METADATA, 9, topics=[])
     (context,) = seen
     assert (context.header.api_key, context.header.api_version, context.header.client_id) == (3, 9, "test")
-    assert context[1:] == ("10.1.2.3", 7, Listener("external", "broker", 9092))
+    assert context.connection is bench.client.state
 
 
 @pytest.mark.parametrize("version", [5, 99, -1])

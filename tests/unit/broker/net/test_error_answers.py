@@ -32,6 +32,8 @@ ANSWERED_WITHOUT_NAMES = (
     ApiKey.FIND_COORDINATOR,
     ApiKey.INIT_PRODUCER_ID,
     ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
 )
 SINGLE_COORDINATOR = [(ApiKey.FIND_COORDINATOR, version) for version in range(4)]
 
@@ -45,6 +47,8 @@ REQUESTS: dict[ApiKey, dict[str, Any]] = {
     },
     ApiKey.METADATA: {"topics": [{"name": TOPIC}]},
     ApiKey.API_VERSIONS: {},
+    ApiKey.SASL_HANDSHAKE: {},
+    ApiKey.SASL_AUTHENTICATE: {},
     ApiKey.CREATE_TOPICS: {"topics": [{"name": TOPIC, "num_partitions": 1, "replication_factor": 1}]},
     ApiKey.DELETE_RECORDS: {"topics": [{"name": TOPIC, "partitions": [{"partition_index": 3, "offset": 5}]}]},
     ApiKey.INIT_PRODUCER_ID: {},

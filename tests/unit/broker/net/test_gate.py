@@ -1,0 +1,76 @@
+"""The gate: what may be asked at which step of authentication, and that no API passes beside it."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.net.peers import Peer, serving
+from tidelog.broker.handlers.connection_state import AuthenticationStep
+from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.net import gate
+from tidelog.broker.net.dispatch import Dispatcher
+from tidelog.broker.net.gate import OPEN_AT, refusal
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.served_apis import SERVED_APIS
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
+
+SASL_APIS = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+SASL_VERSIONS = [(key, version) for key in sorted(SASL_APIS) for version in range(SERVED_APIS[key].last + 1)]
+
+
+def never_called(context: Any, request: Any) -> Any:
+    raise AssertionError("the gate refuses this")
+
+
+def answered(context: Any, request: Any) -> Any:
+    return {"error_code": 0}
+
+
+def test_every_api_that_is_served_stands_in_the_table_of_the_gate() -> None:
+    assert OPEN_AT.keys() == SERVED_APIS.keys()
+
+
+@pytest.mark.parametrize("api_key", sorted(SERVED_APIS))
+def test_an_api_that_the_table_forgets_cannot_be_served(
+    api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(gate.OPEN_AT, api_key)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"does not say when {api_key.name} may be asked"):
+        Dispatcher({api_key: answered}, Metrics(), PeerEvents())
+
+
+def test_without_authentication_everything_is_open_but_sasl() -> None:
+    step = AuthenticationStep.NOT_REQUIRED
+    assert {key for key in OPEN_AT if refusal(key, step) is not None} == SASL_APIS
+
+
+@pytest.mark.parametrize(("api_key", "version"), SASL_VERSIONS)
+async def test_sasl_on_a_listener_without_it_is_an_illegal_sasl_state_and_the_connection_lives(
+    api_key: ApiKey, version: int
+) -> None:
+    handlers = {api_key: never_called, ApiKey.API_VERSIONS: answered}
+    async with serving(handlers) as server, await Peer.connect(server.port) as peer:
+        answer = await peer.ask(api_key, version, {"mechanism": "PLAIN"} if api_key == 17 else {})
+        assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+        if api_key == ApiKey.SASL_AUTHENTICATE:
+            assert "security.protocol=PLAINTEXT" in answer.error_message
+        assert (await peer.ask(ApiKey.API_VERSIONS, 3)).error_code == 0
+
+
+async def test_each_step_has_one_table_of_routes_so_that_the_gate_costs_a_request_nothing() -> None:
+    asked: list[ApiKey] = []
+
+    class Counted(dict[ApiKey, frozenset[AuthenticationStep]]):
+        def __getitem__(self, key: ApiKey) -> frozenset[AuthenticationStep]:
+            asked.append(key)
+            return super().__getitem__(key)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gate, "OPEN_AT", Counted(OPEN_AT))
+        async with serving({ApiKey.API_VERSIONS: answered}) as server:
+            for _ in range(3):
+                async with await Peer.connect(server.port) as peer:
+                    for _ in range(5):
+                        await peer.ask(ApiKey.API_VERSIONS, 3)
+    assert asked == [ApiKey.API_VERSIONS]
