@@ -216,6 +216,7 @@ api = schema.APIS[key]
 new = api.max_version + 1
 schema.APIS[key] = api._replace(max_version=new)
 
+from tidelog.broker.handlers.connection_state import AuthenticationStep
 from tidelog.broker.net.routes import RouteTable
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.served_apis import advertised_api_keys
@@ -223,7 +224,7 @@ from tidelog.client.asked_apis import ASKED_APIS
 from tidelog.protocol import hot
 
 assert [row["max_version"] for row in advertised_api_keys((key,))] == [new]
-assert RouteTable({{key: print}}, Metrics()).find(key, new) is not None
+assert RouteTable({{key: print}}, Metrics(), AuthenticationStep.NOT_REQUIRED).find(key, new) is not None
 assert ASKED_APIS[key].last == new
 if key is ApiKey.PRODUCE:
     request = hot.ProduceRequest(None, -1, 1, [("t", [(0, b"records")])])
