@@ -71,7 +71,7 @@ SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     ApiKey.METADATA: _served(Kind.CHANGE, 0, 12),  # It creates topics.
     ApiKey.OFFSET_COMMIT: _served(Kind.CHANGE, 2, 10),
     ApiKey.OFFSET_FETCH: _served(Kind.READ, 1, 10),
-    ApiKey.FIND_COORDINATOR: _served(Kind.READ, 0, 5),
+    ApiKey.FIND_COORDINATOR: _served(Kind.CHANGE, 0, 5),  # It makes the topic of the groups.
     ApiKey.SASL_HANDSHAKE: _served(Kind.CHANGE, 0, 1),
     ApiKey.API_VERSIONS: _served(Kind.READ, 0, 4),
     ApiKey.CREATE_TOPICS: _served(Kind.CHANGE, 2, 7),
@@ -84,6 +84,7 @@ SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     ApiKey.SASL_AUTHENTICATE: _served(Kind.CHANGE, 0, 2),
     ApiKey.CREATE_PARTITIONS: _served(Kind.CHANGE, 0, 3),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _served(Kind.CHANGE, 0, 1),
+    ApiKey.OFFSET_DELETE: _served(Kind.CHANGE, 0, 0),
     ApiKey.DESCRIBE_CLUSTER: _served(Kind.READ, 0, 1),
     ApiKey.DESCRIBE_PRODUCERS: _served(Kind.READ, 0, 0),
 }

@@ -17,12 +17,19 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from tidelog.broker.cluster.catalog import BrokerRegistered, BrokerRegistration, Catalog, Listener
+from tidelog.broker.cluster.catalog import (
+    OFFSETS_TOPIC,
+    BrokerRegistered,
+    BrokerRegistration,
+    Catalog,
+    Listener,
+)
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import ClusterStore, StoreError
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.topic_configs import DescribedSetting, TopicConfigs, describe_broker
+from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
 from tidelog.broker.data_folder.ownership import claim, is_in_use
 from tidelog.broker.limits.handle_budget import HandleBudget
@@ -34,7 +41,7 @@ from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.maintenance import Maintenance
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.replica import Replica
-from tidelog.broker.replicas.topics import Topics
+from tidelog.broker.replicas.topics import NewTopic, Topics
 from tidelog.broker.storage.checkpoints import FolderIdentity
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
@@ -66,6 +73,7 @@ class Services:
         producer_ids: ProducerIds,
         partitions: Partitions,
         topics: Topics,
+        groups: GroupCoordinator,
         maintenance: Maintenance,
         events: PeerEvents,
         handles: HandleBudget,
@@ -82,6 +90,7 @@ class Services:
         self.partitions = partitions
         self.replicas = partitions.replicas
         self.topics = topics
+        self.groups = groups
         self.maintenance = maintenance
         self.handles = handles
         self.turns = turns
@@ -126,6 +135,7 @@ class Services:
             return
         self._closed = True
         await self.maintenance.stop()
+        await self.groups.close()
         await self.producer_ids.close()
         await self.topics.close()
         await self.partitions.close(clean=clean)
@@ -183,17 +193,16 @@ async def open_services(
         await _register(cluster, BrokerRegistration(config.node_id, tuple(listeners)))
         await _begin_producer_ids(held[0], cluster.catalog, partitions, disk, is_newest=store.is_newest)
     except BaseException:
-        await group_commit.close()
-        await store.close()
-        # Logs that were not opened are as the last process left them: only what it left clean is clean.
-        await asyncio.to_thread(logs.close, clean=logs.was_clean)
+        await _give_up(group_commit, store, logs)
         raise
     events = PeerEvents()
     turns = Turns()
     topics = _topics(config, cluster, partitions, settings, events, turns)
     maintenance = Maintenance(partitions, clock_ms, steady_ms, config)
     metrics.count_producer_ids_with(lambda: logs.producer_id_count)
+    groups = GroupCoordinator(config, cluster.catalog, topics, partitions.replicas, clock_ms, steady_ms)
     maintenance.start()
+    groups.start()
     return Services(
         config,
         metrics,
@@ -202,11 +211,19 @@ async def open_services(
         producer_ids=held[0],
         partitions=partitions,
         topics=topics,
+        groups=groups,
         maintenance=maintenance,
         events=events,
         handles=HandleBudget(disk, lambda: len(partitions.replicas)),
         turns=turns,
     )
+
+
+async def _give_up(group_commit: GroupCommit, store: ClusterStore, logs: LogManager) -> None:
+    await group_commit.close()
+    await store.close()
+    # Logs that were not opened are as the last process left them: only what it left clean is clean.
+    await asyncio.to_thread(logs.close, clean=logs.was_clean)
 
 
 async def _register(cluster: Cluster, broker: BrokerRegistration) -> None:
@@ -252,6 +269,18 @@ def _topics(
         default_partitions=config.num_partitions,
         default_replication_factor=config.default_replication_factor,
         delete_enabled=config.delete_topic_enable,
+        internal={OFFSETS_TOPIC: _offsets_topic(config)},
+    )
+
+
+def _offsets_topic(config: BrokerConfig) -> NewTopic:
+    return NewTopic(
+        num_partitions=config.offsets_topic_num_partitions,
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        },
     )
 
 

@@ -121,6 +121,31 @@ class BrokerConfig:
     auto_create_topics_enable: bool = _setting(True, "Create a topic when a client that may asks for it.")
     delete_topic_enable: bool = _setting(True, "Let clients delete topics.")
 
+    offsets_topic_num_partitions: int = _setting(
+        5,
+        "Partitions of __consumer_offsets, which is made for the first group. A group is in one of them.",
+        low=1,
+        high=10_000,
+    )
+    offsets_topic_segment_bytes: int = _setting(
+        100 << 20,
+        "The segment.bytes with which __consumer_offsets is made.",
+        low=14,
+        high=_INT,
+    )
+    offset_metadata_max_bytes: int = _setting(
+        4096, "Longest metadata of a committed offset, in characters.", low=0, high=_INT
+    )
+    offsets_retention_minutes: int = _setting(
+        7 * 24 * 60,
+        "Minutes that offsets are kept once their group has no members. Without any ever: since the commit.",
+        low=1,
+        high=_INT,
+    )
+    offsets_retention_check_interval_ms: int = _setting(
+        600_000, "How often to look for expired offsets.", low=1, high=_LONG
+    )
+
     log_segment_bytes: int = _default_of("segment.bytes")
     log_roll_ms: int = _default_of("segment.ms")
     log_retention_ms: int = _default_of("retention.ms")

@@ -26,6 +26,9 @@ from tidelog.broker.configuration.topic_settings import (
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.settings import Setting, as_text, settings_of
 
+COMPACT = "compact"
+"""The cleanup.policy of internal topics. A topic of a client cannot have it: this broker does not compact."""
+
 
 class ConfigSource(IntEnum):
     """Where a setting's value comes from, as DescribeConfigs says it."""
@@ -80,9 +83,11 @@ class TopicConfigs:
 
     def log_config(self, configs: Mapping[str, str], base: LogConfig) -> LogConfig:
         """How a log of a topic with these settings behaves; `base` gives what topics cannot set."""
-        values = {
-            each.attribute: each.parse(self.value(configs, each.name)) for each in TOPIC_SETTINGS.values()
-        }
+        own = dict(configs)
+        # An internal topic's: its records stay until they are compacted, whatever their age and number.
+        if own.get("cleanup.policy") == COMPACT:
+            own |= {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
+        values = {each.attribute: each.parse(self.value(own, each.name)) for each in TOPIC_SETTINGS.values()}
         return dataclasses.replace(base, **values)
 
 

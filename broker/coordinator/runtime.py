@@ -27,6 +27,7 @@ import structlog
 
 from tidelog.broker.coordinator.decision import Decision, Parked, RecordT, ResponseT, Timer
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.steps import Pace
 
 TIMER_RETRY_MS = 1_000
 logger = structlog.get_logger(__name__)
@@ -165,8 +166,11 @@ class CoordinatorRuntime(Generic[RecordT]):
         self._parked.clear()
 
     async def _catch_up(self) -> None:
+        pace = Pace()
         for record in await self._journal.news():
             self._machine.apply(record)
+            if pace.spent():
+                await asyncio.sleep(0)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)

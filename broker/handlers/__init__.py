@@ -45,6 +45,7 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.METADATA: metadata.metadata,
         ApiKey.OFFSET_COMMIT: group_offsets.offset_commit,
         ApiKey.OFFSET_FETCH: group_offsets.offset_fetch,
+        ApiKey.OFFSET_DELETE: group_offsets.offset_delete,
         ApiKey.FIND_COORDINATOR: CoordinatorsHandler(services).find_coordinator,
         ApiKey.API_VERSIONS: metadata.api_versions,
         ApiKey.CREATE_TOPICS: topics.create_topics,

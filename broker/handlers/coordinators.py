@@ -1,8 +1,9 @@
 """FindCoordinator: which broker coordinates a group or a transactional id.
 
 Owns the answer. One broker coordinates everything; where its clients are to reach it is what the listener of
-the request advertises. librdkafka takes a broker without this API for one that is too old for lz4, and sends
-what should be lz4 uncompressed.
+the request advertises. The first who looks for a group's coordinator has the topic made that keeps groups. A
+group whose partition of that topic does not serve has no coordinator. librdkafka takes a broker without this
+API for one that is too old for lz4, and sends what should be lz4 uncompressed.
 
 Source: Kafka's KafkaApis.handleFindCoordinatorRequest, KIP-699.
 """
@@ -13,11 +14,11 @@ from typing import Any
 
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
-from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.steps import Pace, Steps, each
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.steps import Pace, each
 
-_KEY_TYPES = {0: "group", 1: "transaction"}
-_NOBODY = {"node_id": -1, "host": "", "port": -1}
+_GROUP, _TRANSACTION = 0, 1
+_KEY_TYPES = {_GROUP: "group", _TRANSACTION: "transaction"}
 
 
 class CoordinatorsHandler:
@@ -26,22 +27,36 @@ class CoordinatorsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def find_coordinator(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
+    async def find_coordinator(self, context: RequestContext, request: Any) -> dict[str, Any]:
         """One answer for each key, and the first (or only) one by itself, for the versions that know one."""
+        refusal: ApiError | None = None
+        if request.key_type == _GROUP:
+            try:
+                await self._services.groups.make_topic()
+            except ApiError as error:
+                refusal = error
 
         def coordinator(key: str) -> dict[str, Any]:
-            return {"key": key, **self._coordinator(context, request.key_type)}
+            try:
+                if refusal is not None:
+                    raise refusal
+                return {"key": key, **self._coordinator(context, request.key_type, key)}
+            except ApiError as error:
+                answer = {"node_id": -1, "host": "", "port": -1, "error_code": error.code}
+                return {"key": key, **answer, "error_message": error.message}
 
         keys = dict.fromkeys(request.coordinator_keys or [request.key])
-        answers = yield from each(coordinator, keys, Pace())
+        answers = await self._services.turns.run(each(coordinator, keys, Pace()))
         first = {name: value for name, value in answers[0].items() if name != "key"}
         return {**first, "coordinators": answers if request.coordinator_keys else []}
 
-    def _coordinator(self, context: RequestContext, key_type: int) -> dict[str, Any]:
+    def _coordinator(self, context: RequestContext, key_type: int, key: str) -> dict[str, Any]:
         if key_type not in _KEY_TYPES:
             expected = " or ".join(f"{number} ({name})" for number, name in _KEY_TYPES.items())
             message = f"expected key type {expected}, not {key_type}"
-            return {**_NOBODY, "error_code": ErrorCode.INVALID_REQUEST, "error_message": message}
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+        if key_type == _GROUP:
+            self._services.groups.check(key)
         listener = context.connection.listener
         return {
             "node_id": self._services.node_id,

@@ -1,90 +1,253 @@
-"""OffsetFetch and OffsetCommit: what groups have committed, which is nothing as long as there are no groups.
+"""OffsetCommit, OffsetFetch and OffsetDelete: what groups have committed, kept, told and taken back.
 
-Owns the two answers. Every partition that is asked for has offset -1, so a consumer with a group.id begins
-where its auto.offset.reset says. A commit is refused with UNKNOWN_MEMBER_ID: clients report a failed commit,
-and read on when that was an automatic one. librdkafka takes it for granted that a coordinator serves
-OffsetFetch: without it, the process of the client ends.
+Owns the three answers. A commit is answered once it is durable, and a fetch tells nothing that a crash could
+take back. librdkafka takes it for granted that a coordinator serves OffsetFetch: without it, the process of
+the client ends.
 
-Invariants: each group is answered with its topics and partitions as they were asked for, each once; a topic
-that is unknown by name has nothing committed, as in Kafka, one that is unknown by id has UNKNOWN_TOPIC_ID.
+Invariants: each partition of a commit is taken or refused alone, and those that are taken are stored all or
+none; each group of a fetch is answered with its topics and partitions as they were asked for, each once; a
+topic that is unknown by name has nothing committed, as in Kafka, one that is unknown by id has
+UNKNOWN_TOPIC_ID.
 
-Source: Kafka's OffsetMetadataManager.fetchOffsets, KIP-709 (several groups), KIP-848 (topic ids).
+There are no transactions, so every offset is stable (KIP-447's require_stable).
+Source: Kafka's KafkaApis and OffsetMetadataManager, KIP-211, KIP-496, KIP-709 (several groups), KIP-848
+(topic ids).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
 
+from tidelog.broker.cluster.catalog import Topic
+from tidelog.broker.coordinator.group_machine import GroupMachine
+from tidelog.broker.coordinator.offsets.committed_offsets import Committer, is_of
+from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps, each
-from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET
+from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
 
 _TOPIC_IDS_FROM = 10
+_DEFAULT_RETENTION = -1
+_Held = Mapping[str, Mapping[int, CommittedOffset]]
 
 
 class GroupOffsetsHandler:
-    """Serves OffsetFetch 1-10 and OffsetCommit 2-10."""
+    """Serves OffsetCommit 2-10, OffsetFetch 1-10 and OffsetDelete 0."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._said_that_commits_fail = False
+        self._groups = services.groups
+        self._catalog = services.catalog
 
-    def offset_fetch(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
-        """An answer for each group, or for the one that older versions name; all topics (null) gives none."""
+    async def offset_commit(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        records: list[OffsetRecord] = []
+        topics = await self._services.turns.run(self._planned(context, request, records))
+        if records:
+            committer = Committer(
+                request.generation_id_or_member_epoch,
+                request.member_id,
+                request.group_instance_id,
+                context.header.api_version,
+            )
+
+            def commit(machine: GroupMachine) -> Any:
+                return machine.offsets.commit(request.group_id, committer, records)
+
+            await self._groups.make_topic()
+            await self._groups.run(request.group_id, commit)
+        return {"topics": topics}
+
+    def _planned(
+        self, context: RequestContext, request: Any, records: list[OffsetRecord]
+    ) -> Steps[list[dict[str, Any]]]:
+        """The answer for each partition if the group may commit; adds what is to be stored to `records`."""
+        now_ms = self._services.clock_ms()
+        retention_ms = request.retention_time_ms
+        expires_ms = NO_TIMESTAMP if retention_ms == _DEFAULT_RETENTION else now_ms + retention_ms
+        longest = self._services.config.offset_metadata_max_bytes
+        by_id = context.header.api_version >= _TOPIC_IDS_FROM
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+        def commit_one(topic: Topic | None, wanted: Any) -> dict[str, Any]:
+            metadata = wanted.committed_metadata or ""
+            code = ErrorCode.NONE
+            if topic is None:
+                code = unknown
+            elif len(metadata) > longest:
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                epoch = wanted.committed_leader_epoch
+                committed = CommittedOffset(
+                    wanted.committed_offset, epoch, metadata, now_ms, expires_ms, topic.topic_id
+                )
+                records.append(OffsetRecord(request.group_id, topic.name, wanted.partition_index, committed))
+            return {"partition_index": wanted.partition_index, "error_code": code}
+
         pace = Pace()
-        field = "topic_id" if context.header.api_version >= _TOPIC_IDS_FROM else "name"
-        wanted: dict[str, list[Any]] = {}
-        for group in request.groups:
-            wanted.setdefault(group.group_id, []).extend(group.topics or ())
-            if pace.spent():
-                yield
-        groups = []
-        for group_id, group_topics in wanted.items():
-            topics = yield from self._nothing(group_topics, field, pace)
-            groups.append({"group_id": group_id, "topics": topics})
-            if pace.spent():
-                yield
-        return {"topics": (yield from self._nothing(request.topics or (), field, pace)), "groups": groups}
-
-    def _nothing(self, topics: Sequence[Any], field: str, pace: Pace) -> Steps[list[dict[str, Any]]]:
-        """That nothing is committed in the partitions of these topics, which `field` names."""
-        wanted: dict[str | UUID, dict[int, None]] = {}
-        for topic in topics:
-            wanted.setdefault(topic[field], {}).update(dict.fromkeys(topic.partition_indexes))
-            if pace.spent(1 + len(topic.partition_indexes) // NUMBERS_AN_ELEMENT):
-                yield
         answers = []
-        for key, indexes in wanted.items():
-            is_unknown = isinstance(key, UUID) and self._services.catalog.topic_by_id(key) is None
-            code = ErrorCode.UNKNOWN_TOPIC_ID if is_unknown else ErrorCode.NONE
-            partitions = yield from each(partial(_nothing_in, code), indexes, pace)
-            answers.append({field: key, "partitions": partitions})
+        for wanted in request.topics:
+            topic = self._catalog.topic_by_id(wanted.topic_id) if by_id else self._catalog.topic(wanted.name)
+            partitions = yield from each(partial(commit_one, topic), wanted.partitions, pace)
+            answers.append({"name": wanted.name, "topic_id": wanted.topic_id, "partitions": partitions})
             if pace.spent():
                 yield
         return answers
 
-    def offset_commit(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        if not self._said_that_commits_fail:
-            # The answer has no room for words. Once, for clients commit again and again.
-            self._said_that_commits_fail = True
-            self._services.events.warning(
-                "offset_commit_refused",
-                context.connection.client_host,
-                group_id=request.group_id,
-                client_id=context.header.client_id,
-                client_host=context.connection.client_host,
-                advice="this broker has no consumer groups yet: keep offsets in the application, or set "
-                "enable.auto.commit=false",
-            )
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+    async def offset_fetch(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        """An answer for each group, or for the one that older versions name."""
+        by_id = context.header.api_version >= _TOPIC_IDS_FROM
+        if not request.groups:
+            return await self._group(request.group_id, request.topics, by_id=False)
+        wanted: dict[str, list[Any] | None] = {}
+        for group in request.groups:
+            present = wanted.setdefault(group.group_id, [])
+            if group.topics is None or present is None:
+                wanted[group.group_id] = None
+            else:
+                present.extend(group.topics)
+        groups = []
+        for group_id, topics in wanted.items():
+            groups.append({"group_id": group_id, **await self._group(group_id, topics, by_id=by_id)})
+            await self._services.turns.next()
+        return {"groups": groups}
+
+    async def _group(self, group_id: str, topics: Sequence[Any] | None, *, by_id: bool) -> dict[str, Any]:
+        """What the group committed in these topics (None: in all), each of which names its partitions."""
+        turns = self._services.turns
+        try:
+            if topics is None:
+                held = await self._held(group_id, None)
+                answers = await turns.run(self._all_committed(held, by_id=by_id))
+            else:
+                wanted = await turns.run(self._wanted(topics, by_id=by_id))
+                held = await self._held(group_id, [topic.name for topic, _ in wanted.values() if topic])
+                answers = await turns.run(self._committed(wanted, held, by_id=by_id))
+        except ApiError as error:
+            return {"topics": [], "error_code": error.code}
+        return {"topics": answers, "error_code": ErrorCode.NONE}
+
+    async def _held(self, group_id: str, names: Sequence[str] | None) -> _Held:
+        if not self._groups.has_topic:
+            return {}
+        held: _Held = await self._groups.run(group_id, lambda machine: machine.offsets.fetch(group_id, names))
+        return held
+
+    def _wanted(
+        self, topics: Sequence[Any], *, by_id: bool
+    ) -> Steps[dict[str | UUID, tuple[Topic | None, dict[int, None]]]]:
+        """Name or id -> the topic that has it now, and the partitions that are asked for, each once."""
+        pace = Pace()
+        wanted: dict[str | UUID, tuple[Topic | None, dict[int, None]]] = {}
+        for asked in topics:
+            key = asked.topic_id if by_id else asked.name
+            if key not in wanted:
+                wanted[key] = (self._catalog.topic_by_id(key) if by_id else self._catalog.topic(key), {})
+            wanted[key][1].update(dict.fromkeys(asked.partition_indexes))
+            if pace.spent(1 + len(asked.partition_indexes) // NUMBERS_AN_ELEMENT):
+                yield
+        return wanted
+
+    def _committed(
+        self, wanted: Mapping[str | UUID, tuple[Topic | None, dict[int, None]]], held: _Held, *, by_id: bool
+    ) -> Steps[list[dict[str, Any]]]:
+        pace = Pace()
+        answers = []
+        for key, (topic, indexes) in wanted.items():
+            committed = {} if topic is None else held.get(topic.name, {})
+            topic_id = None if topic is None else topic.topic_id
+            code = ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.NONE
+
+            def answer(index: int) -> dict[str, Any]:
+                found = committed.get(index)  # noqa: B023 (called before the next topic's turn)
+                if found is None or not is_of(found, topic_id):  # noqa: B023
+                    return _nothing(index, code)  # noqa: B023
+                return _told(index, found)
+
+            partitions = yield from each(answer, indexes, pace)
+            answers.append({"topic_id" if by_id else "name": key, "partitions": partitions})
+            if pace.spent():
+                yield
+        return answers
+
+    def _all_committed(self, held: _Held, *, by_id: bool) -> Steps[list[dict[str, Any]]]:
+        pace = Pace()
+        answers = []
+        for name, committed in held.items():
+            topic = self._catalog.topic(name)
+            topic_id = None if topic is None else topic.topic_id
+            partitions = []
+            for index, found in committed.items():
+                if is_of(found, topic_id):
+                    partitions.append(_told(index, found))
+                if pace.spent():
+                    yield
+            if partitions:
+                key = {"topic_id": topic_id} if by_id else {"name": name}
+                answers.append({**key, "partitions": partitions})
+        return answers
+
+    async def offset_delete(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        turns = self._services.turns
+        if not self._groups.has_topic:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+        wanted = await turns.run(self._to_delete(request.topics))
+
+        def delete(machine: GroupMachine) -> Any:
+            return machine.offsets.delete(request.group_id, [(name, wanted[name]) for name in known])
+
+        known = [name for name in wanted if self._catalog.topic(name) is not None]
+        codes = await self._groups.run(request.group_id, delete)
+        return {"error_code": ErrorCode.NONE, "topics": await turns.run(_deleted(wanted, codes))}
+
+    def _to_delete(self, topics: Sequence[Any]) -> Steps[dict[str, dict[int, None]]]:
+        """Topic -> the partitions that are named, each once."""
+        pace = Pace()
+        wanted: dict[str, dict[int, None]] = {}
+        for topic in topics:
+            indexes = wanted.setdefault(topic.name, {})
+            for partition in topic.partitions:
+                indexes[partition.partition_index] = None
+                if pace.spent():
+                    yield
+            if pace.spent():
+                yield
+        return wanted
 
 
-def _nothing_in(code: ErrorCode, index: int) -> dict[str, Any]:
+def _deleted(
+    wanted: Mapping[str, Mapping[int, None]], codes: Mapping[str, ErrorCode]
+) -> Steps[list[dict[str, Any]]]:
+    pace = Pace()
+    answers = []
+    for name, indexes in wanted.items():
+        code = codes.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partitions = yield from each(partial(_answer, code), indexes, pace)
+        answers.append({"name": name, "partitions": partitions})
+        if pace.spent():
+            yield
+    return answers
+
+
+def _answer(code: ErrorCode, index: int) -> dict[str, Any]:
+    return {"partition_index": index, "error_code": code}
+
+
+def _told(index: int, committed: CommittedOffset) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "committed_offset": committed.offset,
+        "committed_leader_epoch": committed.leader_epoch,
+        "metadata": committed.metadata,
+        "error_code": ErrorCode.NONE,
+    }
+
+
+def _nothing(index: int, code: ErrorCode) -> dict[str, Any]:
     return {
         "partition_index": index,
         "committed_offset": NO_OFFSET,

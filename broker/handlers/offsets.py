@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.replicas.replica import MovedStart, Replica, all_caught_up
 from tidelog.broker.services import Services
@@ -131,6 +132,8 @@ class OffsetsHandler:
     def _delete_before(
         self, moved: list[tuple[dict[str, Any], MovedStart]], topic: str, asked: Any
     ) -> dict[str, Any]:
+        if topic in INTERNAL_TOPICS:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         replica = self._services.replica(topic, asked.partition_index)
         high_watermark = replica.ends.high_watermark
         offset = high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset

@@ -28,6 +28,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, LateEffect, RequestContext
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.replica import Replica, Written
@@ -294,6 +295,8 @@ class ProduceHandler:
         try:
             if replica is None:
                 raise self._services.missing(topic, index)
+            if topic in INTERNAL_TOPICS:
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}.")
             if records is None or version < _FIRST_VERSION_WITH_ZSTD:
                 records = _check_records(records, version)
             written = replica.append_as_leader(records, self._clock_ms(), inspected)

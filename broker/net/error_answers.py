@@ -199,6 +199,7 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.SASL_AUTHENTICATE: _top_level_with_message,
     ApiKey.CREATE_PARTITIONS: _by_topic("results"),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _by_resource("responses"),
+    ApiKey.OFFSET_DELETE: _top_level,
     ApiKey.DESCRIBE_CLUSTER: _top_level_with_message,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
 }

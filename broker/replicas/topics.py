@@ -97,7 +97,9 @@ class Topics:
         default_partitions: int,
         default_replication_factor: int,
         delete_enabled: bool,
+        internal: Mapping[str, NewTopic] | None = None,
     ) -> None:
+        """`internal`: the defaults of internal topics, by name, whose settings need not pass any check."""
         self.settings = settings
         self._events = events
         self._turns = turns
@@ -107,6 +109,9 @@ class Topics:
         self._default_partitions = default_partitions
         self._default_replication_factor = default_replication_factor
         self._delete_enabled = delete_enabled
+        self._internal = internal or {}
+        self.when_deleted: Callable[[], None] = lambda: None
+        """Called when a topic was deleted."""
         self._gone = set(cluster.catalog.deleted)
         """Deleted topics of which no folder is left: the start removed those of earlier ones."""
         self._lock = asyncio.Lock()
@@ -140,13 +145,23 @@ class Topics:
         # The name first, as Kafka does: a request that repeats an old one is told that the topic exists.
         catalog.plan_topic(name, UUID(int=0), (), {})
         brokers = self._brokers()
+        internal = self._internal.get(name, NewTopic())
         if wanted.assignments:
             partitions = yield from assign_manually(wanted.assignments, brokers)
         else:
-            count = self._default_partitions if wanted.num_partitions == -1 else wanted.num_partitions
+            count = wanted.num_partitions if wanted.num_partitions != -1 else internal.num_partitions
+            count = self._default_partitions if count == -1 else count
             factor = wanted.replication_factor
             partitions = assign(count, brokers, self._default_replication_factor if factor == -1 else factor)
-        return catalog.plan_topic(name, uuid.uuid4(), partitions, self.settings.check(wanted.configs))
+        return catalog.plan_topic(name, uuid.uuid4(), partitions, self._checked(name, wanted.configs))
+
+    def _checked(self, name: str, configs: Mapping[str, str | None]) -> dict[str, str]:
+        """A topic's own settings: an internal one's are there even where nobody names them."""
+        internal = self._internal.get(name, NewTopic()).configs
+        given = {
+            key: value for key, value in configs.items() if key not in internal or internal[key] != value
+        }
+        return {**internal, **self.settings.check(given)}  # type: ignore[dict-item]
 
     async def add_partitions(
         self,
@@ -159,7 +174,13 @@ class Topics:
         """Grow a topic to `total` partitions. Raises ApiError."""
 
         def plan(catalog: Catalog) -> Steps[PartitionsAdded]:
-            return catalog.plan_partitions(_existing(catalog, name), total, assignments, self._brokers())
+            topic = _existing(catalog, name)
+            if topic.is_internal:
+                raise ApiError(
+                    ErrorCode.INVALID_PARTITIONS,
+                    f"The number of partitions of {name} cannot be changed: groups are found by it.",
+                )
+            return catalog.plan_partitions(topic, total, assignments, self._brokers())
 
         if validate_only:
             await self._turns.run(plan(self._cluster.catalog))
@@ -185,6 +206,7 @@ class Topics:
         def applied(delta: TopicDeleted) -> None:
             self._gone.difference_update(delta.gone)
             self._follow_up(self._remove(found[-1]))
+            self.when_deleted()
 
         def plan(catalog: Catalog) -> TopicDeleted:
             topic = catalog.topic_by_id(topic_id)
@@ -219,7 +241,7 @@ class Topics:
 
         def plan(catalog: Catalog) -> TopicConfigsChanged:
             topic = _existing(catalog, name)
-            return TopicConfigsChanged(topic.topic_id, self.settings.check(change(topic.configs)))
+            return TopicConfigsChanged(topic.topic_id, self._checked(name, change(topic.configs)))
 
         if validate_only:
             plan(self._cluster.catalog)

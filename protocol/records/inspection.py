@@ -136,8 +136,6 @@ def _walk(data: bytes, header: BatchHeader) -> tuple[set[int], int]:
 
     Numbers of one and two bytes (some of three) are read in place, corrected by the 128 by which a first byte
     above 127 is too high. Whether any was longer, negative or past the end is asked at the record's end.
-    Why not the loop of `columns`, which is like this one: it copies keys, values and headers, and takes 1.5
-    times as long, with headers 2.5 times.
     """
     deltas: set[int] = set()
     add, last_delta = deltas.add, -1

@@ -9,9 +9,11 @@ from tidelog.protocol.schema import ApiKey, decode_request, decode_response, enc
 
 async def ask_one(asker: Asker, version: int, name: str, key_type: int) -> Any:
     """As versions before 4 ask: for one key."""
-    body = encode_request(ApiKey.FIND_COORDINATOR, version, {"key": name, "key_type": key_type})
-    request = decode_request(ApiKey.FIND_COORDINATOR, version, body)
-    answer = asker.call(ApiKey.FIND_COORDINATOR, version, request)
+    wanted = {"key": name, "key_type": key_type}
+    request = decode_request(
+        ApiKey.FIND_COORDINATOR, version, encode_request(ApiKey.FIND_COORDINATOR, version, wanted)
+    )
+    answer = await asker.call(ApiKey.FIND_COORDINATOR, version, request)
     return decode_response(
         ApiKey.FIND_COORDINATOR, version, encode_response(ApiKey.FIND_COORDINATOR, version, answer)
     )

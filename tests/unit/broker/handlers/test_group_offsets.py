@@ -1,14 +1,16 @@
-"""OffsetFetch and OffsetCommit without groups: nothing is committed, and nothing can be."""
+"""OffsetCommit, OffsetFetch and OffsetDelete: what was acknowledged is told, and no more."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import pytest
-from structlog.testing import capture_logs
 
-from tests.unit.broker.handlers.conftest import Asker
+from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
+from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
+from tidelog.broker.coordinator.group_machine import partition_of
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.schema import ApiKey, decode_request, encode_request
+from tidelog.protocol.schema import ApiKey
 
 NOTHING = (-1, "", ErrorCode.NONE)
 
@@ -81,15 +83,283 @@ async def test_no_groups_get_no_answers(asker: Asker) -> None:
     assert (await asker.ask(ApiKey.OFFSET_FETCH, 9, groups=[])).groups == []
 
 
-@pytest.mark.parametrize("version", [2, 10])
-async def test_every_commit_is_refused_and_the_log_says_so_once(asker: Asker, version: int) -> None:
-    values = {"group_id": "g", "topics": [{"name": "t", "partitions": [{"partition_index": 0}]}]}
-    body = encode_request(ApiKey.OFFSET_COMMIT, version, values)
-    request = decode_request(ApiKey.OFFSET_COMMIT, version, body)
-    with capture_logs() as events:
-        for _ in range(3):
-            with pytest.raises(ApiError) as refusal:
-                asker.call(ApiKey.OFFSET_COMMIT, version, request)
-            assert refusal.value.code == ErrorCode.UNKNOWN_MEMBER_ID
-    (event,) = events
-    assert (event["event"], event["group_id"]) == ("offset_commit_refused", "g")
+MINUTE_MS = 60_000
+DAY_MINUTES = 24 * 60
+
+
+async def commit(
+    asker: Asker, *wanted: tuple[str, int, int], group: str = "g", version: int = 9, **more: Any
+) -> list[int]:
+    """Commit (topic, partition, offset) each with metadata that names the offset; the codes."""
+    topics = [
+        {
+            "name": name,
+            "partitions": [
+                {"partition_index": index, "committed_offset": offset, "committed_metadata": f"at {offset}"}
+            ],
+        }
+        for name, index, offset in wanted
+    ]
+    answer = await asker.ask(ApiKey.OFFSET_COMMIT, version, group_id=group, topics=topics, **more)
+    assert [topic.name for topic in answer.topics] == [name for name, _, _ in wanted]
+    return [partition.error_code for topic in answer.topics for partition in topic.partitions]
+
+
+async def committed(asker: Asker, group: str = "g") -> dict[tuple[str, int], int]:
+    """All that the group has committed."""
+    answer = await asker.ask(ApiKey.OFFSET_FETCH, 9, groups=[{"group_id": group, "topics": None}])
+    assert answer.groups[0].error_code == ErrorCode.NONE
+    return {
+        (topic.name, part.partition_index): part.committed_offset
+        for topic in answer.groups[0].topics
+        for part in topic.partitions
+    }
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+async def test_a_commit_by_names_is_told_in_every_version(asker: Asker, version: int) -> None:
+    await asker.create("t", 2)
+    partition = {"partition_index": 1, "committed_offset": 42, "committed_metadata": "here"}
+    epoch = {"committed_leader_epoch": 7} if version >= 6 else {}
+    topics = [{"name": "t", "partitions": [{**partition, **epoch}]}]
+    answer = await asker.ask(ApiKey.OFFSET_COMMIT, version, group_id="g", topics=topics)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    wanted = [{"name": "t", "partition_indexes": [0, 1]}]
+    for asked in range(1, 8):
+        found = await asker.ask(ApiKey.OFFSET_FETCH, asked, group_id="g", topics=wanted)
+        assert answered(found.topics[0]) == [(0, NOTHING), (1, (42, "here", ErrorCode.NONE))]
+        told = found.topics[0].partitions[1].committed_leader_epoch
+        assert told == (7 if epoch and asked >= 5 else -1)
+    for asked in (8, 9):
+        several = [{"group_id": "other", "topics": None}, {"group_id": "g", "topics": None}]
+        found = await asker.ask(ApiKey.OFFSET_FETCH, asked, groups=several, require_stable=True)
+        assert [answered(topic) for group in found.groups for topic in group.topics] == [
+            [(1, (42, "here", ErrorCode.NONE))]
+        ]
+
+
+async def test_a_commit_by_topic_id_is_told_by_id_and_by_name(asker: Asker) -> None:
+    await asker.create("t")
+    topic = asker.services.catalog.topic("t")
+    assert topic is not None
+    partitions = [{"partition_index": 0, "committed_offset": 5}]
+    topics = [{"topic_id": each, "partitions": partitions} for each in (topic.topic_id, UUID(int=9))]
+    answer = await asker.ask(ApiKey.OFFSET_COMMIT, 10, group_id="g", topics=topics)
+    assert [(each.topic_id, each.partitions[0].error_code) for each in answer.topics] == [
+        (topic.topic_id, ErrorCode.NONE),
+        (UUID(int=9), ErrorCode.UNKNOWN_TOPIC_ID),
+    ]
+    found = await asker.ask(ApiKey.OFFSET_FETCH, 10, groups=[{"group_id": "g", "topics": None}])
+    assert [(each.topic_id, answered(each)) for each in found.groups[0].topics] == [
+        (topic.topic_id, [(0, (5, "", ErrorCode.NONE))])
+    ]
+    assert await committed(asker) == {("t", 0): 5}
+
+
+async def test_groups_do_not_see_each_other_s_offsets_and_the_last_commit_counts(asker: Asker) -> None:
+    await asker.create("t", 2)
+    for offset in (1, 3, 2):
+        assert await commit(asker, ("t", 0, offset), ("t", 1, 10 * offset)) == [0, 0]
+    assert await commit(asker, ("t", 0, 9), group="h") == [0]
+    assert await committed(asker) == {("t", 0): 2, ("t", 1): 20}
+    assert await committed(asker, "h") == {("t", 0): 9}
+    assert await committed(asker, "nobody") == {}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_what_was_acknowledged_is_there_after_a_restart_and_after_a_crash(
+    open_asker: Callable[..., Any], *, clean: bool
+) -> None:
+    asker = await open_asker()
+    await asker.create("t", 3)
+    groups = [f"group-{number}" for number in range(20)]
+    for number, group in enumerate(groups):
+        assert await commit(asker, ("t", number % 3, number), group=group) == [0]
+    assert await commit(asker, ("t", 0, 100), group=groups[0]) == [0]
+    await asker.services.close(clean=clean)
+    asker = await open_asker()
+    found = {group: await committed(asker, group) for group in groups}
+    expected = {group: {("t", number % 3): number} for number, group in enumerate(groups)}
+    assert found == {**expected, groups[0]: {("t", 0): 100}}
+
+
+async def test_partitions_that_cannot_be_committed_fail_alone(open_asker: Callable[..., Any]) -> None:
+    asker = await open_asker(offset_metadata_max_bytes=4)
+    await asker.create("t")
+    assert await commit(asker, ("t", 0, 1), ("unknown", 0, 2), ("t", 1, 10)) == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    ]
+    assert await committed(asker) == {("t", 0): 1}
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(2, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
+)
+async def test_a_generation_of_a_group_that_is_not_there_is_refused(
+    asker: Asker, version: int, code: ErrorCode
+) -> None:
+    await asker.create("t")
+    member = {"generation_id_or_member_epoch": 3, "member_id": "m"}
+    with pytest.raises(ApiError) as refused:
+        await commit(asker, ("t", 0, 1), version=version, **member)
+    assert refused.value.code == code
+    assert await commit(asker, ("t", 0, 1), version=version) == [ErrorCode.NONE]
+    with pytest.raises(ApiError) as refused:
+        await commit(asker, ("t", 0, 2), version=version, **member)
+    assert refused.value.code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert await committed(asker) == {("t", 0): 1}
+
+
+async def test_a_commit_that_no_batch_holds_is_refused_as_a_whole(asker: Asker) -> None:
+    await asker.create("t")
+    partitions = [
+        {"partition_index": 0, "committed_offset": 1, "committed_metadata": "x" * 4000} for _ in range(300)
+    ]
+    topics = [{"name": "t", "partitions": partitions}]
+    with pytest.raises(ApiError) as refused:
+        await asker.ask(ApiKey.OFFSET_COMMIT, 9, group_id="g", topics=topics)
+    assert refused.value.code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert await committed(asker) == {}
+
+
+async def test_offsets_are_deleted_and_stay_so(open_asker: Callable[..., Any]) -> None:
+    asker = await open_asker()
+    await asker.create("t", 3)
+    await commit(asker, ("t", 0, 1), ("t", 1, 2), ("t", 2, 3))
+    wanted = [
+        {"name": "t", "partitions": [{"partition_index": index} for index in (0, 2, 7)]},
+        {"name": "unknown", "partitions": [{"partition_index": 0}]},
+    ]
+    answer = await asker.ask(ApiKey.OFFSET_DELETE, 0, group_id="g", topics=wanted)
+    assert answer.error_code == ErrorCode.NONE
+    assert [(topic.name, {part.error_code for part in topic.partitions}) for topic in answer.topics] == [
+        ("t", {ErrorCode.NONE}),
+        ("unknown", {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+    ]
+    assert await committed(asker) == {("t", 1): 2}
+    with pytest.raises(ApiError) as refused:
+        await asker.ask(ApiKey.OFFSET_DELETE, 0, group_id="nobody", topics=wanted)
+    assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
+    await asker.services.close()
+    assert await committed(await open_asker()) == {("t", 1): 2}
+
+
+async def test_offsets_of_a_deleted_topic_are_gone_and_are_none_of_the_next_one_s(
+    open_asker: Callable[..., Any],
+) -> None:
+    asker = await open_asker()
+    for name in ("t", "kept"):
+        await asker.create(name)
+    await commit(asker, ("t", 0, 5), ("kept", 0, 6))
+    # No more than the catalog changes before the crash: the records that remove them may not be written.
+    topic = asker.services.catalog.topic("t")
+    await asker.services.topics.delete(topic.topic_id)
+    assert await committed(asker) == {("kept", 0): 6}
+    await asker.create("t")
+    wanted = [{"name": "t", "partition_indexes": [0]}]
+    for restarted in (asker, None):
+        if restarted is None:
+            await asker.services.close(clean=False)
+            restarted = await open_asker()
+        assert await committed(restarted) == {("kept", 0): 6}
+        found = await restarted.ask(ApiKey.OFFSET_FETCH, 9, groups=[{"group_id": "g", "topics": wanted}])
+        assert answered(found.groups[0].topics[0]) == [(0, NOTHING)]
+
+
+async def test_offsets_expire_with_the_retention_since_their_commit(open_asker: Callable[..., Any]) -> None:
+    asker = await open_asker(offsets_retention_minutes=DAY_MINUTES)
+    await asker.create("t", 2)
+    await commit(asker, ("t", 0, 1))
+    asker.clock.now_ms += DAY_MINUTES * MINUTE_MS // 2
+    await commit(asker, ("t", 1, 2))
+    asker.clock.now_ms += DAY_MINUTES * MINUTE_MS // 2
+    await asker.services.groups.sweep()
+    assert await committed(asker) == {("t", 1): 2}
+    await asker.services.close()
+    asker = await open_asker(offsets_retention_minutes=DAY_MINUTES)
+    assert await committed(asker) == {("t", 1): 2}
+    asker.clock.now_ms += DAY_MINUTES * MINUTE_MS // 2
+    await asker.services.groups.sweep()
+    assert await committed(asker) == {}
+
+
+async def test_a_retention_that_a_client_asks_for_holds(
+    open_asker: Callable[..., Any],
+) -> None:
+    asker = await open_asker()
+    await asker.create("t")
+    await commit(asker, ("t", 0, 1), version=4, retention_time_ms=1000)
+    await asker.services.close()
+    asker = await open_asker()
+    asker.clock.now_ms += 999
+    await asker.services.groups.sweep()
+    assert await committed(asker) == {("t", 0): 1}
+    asker.clock.now_ms += 1
+    await asker.services.groups.sweep()
+    assert await committed(asker) == {}
+
+
+async def test_the_offsets_topic_is_made_on_first_need_and_described_as_compacted(asker: Asker) -> None:
+    await asker.create("t")
+    await committed(asker)
+    assert asker.services.catalog.topic(OFFSETS_TOPIC) is None
+    answer = await asker.ask(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["t"], key_type=1)
+    assert asker.services.catalog.topic(OFFSETS_TOPIC) is None
+    answer = await asker.ask(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["g"])
+    assert answer.coordinators[0].error_code == ErrorCode.NONE
+    topic = asker.services.catalog.topic(OFFSETS_TOPIC)
+    assert topic is not None
+    assert len(topic.partitions) == asker.services.config.offsets_topic_num_partitions == 5
+    metadata = await asker.ask(ApiKey.METADATA, 12, topics=None)
+    assert {each.name: each.is_internal for each in metadata.topics} == {"t": False, OFFSETS_TOPIC: True}
+    described = await asker.ask(
+        ApiKey.DESCRIBE_CONFIGS, 4, resources=[{"resource_type": 2, "resource_name": OFFSETS_TOPIC}]
+    )
+    configs = {config.name: config.value for config in described.results[0].configs}
+    assert configs["cleanup.policy"] == "compact"
+    assert configs["segment.bytes"] == str(100 << 20)
+    log = asker.replica(OFFSETS_TOPIC).log
+    assert (log.config.retention_ms, log.config.retention_bytes) == (-1, -1)
+
+
+async def test_clients_read_the_offsets_topic_and_do_not_write_it(asker: Asker) -> None:
+    await asker.create("t")
+    await commit(asker, ("t", 0, 1))
+    partition = partition_of("g", 5)
+    for index in range(5):
+        result = await asker.produce(OFFSETS_TOPIC, make_batch(b"v"), partition=index)
+        assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    deleted = await asker.ask(
+        ApiKey.DELETE_RECORDS,
+        2,
+        topics=[{"name": OFFSETS_TOPIC, "partitions": [{"partition_index": partition, "offset": 1}]}],
+    )
+    assert deleted.topics[0].partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    grown = await asker.ask(ApiKey.CREATE_PARTITIONS, 3, topics=[{"name": OFFSETS_TOPIC, "count": 9}])
+    assert grown.results[0].error_code == ErrorCode.INVALID_PARTITIONS
+    answer = asker.call(ApiKey.FETCH, 12, fetch_request((OFFSETS_TOPIC, partition, 0)))
+    assert answer.topics[0][1][0].error_code == ErrorCode.NONE
+    assert answer.topics[0][1][0].high_watermark == 1
+
+
+async def test_a_setting_of_the_offsets_topic_can_be_changed_and_it_stays_compacted(asker: Asker) -> None:
+    await asker.ask(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["g"])
+    configs = [{"name": "segment.ms", "value": "1000"}]
+    resource = {"resource_type": 2, "resource_name": OFFSETS_TOPIC, "configs": configs}
+    altered = await asker.ask(ApiKey.ALTER_CONFIGS, 2, resources=[resource])
+    assert altered.responses[0].error_code == ErrorCode.NONE
+    topic = asker.services.catalog.topic(OFFSETS_TOPIC)
+    assert topic is not None
+    assert (topic.configs["cleanup.policy"], topic.configs["segment.ms"]) == ("compact", "1000")
+
+
+async def test_the_offsets_topic_may_be_deleted_and_groups_begin_anew(asker: Asker) -> None:
+    await asker.create("t")
+    await commit(asker, ("t", 0, 1))
+    deleted = await asker.ask(ApiKey.DELETE_TOPICS, 6, topics=[{"name": OFFSETS_TOPIC}])
+    assert deleted.responses[0].error_code == ErrorCode.NONE
+    assert await committed(asker) == {}
+    assert await commit(asker, ("t", 0, 2)) == [ErrorCode.NONE]
+    assert await committed(asker) == {("t", 0): 2}

@@ -106,6 +106,15 @@ async def offset_fetch(asker: Asker) -> list[tuple[Any, int]]:
     return [(topic.name, part.error_code) for topic in group.topics for part in topic.partitions]
 
 
+async def offset_delete(asker: Asker) -> list[tuple[Any, int]]:
+    await asker.create("once")
+    partitions = [{"partition_index": 0}] * TIMES
+    topics = [{"name": name, "partitions": partitions} for name in ["t"] * TIMES + ["once"]]
+    await asker.ask(ApiKey.OFFSET_COMMIT, 9, group_id="g", topics=topics)
+    answer = await asker.ask(ApiKey.OFFSET_DELETE, 0, group_id="g", topics=topics)
+    return [(topic.name, part.error_code) for topic in answer.topics for part in topic.partitions]
+
+
 async def by_partition(asker: Asker, api_key: ApiKey, version: int, **asked: Any) -> list[tuple[Any, int]]:
     """An API that names a topic "name" and a partition "partition_index", or "topic" and "partition"."""
     await asker.create("once")
@@ -139,6 +148,7 @@ ANSWERED_ONCE: dict[ApiKey, Repeats] = {
     ApiKey.FETCH: fetch,
     ApiKey.METADATA: metadata,
     ApiKey.OFFSET_FETCH: offset_fetch,
+    ApiKey.OFFSET_DELETE: offset_delete,
     ApiKey.FIND_COORDINATOR: find_coordinator,
     ApiKey.DESCRIBE_CONFIGS: describe_configs,
     ApiKey.DESCRIBE_PRODUCERS: describe_producers,
@@ -156,16 +166,16 @@ REFUSED: dict[ApiKey, Repeats] = {
 }
 
 
-ALWAYS_REFUSED = {ApiKey.OFFSET_COMMIT}
+ANSWERED_EACH = {ApiKey.OFFSET_COMMIT}
 
 
-def test_each_api_that_can_name_a_thing_twice_is_one_of_the_two_kinds() -> None:
+def test_each_api_that_can_name_a_thing_twice_is_one_of_the_three_kinds() -> None:
     naming = {key for key in SERVED_APIS if any(field.is_array for field in APIS[key].request.fields)}
-    assert naming == ANSWERED_ONCE.keys() | REFUSED.keys() | ALWAYS_REFUSED
+    assert naming == ANSWERED_ONCE.keys() | REFUSED.keys() | ANSWERED_EACH
 
 
 @pytest.mark.parametrize("api_key", ANSWERED_ONCE)
-async def test_what_only_reads_answers_a_repeat_once(asker: Asker, api_key: ApiKey) -> None:
+async def test_what_reads_or_may_be_done_twice_answers_a_repeat_once(asker: Asker, api_key: ApiKey) -> None:
     await asker.create("t")
     assert await ANSWERED_ONCE[api_key](asker) == [("t", ErrorCode.NONE), ("once", ErrorCode.NONE)]
 
@@ -179,6 +189,19 @@ async def test_what_could_not_tell_repeats_apart_refuses_them_and_does_the_rest(
     assert done == ("once", ErrorCode.NONE)
     assert {code for _, code in refused} == {ErrorCode.INVALID_REQUEST}
     assert {name for name, _ in refused} <= {"t", "again"}
+
+
+async def test_of_two_offsets_committed_for_a_partition_the_last_counts_and_each_is_answered(
+    asker: Asker,
+) -> None:
+    await asker.create("t")
+    partitions = [{"partition_index": 0, "committed_offset": offset} for offset in (7, 5)]
+    answer = await asker.ask(
+        ApiKey.OFFSET_COMMIT, 9, group_id="g", topics=[{"name": "t", "partitions": partitions}]
+    )
+    assert [part.error_code for part in answer.topics[0].partitions] == [ErrorCode.NONE] * 2
+    found = await asker.ask(ApiKey.OFFSET_FETCH, 9, groups=[{"group_id": "g", "topics": None}])
+    assert found.groups[0].topics[0].partitions[0].committed_offset == 5
 
 
 async def test_settings_asked_for_in_two_places_are_described_in_one(asker: Asker) -> None:

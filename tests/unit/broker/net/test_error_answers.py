@@ -31,6 +31,7 @@ ANSWERED_WITHOUT_NAMES = (
     ApiKey.API_VERSIONS,
     ApiKey.FIND_COORDINATOR,
     ApiKey.INIT_PRODUCER_ID,
+    ApiKey.OFFSET_DELETE,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
@@ -65,6 +66,10 @@ REQUESTS: dict[ApiKey, dict[str, Any]] = {
         "resources": [{"resource_type": 2, "resource_name": TOPIC, "configs": []}]
     },
     ApiKey.CREATE_PARTITIONS: {"topics": [{"name": TOPIC, "count": 2, "assignments": None}]},
+    ApiKey.OFFSET_DELETE: {
+        "group_id": "g",
+        "topics": [{"name": TOPIC, "partitions": [{"partition_index": 3}]}],
+    },
     ApiKey.DESCRIBE_CLUSTER: {},
     ApiKey.DESCRIBE_PRODUCERS: {"topics": [{"name": TOPIC, "partition_indexes": [3]}]},
 }

@@ -1,0 +1,249 @@
+"""What groups have committed: a pure machine that takes commits, deletions and the passing of time.
+
+Owns the offsets of the groups of one internal partition, and who may commit for a group that has no members.
+What members may do is for `Membership`.
+
+Invariants:
+- the state changes by `apply` alone, so that it is the same after a replay;
+- an offset holds for the topic that had its name when it was committed: of another topic of that name, or of
+  none, it is never told, and `sweep` removes it;
+- an offset expires by its own time, else when its group has been idle for the retention. A group without
+  members is idle from each commit on;
+- one step of a sweep looks at some thousand offsets, however many there are.
+
+Pure. Source: Kafka's OffsetMetadataManager, KIP-211 (expiry), KIP-496 (OffsetDelete).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from tidelog.broker.coordinator.decision import Decision, Timer
+from tidelog.broker.coordinator.offsets.offset_records import NO_TOPIC_ID, CommittedOffset, OffsetRecord
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.types import NO_TIMESTAMP
+
+SWEPT_AT_ONCE = 2_000
+"""Offsets that one step of a sweep looks at, each topic of a group counting as one more."""
+REMOVED_BYTES_AT_ONCE = 500_000
+"""Bytes of the keys that one step of a sweep removes: they fit into one batch."""
+_LARGEST_KEY_OVERHEAD = 32
+_BYTES_A_CHARACTER = 4
+_SAYS_THAT_THE_GROUP_IS_MISSING_FROM = 9
+Timers = Mapping[Hashable, Timer | None]
+"""Key -> the timer under it from now on, as in a Decision."""
+TopicIds = Callable[[str], UUID | None]
+"""The id of the topic that has a name now, or None."""
+
+
+class Committer(NamedTuple):
+    """Who commits. Without a generation (-1): nobody's member, such as a consumer that assigns its own
+    partitions, or an admin.
+    """
+
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+    api_version: int = 0
+    """Of the OffsetCommit."""
+
+
+class Membership(Protocol):
+    """What the members of groups say about offsets."""
+
+    def knows(self, group_id: str) -> bool:
+        """Whether there is a state of the group besides its offsets. Only for those ask what follows."""
+
+    def check_commit(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> Timers:
+        """Raise ApiError unless this one may commit; what timers that sets, for it is a sign of life."""
+
+    def check_offset_delete(self, group_id: str) -> None:
+        """Raise ApiError (NON_EMPTY_GROUP) for a group whose offsets may not be deleted."""
+
+    def is_subscribed(self, group_id: str, topic: str) -> bool:
+        """Whether members read the topic, so that its offsets are needed."""
+
+    def idle_since_ms(self, group_id: str, commit_timestamp_ms: int) -> int | None:
+        """From when the retention of an offset of that commit counts; None: it is needed."""
+
+
+class NoMembers:
+    """The Membership of groups that are nothing but their offsets."""
+
+    def knows(self, group_id: str) -> bool:
+        return False
+
+    def check_commit(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> Timers:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def check_offset_delete(self, group_id: str) -> None:
+        return
+
+    def is_subscribed(self, group_id: str, topic: str) -> bool:
+        return False
+
+    def idle_since_ms(self, group_id: str, commit_timestamp_ms: int) -> int | None:
+        return commit_timestamp_ms
+
+
+_Offsets = dict[str, dict[int, CommittedOffset]]
+
+
+class CommittedOffsets:
+    """The offsets of many groups: group, topic, partition."""
+
+    def __init__(self, membership: Membership, retention_ms: int) -> None:
+        self._membership = membership
+        self._retention_ms = retention_ms
+        self._groups: dict[str, _Offsets] = {}
+        self._groups_to_sweep: deque[str] = deque()
+        self._topics_to_sweep: deque[tuple[str, str]] = deque()
+
+    def apply(self, record: OffsetRecord) -> None:
+        group_id, topic, partition, committed = record
+        if committed is not None:
+            self._groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
+            return
+        topics = self._groups.get(group_id, {})
+        partitions = topics.get(topic, {})
+        partitions.pop(partition, None)
+        if not partitions:
+            topics.pop(topic, None)
+        if not topics:
+            self._groups.pop(group_id, None)
+
+    @property
+    def group_ids(self) -> Collection[str]:
+        """The groups that have something committed."""
+        return self._groups.keys()
+
+    def commit(
+        self, group_id: str, committer: Committer, records: Sequence[OffsetRecord]
+    ) -> Callable[[int], Decision[OffsetRecord, None]]:
+        """Commit `records`, which are all of this group. Raises ApiError, by Kafka's rules."""
+
+        def operation(now_ms: int) -> Decision[OffsetRecord, None]:
+            return Decision(records, None, self._check_commit(group_id, committer, now_ms))
+
+        return operation
+
+    def _check_commit(self, group_id: str, committer: Committer, now_ms: int) -> Timers:
+        if self._membership.knows(group_id):
+            return self._membership.check_commit(
+                group_id, committer.member_id, committer.instance_id, committer.generation, now_ms
+            )
+        if committer.generation < 0:
+            return {}
+        if group_id in self._groups:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if committer.api_version >= _SAYS_THAT_THE_GROUP_IS_MISSING_FROM:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+        raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+
+    def fetch(
+        self, group_id: str, topics: Iterable[str] | None
+    ) -> Callable[[int], Decision[OffsetRecord, Mapping[str, Mapping[int, CommittedOffset]]]]:
+        """All that the group committed in `topics` (None: in all), as of one moment, by topic and partition.
+
+        Pass it on to clients by `is_of` alone.
+        """
+
+        def operation(now_ms: int) -> Decision[OffsetRecord, Mapping[str, Mapping[int, CommittedOffset]]]:
+            held = self._groups.get(group_id, {})
+            names = held.keys() if topics is None else held.keys() & set(topics)
+            return Decision((), {name: dict(held[name]) for name in names})
+
+        return operation
+
+    def delete(
+        self, group_id: str, wanted: Sequence[tuple[str, Iterable[int]]]
+    ) -> Callable[[int], Decision[OffsetRecord, Mapping[str, ErrorCode]]]:
+        """Remove what the group committed in partitions of topics; the code of each topic.
+
+        Raises ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+
+        def operation(now_ms: int) -> Decision[OffsetRecord, Mapping[str, ErrorCode]]:
+            is_known = self._membership.knows(group_id)
+            if is_known:
+                self._membership.check_offset_delete(group_id)
+            elif group_id not in self._groups:
+                raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+            held = self._groups.get(group_id, {})
+            codes: dict[str, ErrorCode] = {}
+            records: list[OffsetRecord] = []
+            for topic, partitions in wanted:
+                if is_known and self._membership.is_subscribed(group_id, topic):
+                    codes[topic] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                    continue
+                codes[topic] = ErrorCode.NONE
+                present = held.get(topic, {}).keys() & set(partitions)
+                records += [OffsetRecord(group_id, topic, index, None) for index in sorted(present)]
+            return Decision(records, codes)
+
+        return operation
+
+    def removal(self, group_id: str) -> list[OffsetRecord]:
+        """The records that remove all offsets of a group."""
+        return [
+            OffsetRecord(group_id, topic, partition, None)
+            for topic, partitions in self._groups.get(group_id, {}).items()
+            for partition in partitions
+        ]
+
+    def begin_sweep(self, now_ms: int) -> Decision[OffsetRecord, None]:
+        """Let `sweep` go through all that is there now."""
+        self._groups_to_sweep = deque(self._groups)
+        return Decision((), None)
+
+    def sweep(self, now_ms: int, topic_ids: TopicIds) -> Decision[OffsetRecord, bool]:
+        """Remove some of what expired, or belongs to no topic any more; whether there is more to look at."""
+        records: list[OffsetRecord] = []
+        looks, room_bytes = SWEPT_AT_ONCE, REMOVED_BYTES_AT_ONCE
+        while looks > 0 and room_bytes > 0 and (found := self._next_to_sweep()) is not None:
+            group_id, topic = found
+            topic_id = topic_ids(topic)
+            partitions = self._groups.get(group_id, {}).get(topic, {})
+            looks -= 1 + len(partitions)
+            for partition, committed in partitions.items():
+                if is_of(committed, topic_id) and not self._is_expired(group_id, topic, committed, now_ms):
+                    continue
+                records.append(OffsetRecord(group_id, topic, partition, None))
+                room_bytes -= _LARGEST_KEY_OVERHEAD + _BYTES_A_CHARACTER * (len(group_id) + len(topic))
+                if room_bytes <= 0:
+                    self._topics_to_sweep.appendleft(found)  # The rest of it is for the next step.
+                    break
+        return Decision(records, bool(self._topics_to_sweep or self._groups_to_sweep))
+
+    def _next_to_sweep(self) -> tuple[str, str] | None:
+        """A group and one of its topics."""
+        while not self._topics_to_sweep:
+            if not self._groups_to_sweep:
+                return None
+            group_id = self._groups_to_sweep.popleft()
+            self._topics_to_sweep.extend((group_id, topic) for topic in self._groups.get(group_id, ()))
+        return self._topics_to_sweep.popleft()
+
+    def _is_expired(self, group_id: str, topic: str, committed: CommittedOffset, now_ms: int) -> bool:
+        idle_since_ms: int | None = committed.commit_timestamp_ms
+        if self._membership.knows(group_id):
+            if self._membership.is_subscribed(group_id, topic):
+                return False
+            idle_since_ms = self._membership.idle_since_ms(group_id, committed.commit_timestamp_ms)
+        if idle_since_ms is None:
+            return False
+        if committed.expire_timestamp_ms != NO_TIMESTAMP:
+            return now_ms >= committed.expire_timestamp_ms
+        return now_ms - idle_since_ms >= self._retention_ms
+
+
+def is_of(committed: CommittedOffset, topic_id: UUID | None) -> bool:
+    """Whether an offset was committed for the topic that has its name now, whose id is `topic_id`."""
+    return topic_id is not None and committed.topic_id in (NO_TOPIC_ID, topic_id)

@@ -1,0 +1,84 @@
+"""One committed offset, and how it stands in the log of `__consumer_offsets`.
+
+Owns the choice of versions. Every version that Kafka ever wrote is read. A key is written in version 1. A
+value is written in version 4, the only one with the topic's id; where a client asked for a time of expiry in
+version 1, the only one with that.
+
+Pure. Source: Kafka's GroupCoordinatorRecordHelpers, KIP-211 (retention), KIP-320 (leader epoch), KIP-848.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.broker.coordinator.record_formats import RecordKind
+from tidelog.protocol.coordinator_records import RecordSchema
+from tidelog.protocol.messages.offset_records import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
+from tidelog.protocol.types import NO_LEADER_EPOCH, NO_TIMESTAMP
+
+NO_TOPIC_ID = UUID(int=0)
+_KEY = RecordSchema(OFFSET_COMMIT_KEY, 0, 1)
+_VALUE = RecordSchema(OFFSET_COMMIT_VALUE, 0, 4)
+_KEY_VERSION = 1
+_VALUE_VERSION = 4
+_VALUE_VERSION_WITH_EXPIRY = 1
+
+
+class CommittedOffset(NamedTuple):
+    """What was committed for one partition. `topic_id` is the topic's that had the name then, where known."""
+
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    commit_timestamp_ms: int = NO_TIMESTAMP
+    expire_timestamp_ms: int = NO_TIMESTAMP
+    """When it expires, or -1: by the broker's retention."""
+    topic_id: UUID = NO_TOPIC_ID
+
+
+class OffsetRecord(NamedTuple):
+    """The group has committed this for the partition; None: it has nothing committed any more."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed: CommittedOffset | None
+
+
+def _encoded(record: OffsetRecord) -> tuple[bytes, bytes | None]:
+    key = _KEY.encode(
+        _KEY_VERSION, {"group": record.group_id, "topic": record.topic, "partition": record.partition}
+    )
+    committed = record.committed
+    if committed is None:
+        return key, None
+    expires = committed.expire_timestamp_ms != NO_TIMESTAMP
+    values = {
+        "offset": committed.offset,
+        "leader_epoch": committed.leader_epoch,
+        "metadata": committed.metadata,
+        "commit_timestamp": committed.commit_timestamp_ms,
+        "expire_timestamp": committed.expire_timestamp_ms,
+        "topic_id": committed.topic_id,
+    }
+    return key, _VALUE.encode(_VALUE_VERSION_WITH_EXPIRY if expires else _VALUE_VERSION, values)
+
+
+def _decoded(key: bytes, value: bytes | None) -> OffsetRecord:
+    where = _KEY.decode(key)
+    committed = None
+    if value is not None:
+        found = _VALUE.decode(value)
+        committed = CommittedOffset(
+            found.offset,
+            found.leader_epoch,
+            found.metadata,
+            found.commit_timestamp,
+            found.expire_timestamp,
+            found.topic_id,
+        )
+    return OffsetRecord(where.group, where.topic, where.partition, committed)
+
+
+OFFSET_RECORDS = RecordKind(OffsetRecord, (0, 1), _encoded, _decoded)
