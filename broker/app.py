@@ -95,7 +95,7 @@ class Broker:
                 metrics,
                 clock_ms,
                 listeners=[endpoint.listener_at(None) for endpoint in sockets.endpoints],
-                steady_ms=SteadyClock(),
+                steady_ms=SteadyClock().now_ms,
                 disk=disk,
             )
             handlers, faults = _with_faults(config, services, build_handlers(services))

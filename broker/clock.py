@@ -21,7 +21,7 @@ def clock_ms() -> int:
 
 
 class SteadyClock:
-    """Calling it gives milliseconds: the wall clock at its making, plus what passed since."""
+    """Milliseconds: the wall clock at its making, plus what passed since."""
 
     __slots__ = ("_ahead_ms", "_monotonic_ns")
 
@@ -34,5 +34,5 @@ class SteadyClock:
         self._monotonic_ns = monotonic_ns
         self._ahead_ms = wall_ms() - monotonic_ns() // 1_000_000
 
-    def __call__(self) -> int:
+    def now_ms(self) -> int:
         return self._monotonic_ns() // 1_000_000 + self._ahead_ms

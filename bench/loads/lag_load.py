@@ -91,7 +91,7 @@ async def pieces(services: Services) -> dict[str, Callable[[], Awaitable[None]]]
 async def run(folder: Path, producers: int) -> dict[str, float]:
     """All numbers, as printed."""
     config = BrokerConfig(data_dir=folder / "lag", log_flush_offset_checkpoint_interval_ms=_NEVER_MS)
-    services = await open_services(config, Metrics(), clock_ms, steady_ms=SteadyClock())
+    services = await open_services(config, Metrics(), clock_ms, steady_ms=SteadyClock().now_ms)
     numbers: dict[str, float] = {}
     try:
         await services.topics.create(TOPIC)

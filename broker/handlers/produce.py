@@ -134,23 +134,6 @@ class PendingProduce(LateAnswer):
         self.give(self.response)
 
 
-def _stored(index: int, result: AppendResult) -> ProducePartitionResult:
-    """The plain answer, built past the constructor, whose defaults cost as much as all the rest."""
-    return _new_tuple(
-        ProducePartitionResult,
-        (
-            index,
-            _NONE if result.base_offset >= 0 else _OLD_DUPLICATE,
-            result.base_offset,
-            result.log_append_time_ms,
-            result.log_start_offset,
-            None,
-            (),
-            NO_LEADER,
-        ),
-    )
-
-
 def _refused(
     index: int, code: int, message: str | None, log_start_offset: int = NO_OFFSET
 ) -> ProducePartitionResult:
@@ -311,11 +294,15 @@ class ProduceHandler:
             if pending is None:
                 pending = self._wait(response, request.timeout_ms)
             result = pending.wait_for(replica, written, results)
-        results.append(_stored(index, result))
-        if result.duplicate:
-            self._metrics.duplicate("in_window" if result.base_offset >= 0 else "below_window")
+        base_offset, last_offset, append_time_ms, start_offset, is_duplicate = result
+        code = _NONE if base_offset >= 0 else _OLD_DUPLICATE
+        # Past the constructor, whose defaults cost as much as all the rest.
+        row = index, code, base_offset, append_time_ms, start_offset, None, (), NO_LEADER
+        results.append(_new_tuple(ProducePartitionResult, row))
+        if is_duplicate:
+            self._metrics.duplicate("in_window" if base_offset >= 0 else "below_window")
         else:
-            self._batch_appended(topic, result.last_offset - result.base_offset + 1, len(records))
+            self._batch_appended(topic, last_offset - base_offset + 1, len(records))
         return pending
 
     def _answer(

@@ -196,7 +196,8 @@ class Pending:
             except Exception as error:
                 answer = self._refusal(error)
         if isinstance(answer, list):
-            self._end(answer)
+            self.answer = answer
+            self._client.answer_ready(self)
         else:
             dispatcher = self._dispatcher
             self.wait_for_frame(dispatcher.in_turns(answer), dispatcher.context)
@@ -275,11 +276,12 @@ class Dispatcher:
             header, position = decode_request_header(frame)
         except ProtocolError as error:
             raise BadRequest(str(error), _readable_part(frame)) from None
-        route = client.routes.find(header.api_key, header.api_version)
+        api_key, version, _, _ = header
+        route = client.routes.find(api_key, version)
         if route is None:
             return self._unsupported(header, started)
         try:
-            request = route.decode(frame[position:])
+            request = route.decode(version, frame[position:])
             if request.__class__ is GeneratorType:
                 request = begin(request)
         except ProtocolError as error:
@@ -473,7 +475,7 @@ def _encode(
     route: Route, header: RequestHeader, result: Any, started: float
 ) -> list[Buffer] | Steps[list[Buffer]]:
     """The frame for what a handler gave, counted, or the steps to it, of which the first is done."""
-    body = route.encode(result)
+    body = route.encode(route.version, result)
     counts: Any = route.count_errors(result)
     if body.__class__ is bytes and counts is None:
         route.tally.succeeded(_now() - started)

@@ -52,7 +52,8 @@ coroutine, a LateAnswer), or the steps to any of them."""
 class Route:
     """One API in one version. `decode`, `handle`, `encode` and `count_errors` may give the steps to a result.
 
-    `is_hot`: a request is decoded to views of its frame, and takes effect in the order of arrival.
+    Both `decode` and `encode` are given the version. `is_hot`: a request is decoded to views of its frame
+    and takes effect in the order of arrival.
     """
 
     __slots__ = (
@@ -77,11 +78,11 @@ class Route:
         self.is_hot = api_key in _DECODERS
         self.handle = handle
         self.tally = tally
-        self.decode: Callable[[memoryview], Any] = partial(
-            _DECODERS.get(api_key, partial(decode_request_steps, api_key)), version
+        self.decode: Callable[[int, memoryview], Any] = _DECODERS.get(
+            api_key, partial(decode_request_steps, api_key)
         )
-        self.encode: Callable[[Any], Any] = partial(
-            _ENCODERS.get(api_key, partial(encode_response_steps, api_key)), version
+        self.encode: Callable[[int, Any], Any] = _ENCODERS.get(
+            api_key, partial(encode_response_steps, api_key)
         )
         self.error_answer: ErrorAnswer = ERROR_ANSWERS[api_key]
         self.count_errors: ErrorCount = error_count_of(api_key)
@@ -99,8 +100,10 @@ class OldProduceRoute(Route):
         super().__init__(ApiKey.PRODUCE, version, _refuse_old_produce, tally)
         api = APIS[ApiKey.PRODUCE]
         self.is_hot = False
-        self.decode = partial(_decode_old_produce, Codec(api.request, version, MAX_REQUEST_ELEMENTS))
-        self.encode = Codec(api.response, version, MAX_REQUEST_ELEMENTS).encode_steps
+        request = Codec(api.request, version, MAX_REQUEST_ELEMENTS)
+        response = Codec(api.response, version, MAX_REQUEST_ELEMENTS)
+        self.decode = lambda _, body: _decode_old_produce(request, body)
+        self.encode = lambda _, values: response.encode_steps(values)
         self.count_errors = declared_error_count(api.response)
 
 

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from tidelog.broker.storage.batch_inspection import Effort, inspect_batch
-from tidelog.broker.storage.batch_rules import AppendOrigin, check_timestamps, checked_header
+from tidelog.broker.storage.batch_rules import CLIENT, AppendOrigin, check_timestamps, checked_header
 from tidelog.broker.storage.disk import FULL, ColdRead, Disk, is_out_of_handles
 from tidelog.broker.storage.holes import Hole, raise_if_lost
 from tidelog.broker.storage.integrity import CorruptSegmentError
@@ -197,7 +197,7 @@ class PartitionLog:
         *,
         leader_epoch: int,
         now_ms: int,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
+        origin: AppendOrigin = CLIENT,
         inspected: Inspection | ApiError | Effort | None = None,
     ) -> AppendResult:
         """Store the one batch in `batch`, or recognise it.
@@ -211,21 +211,22 @@ class PartitionLog:
             raise self._failed()
         config = self.config
         header = checked_header(batch, config, origin)
+        _, _, _, _, _, _, last_offset_delta, _, max_timestamp, producer_id, _, _, _ = header
         marker = None
-        idempotent = header.producer_id >= 0
-        if origin is AppendOrigin.CLIENT:
-            if not isinstance(inspected, Inspection):
-                if isinstance(inspected, ApiError):
-                    raise inspected
+        idempotent = producer_id >= 0
+        if origin is CLIENT:
+            if isinstance(inspected, Effort) or inspected is None:
                 inspected = inspect_batch(batch, header, inspected)
+            elif isinstance(inspected, ApiError):
+                raise inspected
             check_timestamps(header, inspected, config, now_ms)
-            latest = inspected.latest
+            _, latest = inspected
             if idempotent or header.is_transactional:
                 verdict = self.producers.check(header)
                 if not isinstance(verdict, Append):
                     return self._stored_before(verdict, header)
         else:
-            latest = header.max_timestamp
+            latest = max_timestamp
             if idempotent:
                 marker = self._checked_marker(batch, header)
         log_append_time_ms: int = NO_TIMESTAMP
@@ -233,11 +234,11 @@ class PartitionLog:
             log_append_time_ms = now_ms
             batch = with_log_append_time(batch, now_ms)
             header = read_batch_header(batch)
-        elif header.max_timestamp != latest:
+        elif max_timestamp != latest:
             batch = with_max_timestamp(batch, latest)
             header = read_batch_header(batch)
         base_offset = self.end_offset
-        last_offset = base_offset + header.last_offset_delta
+        last_offset = base_offset + last_offset_delta
         buffers = (patched_prefix(header, base_offset, leader_epoch), memoryview(batch)[_PREFIX_SIZE:])
         size = len(batch)
         try:

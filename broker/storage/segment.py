@@ -121,7 +121,8 @@ class Segment:
         """Write one batch at the end. Raises OSError; then bytes may be there but nothing else changed."""
         position = self.tail[0]
         self._disk.write_all(self.log.fd, buffers, position)
-        latest = largest_timestamp(header.attributes, header.base_timestamp, header.max_timestamp)
+        _, _, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, _ = header
+        latest = largest_timestamp(attributes, base_timestamp, max_timestamp)
         self.note(position, size, last_offset, latest, index_interval)
 
     def note(

@@ -112,7 +112,7 @@ def test_an_error_answer_names_what_was_asked_for_and_the_error_in_every_version
 ) -> None:
     route = Route(api_key, version, lambda context, request: None, RequestTally())
     answer = finish(route.error_answer(request_of(api_key, version), CODE, "what happened"))
-    body = finish(route.encode(answer))
+    body = finish(route.encode(version, answer))
     response = decode_response(api_key, version, b"".join(body) if isinstance(body, list) else body)
     codes = codes_in(response)
     assert CODE in codes
