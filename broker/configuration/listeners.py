@@ -42,6 +42,8 @@ _SHORT_FORMS: Mapping[str, tuple[str, ...]] = {
 _ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9_.%-]*)):([0-9]{1,5})")
 _ALL_ADDRESSES = ("0.0.0.0", "::")
 _LARGEST_PORT = 65535
+_PROTOCOLS_TO_COME = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Kafka's other protocols; there a listener of such a name speaks it unless the map says otherwise."""
 
 
 class SecurityProtocol(StrEnum):
@@ -211,6 +213,11 @@ def _protocols(entries: Iterable[str]) -> dict[str, SecurityProtocol]:
 
 
 def _protocol_of(name: str, protocols: Mapping[str, SecurityProtocol]) -> SecurityProtocol:
+    if name in _PROTOCOLS_TO_COME and name not in protocols:
+        raise ConfigError(
+            f"the listener {name} stands for the security protocol {name}, which is not supported: "
+            f"this broker supports {', '.join(SecurityProtocol)}"
+        )
     if name not in protocols:
         raise ConfigError(
             f"the listener {name} has no security protocol: add {name}:PLAINTEXT to {PROTOCOL_MAP} "
