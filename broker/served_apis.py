@@ -87,6 +87,14 @@ SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     ApiKey.OFFSET_DELETE: _served(Kind.CHANGE, 0, 0),
     ApiKey.DESCRIBE_CLUSTER: _served(Kind.READ, 0, 1),
     ApiKey.DESCRIBE_PRODUCERS: _served(Kind.READ, 0, 0),
+    ApiKey.DESCRIBE_LOG_DIRS: _served(Kind.READ, 1, 4),
+    ApiKey.ELECT_LEADERS: _served(Kind.READ, 0, 2),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _served(Kind.READ, 0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _served(Kind.READ, 0, 0),
+    ApiKey.DESCRIBE_QUORUM: _served(Kind.READ, 0, 2),
+    ApiKey.UPDATE_FEATURES: _served(Kind.READ, 0, 2),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _served(Kind.READ, 0, 0),
+    ApiKey.LIST_CONFIG_RESOURCES: _served(Kind.READ, 0, 1),
 }
 
 

@@ -24,7 +24,7 @@ from struct import Struct as Packer
 from typing import Any, Final
 from uuid import UUID
 
-from construct import Construct, ConstructError, FormatField, Int8sb, Int16sb, Int32sb, Int64sb
+from construct import Construct, ConstructError, FormatField, Int8sb, Int16sb, Int16ub, Int32sb, Int64sb
 
 from tidelog.protocol import varint
 from tidelog.protocol.errors import ProtocolError
@@ -41,6 +41,7 @@ NUMBERS: Final[Mapping[str, FormatField]] = {
     "bool": FormatField(">", "?"),
     "int8": Int8sb,
     "int16": Int16sb,
+    "uint16": Int16ub,
     "int32": Int32sb,
     "int64": Int64sb,
 }

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages import (
     admin,
+    cluster_admin,
     fetch,
     group_admin,
     group_membership,
@@ -71,15 +72,23 @@ class ApiKey(IntEnum):
     TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_QUORUM = 55
+    UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    LIST_CONFIG_RESOURCES = 74
 
 
 class Api(NamedTuple):
@@ -201,6 +210,54 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
             (0, 3),
             topics.CREATE_PARTITIONS_REQUEST,
             topics.CREATE_PARTITIONS_RESPONSE,
+        ),
+        _api(
+            ApiKey.DESCRIBE_LOG_DIRS,
+            (1, 4),
+            cluster_admin.DESCRIBE_LOG_DIRS_REQUEST,
+            cluster_admin.DESCRIBE_LOG_DIRS_RESPONSE,
+        ),
+        _api(
+            ApiKey.ELECT_LEADERS,
+            (0, 2),
+            cluster_admin.ELECT_LEADERS_REQUEST,
+            cluster_admin.ELECT_LEADERS_RESPONSE,
+        ),
+        _api(
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            (0, 1),
+            cluster_admin.ALTER_PARTITION_REASSIGNMENTS_REQUEST,
+            cluster_admin.ALTER_PARTITION_REASSIGNMENTS_RESPONSE,
+        ),
+        _api(
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            (0, 0),
+            cluster_admin.LIST_PARTITION_REASSIGNMENTS_REQUEST,
+            cluster_admin.LIST_PARTITION_REASSIGNMENTS_RESPONSE,
+        ),
+        _api(
+            ApiKey.DESCRIBE_QUORUM,
+            (0, 2),
+            cluster_admin.DESCRIBE_QUORUM_REQUEST,
+            cluster_admin.DESCRIBE_QUORUM_RESPONSE,
+        ),
+        _api(
+            ApiKey.UPDATE_FEATURES,
+            (0, 2),
+            cluster_admin.UPDATE_FEATURES_REQUEST,
+            cluster_admin.UPDATE_FEATURES_RESPONSE,
+        ),
+        _api(
+            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+            (0, 0),
+            cluster_admin.GET_TELEMETRY_SUBSCRIPTIONS_REQUEST,
+            cluster_admin.GET_TELEMETRY_SUBSCRIPTIONS_RESPONSE,
+        ),
+        _api(
+            ApiKey.LIST_CONFIG_RESOURCES,
+            (0, 1),
+            cluster_admin.LIST_CONFIG_RESOURCES_REQUEST,
+            cluster_admin.LIST_CONFIG_RESOURCES_RESPONSE,
         ),
         _api(
             ApiKey.DELETE_GROUPS,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from tidelog.broker.handlers.cluster_admin import ClusterAdminHandler
 from tidelog.broker.handlers.configs import ConfigsHandler
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.coordinators import CoordinatorsHandler
@@ -32,6 +33,7 @@ Handler = Callable[[RequestContext, Any], Response | Awaitable[Response]]
 
 def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
     """Handlers over open services. Call it on the running loop."""
+    cluster_admin = ClusterAdminHandler(services)
     group_offsets = GroupOffsetsHandler(services)
     metadata = MetadataHandler(services)
     offsets = OffsetsHandler(services)
@@ -59,4 +61,12 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
         ApiKey.DESCRIBE_CLUSTER: metadata.describe_cluster,
         ApiKey.DESCRIBE_PRODUCERS: producers.describe_producers,
+        ApiKey.DESCRIBE_LOG_DIRS: cluster_admin.describe_log_dirs,
+        ApiKey.ELECT_LEADERS: cluster_admin.elect_leaders,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: cluster_admin.alter_partition_reassignments,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: cluster_admin.list_partition_reassignments,
+        ApiKey.DESCRIBE_QUORUM: cluster_admin.describe_quorum,
+        ApiKey.UPDATE_FEATURES: cluster_admin.update_features,
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: cluster_admin.get_telemetry_subscriptions,
+        ApiKey.LIST_CONFIG_RESOURCES: cluster_admin.list_config_resources,
     }

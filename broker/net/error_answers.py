@@ -145,6 +145,25 @@ def _offset_fetch(request: Any, code: ErrorCode, message: str | None) -> dict[st
     }
 
 
+def _describe_log_dirs(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {"error_code": code, "results": [{"error_code": code, "log_dir": ""}]}
+
+
+def _elect_leaders(request: Any, code: ErrorCode, message: str | None) -> Steps[dict[str, Any]]:
+    pace = Pace()
+
+    def failed(index: int) -> dict[str, Any]:
+        return {"partition_id": index, "error_code": code, "error_message": message}
+
+    results = []
+    for topic in request.topic_partitions or ():
+        partitions = yield from each(failed, topic.partitions, pace)
+        results.append({"topic": topic.topic, "partition_result": partitions})
+        if pace.spent():
+            yield
+    return {"error_code": code, "replica_election_results": results}
+
+
 def _describe_producers(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
     return {
         "topics": [
@@ -202,6 +221,14 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.OFFSET_DELETE: _top_level,
     ApiKey.DESCRIBE_CLUSTER: _top_level_with_message,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
+    ApiKey.DESCRIBE_LOG_DIRS: _describe_log_dirs,
+    ApiKey.ELECT_LEADERS: _elect_leaders,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _top_level_with_message,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _top_level_with_message,
+    ApiKey.DESCRIBE_QUORUM: _top_level_with_message,
+    ApiKey.UPDATE_FEATURES: _top_level_with_message,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _top_level,
+    ApiKey.LIST_CONFIG_RESOURCES: _top_level,
 }
 """API -> (request, code, message) -> the response values that say so, or the steps to them."""
 

@@ -112,6 +112,7 @@ def test_every_api_that_is_served_and_has_a_list_in_its_request_is_tested() -> N
         ApiKey.INIT_PRODUCER_ID,
         ApiKey.SASL_AUTHENTICATE,
         ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
     }
     assert {large.api for large in LARGEST} == SERVED_APIS.keys() - without_lists
 

@@ -25,6 +25,7 @@ _SCALARS: Mapping[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
     "int8": st.integers(-(2**7), 2**7 - 1),
     "int16": st.integers(-(2**15), 2**15 - 1),
+    "uint16": st.integers(0, 2**16 - 1),
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
     "string": st.text(max_size=20),

@@ -35,6 +35,13 @@ ANSWERED_WITHOUT_NAMES = (
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+    ApiKey.LIST_CONFIG_RESOURCES,
 )
 SINGLE_COORDINATOR = [(ApiKey.FIND_COORDINATOR, version) for version in range(4)]
 
@@ -71,6 +78,14 @@ REQUESTS: dict[ApiKey, dict[str, Any]] = {
         "topics": [{"name": TOPIC, "partitions": [{"partition_index": 3}]}],
     },
     ApiKey.DESCRIBE_CLUSTER: {},
+    ApiKey.DESCRIBE_LOG_DIRS: {"topics": None},
+    ApiKey.ELECT_LEADERS: {"topic_partitions": [{"topic": TOPIC, "partitions": [3]}]},
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: {"topics": []},
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: {},
+    ApiKey.DESCRIBE_QUORUM: {"topics": []},
+    ApiKey.UPDATE_FEATURES: {"feature_updates": []},
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: {},
+    ApiKey.LIST_CONFIG_RESOURCES: {},
     ApiKey.DESCRIBE_PRODUCERS: {"topics": [{"name": TOPIC, "partition_indexes": [3]}]},
 }
 

@@ -1,0 +1,248 @@
+"""What operators ask of a cluster, as one broker answers it: folders, leaders, replicas, quorum, features.
+
+Owns the answers to DescribeLogDirs, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments,
+ListConfigResources, DescribeQuorum, UpdateFeatures and GetTelemetrySubscriptions.
+
+Invariants: nothing is changed here, because with one broker there is no other leader, replica or feature to
+change to; a request that would need one is refused with Kafka's code. What a request names twice is answered
+once.
+
+Source: Kafka's KafkaApis, ReplicationControlManager, FeatureControlManager and ClientMetricsManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Iterable, Mapping
+from functools import partial
+from operator import attrgetter
+from typing import Any
+from uuid import UUID, uuid4
+
+from tidelog.broker.handlers.configs import BROKER_RESOURCE, TOPIC_RESOURCE
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.handlers.metadata import NO_TOPIC_ID
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.steps import Pace, Steps, each
+
+PREFERRED_ELECTION = 0
+METADATA_TOPIC = "__cluster_metadata"
+TELEMETRY_INTERVAL_MS = 300_000
+"""How long a client waits before it asks again whether somebody wants its metrics: Kafka's default."""
+_TELEMETRY_BYTES = 1_048_576
+_RESOURCE_TYPES = (TOPIC_RESOURCE, BROKER_RESOURCE)
+_CLIENT_METRICS_RESOURCE = 16
+_Named = dict[str, dict[int, None]]
+_partition_index = attrgetter("partition_index")
+_feature = attrgetter("feature")
+
+
+class ClusterAdminHandler:
+    """Serves the eight APIs in all versions that `served_apis` lists."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def describe_log_dirs(
+        self, context: RequestContext, request: Any
+    ) -> Steps[dict[str, Any] | Awaitable[dict[str, Any]]]:
+        """The one data folder: the size of each partition in it, and of its disk. `offset_lag` is 0, because
+        no replica here is behind another."""
+        pace = Pace()
+        if request.topics is None:
+            named = yield from self._all_partitions(pace)
+        else:
+            named = yield from _named(request.topics, "topic", "partitions", pace)
+        topics = []
+        for name, indexes in named.items():
+            partitions = []
+            for index in indexes:
+                replica = self._services.replicas.get((name, index))
+                if replica is not None:
+                    size = replica.log.size_bytes
+                    partitions.append({"partition_index": index, "partition_size": size, "offset_lag": 0})
+                if pace.spent():
+                    yield
+            if partitions:
+                topics.append({"name": name, "partitions": partitions})
+        return self._with_disk(topics)
+
+    async def _with_disk(self, topics: list[dict[str, Any]]) -> dict[str, Any]:
+        folder = self._services.config.data_dir.absolute()
+        result: dict[str, Any] = {"error_code": ErrorCode.NONE, "log_dir": str(folder), "topics": topics}
+        try:
+            disk = await asyncio.to_thread(shutil.disk_usage, folder)
+        except OSError:
+            result["error_code"] = ErrorCode.KAFKA_STORAGE_ERROR
+        else:
+            result |= {"total_bytes": disk.total, "usable_bytes": disk.free}
+        return {"error_code": ErrorCode.NONE, "results": [result]}
+
+    def elect_leaders(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
+        """The only replica of each partition leads it, or nobody can."""
+        pace = Pace()
+        is_for_all = request.topic_partitions is None
+        if is_for_all:
+            named = yield from self._all_partitions(pace)
+        else:
+            named = yield from _named(request.topic_partitions, "topic", "partitions", pace)
+        results = []
+        for topic, indexes in named.items():
+            partitions = []
+            for index in indexes:
+                code = self._election(topic, index, request.election_type)
+                # As in Kafka, a request for all partitions names only those that had an election.
+                if not (is_for_all and code == ErrorCode.ELECTION_NOT_NEEDED):
+                    result = {"error_code": code, "error_message": code.message}
+                    partitions.append({"partition_id": index, **result})
+                if pace.spent():
+                    yield
+            if partitions:
+                results.append({"topic": topic, "partition_result": partitions})
+        return {"error_code": ErrorCode.NONE, "replica_election_results": results}
+
+    def _election(self, topic: str, index: int, election_type: int) -> ErrorCode:
+        missing = self._missing(topic, index)
+        if missing is not None:
+            return missing
+        replica = self._services.replicas.get((topic, index))
+        if replica is not None and replica.stopped is None:
+            return ErrorCode.ELECTION_NOT_NEEDED
+        if election_type == PREFERRED_ELECTION:
+            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+    def alter_partition_reassignments(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
+        """Replicas on this broker alone are what each partition has; all others are refused."""
+        pace = Pace()
+        answers: dict[str, dict[int, dict[str, Any]]] = {}
+        for topic in request.topics:
+            partitions = answers.setdefault(topic.name, {})
+            for partition in topic.partitions:
+                index = partition.partition_index
+                code, message = self._reassignment(topic.name, index, partition.replicas)
+                partitions[index] = {"partition_index": index, "error_code": code, "error_message": message}
+                if pace.spent(1 + len(partition.replicas or ())):
+                    yield
+            if pace.spent():
+                yield
+        responses = [{"name": name, "partitions": list(parts.values())} for name, parts in answers.items()]
+        return {"error_code": ErrorCode.NONE, "responses": responses}
+
+    def _reassignment(
+        self, topic: str, index: int, replicas: list[int] | None
+    ) -> tuple[ErrorCode, str | None]:
+        missing = self._missing(topic, index)
+        if missing is not None:
+            return missing, missing.message
+        if replicas is None:
+            code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+            return code, code.message
+        if list(replicas) == [self._services.node_id]:
+            return ErrorCode.NONE, None
+        expected = f"expected the replicas [{self._services.node_id}], because this cluster has one broker"
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, expected
+
+    def list_partition_reassignments(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        """None is ever under way."""
+        return {"error_code": ErrorCode.NONE, "topics": []}
+
+    def list_config_resources(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
+        """Topics and this broker. Version 0 asks for resources of client metrics, of which there are none."""
+        if context.header.api_version == 0:
+            return {"error_code": ErrorCode.NONE, "config_resources": []}
+        wanted = set(request.resource_types) or {*_RESOURCE_TYPES, _CLIENT_METRICS_RESOURCE}
+        if not wanted <= {*_RESOURCE_TYPES, _CLIENT_METRICS_RESOURCE}:
+            return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}
+        names = []
+        if TOPIC_RESOURCE in wanted:
+            names = [(TOPIC_RESOURCE, topic.name) for topic in self._services.catalog.topics()]
+        if BROKER_RESOURCE in wanted:
+            names += [(BROKER_RESOURCE, str(node_id)) for node_id in self._services.catalog.brokers]
+
+        def resource(named: tuple[int, str]) -> dict[str, Any]:
+            return {"resource_type": named[0], "resource_name": named[1]}
+
+        resources = yield from each(resource, names, Pace())
+        return {"error_code": ErrorCode.NONE, "config_resources": resources}
+
+    def describe_quorum(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
+        """A quorum of this one broker. Its log is the catalog: an offset is a revision of that."""
+        pace = Pace()
+        topics = []
+        for topic in request.topics:
+            indexes = yield from each(_partition_index, topic.partitions, pace)
+            answers = yield from each(partial(self._quorum, topic.topic_name), dict.fromkeys(indexes), pace)
+            topics.append({"topic_name": topic.topic_name, "partitions": answers})
+            if pace.spent():
+                yield
+        nodes = [
+            {"node_id": broker.node_id, "listeners": [listener._asdict() for listener in broker.listeners]}
+            for broker in self._services.catalog.brokers.values()
+        ]
+        return {"error_code": ErrorCode.NONE, "topics": topics, "nodes": nodes}
+
+    def _quorum(self, topic: str, index: int) -> dict[str, Any]:
+        if (topic, index) != (METADATA_TOPIC, 0):
+            return {"partition_index": index, "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        node_id, revision = self._services.node_id, self._services.catalog.revision
+        voter = {"replica_id": node_id, "replica_directory_id": NO_TOPIC_ID, "log_end_offset": revision}
+        return {
+            "partition_index": index,
+            "leader_id": node_id,
+            "leader_epoch": 0,
+            "high_watermark": revision,
+            "current_voters": [voter],
+        }
+
+    def update_features(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
+        """No feature has versions to choose from."""
+        code, pace = ErrorCode.INVALID_UPDATE_VERSION, Pace()
+        names = dict.fromkeys((yield from each(_feature, request.feature_updates, pace)))
+        if not names:
+            return {"error_code": ErrorCode.NONE}
+
+        def refused(name: str) -> dict[str, Any]:
+            message = f"this broker does not know the feature {name}"
+            return {"feature": name, "error_code": code, "error_message": message}
+
+        if context.header.api_version >= 2:  # Its answer has one code for all features.
+            first = refused(next(iter(names)))
+            return {"error_code": code, "error_message": first["error_message"]}
+        return {"error_code": ErrorCode.NONE, "results": (yield from each(refused, names, pace))}
+
+    def get_telemetry_subscriptions(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        """Nobody wants the client's metrics; a client without an id gets one."""
+        client_id: UUID = request.client_instance_id
+        return {
+            "error_code": ErrorCode.NONE,
+            "client_instance_id": client_id if client_id != NO_TOPIC_ID else uuid4(),
+            "push_interval_ms": TELEMETRY_INTERVAL_MS,
+            "telemetry_max_bytes": _TELEMETRY_BYTES,
+        }
+
+    def _missing(self, topic: str, index: int) -> ErrorCode | None:
+        known = self._services.catalog.topic(topic)
+        if known is None or not 0 <= index < len(known.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return None
+
+    def _all_partitions(self, pace: Pace) -> Steps[_Named]:
+        named: _Named = {}
+        for topic in list(self._services.catalog.topics()):  # The catalog may change between two steps.
+            named[topic.name] = dict.fromkeys(range(len(topic.partitions)))
+            if pace.spent():
+                yield
+        return named
+
+
+def _named(topics: Iterable[Mapping[str, Any]], name: str, indexes: str, pace: Pace) -> Steps[_Named]:
+    """The partitions that a request names, each once, in their order."""
+    named: _Named = {}
+    for topic in topics:
+        named.setdefault(topic[name], {}).update(dict.fromkeys(topic[indexes]))
+        if pace.spent(1 + len(topic[indexes]) // 16):
+            yield
+    return named

@@ -1,0 +1,141 @@
+"""What operators ask of a cluster is answered as one broker can, and nothing that needs two is promised."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.unit.broker.handlers.conftest import Asker, make_batch
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
+
+NOBODY = UUID(int=0)
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+async def test_log_dirs_name_the_folder_and_the_bytes_of_each_partition(asker: Asker, version: int) -> None:
+    await asker.create("t", 2)
+    await asker.produce("t", make_batch(b"value"))
+    answer = await asker.ask(ApiKey.DESCRIBE_LOG_DIRS, version, topics=None)
+    (folder,) = answer.results
+    assert folder.log_dir == str(asker.services.config.data_dir)
+    (topic,) = folder.topics
+    stored = asker.replica("t").log.size_bytes
+    assert stored > 0
+    sizes = [(held.partition_index, held.partition_size, held.offset_lag) for held in topic.partitions]
+    assert sizes == [(0, stored, 0), (1, 0, 0)]
+    if version == 4:
+        assert folder.total_bytes > folder.usable_bytes > 0
+
+
+async def test_log_dirs_leave_out_what_nobody_has(asker: Asker) -> None:
+    await asker.create("t")
+    topics = [{"topic": "t", "partitions": [7]}, {"topic": "unknown", "partitions": [0]}]
+    answer = await asker.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=topics)
+    assert answer.results[0].topics == []
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_an_election_is_not_needed_where_the_only_replica_leads(asker: Asker, version: int) -> None:
+    await asker.create("t")
+    asked = [{"topic": "t", "partitions": [0, 1]}, {"topic": "unknown", "partitions": [0]}]
+    answer = await asker.ask(ApiKey.ELECT_LEADERS, version, topic_partitions=asked)
+    codes = {
+        (held.topic, part.partition_id): part.error_code
+        for held in answer.replica_election_results
+        for part in held.partition_result
+    }
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes == {("t", 0): ErrorCode.ELECTION_NOT_NEEDED, ("t", 1): unknown, ("unknown", 0): unknown}
+
+
+@pytest.mark.parametrize(
+    ("election_type", "code"),
+    [(0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE), (1, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)],
+)
+async def test_nobody_is_elected_for_a_partition_that_is_offline(
+    asker: Asker, election_type: int, code: ErrorCode
+) -> None:
+    await asker.create("t")
+    await asker.create("online")
+    asker.replica("t").stopped = ErrorCode.KAFKA_STORAGE_ERROR
+    answer = await asker.ask(ApiKey.ELECT_LEADERS, 2, election_type=election_type, topic_partitions=None)
+    results = [
+        (held.topic, part.error_code)
+        for held in answer.replica_election_results
+        for part in held.partition_result
+    ]
+    assert results == [("t", code)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "index", "replicas", "code"),
+    [
+        ("t", 0, [0], ErrorCode.NONE),
+        ("t", 0, [0, 1], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("t", 0, [], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("t", 0, None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+        ("t", 1, [0], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("unknown", 0, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+async def test_replicas_can_only_be_where_they_are(
+    asker: Asker, topic: str, index: int, replicas: list[int] | None, code: ErrorCode
+) -> None:
+    await asker.create("t")
+    node_id = asker.services.node_id
+    replicas = replicas and [node_id + each for each in replicas]
+    topics = [{"name": topic, "partitions": [{"partition_index": index, "replicas": replicas}]}]
+    answer = await asker.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, topics=topics)
+    (answered,) = answer.responses[0].partitions
+    assert (answered.partition_index, answered.error_code) == (index, code)
+    listed = await asker.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, topics=None)
+    assert (listed.error_code, listed.topics) == (ErrorCode.NONE, [])
+
+
+async def test_config_resources_are_the_topics_and_this_broker(asker: Asker) -> None:
+    await asker.create("t")
+    broker = (4, str(asker.services.node_id))
+    for wanted, expected in (([], [(2, "t"), broker]), ([2], [(2, "t")]), ([4, 4], [broker]), ([16], [])):
+        answer = await asker.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=wanted)
+        assert [(held.resource_type, held.resource_name) for held in answer.config_resources] == expected
+    answer = await asker.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=[99])
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert (await asker.ask(ApiKey.LIST_CONFIG_RESOURCES, 0)).config_resources == []
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_the_quorum_is_this_broker_at_the_catalog_s_revision(asker: Asker, version: int) -> None:
+    await asker.create("t")
+    topics = [
+        {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}] * 2},
+        {"topic_name": "t", "partitions": [{"partition_index": 0}]},
+    ]
+    answer = await asker.ask(ApiKey.DESCRIBE_QUORUM, version, topics=topics)
+    (metadata,) = answer.topics[0].partitions
+    revision = asker.services.catalog.revision
+    (voter,) = metadata.current_voters
+    node_id = asker.services.node_id
+    assert (metadata.leader_id, metadata.high_watermark) == (node_id, revision)
+    assert (voter.replica_id, voter.log_end_offset) == (node_id, revision)
+    assert answer.topics[1].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_no_feature_has_a_version_to_choose(asker: Asker, version: int) -> None:
+    updates: list[dict[str, Any]] = [{"feature": "metadata.version", "max_version_level": 7}] * 2
+    answer = await asker.ask(ApiKey.UPDATE_FEATURES, version, feature_updates=updates)
+    codes = [answer.error_code] if version == 2 else [held.error_code for held in answer.results]
+    assert codes == [ErrorCode.INVALID_UPDATE_VERSION]
+    nothing = await asker.ask(ApiKey.UPDATE_FEATURES, version, feature_updates=[])
+    assert nothing.error_code == ErrorCode.NONE
+
+
+async def test_nobody_subscribes_to_the_metrics_of_clients(asker: Asker) -> None:
+    first = await asker.ask(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, client_instance_id=NOBODY)
+    assert first.client_instance_id != NOBODY
+    again = await asker.ask(
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, client_instance_id=first.client_instance_id
+    )
+    assert again == first
+    assert (first.error_code, first.requested_metrics) == (ErrorCode.NONE, [])
