@@ -9,6 +9,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewPartitions, NewTopic
 from kafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError, TopicAlreadyExistsError
+from kafka.protocol.admin.topics import ElectionType
 
 from faults.process import BrokerProcess
 from tests.conformance.conftest import RunningBroker
@@ -39,6 +40,20 @@ def test_the_admin_lists_and_describes_topics(broker: RunningBroker, admin: Kafk
     assert len(described["partitions"]) == 5
     admin.delete_topics(["described"])
     assert "described" not in admin.list_topics()
+
+
+def test_the_admin_asks_what_operators_ask(broker: RunningBroker, admin: KafkaAdminClient) -> None:
+    admin.create_topics([NewTopic("operated", 1, 1)])
+    partition = TopicPartition("operated", 0)
+    ((folder,),) = [described["log_dirs"] for described in admin.describe_log_dirs()]
+    assert "operated" in {topic["name"] for topic in folder["topics"]}
+    elected = admin.elect_leaders(ElectionType.PREFERRED, [partition], raise_errors=False)
+    assert "ElectionNotNeeded" in str(elected)
+    assert not admin.list_partition_reassignments()
+    (metadata,) = admin.describe_metadata_quorum()["topics"]
+    assert metadata["topic_name"] == "__cluster_metadata"
+    assert "operated" in admin.list_config_resources()["topic"]
+    admin.delete_topics(["operated"])
 
 
 def test_a_topic_that_is_not_there_has_no_partitions(broker: RunningBroker) -> None:
