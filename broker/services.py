@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from tidelog.broker.cluster.catalog import (
+    INTERNAL_TOPIC_CONFIGS,
     OFFSETS_TOPIC,
     BrokerRegistered,
     BrokerRegistration,
@@ -276,11 +277,7 @@ def _topics(
 def _offsets_topic(config: BrokerConfig) -> NewTopic:
     return NewTopic(
         num_partitions=config.offsets_topic_num_partitions,
-        configs={
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
-        },
+        configs={**INTERNAL_TOPIC_CONFIGS, "segment.bytes": str(config.offsets_topic_segment_bytes)},
     )
 
 

@@ -33,6 +33,8 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
+INTERNAL_TOPIC_CONFIGS: Mapping[str, str] = {"cleanup.policy": "compact", "compression.type": "producer"}
+"""What internal topics are made with: a record stays until a later one with its key takes its place."""
 
 
 class Listener(NamedTuple):

@@ -18,7 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from tidelog.broker.cluster.catalog import Catalog, PartitionAssignment, Topic, check_topic_name
+from tidelog.broker.cluster.catalog import (
+    INTERNAL_TOPIC_CONFIGS,
+    INTERNAL_TOPICS,
+    Catalog,
+    PartitionAssignment,
+    Topic,
+    check_topic_name,
+)
 from tidelog.broker.cluster.choice import Found, choose, copy_path
 from tidelog.broker.cluster.facts import StoredCluster
 from tidelog.broker.cluster.sqlite_store import read_store, set_aside, write_store
@@ -173,7 +180,8 @@ class CatalogRebuilding:
             self._assignment(name, index, known[index] if index < len(known) else None, node_id)
             for index in range(count)
         )
-        return Topic(name, topic_id, partitions, dict(old.configs) if old is not None and is_old else {})
+        configs = INTERNAL_TOPIC_CONFIGS if name in INTERNAL_TOPICS else {}
+        return Topic(name, topic_id, partitions, dict(old.configs if old is not None and is_old else configs))
 
     def _topic_id(self, name: str, folders: Iterable[FoundPartition], old: Topic | None) -> UUID:
         by_id: dict[UUID, list[str]] = defaultdict(list)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.broker.data_folder.test_ownership import catalog_files, forget, with_records, write_as
 from tests.unit.broker.test_services import lose_the_store, opened, stored
-from tidelog.broker.cluster.catalog import Topic
+from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, Topic
 from tidelog.broker.coordinator.producer_ids import above_all_issued
 from tidelog.broker.data_folder.catalog_rebuilding import CatalogRebuilding, RebuildError, Rebuilt
 from tidelog.broker.replicas.topics import NewTopic
@@ -82,6 +82,19 @@ async def test_a_catalog_that_is_gone_is_made_of_the_folders_alone(tmp_path: Pat
     assert {name: (topic.topic_id, topic.partitions) for name, topic in topics.items()} == {
         name: (topic.topic_id, topic.partitions) for name, topic in known.items()
     }
+
+
+async def test_the_offsets_topic_is_made_again_as_compacted_so_that_no_retention_takes_its_records(
+    tmp_path: Path,
+) -> None:
+    services = await opened(tmp_path)
+    await services.groups.make_topic()
+    await services.close()
+    lose_the_store(tmp_path)
+    rebuilt(tmp_path)
+    _, topics = await served(tmp_path)
+    assert topics[OFFSETS_TOPIC].configs["cleanup.policy"] == "compact"
+    assert len(topics[OFFSETS_TOPIC].partitions) == 5
 
 
 async def test_what_is_left_of_the_old_catalog_gives_the_settings(tmp_path: Path) -> None:

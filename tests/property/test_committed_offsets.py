@@ -1,0 +1,143 @@
+"""Committed offsets against a model of dictionaries, over restarts, crashes, deletions and expiry."""
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.coordinator.offsets.committed_offsets import Committer, is_of
+from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.services import Services, open_services
+
+START_MS = 1_700_000_000_000
+RETENTION_MINUTES = 10
+RETENTION_MS = RETENTION_MINUTES * 60_000
+GROUPS = ("a", "b", "c", "ü")
+TOPICS = ("t", "u")
+Where = tuple[str, str, int]
+
+wheres = st.tuples(st.sampled_from(GROUPS), st.sampled_from(TOPICS), st.integers(0, 2))
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("commit"), st.lists(wheres, min_size=1, max_size=4), st.integers(0, 2**63 - 1)),
+        st.tuples(st.just("delete"), wheres),
+        st.tuples(st.just("delete_topic"), st.sampled_from(TOPICS)),
+        st.tuples(st.just("wait"), st.integers(1, RETENTION_MS)),
+        st.tuples(st.just("restart"), st.booleans()),
+    ),
+    min_size=5,
+    max_size=25,
+)
+
+
+class Clock:
+    now_ms = START_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+class Site:
+    """A broker on a folder, and what it should hold."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = Clock()
+        self.expected: dict[Where, CommittedOffset] = {}
+
+    async def open(self) -> None:
+        config = BrokerConfig(
+            data_dir=self.folder,
+            offsets_retention_minutes=RETENTION_MINUTES,
+            offsets_topic_num_partitions=2,
+        )
+        self.services: Services = await open_services(config, Metrics(), self.clock)
+        for topic in TOPICS:
+            if self.services.catalog.topic(topic) is None:
+                await self.services.topics.create(topic)
+        await self.services.groups.make_topic()
+
+    def topic_id(self, name: str) -> UUID:
+        topic = self.services.catalog.topic(name)
+        assert topic is not None
+        return topic.topic_id
+
+    async def commit(self, wanted: list[Where], offset: int) -> None:
+        """Each group's share of it is one commit."""
+        for group in dict.fromkeys(group for group, _, _ in wanted):
+            records = []
+            for _, topic, partition in [where for where in wanted if where[0] == group]:
+                committed = CommittedOffset(
+                    offset, 3, f"at {offset}", self.clock.now_ms, topic_id=self.topic_id(topic)
+                )
+                records.append(OffsetRecord(group, topic, partition, committed))
+                self.expected[group, topic, partition] = committed
+            await self.run(group, lambda of: of.commit(group, Committer(), records))  # noqa: B023
+
+    async def delete(self, where: Where) -> None:
+        group, topic, partition = where
+        if any(held == group for held, _, _ in self.expected):
+            await self.run(group, lambda of: of.delete(group, [(topic, [partition])]))
+            self.expected.pop(where, None)
+
+    async def delete_topic(self, name: str) -> None:
+        """And make another of that name."""
+        await self.services.topics.delete(self.topic_id(name))
+        await self.services.topics.create(name)
+        self.expected = {where: held for where, held in self.expected.items() if where[1] != name}
+
+    async def wait(self, passed_ms: int) -> None:
+        self.clock.now_ms += passed_ms
+        await self.services.groups.sweep()
+        kept_from_ms = self.clock.now_ms - RETENTION_MS
+        self.expected = {
+            where: held for where, held in self.expected.items() if held.commit_timestamp_ms > kept_from_ms
+        }
+
+    async def restart(self, clean: bool) -> None:
+        await self.services.close(clean=clean)
+        await self.open()
+
+    async def run(self, group: str, operation: Callable[[Any], Any]) -> Any:
+        return await self.services.groups.run(group, lambda machine: operation(machine.offsets))
+
+    async def check(self) -> None:
+        for group in GROUPS:
+            held: Mapping[str, Mapping[int, CommittedOffset]]
+            held = await self.run(group, lambda of: of.fetch(group, None))  # noqa: B023
+            found = {
+                (group, topic, partition): committed
+                for topic, partitions in held.items()
+                for partition, committed in partitions.items()
+                if is_of(committed, self.topic_id(topic))
+            }
+            assert found == {where: each for where, each in self.expected.items() if where[0] == group}
+
+
+async def _follow(steps: list[tuple[Any, ...]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        site = Site(Path(folder))
+        await site.open()
+        try:
+            for name, *arguments in steps:
+                await getattr(site, name)(*arguments)
+                await site.check()
+            await site.restart(clean=False)
+            await site.check()
+        finally:
+            await site.services.close()
+
+
+@settings(max_examples=max(5, settings().max_examples // 10))
+@given(operations)
+def test_what_was_acknowledged_is_told_and_nothing_else_whatever_happens(
+    steps: list[tuple[Any, ...]],
+) -> None:
+    asyncio.run(_follow(steps))

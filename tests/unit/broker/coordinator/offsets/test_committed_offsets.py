@@ -1,0 +1,199 @@
+"""The machine of committed offsets: who may commit, what expires when, and that a sweep goes in steps."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tidelog.broker.coordinator.offsets import committed_offsets
+from tidelog.broker.coordinator.offsets.committed_offsets import (
+    SWEPT_AT_ONCE,
+    CommittedOffsets,
+    Committer,
+    NoMembers,
+)
+from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord
+from tidelog.protocol.errors import ApiError, ErrorCode
+
+RETENTION_MS = 1_000
+TOPIC_IDS = {"t": UUID(int=1), "u": UUID(int=2)}
+
+
+def offset(
+    topic: str, partition: int, committed: int = 5, at_ms: int = 0, group: str = "g", **more: Any
+) -> Any:
+    value = CommittedOffset(
+        committed, commit_timestamp_ms=at_ms, topic_id=TOPIC_IDS.get(topic, UUID(int=0)), **more
+    )
+    return OffsetRecord(group, topic, partition, value)
+
+
+class Members(NoMembers):
+    """Of the group "g": its members read `topics`, and it has been idle since `idle_ms`."""
+
+    def __init__(self, topics: tuple[str, ...] = (), idle_ms: int | None = None) -> None:
+        self.topics = topics
+        self.idle_ms = idle_ms
+
+    def knows(self, group_id: str) -> bool:
+        return group_id == "g"
+
+    def check_commit(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> Mapping[Any, Any]:
+        if (member_id, generation) != ("m", 3):
+            raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+        return {("session", member_id): None}
+
+    def check_offset_delete(self, group_id: str) -> None:
+        if not self.topics:
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP)
+
+    def is_subscribed(self, group_id: str, topic: str) -> bool:
+        return topic in self.topics
+
+    def idle_since_ms(self, group_id: str, commit_timestamp_ms: int) -> int | None:
+        return self.idle_ms
+
+
+def machine(*records: OffsetRecord, members: NoMembers | None = None) -> CommittedOffsets:
+    made = CommittedOffsets(members or NoMembers(), RETENTION_MS)
+    for record in records:
+        made.apply(record)
+    return made
+
+
+def held(of: CommittedOffsets, group: str = "g") -> dict[tuple[str, int], int]:
+    found: Any = of.fetch(group, None)(0).response
+    return {
+        (topic, partition): committed.offset
+        for topic, partitions in found.items()
+        for partition, committed in partitions.items()
+    }
+
+
+def swept(of: CommittedOffsets, now_ms: int) -> list[int]:
+    """Sweep to the end; how many records each step wrote."""
+    of.begin_sweep(now_ms)
+    steps = []
+    has_more: Any = True
+    while has_more:
+        records, has_more, *_ = of.sweep(now_ms, TOPIC_IDS.get)
+        steps.append(len(records))
+        for record in records:
+            of.apply(record)
+    return steps
+
+
+def test_a_decision_changes_nothing_before_its_records_are_applied() -> None:
+    of = machine()
+    decision = of.commit("g", Committer(), [offset("t", 0)])(0)
+    assert held(of) == {}
+    for record in decision.records:
+        of.apply(record)
+    assert held(of) == {("t", 0): 5}
+
+
+def test_what_is_fetched_does_not_change_when_more_is_committed() -> None:
+    of = machine(offset("t", 0))
+    found: Any = of.fetch("g", ["t"])(0).response
+    of.apply(offset("t", 0, 6))
+    of.apply(offset("t", 1, 7))
+    assert {index: each.offset for index, each in found["t"].items()} == {0: 5}
+
+
+def test_a_member_commits_and_its_sign_of_life_is_passed_on() -> None:
+    of = machine(members=Members())
+    decision = of.commit("g", Committer(3, "m"), [offset("t", 0)])(0)
+    assert decision.timers == {("session", "m"): None}
+    for committer in (Committer(), Committer(2, "m"), Committer(3, "other")):
+        with pytest.raises(ApiError) as refused:
+            of.commit("g", committer, [offset("t", 0)])(0)
+        assert refused.value.code == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_the_last_offset_of_a_group_takes_the_group_along() -> None:
+    of = machine(offset("t", 0), offset("u", 0))
+    assert list(of.group_ids) == ["g"]
+    for topic in ("t", "u"):
+        of.apply(OffsetRecord("g", topic, 0, None))
+    of.apply(OffsetRecord("g", "t", 0, None))
+    assert list(of.group_ids) == []
+
+
+def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
+    of = machine(offset("t", 0), offset("u", 0), members=Members(("t",)))
+    decision = of.delete("g", [("t", [0]), ("u", [0, 9])])(0)
+    assert decision.response == {"t": ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, "u": ErrorCode.NONE}
+    assert list(decision.records) == [OffsetRecord("g", "u", 0, None)]
+    with pytest.raises(ApiError) as refused:
+        machine(offset("t", 0), members=Members()).delete("g", [("t", [0])])(0)
+    assert refused.value.code == ErrorCode.NON_EMPTY_GROUP
+
+
+@pytest.mark.parametrize(
+    ("members", "kept"),
+    [
+        (NoMembers(), {("u", 0): 5}),
+        (Members(("t",), idle_ms=0), {("t", 0): 5}),
+        (Members((), idle_ms=1), {("t", 0): 5, ("u", 0): 5}),
+        (Members((), idle_ms=0), {}),
+        (Members((), idle_ms=None), {("t", 0): 5, ("u", 0): 5}),
+    ],
+)
+def test_offsets_expire_when_nobody_needs_them_for_the_retention(
+    members: NoMembers, kept: dict[tuple[str, int], int]
+) -> None:
+    of = machine(offset("t", 0, at_ms=0), offset("u", 0, at_ms=1), members=members)
+    swept(of, RETENTION_MS)
+    assert held(of) == kept
+
+
+def test_a_time_of_expiry_of_its_own_goes_before_the_retention() -> None:
+    of = machine(offset("t", 0, expire_timestamp_ms=10), offset("t", 1, expire_timestamp_ms=10**9))
+    swept(of, 9)
+    assert held(of) == {("t", 0): 5, ("t", 1): 5}
+    swept(of, 10 * RETENTION_MS)
+    assert held(of) == {("t", 1): 5}
+
+
+def test_offsets_of_a_topic_that_is_gone_or_is_another_one_are_swept() -> None:
+    other = OffsetRecord("g", "t", 1, CommittedOffset(5, topic_id=UUID(int=99), commit_timestamp_ms=0))
+    unknown = OffsetRecord("g", "t", 2, CommittedOffset(5, commit_timestamp_ms=0))
+    of = machine(offset("t", 0), other, unknown, offset("gone", 0))
+    swept(of, 0)
+    assert held(of) == {("t", 0): 5, ("t", 2): 5}
+
+
+def test_a_sweep_goes_in_steps_over_many_groups_and_over_many_partitions_of_one() -> None:
+    groups = [offset("t", 0, group=f"g{number}") for number in range(3 * SWEPT_AT_ONCE)]
+    partitions = [offset("u", index) for index in range(2 * SWEPT_AT_ONCE)]
+    of = machine(*groups, *partitions)
+    steps = swept(of, RETENTION_MS)
+    assert sum(steps) == len(groups) + len(partitions)
+    assert len(steps) >= 5
+    assert list(of.group_ids) == []
+
+
+def test_the_records_of_a_step_fit_into_a_batch_however_long_the_names_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committed_offsets, "REMOVED_BYTES_AT_ONCE", 10_000)
+    of = machine(*(offset("t", index, group="g" * 1_000) for index in range(10)))
+    steps = swept(of, RETENTION_MS)
+    assert max(steps) == 3
+    assert sum(steps) == 10
+
+
+def test_what_is_committed_while_a_sweep_goes_on_stays() -> None:
+    of = machine(*(offset("t", 0, group=f"g{number}") for number in range(2 * SWEPT_AT_ONCE)))
+    of.begin_sweep(RETENTION_MS)
+    records, *_ = of.sweep(RETENTION_MS, TOPIC_IDS.get)
+    for record in records:
+        of.apply(record)
+    last = f"g{2 * SWEPT_AT_ONCE - 1}"
+    of.apply(offset("t", 0, 9, at_ms=RETENTION_MS, group=last))
+    while of.sweep(RETENTION_MS, TOPIC_IDS.get).response:
+        pass
+    assert held(of, last) == {("t", 0): 9}
