@@ -277,7 +277,7 @@ class Dispatcher:
         except ProtocolError as error:
             raise BadRequest(str(error), _readable_part(frame)) from None
         api_key, version, _, _ = header
-        route = client.routes.find(api_key, version)
+        route = client.routes[api_key, version]
         if route is None:
             return self._unsupported(header, started)
         try:

@@ -156,8 +156,11 @@ def _refuse(refused: ApiError, context: RequestContext, request: Any) -> Never:
     raise refused
 
 
-class RouteTable:
-    """(API key, version) -> Route for connections at one step of authentication; made at first use."""
+class RouteTable(dict[tuple[int, int], Route | None]):
+    """(API key, version) -> Route for connections at one step of authentication; made at first use.
+
+    None when this API or this version of it is not served.
+    """
 
     def __init__(
         self, handlers: Mapping[ApiKey, Handler], metrics: Metrics, step: AuthenticationStep
@@ -166,13 +169,9 @@ class RouteTable:
         self._handlers = handlers
         self._metrics = metrics
         self._step = step
-        self._routes: dict[tuple[int, int], Route] = {}
 
-    def find(self, api_key: int, version: int) -> Route | None:
-        """The route, or None when this API or this version of it is not served."""
-        return self._routes.get((api_key, version)) or self._make(api_key, version)
-
-    def _make(self, api_key: int, version: int) -> Route | None:
+    def __missing__(self, wanted: tuple[int, int]) -> Route | None:
+        api_key, version = wanted
         served = SERVED_APIS.get(api_key)  # type: ignore[call-overload]
         if served is None:
             return None
@@ -186,5 +185,5 @@ class RouteTable:
             return None
         tally = self._metrics.request(APIS[key].name, version)
         route = OldProduceRoute(version, tally) if is_old_produce else Route(key, version, handler, tally)
-        self._routes[key, version] = route
+        self[key, version] = route
         return route

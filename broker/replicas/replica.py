@@ -176,9 +176,7 @@ class Replica:
         if self.stopped is not None:
             raise ApiError(self.stopped)
         try:
-            result = self.log.append(
-                batch, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, inspected=inspected
-            )
+            result = self.log.append(batch, self.leader_epoch, now_ms, origin, inspected)
         except ApiError as error:
             if self.log.failure is not None:
                 self.fail(self.log.failure)

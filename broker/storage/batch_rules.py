@@ -119,18 +119,19 @@ def check_timestamps(header: BatchHeader, records: Inspection, config: LogConfig
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime")
     if config.message_timestamp_type != "CreateTime":
         return
-    ahead_ms = records.latest - now_ms
+    oldest, latest = records
+    ahead_ms = latest - now_ms
     if ahead_ms > config.message_timestamp_after_max_ms:
         raise ApiError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {records.latest} is {ahead_ms} ms ahead of the broker's clock,"
+            f"timestamp {latest} is {ahead_ms} ms ahead of the broker's clock,"
             f" message.timestamp.after.max.ms={config.message_timestamp_after_max_ms}",
         )
-    behind_ms = now_ms - records.oldest
-    if records.oldest != NO_TIMESTAMP and behind_ms > config.message_timestamp_before_max_ms:
+    behind_ms = now_ms - oldest
+    if oldest != NO_TIMESTAMP and behind_ms > config.message_timestamp_before_max_ms:
         raise ApiError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {records.oldest} is {behind_ms} ms behind the broker's clock,"
+            f"timestamp {oldest} is {behind_ms} ms behind the broker's clock,"
             f" message.timestamp.before.max.ms={config.message_timestamp_before_max_ms}",
         )
 

@@ -194,7 +194,6 @@ class PartitionLog:
     def append(
         self,
         batch: Buffer,
-        *,
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin = CLIENT,

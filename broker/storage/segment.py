@@ -109,7 +109,7 @@ class Segment:
         filled, index_bytes = self.tail[0], config.segment_index_bytes
         return not filled or (
             filled + size <= config.segment_bytes
-            and self.age_ms(now_ms, timestamp) <= config.segment_ms
+            and self._age_ms(now_ms, timestamp) <= config.segment_ms
             and not self.offset_index.is_full(index_bytes)
             and not self.time_index.is_full(index_bytes)
             and last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
@@ -157,10 +157,8 @@ class Segment:
         is_timed = self.max_timestamp <= (last[0] if last else NO_TIMESTAMP)
         return is_timed and self.time_index.is_written and self.offset_index.is_written
 
-    def age_ms(self, now_ms: int, timestamp: int) -> int:
+    def _age_ms(self, now_ms: int, timestamp: int) -> int:
         """How long it has been filling, as Kafka counts: by its batches' timestamps if they have any."""
-        if not self.tail[0]:
-            return 0
         first_timestamp = self.first_timestamp
         if first_timestamp is None:
             first_timestamp = self.first_timestamp = next(self.walk(0)).max_timestamp

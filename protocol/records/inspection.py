@@ -28,6 +28,7 @@ _INT64_MAX = 2**63 - 1
 _NULL = 1
 _TWO_BYTES_END = 1 << 14
 _FIRST_BYTES = Struct("7B")
+_SHORTEST_LONE = BATCH_HEADER_SIZE + SMALLEST_RECORD_BYTES
 _BEFORE = b"\0\0"
 _START = len(_BEFORE)
 # For fewer, the fixed cost of lanes is more than they save.
@@ -48,9 +49,9 @@ def inspect_lone(batch: Buffer, header: BatchHeader) -> Inspection | None:
     None for an unusual one (with headers, with a timestamp that is not the batch's, a key of 64 bytes or
     more, a length of three bytes), and for all that is wrong.
     """
-    end, timestamp = len(batch), header.base_timestamp
-    shortest = BATCH_HEADER_SIZE + SMALLEST_RECORD_BYTES
-    if header.record_count != 1 or header.attributes & COMPRESSION_MASK or end < shortest:
+    end = len(batch)
+    _, _, _, _, _, codec, _, timestamp, _, _, _, _, count = header
+    if count != 1 or codec & COMPRESSION_MASK or end < _SHORTEST_LONE:
         return None
     length, attributes, delta, offset, key, value, more = _FIRST_BYTES.unpack_from(batch, BATCH_HEADER_SIZE)
     start = BATCH_HEADER_SIZE + 1
@@ -74,7 +75,9 @@ def inspect_lone(batch: Buffer, header: BatchHeader) -> Inspection | None:
         at += value >> 1
     if odd & 1 or delta or offset or attributes > 127 or key > 127 or timestamp < NO_TIMESTAMP:
         return None
-    if length != 2 * (end - start) or at != end - 1 or batch[at] or max(length, value) >= _TWO_BYTES_END:
+    if length != 2 * (end - start) or at != end - 1 or batch[at]:
+        return None
+    if length >= _TWO_BYTES_END or value >= _TWO_BYTES_END:
         return None
     return _new_tuple(Inspection, (timestamp, timestamp))
 

@@ -31,8 +31,8 @@ def test_an_api_or_a_version_may_have_codecs_and_a_handler_without_being_adverti
     assert {"api_key": 3, "min_version": 1, "max_version": 9} in advertised_api_keys()
     answer = {ApiKey.DESCRIBE_CLUSTER: lambda *_: {}, ApiKey.METADATA: lambda *_: {}}
     routes = RouteTable(answer, Metrics(), AuthenticationStep.NOT_REQUIRED)
-    assert routes.find(ApiKey.DESCRIBE_CLUSTER, 0) is None
-    served = [version for version in range(13) if routes.find(ApiKey.METADATA, version) is not None]
+    assert routes[ApiKey.DESCRIBE_CLUSTER, 0] is None
+    served = [version for version in range(13) if routes[ApiKey.METADATA, version] is not None]
     assert served == list(range(1, 10))
 
 

@@ -224,7 +224,7 @@ from tidelog.client.asked_apis import ASKED_APIS
 from tidelog.protocol import hot
 
 assert [row["max_version"] for row in advertised_api_keys((key,))] == [new]
-assert RouteTable({{key: print}}, Metrics(), AuthenticationStep.NOT_REQUIRED).find(key, new) is not None
+assert RouteTable({{key: print}}, Metrics(), AuthenticationStep.NOT_REQUIRED)[key, new] is not None
 assert ASKED_APIS[key].last == new
 if key is ApiKey.PRODUCE:
     request = hot.ProduceRequest(None, -1, 1, [("t", [(0, b"records")])])

@@ -89,9 +89,8 @@ async def fetch(asker: Asker) -> list[tuple[Any, int]]:
     partition = FetchPartition(0, -1, 0, -1, -1, 1)
     topics = [("t", [partition] * 2), ("t", [partition]), ("once", [partition])]
     request = FetchRequest(-1, 0, 1, 1, 0, 0, -1, topics)
-    route = RouteTable(asker.handlers, asker.services.metrics, AuthenticationStep.NOT_REQUIRED).find(
-        ApiKey.FETCH, 12
-    )
+    routes = RouteTable(asker.handlers, asker.services.metrics, AuthenticationStep.NOT_REQUIRED)
+    route = routes[ApiKey.FETCH, 12]
     assert route is not None
     decoded = finish(route.decode(12, memoryview(encode_fetch_request(12, request))))
     answer = asker.call(ApiKey.FETCH, 12, decoded)
