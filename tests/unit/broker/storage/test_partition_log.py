@@ -21,6 +21,7 @@ from tests.unit.broker.storage.support import (
 from tidelog.broker.storage.disk import ColdRead
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import RecordBatchBuilder, decode_batch, read_batch_header, set_producer
@@ -332,7 +333,8 @@ def test_a_flush_covers_every_segment_that_was_rolled_since_the_last(tmp_path: P
 
 
 def test_settings_can_change_while_the_log_is_open(log: PartitionLog) -> None:
-    log.reconfigure(LogConfig(max_message_bytes=100, unknown_sequence="accept"))
+    rules = ProducerRules(reject_unknown_sequence=False)
+    log.reconfigure(LogConfig(max_message_bytes=100, producers=rules))
     assert append(log, batch(1, 0, 77)).base_offset == 0
     assert refused(log, batch(value=b"v" * 100)) == ErrorCode.MESSAGE_TOO_LARGE
 
