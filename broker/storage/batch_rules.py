@@ -44,6 +44,8 @@ class AppendOrigin(Enum):
     COORDINATOR = "coordinator"
     """This broker itself: records without a producer, or a control batch that ends a producer's transaction,
     checked for the epochs of that producer and of its coordinator."""
+    LEADER = "leader"
+    """The partition's leader, which checked it: its offsets and leader epoch have to follow those here."""
 
 
 # An enum's member takes longer to look up than to compare.
@@ -64,14 +66,14 @@ def checked_header(batch: Buffer, config: LogConfig, origin: AppendOrigin = CLIE
         raise _invalid(
             f"exactly one batch a partition is accepted; this one takes {header.size_bytes} of {size} bytes"
         )
-    if base_offset != 0:
+    if base_offset != 0 and origin is not AppendOrigin.LEADER:
         raise _invalid(f"base offset {base_offset}; a producer's batch must have 0")
-    if size > config.max_message_bytes:
+    if size > config.max_message_bytes and origin is not AppendOrigin.LEADER:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"a batch of {size} bytes is larger than max.message.bytes={config.max_message_bytes}",
         )
-    if size > config.segment_bytes:
+    if size > config.segment_bytes and origin is not AppendOrigin.LEADER:
         raise ApiError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"a batch of {size} bytes is larger than segment.bytes={config.segment_bytes}",
@@ -85,7 +87,9 @@ def checked_header(batch: Buffer, config: LogConfig, origin: AppendOrigin = CLIE
 def _check_counts(header: BatchHeader, origin: AppendOrigin) -> None:
     # One unpacking costs less than the look-ups that it stands for.
     _, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, count = header
-    if count <= 0 or last_offset_delta != count - 1:
+    # Compaction takes records, and leaves the offsets of their batch as they are.
+    was_cleaned = last_offset_delta >= count >= 0 and origin is AppendOrigin.LEADER
+    if (count <= 0 or last_offset_delta != count - 1) and not was_cleaned:
         raise _invalid(
             f"{count} records with last offset delta {last_offset_delta};"
             " the count must be one more than the delta, and positive"
@@ -96,7 +100,8 @@ def _check_counts(header: BatchHeader, origin: AppendOrigin) -> None:
             f"compression codec {attributes & _CODEC_MASK} does not exist",
         )
     if origin is not CLIENT:
-        _check_own(header)
+        if origin is AppendOrigin.COORDINATOR:
+            _check_own(header)
         return
     if attributes & _CONTROL:
         raise _invalid("a client may not write control batches")

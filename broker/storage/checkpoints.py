@@ -25,6 +25,8 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 BOOT_ID = ".boot_id"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
+CLEANED_OFFSET = "cleaned-offset-checkpoint"
+"""Ours, and in each partition's folder: Kafka takes any gap for a cleaned one."""
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 
@@ -87,6 +89,20 @@ def read_leader_epochs(disk: Disk, path: Path) -> list[tuple[int, int]]:
 
 def write_leader_epochs(disk: Disk, path: Path, epochs: Sequence[tuple[int, int]]) -> None:
     disk.replace_file(path, _contents([f"{epoch} {offset}" for epoch, offset in epochs]))
+
+
+def read_cleaned_offset(disk: Disk, path: Path) -> int:
+    """0 when there is no file. Raises CheckpointError."""
+    if not disk.exists(path):
+        return 0
+    entries = _entries(disk, path, 1)
+    if len(entries) != 1 or not entries[0][0].isdigit():
+        raise CheckpointError(f"{path}: expected one offset, found {entries}")
+    return int(entries[0][0])
+
+
+def write_cleaned_offset(disk: Disk, path: Path, offset: int) -> None:
+    disk.replace_file(path, _contents([str(offset)]))
 
 
 def read_topic_id(disk: Disk, folder: Path) -> UUID | None:

@@ -1,7 +1,8 @@
 """Whether bytes are the batch that belongs where they lie.
 
 Owns the check that recovery makes of every batch it reads, and reads make of what nobody checked yet: magic,
-length, CRC, offset. The leader epoch is outside the CRC and named nowhere else; it alone cannot be checked.
+length, CRC, offset. Only where a log was cleaned may offsets be missing between two batches of a file. The
+leader epoch is outside the CRC and named nowhere else; it alone cannot be checked.
 
 Pure.
 """
@@ -25,7 +26,14 @@ class CorruptSegmentError(OSError):
     """
 
 
-def problem_of(header: BatchHeader, data: memoryview, position: int, expected_offset: int) -> str:
+def may_follow(base_offset: int, end_offset: int, cleaned_offset: int) -> bool:
+    """Whether a batch may begin there behind one that ends at `end_offset`; see `cleaned_offset`."""
+    return base_offset == end_offset or end_offset < base_offset <= cleaned_offset
+
+
+def problem_of(
+    header: BatchHeader, data: memoryview, position: int, expected_offset: int, cleaned_offset: int
+) -> str:
     """Why the bytes at `position` are not the batch that belongs there, or nothing."""
     if header.magic != CURRENT_MAGIC:
         return f"magic {header.magic}, expected {CURRENT_MAGIC}"
@@ -33,14 +41,14 @@ def problem_of(header: BatchHeader, data: memoryview, position: int, expected_of
         return f"a batch of {header.size_bytes} bytes is cut off after {len(data) - position}"
     if not batch_crc_is_valid(data, header, position):
         return "the CRC is wrong"
-    if header.base_offset != expected_offset:
+    if not may_follow(header.base_offset, expected_offset, cleaned_offset):
         return f"base offset {header.base_offset}, expected {expected_offset}"
     if header.last_offset_delta < 0:
         return f"last offset delta {header.last_offset_delta}"
     return ""
 
 
-def good_prefix(data: memoryview, first_offset: int) -> tuple[int, int, str]:
+def good_prefix(data: memoryview, first_offset: int, cleaned_offset: int) -> tuple[int, int, str]:
     """How many bytes of `data` are good batches from `first_offset` on, the offset behind them, and why it
     ends there (nothing at the end of the data).
     """
@@ -50,7 +58,7 @@ def good_prefix(data: memoryview, first_offset: int) -> tuple[int, int, str]:
             header = read_batch_header(data, position)
         except ProtocolError as error:
             return position, expected, str(error)
-        problem = problem_of(header, data, position, expected)
+        problem = problem_of(header, data, position, expected, cleaned_offset)
         if problem:
             return position, expected, problem
         position += header.size_bytes

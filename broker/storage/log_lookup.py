@@ -11,7 +11,7 @@ UnifiedLog.deletableSegments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tidelog.broker.storage.holes import joined
 from tidelog.broker.storage.integrity import CorruptSegmentError
@@ -64,10 +64,28 @@ def find_max_timestamp(segments: Sequence[Segment], start_offset: int) -> tuple[
         if segment.max_timestamp <= best_timestamp:
             continue
         place = _max_place(segment, start_offset)
-        for record in _records(segment, place, start_offset) if place else ():
-            if record.timestamp > best_timestamp:
-                best = (record.offset, record.timestamp)
-                best_timestamp = record.timestamp
+        if place is None:
+            continue
+        found = _later(best, _records(segment, place, start_offset))
+        if found is not None and found[1] == place.max_timestamp:
+            best = found
+        else:
+            # Compaction took that record and left the header: the others have to be looked at.
+            places = [each for each in segment.walk(0) if each.last_offset >= start_offset]
+            places.sort(key=lambda each: (-each.max_timestamp, each.position))
+            for place in places:
+                if best is not None and best[1] > place.max_timestamp:
+                    break
+                best = _later(best, _records(segment, place, start_offset))
+    return best
+
+
+def _later(best: tuple[int, int] | None, records: Iterable[Record]) -> tuple[int, int] | None:
+    """The latest of `best` and the records, of several the first."""
+    for record in records:
+        offset, timestamp = (0, NO_TIMESTAMP) if best is None else best
+        if record.timestamp > timestamp or (record.timestamp == timestamp >= 0 and record.offset < offset):
+            best = record.offset, record.timestamp
     return best
 
 

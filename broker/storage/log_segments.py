@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tidelog.broker.storage.checkpoints import sync_topic_id
+from tidelog.broker.storage.cleaned_offset import CleanedOffset
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.holes import Hole, LogHoleError
 from tidelog.broker.storage.log_config import LogConfig
@@ -40,12 +41,21 @@ def _number_of(segments: Sequence[Segment], offset: int) -> int:
 class LogSegments:
     """All segments of a partition, at least one."""
 
-    def __init__(self, folder: Path, disk: Disk, segments: Sequence[Segment], *, has_new_names: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        disk: Disk,
+        segments: Sequence[Segment],
+        cleaned: CleanedOffset,
+        *,
+        has_new_names: bool,
+    ) -> None:
         self.segments = tuple(segments)
         self.active = self.segments[-1]
         self.flushed_end_offset = self.active.end_offset
         self._folder = folder
         self._disk = disk
+        self._cleaned = cleaned
         self._mark = (self.active.base_offset, self.active.end_offset, self.active.size_bytes)
         """Base offset of a segment, an offset and the position where it lies: the end of the last flush."""
         self._unsynced_indexes: list[Segment] = []
@@ -78,7 +88,7 @@ class LogSegments:
     def roll(self, now_ms: int) -> Segment:
         """Begin a new segment behind the last one. Raises OSError; then nothing changed."""
         old = self.active
-        segment = Segment(self._disk, self._folder, old.end_offset, now_ms, is_new=True)
+        segment = Segment(self._disk, self._folder, old.end_offset, now_ms, self._cleaned, is_new=True)
         try:
             old.seal()
         except OSError:

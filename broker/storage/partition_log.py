@@ -67,6 +67,8 @@ __all__ = [
 ]
 
 _PREFIX_SIZE = 16
+_LARGEST_GAP = 2**30
+"""An index holds offsets relative to a segment's base in 31 bits."""
 
 
 class PartitionLog:
@@ -94,12 +96,16 @@ class PartitionLog:
         self.failure: BaseException | None = None
         """Why this log takes nothing more, or None."""
         self._steady_ms = steady_ms
-        self._segments = LogSegments(folder, disk, recovered.segments, has_new_names=recovered.has_new_names)
+        self._segments = LogSegments(
+            folder, disk, recovered.segments, recovered.cleaned, has_new_names=recovered.has_new_names
+        )
+        self._cleaned = recovered.cleaned
         self.end_offset = self._segments.active.end_offset
         self.start_offset = recovered.start_offset
         self._upkeep = Upkeep(folder, disk, self._segments, self.producers, recovered.report.snapshot_offset)
         self._epochs = LeaderEpochs(disk, folder)
-        self.recovery.epoch_file_problem = self._epochs.load(recovered.leader_epochs, self.end_offset)
+        if problem := self._epochs.load(recovered.leader_epochs, self.end_offset):
+            self.recovery.file_problems.append(problem)
 
     @classmethod
     def open(
@@ -211,7 +217,7 @@ class PartitionLog:
         config = self.config
         header = checked_header(batch, config, origin)
         _, _, _, _, _, _, last_offset_delta, _, max_timestamp, producer_id, _, _, _ = header
-        marker = None
+        base_offset, marker = self.end_offset, None
         idempotent = producer_id >= 0
         if origin is CLIENT:
             if isinstance(inspected, Effort) or inspected is None:
@@ -226,17 +232,19 @@ class PartitionLog:
                     return self._stored_before(verdict, header)
         else:
             latest = max_timestamp
-            if idempotent:
-                marker = self._checked_marker(batch, header)
+            if origin is AppendOrigin.LEADER:
+                self._follow(header)
+                base_offset, leader_epoch = header.base_offset, header.partition_leader_epoch
+            if header.is_control and idempotent:
+                marker = self._marker(batch, header, origin)
         log_append_time_ms: int = NO_TIMESTAMP
-        if config.message_timestamp_type != "CreateTime":
+        if config.message_timestamp_type != "CreateTime" and origin is not AppendOrigin.LEADER:
             log_append_time_ms = now_ms
             batch = with_log_append_time(batch, now_ms)
             header = read_batch_header(batch)
         elif max_timestamp != latest:
             batch = with_max_timestamp(batch, latest)
             header = read_batch_header(batch)
-        base_offset = self.end_offset
         last_offset = base_offset + last_offset_delta
         buffers = (patched_prefix(header, base_offset, leader_epoch), memoryview(batch)[_PREFIX_SIZE:])
         size = len(batch)
@@ -257,12 +265,32 @@ class PartitionLog:
         row = base_offset, last_offset, log_append_time_ms, self.start_offset, False
         return tuple.__new__(AppendResult, row)
 
-    def _checked_marker(self, batch: Buffer, header: BatchHeader) -> EndTransactionMarker:
-        """What the control batch in `batch` says, if its producer and coordinator may. Raises ApiError."""
+    def _follow(self, header: BatchHeader) -> None:
+        """Allow the gaps of the leader's batch. Raises ApiError where it cannot lie behind the last one."""
+        base_offset, epoch = header.base_offset, header.partition_leader_epoch
+        if not self.end_offset <= base_offset <= self.end_offset + _LARGEST_GAP or epoch < self.leader_epoch:
+            raise ApiError(
+                ErrorCode.INVALID_RECORD,
+                f"{self.topic}-{self.partition}: the leader's batch begins at offset {base_offset} in leader"
+                f" epoch {epoch}; the log ends at {self.end_offset} in {self.leader_epoch}",
+            )
+        if header.record_count <= header.last_offset_delta:
+            self._cleaned.note(header.last_offset + 1)
+        elif base_offset > self.end_offset:
+            self._cleaned.note(base_offset)
+
+    def _marker(
+        self, batch: Buffer, header: BatchHeader, origin: AppendOrigin
+    ) -> EndTransactionMarker | None:
+        """What the control batch in `batch` says. Raises ApiError where a coordinator may not say that."""
         try:
             marker = read_marker(batch)
         except ProtocolError as error:
+            if origin is AppendOrigin.LEADER:
+                return None  # A kind that this version does not know.
             raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
+        if origin is AppendOrigin.LEADER:
+            return marker
         verdict = self.producers.check_marker(header, marker)
         if isinstance(verdict, Refusal):
             raise ApiError(verdict.code, verdict.message)
@@ -404,6 +432,9 @@ class PartitionLog:
         if self._epochs.is_dirty:
             before.append(partial(self._epochs.save_if_room, list(self._epochs.entries)))
             self._epochs.is_dirty = False
+        if self._cleaned.is_dirty:
+            before.append(partial(self._cleaned.save, self._cleaned.offset))
+            self._cleaned.is_dirty = False
         return self._segments.begin_flush(before)
 
     def finish_flush(self, work: FlushWork) -> None:
@@ -417,6 +448,7 @@ class PartitionLog:
         """`work.run` found no file handle: nothing has failed, and the next flush has all of it to do."""
         self._segments.flush_undone(work)
         self._epochs.is_dirty |= bool(work.before)
+        self._cleaned.is_dirty |= bool(work.before)
 
     def begin_checkpoint(self) -> CheckpointWork | None:
         """Indexes, and a snapshot when one is due; None when there is nothing to do or one is under way.
@@ -497,7 +529,7 @@ class PartitionLog:
         """Whether a clean close has nothing to write: a start would find all in the files as they are."""
         if not (self.end_offset or len(self.producers) or self.recovery.is_damaged):
             return True  # It never held anything.
-        return self._upkeep.is_settled(self._epochs, self.end_offset)
+        return not self._cleaned.is_dirty and self._upkeep.is_settled(self._epochs, self.end_offset)
 
     def close(self, clean: bool) -> bool:
         """Flush, write indexes and a snapshot, close the files. Blocking; no work may be under way.
@@ -507,6 +539,9 @@ class PartitionLog:
         try:
             if not clean or self.failure is not None:
                 return False
+            if self._cleaned.is_dirty:
+                self._cleaned.save(self._cleaned.offset)
+                self._cleaned.is_dirty = False
             if not self.is_settled:
                 self._upkeep.make_durable(self._epochs, self.recovery_point, self.end_offset)
             return True

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from tidelog.broker.storage.cleaned_offset import CleanedOffset
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.holes import Hole, holes_between
 from tidelog.broker.storage.integrity import CorruptSegmentError, is_unfinished, problem_of
@@ -86,7 +87,8 @@ class RecoveryReport:
     """Offsets between start and end of the log that no file holds any more."""
     start_moved: Hole | None = None
     """From the log start that was saved to the first file, where a crash may explain that they differ."""
-    epoch_file_problem: str | None = None
+    file_problems: list[str] = field(default_factory=list)
+    """What was wrong with the small files beside the segments."""
 
     @property
     def is_torn_tail(self) -> bool:
@@ -100,7 +102,7 @@ class RecoveryReport:
             or self.holes
             or self.producers_unknown_before >= 0
             or self.below_recovery_point
-            or self.epoch_file_problem
+            or self.file_problems
         )
 
     @property
@@ -113,7 +115,7 @@ class RecoveryReport:
             or self.holes
             or self.producers_unknown_before >= 0
             or self.below_recovery_point
-            or self.epoch_file_problem
+            or self.file_problems
         )
 
 
@@ -121,6 +123,7 @@ class Recovered(NamedTuple):
     segments: list[Segment]
     start_offset: int
     producers: ProducerStates
+    cleaned: CleanedOffset
     leader_epochs: list[tuple[int, int]]
     """(epoch, first offset) as the batches that were read show them."""
     report: RecoveryReport
@@ -190,6 +193,7 @@ class Recovery:
         self._trusted = _EVERYTHING if clean_shutdown else recovery_point
         self._leader_epochs: dict[int, int] = {}
         self._segments: list[Segment] = []
+        self._cleaned = CleanedOffset(disk, folder)
         self.report = RecoveryReport(clean_shutdown, recovery_point)
 
     def run(self, start_offset: int | None) -> Recovered:
@@ -199,6 +203,8 @@ class Recovery:
         OSError; `close` then gives back what was opened.
         """
         self._disk.make_directory(self._folder)
+        if problem := self._cleaned.load():
+            self.report.file_problems.append(problem)
         bases = self._log_files()
         is_empty = not bases
         if not bases:
@@ -224,6 +230,7 @@ class Recovery:
             self.close()
             bases = [segment.base_offset for segment in segments]
             limit = end_offset
+        self._cleaned.limit(end_offset)
         self.report.end_offset = end_offset
         self.report.below_recovery_point |= end_offset < self.report.recovery_point
         self.report.segments = len(segments)
@@ -239,6 +246,7 @@ class Recovery:
             segments,
             min(start_offset, end_offset),
             producers,
+            self._cleaned,
             sorted(self._leader_epochs.items()),
             self.report,
             # Who closed it cleanly had flushed it, unless there was nothing to flush.
@@ -290,7 +298,7 @@ class Recovery:
         self.report.replayed_batches = 0
         segments = self._segments = []
         for number, base in enumerate(bases):
-            segment = Segment(self._disk, self._folder, base, self._now_ms, is_new=False)
+            segment = Segment(self._disk, self._folder, base, self._now_ms, self._cleaned, is_new=False)
             last = number == len(bases) - 1
             if segments and number >= first_scanned and not self._may_follow(base, segments[-1].end_offset):
                 segment.close()
@@ -347,7 +355,7 @@ class Recovery:
             if isinstance(header, str):
                 problem = header
                 break
-            problem = _problem(header, view, at_offset, max(self._leader_epochs, default=NO_LEADER_EPOCH))
+            problem = self._problem(header, view, at_offset)
             if problem:
                 break
             if header.last_offset >= self._trusted:
@@ -363,6 +371,14 @@ class Recovery:
             self.report.scanned_bytes += len(view)
         again.write()
         return _Scan(position, at_offset, problem)
+
+    def _problem(self, header: BatchHeader, view: memoryview, expected_offset: int) -> str:
+        """Why these bytes are not the batch that belongs here, or nothing."""
+        latest = max(self._leader_epochs, default=NO_LEADER_EPOCH)
+        problem = problem_of(header, view, 0, expected_offset, self._cleaned.offset)
+        if not problem and header.partition_leader_epoch < latest:
+            return f"leader epoch {header.partition_leader_epoch} after {latest}"
+        return problem
 
     def _replay(self, header: BatchHeader, view: memoryview) -> None:
         """Give the producer state what the append of this batch gave it."""
@@ -454,14 +470,6 @@ class Recovery:
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                 if self._disk.exists(path.with_suffix(suffix)):
                     self._disk.unlink(path.with_suffix(suffix))
-
-
-def _problem(header: BatchHeader, view: memoryview, expected_offset: int, leader_epoch: int) -> str:
-    """Why these bytes are not the batch that belongs here, or nothing."""
-    problem = problem_of(header, view, 0, expected_offset)
-    if not problem and header.partition_leader_epoch < leader_epoch:
-        return f"leader epoch {header.partition_leader_epoch} after {leader_epoch}"
-    return problem
 
 
 def _holds_a_batch(tail: memoryview) -> bool:

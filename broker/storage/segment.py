@@ -3,7 +3,8 @@
 Owns where batches lie in the file. Positions and sizes are bytes. A batch is found by the index and a walk
 over headers of at most `index_interval_bytes` and one batch.
 
-Invariants: batches are whole and contiguous from position 0 to `size_bytes`; only the last segment of a log
+Invariants: batches are whole and contiguous from position 0 to `size_bytes`, and so are their offsets but for
+the gaps that `CleanedOffset` allows; only the last segment of a log
 grows; an index entry is used only after the batch it points to has confirmed it. Batches that this process
 neither wrote nor read before are checked, CRC and offset, before they are given to a reader: what a disk
 changed since it was written is not served. Two bytes of each batch cannot be checked, for nothing else says
@@ -20,9 +21,10 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
+from tidelog.broker.storage.cleaned_offset import CleanedOffset
 from tidelog.broker.storage.disk import Disk, OpenFile
 from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
-from tidelog.broker.storage.integrity import CorruptSegmentError, good_prefix
+from tidelog.broker.storage.integrity import CorruptSegmentError, good_prefix, may_follow
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.records import (
     BATCH_HEADER_SIZE,
@@ -72,7 +74,16 @@ class Slice(NamedTuple):
 class Segment:
     """Open files of one segment."""
 
-    def __init__(self, disk: Disk, folder: Path, base_offset: int, created_ms: int, *, is_new: bool) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        base_offset: int,
+        created_ms: int,
+        cleaned: CleanedOffset,
+        *,
+        is_new: bool,
+    ) -> None:
         self.base_offset = base_offset
         self.tail = (0, base_offset)
         """Size in bytes and end offset, set at once: a reader in a thread must see both of one moment."""
@@ -90,6 +101,7 @@ class Segment:
         self.bytes_since_index = 0
         self.path = folder / f"{base_offset:020d}{LOG_SUFFIX}"
         self._disk = disk
+        self._cleaned = cleaned
         flags = os.O_RDWR | os.O_CREAT | (os.O_TRUNC if is_new else 0)
         self.log = OpenFile(disk, self.path, disk.open(self.path, flags))
         self.offset_index = SparseIndex(disk, self.path.with_suffix(INDEX_SUFFIX), OFFSET_ENTRY)
@@ -211,6 +223,7 @@ class Segment:
         Raises CorruptSegmentError.
         """
         end, end_offset = self.tail
+        cleaned_offset = self._cleaned.offset
         expected = self.base_offset if position == 0 else None
         chunk, chunk_at = memoryview(b""), position
         while position < end:
@@ -229,7 +242,7 @@ class Segment:
                     f"{self.path}: the bytes at {position} are no batch (length {length}, {end - position}"
                     f" bytes left; offset {base_offset} and {delta} more, the segment ends at {end_offset})"
                 )
-            if expected is not None and base_offset != expected:
+            if expected is not None and not may_follow(base_offset, expected, cleaned_offset):
                 raise CorruptSegmentError(
                     f"{self.path}: the batch at byte {position} says offset {base_offset}, not {expected}"
                 )
@@ -301,19 +314,24 @@ class Segment:
     def check_batch_at(self, offset: int, sent: BatchHeader) -> None:
         """Raise CorruptSegmentError unless the batch that begins at `offset` is there, whole, and as `sent`.
 
-        What was checked before is not read again. Raises OSError.
+        What was checked before is not read again. Where the log was cleaned, it or some of its records may be
+        gone. Raises OSError.
         """
         first, end = self.unverified
         if first >= end:
             return
+        is_cleaned = offset < self._cleaned.offset
         place = self.find(offset)
         if place is None or place.base_offset != offset:
+            if is_cleaned:
+                return
             raise CorruptSegmentError(f"{self.path}: no batch begins at offset {offset}")
         if first <= place.position < end:
             data = self.read_bytes(place.position, place.size_bytes)
             self._verified(data, place.position, offset)
             stored = read_batch_header(data)
-            if stored[9:] != sent[9:]:  # Producer id, epoch, sequence, count: the file may be another log's.
+            # Producer id, epoch, sequence, count: the file may be another log's.
+            if stored[9:12] != sent[9:12] or (stored[12] != sent[12] and not is_cleaned):
                 raise CorruptSegmentError(
                     f"{self.path}: offset {offset} holds sequence {stored.base_sequence} of producer"
                     f" {stored.producer_id}"
@@ -321,7 +339,7 @@ class Segment:
 
     def _verified(self, data: memoryview, start: int, first_offset: int) -> Slice:
         """The leading good batches of `data`. Raises CorruptSegmentError when already the first is not."""
-        position, next_offset, problem = good_prefix(data, first_offset)
+        position, next_offset, problem = good_prefix(data, first_offset, self._cleaned.offset)
         if problem and not position:
             raise CorruptSegmentError(f"{self.path}: the batch at byte {start} is damaged: {problem}")
         first, end = self.unverified

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidelog.broker.storage.checkpoints import LEADER_EPOCHS, read_leader_epochs, write_leader_epochs
+from tidelog.broker.storage.cleaned_offset import CleanedOffset
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from tidelog.broker.storage.snapshot import snapshot_path, snapshots
@@ -38,7 +39,9 @@ def find_cut(disk: Disk, folder: Path, offset: int) -> Cut:
     names = [Path(name) for name in disk.list_directory(folder)]
     bases = sorted(int(name.stem) for name in names if name.suffix == LOG_SUFFIX and name.stem.isdigit())
     last = max((base for base in bases if base <= offset), default=bases[0])
-    segment = Segment(disk, folder, last, 0, is_new=False)
+    cleaned = CleanedOffset(disk, folder)
+    cleaned.load()
+    segment = Segment(disk, folder, last, 0, cleaned, is_new=False)
     try:
         size, end_offset = disk.size(segment.log.fd), last
         segment.tail = (size, _UNKNOWN_END)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.compaction import cleaned
 from tests.unit.pipeline.batches import Row, expected_rows, make_batch, plain_rows
 from tidelog.pipeline.arrow.columnar import decode_record_batches
 from tidelog.pipeline.arrow.vectors import read_varints
@@ -31,7 +32,7 @@ COMPRESSIONS = st.sampled_from(Compression)
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Some batches of every kind, with offsets that may leave gaps, as retention and compaction do."""
+    """Some batches of every kind, with gaps between them and in them, as retention and compaction leave."""
     data = bytearray()
     next_offset = draw(st.integers(0, 2**40))
     for rows in draw(st.lists(ROWS, min_size=1, max_size=5)):
@@ -42,6 +43,8 @@ def logs(draw: st.DrawFn) -> bytes:
             producer=draw(PRODUCERS),
             is_control=draw(st.integers(0, 9)) == 0,
         )
+        if draw(st.integers(0, 3)) == 0:
+            batch = bytearray(cleaned(batch, draw(st.sets(st.integers(0, len(rows) - 1)))))
         data += with_log_append_time(batch, 1_800_000_000_000) if draw(st.booleans()) else batch
         next_offset += len(rows) + draw(st.integers(0, 3))
     return bytes(data)

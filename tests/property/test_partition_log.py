@@ -10,10 +10,12 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.compaction import cleaned
 from tests.unit.broker.storage.support import (
     NEVER_ISSUED,
     NOW_MS,
     append,
+    append_from_leader,
     append_own,
     batch,
     checkpoint,
@@ -23,11 +25,12 @@ from tests.unit.broker.storage.support import (
     state,
     stored,
 )
+from tidelog.broker.storage.checkpoints import CLEANED_OFFSET
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.storage.producer_state import ProducerRules, ProducerStates
 from tidelog.protocol.errors import ApiError
-from tidelog.protocol.records import iter_batches, read_marker
+from tidelog.protocol.records import iter_batches, read_marker, set_offset_and_leader_epoch
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150)
 
@@ -46,6 +49,7 @@ steps = st.one_of(
     st.sampled_from([("flush",), ("checkpoint",), ("snapshot",), ("roll",)]),
     st.tuples(st.just("delete"), st.floats(0, 1)),
     st.tuples(st.just("mark"), st.integers(0, 3), st.booleans()),
+    st.tuples(st.just("follow"), st.integers(-1, 3), st.integers(0, 4), st.sets(st.integers(0, 2))),
 )
 
 
@@ -59,6 +63,8 @@ class History:
     last: dict[int, bytes] = field(default_factory=dict)
     markers: int = 0
     """How many were written, each by a coordinator of a newer epoch."""
+    follows: bool = False
+    """Whether it holds batches of a leader."""
 
     def play(self, step: tuple) -> None:  # type: ignore[type-arg]
         log = self.log
@@ -75,8 +81,20 @@ class History:
                 log.delete_records_before(int(log.flushed_end_offset * share))
             case ("mark", producer_id, bumps):
                 self.mark(producer_id, bumps)
+            case ("follow", producer_id, gap, kept):
+                self.follow(producer_id, gap, kept)
             case ("send", producer_id, how, count, shift):
                 self.send(producer_id, how, count, NOW_MS + shift)
+
+    def follow(self, producer_id: int, gap: int, kept: set[int]) -> None:
+        """A leader whose log was compacted gives a batch of three records, of which these are left."""
+        epoch, sequence = self.next.get(producer_id, (0, 0))
+        data = bytearray(cleaned(batch(producer_id, epoch, sequence, 3), kept))
+        set_offset_and_leader_epoch(data, self.log.end_offset + gap, 0)
+        append_from_leader(self.log, bytes(data))
+        self.next[producer_id] = (epoch, sequence + 3)
+        self.last.pop(producer_id, None)
+        self.follows = True
 
     def mark(self, producer_id: int, bumps: bool) -> None:
         """A coordinator ends a transaction of a producer, perhaps in a newer epoch of it."""
@@ -139,6 +157,8 @@ def test_a_restart_gives_the_same_log_and_the_same_producers(history: list[tuple
         for step in history:
             play.play(step)
         log = play.log
+        if play.follows:
+            flush(log)  # What is not durable yet, a follower fetches again.
         before = state(log), contents(log, log.end_offset), log.end_offset
         start = log.start_offset
         assert log.close(clean=clean) is clean
@@ -176,7 +196,7 @@ def test_a_crash_at_any_byte_loses_nothing_that_was_flushed_and_invents_nothing(
         check_look_ups(again)
         twin = Path(name) / "twin"
         twin.mkdir()
-        for path in folder.glob("*.log"):
+        for path in (*folder.glob("*.log"), *folder.glob(CLEANED_OFFSET)):
             shutil.copy(path, twin)
         full = open_log(twin, config=CONFIG)
         assert state(full) == state(again)
@@ -222,6 +242,7 @@ def check_look_ups(log: PartitionLog) -> None:
         for offset in (header.base_offset, header.last_offset):
             result = log.read(offset, 1, upper_offset=log.end_offset)
             assert result.next_offset == header.last_offset + 1
+    found = [header for header in found if header.record_count]
     latest = log.max_timestamp_offset()
     if found:
         assert latest is not None

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tidelog.broker.storage.checkpoints import LEADER_EPOCHS, CheckpointError, read_leader_epochs
+from tidelog.broker.storage.checkpoints import (
+    CLEANED_OFFSET,
+    LEADER_EPOCHS,
+    CheckpointError,
+    read_leader_epochs,
+)
+from tidelog.broker.storage.cleaned_offset import CleanedOffset
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.segment import LOG_SUFFIX
 from tidelog.broker.storage.snapshot import CORRUPT_SUFFIX, SnapshotName, snapshot_path, snapshots
@@ -75,7 +81,9 @@ class PartitionCheck:
         )
         self._snapshots = SnapshotCheck(disk, self._producers, findings)
         self._waiting: list[SnapshotName] = []
-        self._walk = Walk(0)
+        self._walk = Walk(0, 0)
+        self._reached = 0
+        """Where the last batch ended that the replay has taken."""
         self._look_ups = 0
         self._newest_snapshot = -1
 
@@ -95,7 +103,8 @@ class PartitionCheck:
             self._check_empty()
             return totals
         self._waiting = snapshots(self._disk, self._folder)
-        walk = self._walk = Walk(self._bases[0])
+        walk = self._walk = Walk(self._bases[0], self._cleaned_offset())
+        self._reached = self._bases[0]
         for number, base in enumerate(self._bases):
             self._segment(walk, base, self._bases[number + 1 :])
         self._compare_snapshots(walk.next_offset, at_end=True)
@@ -117,6 +126,13 @@ class PartitionCheck:
                 "the log has no segment",
                 expected=f"records up to {self._facts.recovery_point}",
             )
+
+    def _cleaned_offset(self) -> int:
+        cleaned = CleanedOffset(self._disk, self._folder)
+        if problem := cleaned.load():
+            name = self._name(CLEANED_OFFSET)
+            self._findings.damage(name, problem.replace(f"{self._folder / CLEANED_OFFSET}: ", ""))
+        return cleaned.offset
 
     def _segment(self, walk: Walk, base: int, following: list[int]) -> None:
         path = self._folder / f"{base:020d}{LOG_SUFFIX}"
@@ -142,10 +158,11 @@ class PartitionCheck:
             walk.is_whole = False
 
     def _on_batch(self, file: str, batch: FoundBatch) -> None:
-        self._producers.is_whole = self._walk.is_whole
+        self._producers.is_whole = self._walk.is_whole and not self._walk.has_gaps
         if self._waiting and self._waiting[0].offset <= batch.header.base_offset:
             self._compare_snapshots(batch.header.base_offset, at_end=False)
         self._producers.batch(file, batch)
+        self._reached = batch.header.last_offset + 1
 
     def _compare_snapshots(self, offset: int, *, at_end: bool) -> None:
         """Check the snapshots up to `offset`, which the replay has reached; at the end also those beyond."""
@@ -163,8 +180,9 @@ class PartitionCheck:
             self._newest_snapshot = snapshot.offset
             if not self._walk.is_whole:
                 self._findings.warning(name, "not compared with the log, which has lost batches before it")
-            elif snapshot.offset == offset:
-                self._snapshots.compare(name, table, self._bases[0])
+            elif self._reached <= snapshot.offset <= offset:
+                complete_from = self._walk.cleaned_offset if self._walk.has_gaps else 0
+                self._snapshots.compare(name, table, max(self._bases[0], complete_from))
             elif snapshot.offset > offset:
                 severity = Severity.DAMAGE if self._facts.is_clean else Severity.WARNING
                 problem = "it knows more than the log holds; the next start of a broker throws it away"

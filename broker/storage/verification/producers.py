@@ -142,7 +142,7 @@ class SnapshotCheck:
             return None
 
     def compare(self, file: str, table: ProducerTable, first_offset: int) -> None:
-        """Compare with the replay as it is now; the log begins at `first_offset`."""
+        """Compare with the replay as it is now; the log holds every batch from `first_offset` on."""
         self.checked += 1
         states = self._replay.states
         for slot in table.in_idle_order():
@@ -184,16 +184,16 @@ class SnapshotCheck:
                 found=entry.producer_epoch,
             )
             return
-        count = max(min(len(here), len(replayed.batches)), 1)
-        expected, found = list(replayed.batches[-count:]), here[-count:]
-        if expected != found or len(here) > len(replayed.batches):
+        there = [batch for batch in replayed.batches if batch.last_offset >= first_offset]
+        count = max(min(len(here), len(there)), 1)
+        if there[-count:] != here[-count:] or len(here) > len(there):
             self._findings.damage(
                 file,
                 f"producer {entry.producer_id} has other batches than in the log",
                 expected=_shown(replayed.batches),
                 found=_shown(here),
             )
-        elif len(entry.batches) < len(replayed.batches) and not moved and _began_late(entry.batches):
+        elif len(entry.batches) < len(there) and not moved and _began_late(entry.batches):
             self._findings.warning(
                 file,
                 f"producer {entry.producer_id}: only its last {len(entry.batches)} batches are known",

@@ -16,6 +16,7 @@ from typing import NamedTuple, Self
 from crc32c import crc32c
 
 from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.integrity import may_follow
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import (
     BATCH_HEADER_SIZE,
@@ -121,9 +122,9 @@ def _marker_of(reader: FileReader, position: int, header: BatchHeader) -> EndTra
         return None
 
 
-def begins_batch(reader: FileReader, position: int, base_offset: int) -> bool:
-    """Whether a batch of this offset, or the end of the file, is at `position`."""
+def begins_batch(reader: FileReader, position: int, end_offset: int, cleaned_offset: int) -> bool:
+    """Whether a batch that may follow one up to `end_offset`, or the end of the file, is at `position`."""
     if position == reader.size:
         return True
     found = batch_at(reader, position)
-    return isinstance(found, FoundBatch) and found.header.base_offset == base_offset
+    return isinstance(found, FoundBatch) and may_follow(found.header.base_offset, end_offset, cleaned_offset)

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.index import OFFSET_ENTRY
-from tidelog.broker.storage.integrity import is_unfinished
+from tidelog.broker.storage.integrity import is_unfinished, may_follow
 from tidelog.broker.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from tidelog.broker.storage.verification.findings import Findings, Severity
 from tidelog.broker.storage.verification.indexes import OffsetIndexCheck, TimeIndexCheck
 from tidelog.broker.storage.verification.reader import Broken, FileReader, FoundBatch, batch_at, begins_batch
-from tidelog.protocol.records import BATCH_HEADER_SIZE
+from tidelog.protocol.records import BATCH_HEADER_SIZE, BatchHeader
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 _TRIED_ENTRIES = 1000
@@ -31,11 +31,15 @@ class Walk:
     """How far the log of one partition has been walked, over all its segments."""
 
     next_offset: int
+    cleaned_offset: int
+    """Up to here compaction may have taken batches, and records of batches."""
     leader_epochs: dict[int, int] = field(default_factory=dict)
     """Epoch -> offset of its first batch in the log."""
     latest_epoch: int = NO_LEADER_EPOCH
     is_whole: bool = True
-    """No batch so far was missing or unreadable."""
+    """No batch so far was lost or unreadable."""
+    has_gaps: bool = False
+    """Compaction has taken a batch."""
     batches: int = 0
     records: int = 0
 
@@ -132,11 +136,15 @@ class SegmentCheck:
         """Check a batch and take it into the walk; where the next one begins, None when nothing says it."""
         header, expected = batch.header, walk.next_offset
         crc_is_right = batch.crc == header.crc
-        if not crc_is_right and not begins_batch(reader, batch.end, header.last_offset + 1):
+        if not crc_is_right and not begins_batch(
+            reader, batch.end, header.last_offset + 1, walk.cleaned_offset
+        ):
             return self._broken(reader, Broken(batch.position, _wrong_crc(batch)), walk)
         walk.batches += 1
         walk.next_offset = max(header.last_offset, header.base_offset) + 1
-        walk.is_whole = walk.is_whole and crc_is_right and header.base_offset == expected
+        follows = may_follow(header.base_offset, expected, walk.cleaned_offset)
+        walk.is_whole = walk.is_whole and crc_is_right and follows
+        walk.has_gaps = walk.has_gaps or (follows and header.base_offset > expected)
         if not crc_is_right:
             is_torn = batch.end == reader.size and self._may_be_torn(reader, batch.position, expected)
             self._findings.add(
@@ -165,13 +173,13 @@ class SegmentCheck:
         for problem, is_right, expected, found in (
             (
                 "the base offset does not follow",
-                header.base_offset == next_offset,
+                may_follow(header.base_offset, next_offset, walk.cleaned_offset),
                 next_offset,
                 header.base_offset,
             ),
             (
                 "the number of records is not that of the offsets",
-                header.last_offset_delta >= 0 and header.record_count == header.last_offset_delta + 1,
+                _may_hold(header, walk.cleaned_offset),
                 header.last_offset_delta + 1,
                 header.record_count,
             ),
@@ -239,6 +247,13 @@ class SegmentCheck:
                 if tried == _TRIED_ENTRIES:
                     break
         return None
+
+
+def _may_hold(header: BatchHeader, cleaned_offset: int) -> bool:
+    """Whether the number of records fits the offsets: each has one, unless compaction took some."""
+    is_whole = header.record_count == header.last_offset_delta + 1
+    was_cleaned = header.last_offset < cleaned_offset and 0 <= header.record_count <= header.last_offset_delta
+    return header.last_offset_delta >= 0 and (is_whole or was_cleaned)
 
 
 def _wrong_crc(batch: FoundBatch) -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.compaction import cleaned
 from tidelog.client.errors import CorruptRecordError
 from tidelog.client.partition_reader import PartitionReader
 from tidelog.client.types import TopicPartition
@@ -85,6 +86,32 @@ def test_control_batches_are_passed_over() -> None:
     it.add(stored(0, b"a") + stored(1, b"marker", is_control=True))
     assert drain(it) == [b"a"]
     assert it.position == 2
+
+
+def test_what_compaction_took_is_passed_over() -> None:
+    """Within a batch, at its ends, whole batches, and all records of the last one."""
+    it = reader()
+    it.add(
+        cleaned(stored(0, b"a", b"b", b"c", b"d"), (1, 2))
+        + cleaned(stored(4, b"e", b"f"), ())
+        + stored(10, b"g")
+        + cleaned(stored(11, b"h", b"i", b"j"), (0, 2))
+        + cleaned(stored(14, b"k"), ())
+    )
+    assert it.fetch_offset == 15
+    assert ([record.offset for record in it.take(1)], it.position) == ([1], 2)
+    assert ([record.offset for record in it.take(2)], it.position) == ([2, 10], 11)
+    assert ([record.offset for record in it.take(9)], it.position) == ([11, 13], 15)
+    assert it.buffered_bytes == 0
+
+
+def test_a_seek_to_what_compaction_took_gives_the_next_record() -> None:
+    data = cleaned(stored(0, b"a", b"b", b"c", b"d"), (0, 3)) + cleaned(stored(4, b"e", b"f"), (1,))
+    for position, offsets in ((1, [3, 5]), (3, [3, 5]), (4, [5])):
+        it = reader(position)
+        it.add(data)
+        assert [record.offset for record in it.take(9)] == offsets
+        assert it.position == 6
 
 
 def test_a_seek_throws_away_what_was_fetched_and_marks_what_is_under_way() -> None:

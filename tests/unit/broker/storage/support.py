@@ -121,6 +121,11 @@ def append_own(log: PartitionLog, data: Buffer, *, now_ms: int = NOW_MS) -> Appe
     return log.append(data, leader_epoch=0, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
 
 
+def append_from_leader(log: PartitionLog, data: Buffer, *, now_ms: int = NOW_MS) -> AppendResult:
+    """As a follower does, with what the partition's leader gave it."""
+    return log.append(data, leader_epoch=-1, now_ms=now_ms, origin=AppendOrigin.LEADER)
+
+
 def outcome(call: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R | ErrorCode:
     """What the call returns, or the code of the ApiError that it raises."""
     try:

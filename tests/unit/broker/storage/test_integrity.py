@@ -82,9 +82,9 @@ def test_what_was_checked_once_is_not_checked_again(written: Path, monkeypatch: 
     log = reopened(written)
     checked: list[int] = []
 
-    def counted(data: memoryview, first_offset: int) -> tuple[int, int, str]:
+    def counted(data: memoryview, first_offset: int, cleaned_offset: int) -> tuple[int, int, str]:
         checked.append(first_offset)
-        return good_prefix(data, first_offset)
+        return good_prefix(data, first_offset, cleaned_offset)
 
     monkeypatch.setattr(segment_module, "good_prefix", counted)
     for _ in range(3):

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from tests.unit.broker.storage.support import NOW_MS, FaultyDisk, append, batch, flush
 from tests.unit.broker.storage.test_manager import SMALL, TOPIC_ID, checkpoint, create, fill, kill, manager
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN
+from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 
@@ -164,7 +165,7 @@ def test_a_folder_that_is_missing_at_the_start_is_told(tmp_path: Path) -> None:
 def test_the_batch_of_an_evicted_producer_is_stored_once_over_a_restart(
     tmp_path: Path, is_clean: bool
 ) -> None:
-    config = replace(SMALL, max_producer_ids_per_partition=2)
+    config = replace(SMALL, producers=ProducerRules(max_producers=2))
     logs = manager(tmp_path)
     log = logs.create("topic", TOPIC_ID, 0, config, NOW_MS)
     for producer_id in range(5):

@@ -372,7 +372,7 @@ def test_a_damaged_epoch_file_is_rebuilt_from_the_batches(tmp_path: Path) -> Non
     (tmp_path / "leader-epoch-checkpoint").write_text("0\n7\nbroken")
     again = open_log(tmp_path, config=SMALL)
     assert again.leader_epoch_for(3) == 0
-    assert again.recovery.epoch_file_problem
+    assert again.recovery.file_problems
 
 
 @pytest.mark.parametrize("snapshot_first", [True, False])

@@ -1,5 +1,6 @@
 """Segment files read straight: every record of a range once, however it is cut, or an error that says why."""
 
+import json
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.compaction import cleaned
 from tests.unit.pipeline.batches import expected_rows, make_batch, plain_rows
 from tests.unit.pipeline.logs import write_log
 from tidelog.pipeline.data_source import TidelogDataSource
@@ -86,6 +88,25 @@ def test_any_cut_reads_the_same(any_index: Path, most_bytes: int, monkeypatch: p
 def test_offsets_bound_the_read_within_batches(any_index: Path) -> None:
     options = {"startingOffsets": '{"t":{"0":123}}', "endingOffsets": '{"t":{"0":277}}'}
     assert offsets_of(read(any_index, subscribe="t", minPartitions="9", **options)) == list(range(123, 277))
+
+
+def test_a_compacted_log_gives_what_is_left_of_it(tmp_path: Path) -> None:
+    """Batches gone, batches with some records or none, last batches of files with none."""
+    kept = {number: {number % 10, 9} for number in (0, 3, 6, 7, 9, 18)}
+    kept |= {number: set() for number in (14, 15, 19)}
+    batches = make_log([10] * 20, first=100)
+    left = [cleaned(batches[number], kept[number]) for number in sorted(kept)]
+    write_log(tmp_path, "t", 0, left, batches_a_segment=3)
+    expected = sorted(100 + 10 * number + delta for number, deltas in kept.items() for delta in deltas)
+    assert offsets_of(read(tmp_path, subscribe="t")) == expected
+    for start, end in ((105, 255), (131, 132), (110, 139), (290, 300)):
+        bounds = {
+            name: json.dumps({"t": {"0": offset}})
+            for name, offset in (("startingOffsets", start), ("endingOffsets", end))
+        }
+        assert offsets_of(read(tmp_path, subscribe="t", **bounds)) == [
+            each for each in expected if start <= each < end
+        ]
 
 
 def test_timestamps_bound_the_read(folder: Path) -> None:

@@ -1,0 +1,57 @@
+"""Up to which offset a log may have gaps between its batches, and within them, as compaction leaves them.
+
+Owns that offset and its file, `cleaned-offset-checkpoint`: Kafka's checkpoint format with one offset. A log
+that was never cleaned has no file, and each of its batches begins where the one before it ends.
+
+Invariants: the offset is durable before a flush says that a batch behind a gap is; it never lies behind the
+end of the log at a start, so that what is appended later has no gaps. A file that cannot be understood allows
+them everywhere: what was cleaned must not be taken for damage and cut off.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidelog.broker.storage.checkpoints import (
+    CLEANED_OFFSET,
+    CheckpointError,
+    read_cleaned_offset,
+    write_cleaned_offset,
+)
+from tidelog.broker.storage.disk import Disk
+
+_EVERYWHERE = 2**63 - 1
+
+
+class CleanedOffset:
+    """Of one log. `load` before anything else."""
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        self._disk = disk
+        self._path = folder / CLEANED_OFFSET
+        self.offset = 0
+        """A batch that begins here or before may begin behind the end of the one before it."""
+        self.is_dirty = False
+
+    def load(self) -> str | None:
+        """Read the file; returns what was wrong with it, if anything. Raises OSError."""
+        try:
+            self.offset = read_cleaned_offset(self._disk, self._path)
+        except CheckpointError as error:
+            self.offset = _EVERYWHERE
+            return str(error)
+        return None
+
+    def limit(self, end_offset: int) -> None:
+        """The log ends at `end_offset`."""
+        if self.offset > end_offset:
+            self.offset, self.is_dirty = end_offset, True
+
+    def note(self, offset: int) -> None:
+        """There may be gaps before `offset`."""
+        if offset > self.offset:
+            self.offset, self.is_dirty = offset, True
+
+    def save(self, offset: int) -> None:
+        """Write the file durably; in any thread. Raises OSError."""
+        write_cleaned_offset(self._disk, self._path, offset)
