@@ -18,14 +18,15 @@ import typer
 
 from tidelog.cli.failures import Failure, run
 from tidelog.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
+    DEFAULT_CLUSTER,
     Compression,
     Rate,
+    ToCluster,
     Topic,
     compression_type,
 )
 from tidelog.cli.pace import Pace, Progress
+from tidelog.client.cluster_config import ClusterConfig
 
 app = typer.Typer(help="Measure a broker.", no_args_is_help=True)
 
@@ -75,13 +76,13 @@ def produce(
     ] = None,
     linger_ms: Annotated[int, typer.Option("--linger-ms", min=0, help="Wait so long to fill a batch.")] = 0,
     as_json: Json = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Send records of random bytes and measure until each is acknowledged."""
     if acks not in ("all", "1", "0"):
         raise typer.BadParameter(f"{acks} is none of all, 1, 0", param_hint="--acks")
     options = {
-        "bootstrap_servers": bootstrap_servers,
+        "cluster": cluster,
         "acks": acks,
         "enable_idempotence": acks == "all",
         "compression_type": compression_type(compression),
@@ -90,9 +91,7 @@ def produce(
     }
     progress = Progress("sent", records)
     try:
-        measured = run(
-            _produce(topic, records, record_size, Pace(rate), progress, options), bootstrap_servers
-        )
+        measured = run(_produce(topic, records, record_size, Pace(rate), progress, options), cluster)
     finally:
         progress.end()
     setting = {"topic": topic, "record_size": record_size, "acks": acks, "compression": compression}
@@ -108,14 +107,12 @@ def consume(
     ] = 5_000,
     check_crcs: Annotated[bool, typer.Option(help="Verify every batch.")] = True,
     as_json: Json = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Read records from the beginning of a topic."""
     progress = Progress("read", records)
     try:
-        measured = run(
-            _consume(topic, records, timeout_ms, check_crcs, progress, bootstrap_servers), bootstrap_servers
-        )
+        measured = run(_consume(topic, records, timeout_ms, check_crcs, progress, cluster), cluster)
     finally:
         progress.end()
     _tell("consumed", measured, {"work": "consume", "topic": topic, "check_crcs": check_crcs}, as_json)
@@ -160,14 +157,14 @@ async def _watch(samples: asyncio.Queue[tuple[float, Any] | None]) -> list[float
 
 
 async def _consume(
-    topic: str, records: int, timeout_ms: int, check_crcs: bool, progress: Progress, bootstrap_servers: str
+    topic: str, records: int, timeout_ms: int, check_crcs: bool, progress: Progress, cluster: ClusterConfig
 ) -> Measured:
     from tidelog.client import Consumer
 
     waits_ms: list[float] = []
     size = done = 0
     settings: dict[str, Any] = {"auto_offset_reset": "earliest", "check_crcs": check_crcs}
-    async with Consumer(topic, bootstrap_servers=bootstrap_servers, **settings) as consumer:
+    async with Consumer(topic, cluster=cluster, **settings) as consumer:
         began = ended = time.perf_counter()
         while done < records:
             at = time.perf_counter()

@@ -17,10 +17,10 @@ import typer
 from tidelog.cli.failures import Failure, run
 from tidelog.cli.json_lines import format_line
 from tidelog.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
+    DEFAULT_CLUSTER,
     KeySeparator,
     Rate,
+    ToCluster,
     Topic,
     unescape,
 )
@@ -28,6 +28,7 @@ from tidelog.cli.pace import Pace, Progress
 
 if TYPE_CHECKING:
     from tidelog.client import Consumer, ConsumerRecord
+    from tidelog.client.cluster_config import ClusterConfig
 
 _MOST_AT_ONCE = 5_000
 _NO_VALUE = b"null"
@@ -61,7 +62,7 @@ def consume(
         bool, typer.Option("--headers", help="NAME=VALUE,... and a tab before each record.")
     ] = False,
     rate: Rate = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Print the records of a topic, one a line. Ctrl-C ends it."""
     if from_beginning and offset is not None:
@@ -73,8 +74,8 @@ def consume(
     start = _BEGINNING if from_beginning else offset
     try:
         run(
-            _print_records(topic, partitions, start, timeout_ms, printer, bootstrap_servers),
-            bootstrap_servers,
+            _print_records(topic, partitions, start, timeout_ms, printer, cluster),
+            cluster,
         )
     except KeyboardInterrupt:
         raise typer.Exit from None
@@ -113,12 +114,12 @@ async def _print_records(
     start: int | None,
     timeout_ms: int | None,
     printer: _Printer,
-    bootstrap_servers: str,
+    cluster: ClusterConfig,
 ) -> None:
     from tidelog.client import Consumer
 
-    async with Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer:
-        await _assign(consumer, topic, partitions, start, bootstrap_servers)
+    async with Consumer(cluster=cluster, auto_offset_reset="earliest") as consumer:
+        await _assign(consumer, topic, partitions, start, cluster)
         while most := printer.wants():
             records = await _some(consumer, most, timeout_ms)
             if not records:
@@ -127,12 +128,12 @@ async def _print_records(
 
 
 async def _assign(
-    consumer: Consumer, topic: str, partitions: list[int] | None, start: int | None, bootstrap_servers: str
+    consumer: Consumer, topic: str, partitions: list[int] | None, start: int | None, cluster: ClusterConfig
 ) -> None:
     """Read these partitions of the topic, by default all, from `start` or from their ends as they are now."""
     from tidelog.client import Admin, TopicPartition
 
-    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+    async with Admin(cluster=cluster) as admin:
         (described,) = await admin.describe_topics([topic])
     there = {each.partition for each in described.partitions}
     missing = set(partitions or ()) - there

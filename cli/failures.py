@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import typer
+if TYPE_CHECKING:
+    from tidelog.client.cluster_config import ClusterConfig
 
 Result = TypeVar("Result")
 
@@ -22,7 +23,7 @@ class Failure(Exception):
     """An expected failure; the message is shown as it is, without a traceback."""
 
 
-def run(work: Coroutine[Any, Any, Result], bootstrap_servers: str) -> Result:
+def run(work: Coroutine[Any, Any, Result], cluster: ClusterConfig) -> Result:
     """Run `work` on a loop of its own, once a broker listens.
 
     Raises Failure for what the client reports, and KeyboardInterrupt.
@@ -35,36 +36,28 @@ def run(work: Coroutine[Any, Any, Result], bootstrap_servers: str) -> Result:
     from tidelog.client.errors import ClientError
 
     try:
-        result: Result = uvloop.run(_run_if_reached(work, bootstrap_servers))
+        result: Result = uvloop.run(_run_if_reached(work, cluster))
     except ClientError as error:
         raise Failure(" ".join(str(error).split())) from None
     return result
 
 
-async def _run_if_reached(work: Coroutine[Any, Any, Result], bootstrap_servers: str) -> Result:
+async def _run_if_reached(work: Coroutine[Any, Any, Result], cluster: ClusterConfig) -> Result:
     try:
-        await _reach(bootstrap_servers)
+        await _reach(cluster)
         return await work
     finally:
         work.close()
 
 
-async def _reach(bootstrap_servers: str) -> None:
-    """Return when any of the servers answers as a broker does. Raises Failure when none does, BadParameter
-    for what is no address."""
-    from tidelog.client.cluster_config import parse_servers
+async def _reach(cluster: ClusterConfig) -> None:
+    """Return when any of the servers answers as a broker does. Raises Failure when none does."""
     from tidelog.client.connection import Connection
     from tidelog.client.errors import ClientError
 
     patience_ms = int(_PATIENCE_S * 1000)
     reasons = []
-    try:
-        servers = parse_servers(bootstrap_servers)
-    except ValueError:
-        raise typer.BadParameter(
-            f"{bootstrap_servers!r}: expected HOST:PORT[,HOST:PORT...]", param_hint="--bootstrap-servers"
-        ) from None
-    for host, port in servers:
+    for host, port in cluster.addresses:
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 _, writer = await asyncio.open_connection(host, port)
@@ -72,7 +65,7 @@ async def _reach(bootstrap_servers: str) -> None:
             connection = await Connection.open(
                 host,
                 port,
-                client_id="tidelog",
+                client_id=cluster.client_id,
                 request_timeout_ms=patience_ms,
                 connect_timeout_ms=patience_ms,
                 on_close=lambda *_: None,

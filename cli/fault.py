@@ -16,7 +16,8 @@ import typer
 
 from tidelog.cli.failures import Failure, run
 from tidelog.cli.http_port import HttpAddress, ask, find
-from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers, Topic
+from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster, Topic
+from tidelog.client.cluster_config import ClusterConfig
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -54,8 +55,8 @@ def _which_requests(
     client_id: ClientId = None,
     api: Api = "produce",
     http: HttpAddress = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-) -> tuple[dict[str, object], str | None, str]:
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> tuple[dict[str, object], str | None, ClusterConfig]:
     """The options that every order of a fault has: which requests it is for, and where the broker is."""
     values: dict[str, object] = {
         "topic": topic,
@@ -65,7 +66,7 @@ def _which_requests(
         "client_id": client_id,
         "api": api,
     }
-    return values, http, bootstrap_servers
+    return values, http, cluster
 
 
 def _order(own: Callable[..., dict[str, object]]) -> Callable[..., None]:
@@ -75,8 +76,8 @@ def _order(own: Callable[..., dict[str, object]]) -> Callable[..., None]:
     @functools.wraps(own)
     def command(**given: Any) -> None:
         values = own(**{name: given.pop(name) for name in mine})
-        which, http, bootstrap_servers = _which_requests(**given)
-        fault = _ask("POST", "/faults", {**values, **which}, http, bootstrap_servers)
+        which, http, cluster = _which_requests(**given)
+        fault = _ask("POST", "/faults", {**values, **which}, http, cluster)
         times = "until cleared" if fault["remaining"] is None else f"next {fault['remaining']}"
         where = "" if fault["topic"] is None else f" of {fault['topic']}"
         parts = (fault["api"] + where, times, *filter(None, [_details(fault)]))
@@ -136,10 +137,10 @@ def forget(
     producer_id: ProducerId,
     partition: OnePartition = 0,
     http: HttpAddress = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Make a partition forget a producer: its next batch is answered UNKNOWN_PRODUCER_ID."""
-    _change_producer("forget", topic, partition, producer_id, {}, http, bootstrap_servers)
+    _change_producer("forget", topic, partition, producer_id, {}, http, cluster)
 
 
 @app.command()
@@ -148,13 +149,13 @@ def expire(
     producer_id: ProducerId,
     partition: OnePartition = 0,
     http: HttpAddress = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Let a producer expire now, as after producer.id.expiration.ms of idleness.
 
     As there, one with an open transaction does not expire.
     """
-    _change_producer("expire", topic, partition, producer_id, {}, http, bootstrap_servers)
+    _change_producer("expire", topic, partition, producer_id, {}, http, cluster)
 
 
 @app.command()
@@ -171,7 +172,7 @@ def sequence(
     ] = None,
     partition: OnePartition = 0,
     http: HttpAddress = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Expect another sequence of a producer next, such as one shortly before the wrap.
 
@@ -179,19 +180,19 @@ def sequence(
     are told it (raw requests). One that counts by itself is answered OUT_OF_ORDER_SEQUENCE_NUMBER.
     """
     more = {"next_sequence": next_sequence, "producer_epoch": epoch}
-    _change_producer("sequence", topic, partition, producer_id, more, http, bootstrap_servers)
+    _change_producer("sequence", topic, partition, producer_id, more, http, cluster)
 
 
 @app.command("list")
 def list_faults(
     finished: Annotated[bool, typer.Option("--finished", help="Those used up too, the last 100.")] = False,
     http: HttpAddress = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Show the faults that are ordered, oldest first, and how often each was applied."""
     from tidelog.cli.tables import print_table
 
-    answer = _ask("GET", "/faults", None, http, bootstrap_servers)
+    answer = _ask("GET", "/faults", None, http, cluster)
     faults = [*(answer["finished"] if finished else ()), *answer["faults"]]
     rows = [
         (
@@ -215,11 +216,11 @@ def clear(
         int | None, typer.Argument(metavar="[ID]", min=1, help="This one; else all.", show_default=False)
     ] = None,
     http: HttpAddress = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Take back faults that are ordered. What they did to producers stays."""
     path = "/faults" if fault_id is None else f"/faults/{fault_id}"
-    cleared = _ask("DELETE", path, None, http, bootstrap_servers)["cleared"]
+    cleared = _ask("DELETE", path, None, http, cluster)["cleared"]
     print("cleared 1 fault" if cleared == 1 else f"cleared {cleared} faults")
 
 
@@ -245,11 +246,11 @@ def _change_producer(
     producer_id: int,
     more: dict[str, int | None],
     http: str | None,
-    bootstrap_servers: str,
+    cluster: ClusterConfig,
 ) -> None:
     values: dict[str, object] = {"fault": kind, "topic": topic, "partition": partition}
     values |= {"producer_id": producer_id, **more}
-    changed = _ask("POST", "/faults", values, http, bootstrap_servers)
+    changed = _ask("POST", "/faults", values, http, cluster)
     who = f"producer {producer_id} on {topic}-{partition}"
     before = changed["last_sequence_before"]
     was = "it was not known" if before is None else f"its last sequence was {before}"
@@ -260,10 +261,10 @@ def _change_producer(
 
 
 def _ask(
-    method: str, path: str, body: dict[str, object] | None, http: str | None, bootstrap_servers: str
+    method: str, path: str, body: dict[str, object] | None, http: str | None, cluster: ClusterConfig
 ) -> dict[str, Any]:
     """What the broker's HTTP port answers. Raises Failure for anything but success."""
-    address = http or run(_find(bootstrap_servers), bootstrap_servers)
+    address = http or run(_find(cluster), cluster)
     if address is None:
         raise Failure("this broker names no HTTP port of Tidelog's; name it with --http HOST:PORT")
     status, answer = ask(address, method, path, body)
@@ -272,8 +273,8 @@ def _ask(
     return answer
 
 
-async def _find(bootstrap_servers: str) -> str | None:
+async def _find(cluster: ClusterConfig) -> str | None:
     from tidelog.client import Admin
 
-    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+    async with Admin(cluster=cluster) as admin:
         return await find(admin)

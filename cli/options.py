@@ -10,16 +10,29 @@ from typing import Annotated, TypeAlias
 import typer
 
 from tidelog.broker.configuration.settings import BOOTSTRAP_SERVERS_VARIABLE
+from tidelog.client.cluster_config import ClusterConfig
 
-DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
 
-BootstrapServers: TypeAlias = Annotated[
-    str,
+def read_cluster(servers: str | ClusterConfig) -> ClusterConfig:
+    """The way to the cluster that the option's text says. Raises BadParameter."""
+    if isinstance(servers, ClusterConfig):
+        return servers
+    try:
+        return ClusterConfig(servers)
+    except ValueError:
+        raise typer.BadParameter(f"{servers!r}: expected HOST:PORT[,HOST:PORT...]") from None
+
+
+DEFAULT_CLUSTER = ClusterConfig()
+
+ToCluster: TypeAlias = Annotated[
+    ClusterConfig,
     typer.Option(
         "--bootstrap-servers",
         "-b",
         envvar=BOOTSTRAP_SERVERS_VARIABLE,
         metavar="HOST:PORT",
+        parser=read_cluster,
         help="Broker to ask first.",
         show_default=True,
     ),

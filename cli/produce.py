@@ -20,11 +20,11 @@ import typer
 from tidelog.cli.failures import Failure, run
 from tidelog.cli.json_lines import Line, parse_line
 from tidelog.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
+    DEFAULT_CLUSTER,
     Compression,
     KeySeparator,
     Rate,
+    ToCluster,
     Topic,
     compression_type,
     unescape,
@@ -65,7 +65,7 @@ def produce(
     rate: Rate = None,
     compression: Compression = "none",
     linger_ms: Annotated[int, typer.Option("--linger-ms", min=0, help="Wait this long to fill a batch.")] = 5,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Send lines of standard input, each once and in order, even where the network fails."""
     if as_json and key_separator is not None:
@@ -77,7 +77,7 @@ def produce(
     if sys.stdin.isatty() and file is None:
         print("one record a line, Ctrl-D to end", file=sys.stderr)
     options = {
-        "bootstrap_servers": bootstrap_servers,
+        "cluster": cluster,
         "compression_type": codec,
         "linger_ms": linger_ms,
     }
@@ -85,7 +85,7 @@ def produce(
     # What a person types is on the screen already.
     progress = Progress("sent", wanted=file is not None or not sys.stdin.isatty())
     try:
-        count = run(_send(descriptor, topic, parse, Pace(rate), progress, options), bootstrap_servers)
+        count = run(_send(descriptor, topic, parse, Pace(rate), progress, options), cluster)
     finally:
         progress.end()
     noun = "record" if count == 1 else "records"

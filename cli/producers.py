@@ -15,10 +15,11 @@ import typer
 
 from tidelog.cli.failures import run
 from tidelog.cli.http_port import HttpAddress, NoAnswerError, ask, find
-from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers, Topic
+from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster, Topic
 
 if TYPE_CHECKING:
     from tidelog.client import ProducerDescription, TopicPartition
+    from tidelog.client.cluster_config import ClusterConfig
 
 _MOST_PRODUCERS = 10_000
 _COLUMNS = (
@@ -41,13 +42,13 @@ def producers(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     http: HttpAddress = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Show id, epoch, last sequence, last timestamp and cached batches of each producer of a topic.
 
     A batch is shown as its sequences and the offset of its first record: 3-7@12.
     """
-    found, address, cluster_id = run(_ask(topic, partitions, bootstrap_servers, http), bootstrap_servers)
+    found, address, cluster_id = run(_ask(topic, partitions, cluster, http), cluster)
     batches, problem = _batches(http or address, topic, cluster_id)
     if as_json:
         _print_json(found, batches)
@@ -59,11 +60,11 @@ def producers(
 
 
 async def _ask(
-    topic: str, partitions: list[int] | None, bootstrap_servers: str, http: str | None
+    topic: str, partitions: list[int] | None, cluster: ClusterConfig, http: str | None
 ) -> tuple[dict[TopicPartition, list[ProducerDescription]], str | None, str]:
     from tidelog.client import Admin
 
-    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+    async with Admin(cluster=cluster) as admin:
         found = await admin.describe_producers(topic, partitions)
         address = None if http else await find(admin)
         return found, address, (await admin.describe_cluster()).cluster_id

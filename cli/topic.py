@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from tidelog.cli.failures import run
-from tidelog.cli.options import DEFAULT_BOOTSTRAP_SERVERS, BootstrapServers
+from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster
 
 if TYPE_CHECKING:
     from tidelog.client import Consumer, TopicDescription
+    from tidelog.client.cluster_config import ClusterConfig
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe and delete topics.")
 
@@ -45,13 +46,13 @@ def create(
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Leave a topic alone that is there.")
     ] = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Create topics."""
     settings = dict(_setting(text) for text in configs or [])
     run(
-        _create(topics, partitions, replication_factor, settings, if_not_exists, bootstrap_servers),
-        bootstrap_servers,
+        _create(topics, partitions, replication_factor, settings, if_not_exists, cluster),
+        cluster,
     )
 
 
@@ -61,11 +62,11 @@ async def _create(
     replication_factor: int,
     settings: dict[str, str],
     if_not_exists: bool,
-    bootstrap_servers: str,
+    cluster: ClusterConfig,
 ) -> None:
     from tidelog.client import Admin, NewTopic, TopicAlreadyExistsError
 
-    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+    async with Admin(cluster=cluster) as admin:
         for name in names:
             try:
                 await admin.create_topics([NewTopic(name, partitions, replication_factor, settings)])
@@ -79,31 +80,31 @@ async def _create(
 
 
 @app.command("list")
-def list_topics(bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS) -> None:
+def list_topics(cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Print the names of all topics, one a line."""
-    for name in run(_list(bootstrap_servers), bootstrap_servers):
+    for name in run(_list(cluster), cluster):
         print(name)
 
 
-async def _list(bootstrap_servers: str) -> list[str]:
+async def _list(cluster: ClusterConfig) -> list[str]:
     from tidelog.client import Admin
 
-    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+    async with Admin(cluster=cluster) as admin:
         return await admin.list_topics()
 
 
 @app.command()
-def describe(topics: Topics, bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS) -> None:
+def describe(topics: Topics, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Show partitions, leaders, offsets, and the settings that differ from the broker's."""
-    run(_describe(topics, bootstrap_servers), bootstrap_servers)
+    run(_describe(topics, cluster), cluster)
 
 
-async def _describe(names: list[str], bootstrap_servers: str) -> None:
+async def _describe(names: list[str], cluster: ClusterConfig) -> None:
     from tidelog.client import Admin, ConfigResource, ConfigResourceType, Consumer
 
     async with (
-        Admin(bootstrap_servers=bootstrap_servers) as admin,
-        Consumer(bootstrap_servers=bootstrap_servers) as consumer,
+        Admin(cluster=cluster) as admin,
+        Consumer(cluster=cluster) as consumer,
     ):
         for described in await admin.describe_topics(names):
             resource = ConfigResource(ConfigResourceType.TOPIC, described.name)
@@ -137,15 +138,15 @@ async def _print_partitions(described: TopicDescription, consumer: Consumer) -> 
 
 
 @app.command()
-def delete(topics: Topics, bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS) -> None:
+def delete(topics: Topics, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Delete topics with all their records."""
-    run(_delete(topics, bootstrap_servers), bootstrap_servers)
+    run(_delete(topics, cluster), cluster)
 
 
-async def _delete(names: list[str], bootstrap_servers: str) -> None:
+async def _delete(names: list[str], cluster: ClusterConfig) -> None:
     from tidelog.client import Admin
 
-    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+    async with Admin(cluster=cluster) as admin:
         for name in names:
             await admin.delete_topics([name])
             print(f"deleted {name}")

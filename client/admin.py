@@ -9,7 +9,7 @@ for names.
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from tidelog.client.admin_types import (
     ClusterDescription,
@@ -20,38 +20,30 @@ from tidelog.client.admin_types import (
     TopicDescription,
 )
 from tidelog.client.backoff import Backoff
-from tidelog.client.cluster import Cluster, ClusterConfig
+from tidelog.client.cluster import Cluster
+from tidelog.client.cluster_config import ClusterConfig, ClusterSettings, take_cluster
 from tidelog.client.errors import BrokerUnavailableError, ClientError, broker_error
 from tidelog.client.metadata import EMPTY, ClusterImage, apply_metadata
+from tidelog.client.signatures import shows_settings
 from tidelog.client.types import TopicPartition
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
 
 __all__ = ["Admin"]
 
+_CLIENT_ID = "tidelog-admin"
 _SET, _DELETE = 0, 1
 _FIRST_DELETE_BY_ID = 6
 
 
+@shows_settings(ClusterConfig, client_id=_CLIENT_ID)
 class Admin:
     """`async with Admin(bootstrap_servers="host:port") as admin: ...` Every call raises ClientError."""
 
-    def __init__(
-        self,
-        *,
-        bootstrap_servers: str | list[str] = "127.0.0.1:9092",
-        client_id: str = "tidelog-admin",
-        request_timeout_ms: int = 40_000,
-        retry_backoff_ms: int = 100,
-    ) -> None:
-        self._config = ClusterConfig(
-            bootstrap_servers=bootstrap_servers,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_ms=retry_backoff_ms,
-        )
+    def __init__(self, **settings: Unpack[ClusterSettings]) -> None:
+        self._config = take_cluster({**settings}, client_id=_CLIENT_ID)
         self._cluster = Cluster(self._config)
-        self._backoff = Backoff(retry_backoff_ms, self._config.retry_backoff_max_ms)
+        self._backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
 
     async def start(self) -> None:
         """Connect. Raises BrokerUnavailableError."""

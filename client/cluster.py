@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tidelog.client.backoff import Backoff
-from tidelog.client.cluster_config import ClusterConfig, parse_servers
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.connection import Connection
 from tidelog.client.errors import (
     BrokerUnavailableError,
@@ -34,7 +34,7 @@ from tidelog.client.types import TopicPartition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
-__all__ = ["Cluster", "ClusterConfig", "parse_servers"]
+__all__ = ["Cluster"]
 
 _LONGEST_NAME_BYTES = 32_767
 """Of any text in the protocol; what brokers allow is for them to say."""
@@ -43,10 +43,18 @@ _PATIENT_LOOKS = 3
 
 
 class Cluster:
-    """One per client. `start` before use, `close` at the end."""
+    """One per client. `start` before use, `close` at the end. With `allow_auto_create_topics` a broker may
+    create a topic that is asked for."""
 
-    def __init__(self, config: ClusterConfig, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        config: ClusterConfig,
+        rng: random.Random | None = None,
+        *,
+        allow_auto_create_topics: bool = False,
+    ) -> None:
         self.config = config
+        self._allow_auto_create_topics = allow_auto_create_topics
         self.image: ClusterImage = EMPTY
         self.metrics = ClientMetrics()
         self._rng = rng or random.Random()
@@ -174,7 +182,7 @@ class Cluster:
             if info is not None and not info.error.retriable and info.error is not ErrorCode.NONE:
                 self._topics.discard(name)
                 raise broker_error(info.error, f"topic {name!r}")
-            is_hopeless = info is not None and not self.config.allow_auto_create_topics
+            is_hopeless = info is not None and not self._allow_auto_create_topics
             delay = self._retry.delay_ms(failures) / 1000 if failures else 0.0
             if self._loop.time() + delay >= deadline or (is_hopeless and failures > _PATIENT_LOOKS):
                 self._topics.discard(name)
@@ -225,7 +233,7 @@ class Cluster:
             ApiKey.METADATA,
             {
                 "topics": [{"name": name} for name in topics],
-                "allow_auto_topic_creation": self.config.allow_auto_create_topics,
+                "allow_auto_topic_creation": self._allow_auto_create_topics,
             },
         )
         self.image = apply_metadata(self.image, answer)
@@ -290,7 +298,7 @@ class Cluster:
         """Addresses to try: connected nodes first, then the other nodes, then the bootstrap servers; those
         that failed just now last."""
         nodes = [Address(node.host, node.port) for node in self.image.nodes.values()]
-        bootstrap = [Address(host, port) for host, port in parse_servers(self.config.bootstrap_servers)]
+        bootstrap = [Address(host, port) for host, port in self.config.addresses]
         self._rng.shuffle(nodes)
         self._rng.shuffle(bootstrap)
         return self._links.by_readiness(dict.fromkeys(nodes + bootstrap))
@@ -298,7 +306,7 @@ class Cluster:
     def _unavailable(self, trouble: ClientError | None) -> BrokerUnavailableError:
         last = f" ({trouble.message})" if trouble is not None else ""
         waited = f"within {self.config.request_timeout_ms} ms"
-        return BrokerUnavailableError(f"no broker of {self.config.servers} answered {waited}{last}")
+        return BrokerUnavailableError(f"no broker of {self.config} answered {waited}{last}")
 
     def _require_open(self) -> None:
         if self._is_closed:

@@ -1,56 +1,124 @@
-"""How to reach a cluster: the settings that producer, consumer and administrator share.
+"""The way to a cluster: the settings that every client shares, as one value.
 
-Owns: their names, defaults and the check of them, and how a list of servers is written. Invariants: a
-`ClusterConfig` that exists has at least one server, and no time of 0 or less.
+Owns the table of them and how they are read: keywords of a client's constructor, or options by Kafka's names.
+What reaches a cluster takes and passes on a `ClusterConfig`, never its parts, so that a setting is added in
+this file alone: in the table, and with its type in `ClusterSettings`.
+
+Invariants: a `ClusterConfig` never changes, can be pickled, and has at least one server. Its repr and the
+errors here show no secret: a setting that is one is declared so.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict
 
-__all__ = ["ClusterConfig", "parse_servers"]
+from tidelog.protocol.settings import hold_checked, setting, settings_of
+
+__all__ = ["ClusterConfig", "ClusterSettings", "cluster_from_options", "take_cluster"]
+
+_DEFAULT_PORT = 9092
+
+
+def _servers(servers: object) -> str:
+    """Servers in their one form: "host:port,host:port". Raises ValueError for what is not an address.
+
+    Takes such text or a list of addresses; port 9092 where none is given; IPv6 in brackets: "[::1]:9092".
+    """
+    texts = servers.split(",") if isinstance(servers, str) else servers
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"bootstrap_servers is {servers!r}, expected host:port,host:port")
+    found = []
+    for text in texts:
+        host, colon, port = text.strip().rpartition(":")
+        if not colon or port.endswith("]"):
+            host, port = text.strip(), str(_DEFAULT_PORT)
+        bare = host.removeprefix("[").removesuffix("]")
+        if not bare or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+            raise ValueError(f"bootstrap_servers has {text.strip()!r}, expected host:port")
+        found.append(f"[{bare}]:{int(port)}" if ":" in bare else f"{bare}:{int(port)}")
+    if not found:
+        raise ValueError("bootstrap_servers is empty, expected host:port")
+    return ",".join(found)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """How to reach the cluster. All times in milliseconds."""
+    """How to reach a cluster. Raises ValueError for a value that a setting cannot hold."""
 
-    bootstrap_servers: str | list[str] = "127.0.0.1:9092"
-    client_id: str = "tidelog"
-    request_timeout_ms: int = 40_000
-    connect_timeout_ms: int = 10_000
-    metadata_max_age_ms: int = 300_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
-    reconnect_backoff_ms: int = 50
-    reconnect_backoff_max_ms: int = 1_000
-    allow_auto_create_topics: bool = False
+    bootstrap_servers: str | list[str] = setting(
+        f"127.0.0.1:{_DEFAULT_PORT}",
+        "Brokers to ask first, as host:port,host:port or a list. They name the others.",
+        read=_servers,
+    )
+    client_id: str = setting("tidelog", "Name of the client in the broker's logs and metrics.")
+    request_timeout_ms: int = setting(40_000, "How long to wait for an answer to a request.", low=1)
+    connect_timeout_ms: int = setting(10_000, "How long to wait for a connection.", low=1)
+    metadata_max_age_ms: int = setting(
+        300_000, "Age at which topics, partitions and leaders are asked for again.", low=1
+    )
+    retry_backoff_ms: int = setting(100, "First wait before a request is sent again. It doubles.", low=1)
+    retry_backoff_max_ms: int = setting(1_000, "Longest wait before a request is sent again.", low=1)
+    reconnect_backoff_ms: int = setting(50, "First wait before a new connection. It doubles.", low=1)
+    reconnect_backoff_max_ms: int = setting(1_000, "Longest wait before a new connection.", low=1)
 
     def __post_init__(self) -> None:
-        parse_servers(self.bootstrap_servers)
-        for name in self.__slots__:
-            if name.endswith("_ms") and getattr(self, name) <= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected milliseconds above 0")
+        hold_checked(self)
+
+    def __str__(self) -> str:
+        """The bootstrap servers, for messages: "host:port,host:port"."""
+        return str(self.bootstrap_servers)
 
     @property
-    def servers(self) -> str:
-        """The bootstrap servers as one text, for messages."""
-        return ", ".join(f"{host}:{port}" for host, port in parse_servers(self.bootstrap_servers))
+    def addresses(self) -> list[tuple[str, int]]:
+        """("host", port) of each bootstrap server; an IPv6 address without its brackets."""
+        parts = [text.rpartition(":") for text in str(self).split(",")]
+        return [(host.removeprefix("[").removesuffix("]"), int(port)) for host, _, port in parts]
+
+    def to_options(self) -> dict[str, str]:
+        """The settings that are not defaults, as text by Kafka's names: what `cluster_from_options` reads."""
+        values = {
+            each.name: (getattr(self, each.attribute), each.default) for each in settings_of(ClusterConfig)
+        }
+        return {"bootstrap.servers": str(self)} | {
+            name: str(value) for name, (value, default) in values.items() if value != default
+        }
 
 
-def parse_servers(servers: str | list[str]) -> list[tuple[str, int]]:
-    """("host", port) for each of "host:port,host:port" or of a list of such; port 9092 where none is given.
+class ClusterSettings(TypedDict, total=False):
+    """The keywords that every client takes: a `cluster`, and the settings that go before what it says."""
 
-    Raises ValueError for what is not an address. IPv6 addresses stand in brackets: "[::1]:9092".
+    cluster: ClusterConfig
+    bootstrap_servers: str | list[str]
+    client_id: str
+    request_timeout_ms: int
+    connect_timeout_ms: int
+    metadata_max_age_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+
+
+OPTIONS = frozenset(each.name for each in settings_of(ClusterConfig))
+"""Kafka's names of the settings: `bootstrap.servers`."""
+
+
+def take_cluster(keywords: dict[str, Any], *, client_id: str) -> ClusterConfig:
+    """The way to the cluster that a client's keywords name; they are taken out of `keywords`.
+
+    `client_id` is the name of a client that is given none. Raises ValueError.
     """
-    texts = servers.split(",") if isinstance(servers, str) else servers
-    found: list[tuple[str, int]] = []
-    for text in texts:
-        host, colon, port = text.strip().rpartition(":")
-        if not colon or port.endswith("]"):
-            host, port = text.strip(), "9092"
-        host = host.removeprefix("[").removesuffix("]")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ValueError(f"bootstrap_servers has {text.strip()!r}, expected host:port")
-        found.append((host, int(port)))
-    if not found:
-        raise ValueError("bootstrap_servers is empty, expected host:port")
-    return found
+    cluster: ClusterConfig = keywords.pop("cluster", None) or ClusterConfig(client_id=client_id)
+    names = {each.attribute for each in settings_of(ClusterConfig)} & keywords.keys()
+    return replace(cluster, **{name: keywords.pop(name) for name in names})
+
+
+def cluster_from_options(options: Mapping[str, str]) -> ClusterConfig | None:
+    """The way to the cluster that options by Kafka's names say, None where they name no server.
+
+    Options that are not settings of it are left alone. Raises ValueError.
+    """
+    given = {each: text for each in settings_of(ClusterConfig) if (text := options.get(each.name))}
+    if not options.get("bootstrap.servers"):
+        return None
+    return ClusterConfig(**{each.attribute: each.parse(text) for each, text in given.items()})

@@ -16,71 +16,48 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, Unpack
 
 from tidelog.client.assignment import Assignment
-from tidelog.client.cluster import Cluster, ClusterConfig
+from tidelog.client.cluster import Cluster
+from tidelog.client.cluster_config import ClusterConfig, take_cluster
+from tidelog.client.consumer_config import RESET_TIMESTAMPS, ConsumerConfig, ConsumerSettings
 from tidelog.client.conversion import Deserializer, converted
 from tidelog.client.errors import ClientClosedError, NoOffsetError
-from tidelog.client.fetcher import RESET_TIMESTAMPS, FetchConfig, Fetcher
+from tidelog.client.fetcher import Fetcher
 from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up_offsets
 from tidelog.client.partition_reader import PartitionReader
+from tidelog.client.signatures import shows_settings
 from tidelog.client.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 
 __all__ = ["Consumer"]
 
 _ALL = 1 << 30
+_CLIENT_ID = "tidelog-consumer"
 _NONE = (None, None)
 
 
+@shows_settings(ClusterConfig, ConsumerConfig, client_id=_CLIENT_ID)
 class Consumer:
     """`async with Consumer("topic", bootstrap_servers="host:port") as consumer:`, `async for record in
     consumer:`
 
-    With topics, all their partitions are assigned at the start; without, call `assign`. `auto_offset_reset`
-    ("latest", "earliest", "none") says where a partition begins whose position nobody set, or whose position
-    the log no longer holds. Sizes are bytes, times milliseconds. `check_crcs` verifies every batch.
+    With topics, all their partitions are assigned at the start; without, call `assign`. `cluster` is the way
+    to the cluster as one value; settings of it that are given beside it go first. Sizes are bytes, times
+    milliseconds. The settings and what they mean are declared in `ClusterConfig` and `ConsumerConfig`.
     """
 
     def __init__(
         self,
         *topics: str,
-        bootstrap_servers: str | list[str] = "127.0.0.1:9092",
-        client_id: str = "tidelog-consumer",
-        auto_offset_reset: str = "latest",
-        fetch_max_wait_ms: int = 500,
-        fetch_min_bytes: int = 1,
-        fetch_max_bytes: int = 52_428_800,
-        max_partition_fetch_bytes: int = 1_048_576,
-        buffer_bytes: int = 67_108_864,
-        max_poll_records: int | None = None,
-        check_crcs: bool = True,
-        request_timeout_ms: int = 40_000,
-        retry_backoff_ms: int = 100,
-        metadata_max_age_ms: int = 300_000,
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
+        **settings: Unpack[ConsumerSettings],
     ) -> None:
+        own: dict[str, Any] = {**settings}
         self._topics = topics
-        self._config = FetchConfig(
-            fetch_max_wait_ms=fetch_max_wait_ms,
-            fetch_min_bytes=fetch_min_bytes,
-            fetch_max_bytes=fetch_max_bytes,
-            max_partition_fetch_bytes=max_partition_fetch_bytes,
-            buffer_bytes=buffer_bytes,
-            auto_offset_reset=auto_offset_reset,
-        )
-        self._cluster = Cluster(
-            ClusterConfig(
-                bootstrap_servers=bootstrap_servers,
-                client_id=client_id,
-                request_timeout_ms=request_timeout_ms,
-                metadata_max_age_ms=metadata_max_age_ms,
-                retry_backoff_ms=retry_backoff_ms,
-            )
-        )
-        self._check_crcs = check_crcs
-        self._max_poll_records = max_poll_records
+        self._cluster = Cluster(take_cluster(own, client_id=_CLIENT_ID))
+        self._config = ConsumerConfig(**own)
         self._deserializers = key_deserializer, value_deserializer
         self._assignment = Assignment()
         self._readers = self._assignment.readers
@@ -140,7 +117,7 @@ class Consumer:
         self._watch()
 
     def _new_reader(self, key: TopicPartition) -> PartitionReader:
-        reader = PartitionReader(key, check_crc=self._check_crcs)
+        reader = PartitionReader(key, check_crc=self._config.check_crcs)
         policy = RESET_TIMESTAMPS[self._config.auto_offset_reset]
         if policy is None:
             reader.fail(NoOffsetError(f"{key.topic}-{key.partition} has no position"))
@@ -262,7 +239,7 @@ class Consumer:
         Waits up to `timeout_ms` for the first; empty when none came. Raises as `getone` does, but never when
         it has records to give.
         """
-        left = max_records or self._max_poll_records or _ALL
+        left = max_records or self._config.max_poll_records or _ALL
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         while True:

@@ -12,17 +12,17 @@ Invariants:
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.client.backoff import Backoff
 from tidelog.client.cluster import Cluster
 from tidelog.client.connection import Connection
+from tidelog.client.consumer_config import RESET_TIMESTAMPS, ConsumerConfig
 from tidelog.client.errors import ClientError
 from tidelog.client.events import logger
 from tidelog.client.fetch_answers import FetchAnswers, Verdict
 from tidelog.client.fetch_session import FINAL_EPOCH, FetchSession
-from tidelog.client.offset_lookup import EARLIEST, LATEST, look_up_offsets
+from tidelog.client.offset_lookup import look_up_offsets
 from tidelog.client.partition_reader import PartitionReader
 from tidelog.client.types import TopicPartition
 from tidelog.protocol.hot import (
@@ -34,7 +34,7 @@ from tidelog.protocol.hot import (
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET
 
-__all__ = ["FetchConfig", "Fetcher"]
+__all__ = ["Fetcher"]
 
 _CONSUMER: Final = -1
 _LANE: Final = "fetch"
@@ -42,28 +42,6 @@ _LANE: Final = "fetch"
 _IMPATIENT_MS: Final = 25
 # How long a broker may take to answer that a session has ended; it would forget it by itself.
 _GOODBYE_S: Final = 1.0
-RESET_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST, "none": None}
-
-
-@dataclass(frozen=True, slots=True)
-class FetchConfig:
-    """Sizes in bytes, times in milliseconds; names as Kafka's."""
-
-    fetch_max_wait_ms: int = 500
-    fetch_min_bytes: int = 1
-    fetch_max_bytes: int = 52_428_800
-    max_partition_fetch_bytes: int = 1_048_576
-    buffer_bytes: int = 67_108_864
-    auto_offset_reset: str = "latest"
-
-    def __post_init__(self) -> None:
-        if self.auto_offset_reset not in RESET_TIMESTAMPS:
-            raise ValueError(
-                f"auto_offset_reset is {self.auto_offset_reset!r}, expected 'earliest', 'latest' or 'none'"
-            )
-        for name in ("fetch_max_bytes", "max_partition_fetch_bytes", "buffer_bytes"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected more than 0")
 
 
 class Fetcher:
@@ -71,7 +49,7 @@ class Fetcher:
 
     def __init__(
         self,
-        config: FetchConfig,
+        config: ConsumerConfig,
         cluster: Cluster,
         readers: dict[TopicPartition, PartitionReader],
         on_data: Callable[[], None],

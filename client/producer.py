@@ -16,19 +16,21 @@ import random
 from collections.abc import Callable, Sequence
 from time import monotonic, time, time_ns
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from tidelog.client.accumulator import Accumulator, PartitionQueue
 from tidelog.client.buffer_memory import BufferMemory
 from tidelog.client.cluster import Cluster
+from tidelog.client.cluster_config import ClusterConfig, take_cluster
 from tidelog.client.delivery import BatchDelivery, Delivery
 from tidelog.client.errors import ClientClosedError, RecordTooLargeError, SessionError
-from tidelog.client.producer_config import ProducerConfig
+from tidelog.client.producer_config import ProducerConfig, ProducerSettings
 from tidelog.client.producer_session import ProducerSession
 from tidelog.client.producer_session_keeper import SessionKeeper
 from tidelog.client.record_batch import BatchBuilder, bytes_or_none
 from tidelog.client.routes import Partitioner, Route
 from tidelog.client.sender import Sender
+from tidelog.client.signatures import shows_settings
 from tidelog.client.types import RecordMetadata
 from tidelog.protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder
 
@@ -36,66 +38,42 @@ __all__ = ["Producer"]
 
 Serializer = Callable[[Any], bytes | None]
 Headers = Sequence[tuple[str, bytes | None]]
+_CLIENT_ID = "tidelog-producer"
 
 
+@shows_settings(ClusterConfig, ProducerConfig, client_id=_CLIENT_ID)
 class Producer:
     """An idempotent producer. `async with Producer(bootstrap_servers="host:port") as producer: ...`
 
     `partitioner` is called as (key, all partitions, partitions with a leader); the default sends keys where
     the Java client does and keyless records in batches to one partition after the other. Raises ValueError
-    for settings that contradict each other. Sizes are bytes, times milliseconds. `max_batch_size` is what a
-    batch may grow to before compression while it cannot be sent; what can be sent does not wait for it.
+    for settings that contradict each other. `cluster` is the way to the cluster as one value; settings of it
+    that are given beside it go first. Sizes are bytes, times milliseconds. The settings and what they mean
+    are declared in `ClusterConfig` and `ProducerConfig`.
     """
 
     def __init__(
         self,
         *,
-        bootstrap_servers: str | list[str] = "127.0.0.1:9092",
-        client_id: str = "tidelog-producer",
-        acks: int | str = "all",
-        enable_idempotence: bool = True,
-        compression_type: str | None = None,
-        max_batch_size: int = 262_144,
-        linger_ms: int = 0,
-        max_request_size: int = 1_048_576,
-        buffer_memory: int = 33_554_432,
-        request_timeout_ms: int = 40_000,
-        delivery_timeout_ms: int = 120_000,
-        max_in_flight_requests_per_connection: int = 5,
-        retry_backoff_ms: int = 100,
-        retry_backoff_max_ms: int = 1_000,
-        metadata_max_age_ms: int = 300_000,
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
         partitioner: Partitioner | None = None,
-        producer_id_lease_ms: int = 43_200_000,
         session: ProducerSession | None = None,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
-        self._config = ProducerConfig(
-            acks=acks,
-            enable_idempotence=enable_idempotence,
-            compression_type=compression_type,
-            max_batch_size=max_batch_size,
-            linger_ms=linger_ms,
-            max_request_size=max_request_size,
-            buffer_memory=buffer_memory,
-            request_timeout_ms=request_timeout_ms,
-            delivery_timeout_ms=delivery_timeout_ms,
-            max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
-            retry_backoff_ms=retry_backoff_ms,
-            retry_backoff_max_ms=retry_backoff_max_ms,
-            producer_id_lease_ms=producer_id_lease_ms,
-        )
+        own: dict[str, Any] = {**settings}
+        cluster = take_cluster(own, client_id=_CLIENT_ID)
+        self._config = config = ProducerConfig(**own)
         if session is not None:
             self._config.require_idempotence("a session")
         self._saved = session
         self._session: SessionKeeper | None = None
-        self._cluster = Cluster(self._config.cluster(bootstrap_servers, client_id, metadata_max_age_ms))
+        self._cluster = Cluster(cluster, allow_auto_create_topics=True)
         self._accumulator = Accumulator(
-            max_batch_size=min(max_batch_size, max_request_size),
-            linger_ms=linger_ms,
-            buffer_memory=buffer_memory,
-            delivery_timeout_ms=delivery_timeout_ms,
+            max_batch_size=min(config.max_batch_size, config.max_request_size),
+            linger_ms=config.linger_ms,
+            buffer_memory=config.buffer_memory,
+            delivery_timeout_ms=config.delivery_timeout_ms,
         )
         self._buffer_memory = BufferMemory(self._accumulator)
         self._key_serializer = key_serializer

@@ -75,7 +75,7 @@ class Sender:
             max_in_flight=self._max_in_flight,
             lease_ms=config.producer_id_lease_ms,
         )
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._backoff = Backoff(cluster.config.retry_backoff_ms, cluster.config.retry_backoff_max_ms)
         self.outcomes = Outcomes(self._state, accumulator, buffer_memory, cluster.request_refresh)
         self._loop = asyncio.get_running_loop()
         self._in_flight: dict[Connection, int] = {}
@@ -219,7 +219,8 @@ class Sender:
         try:
             at_least = _FIRST_VERSION_WITH_ZSTD if self._compression is Compression.ZSTD else 0
             version = connection.version(ApiKey.PRODUCE, at_least)
-            request = ProduceRequest(None, self._acks, self._config.request_timeout_ms, list(topics.items()))
+            timeout_ms = self._cluster.config.request_timeout_ms
+            request = ProduceRequest(None, self._acks, timeout_ms, list(topics.items()))
             body = encode_produce_request(version, request)
             if self._acks == 0:
                 connection.send_unanswered(ApiKey.PRODUCE, version, body)

@@ -16,7 +16,8 @@ or differs in its time and its value from the topic's record at that offset. Not
 import asyncio
 from collections.abc import Mapping
 
-from tidelog.client.cluster import Cluster, ClusterConfig
+from tidelog.client.cluster import Cluster
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.errors import OffsetOutOfRangeError, UnknownTopicError
 from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets
 from tidelog.client.producer_session_lookup import fetch_batches, repeat

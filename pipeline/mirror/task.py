@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tidelog.client.cluster import Cluster, ClusterConfig
+from tidelog.client.cluster import Cluster
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.producer_session import ProducerSession, SessionPartition
 from tidelog.client.types import TopicPartition
 from tidelog.pipeline.arrow import arrays

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import Any, NamedTuple, TypeVar
 
 from tidelog.client.backoff import Backoff
-from tidelog.client.cluster import Cluster, ClusterConfig
+from tidelog.client.cluster import Cluster
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.connection import Connection
 from tidelog.client.errors import ClientError, OffsetOutOfRangeError, UnknownTopicError, read_error
 from tidelog.client.types import TopicPartition

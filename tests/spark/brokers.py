@@ -10,7 +10,8 @@ from faults.process import BrokerProcess
 from faults.wire import Wire
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import DEADLINE_SECONDS
-from tidelog.client.cluster import Cluster, ClusterConfig
+from tidelog.client.cluster import Cluster
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.connection import Connection
 from tidelog.client.types import TopicPartition
 from tidelog.pipeline.sink.sending import LoopThread

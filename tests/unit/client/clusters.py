@@ -5,16 +5,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.unit.client.scripted import Request, ScriptedBroker
-from tidelog.client.cluster import Cluster, ClusterConfig
+from tidelog.client.cluster import Cluster
+from tidelog.client.cluster_config import ClusterConfig
 
 
 @asynccontextmanager
 async def opened(
-    *servers: str, rng: random.Random | None = None, start: bool = True, **settings: object
+    *servers: str,
+    rng: random.Random | None = None,
+    start: bool = True,
+    allow_auto_create_topics: bool = False,
+    **settings: object,
 ) -> AsyncIterator[Cluster]:
     quick = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 20, "request_timeout_ms": 5_000}
     config = ClusterConfig(list(servers), **{**quick, **settings})  # type: ignore[arg-type]
-    cluster = Cluster(config, rng)
+    cluster = Cluster(config, rng, allow_auto_create_topics=allow_auto_create_topics)
     try:
         if start:
             await cluster.start()

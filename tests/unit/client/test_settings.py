@@ -5,8 +5,8 @@ import random
 import pytest
 
 from tidelog.client.backoff import Backoff
-from tidelog.client.cluster import ClusterConfig, parse_servers
-from tidelog.client.fetcher import FetchConfig
+from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client.consumer_config import ConsumerConfig
 from tidelog.client.producer_config import ProducerConfig
 from tidelog.protocol.compression import Compression
 
@@ -51,7 +51,7 @@ def test_the_defaults_are_safe() -> None:
 @pytest.mark.parametrize("policy", ["newest", "", "EARLIEST"])
 def test_unknown_reset_policies_are_refused(policy: str) -> None:
     with pytest.raises(ValueError, match="earliest"):
-        FetchConfig(auto_offset_reset=policy)
+        ConsumerConfig(auto_offset_reset=policy)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_unknown_reset_policies_are_refused(policy: str) -> None:
 def test_servers_are_read_in_every_usual_form(
     servers: str | list[str], expected: list[tuple[str, int]]
 ) -> None:
-    assert parse_servers(servers) == expected
+    assert ClusterConfig(servers).addresses == expected
 
 
 @pytest.mark.parametrize("servers", ["", "a:", ":1", "a:b", "a:0", "a:70000", []])
