@@ -34,6 +34,7 @@ from tidelog.cli.failures import Failure, run
 from tidelog.cli.pipeline_reports import show
 
 if TYPE_CHECKING:
+    from tidelog.client.cluster_config import ClusterConfig
     from tidelog.pipeline.jobs.job import JobProgress, MetricsFile, OnProgress, Report
 
 _METRICS_EVERY_S = 5.0
@@ -68,21 +69,21 @@ _FLAGS = {
 def run_job(job: str, given: Mapping[str, Any]) -> None:
     """Run a job; `given` are its command's arguments by name, None where a flag was left out."""
     _require_extra()
-    flags = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
-    file = flags.pop("settings")
+    flags = dict(given)
+    file = flags.pop("settings", None)
     values = _read_settings(Path(file)) if file is not None else {}
 
-    from tidelog.pipeline.jobs.job import MetricsFile, choose, make_settings, names_of
+    from tidelog.pipeline.jobs.job import MetricsFile
+    from tidelog.pipeline.jobs.settings import CommonSettings, choose, make_settings, table_of
     from tidelog.pipeline.source.offsets import OptionError
 
     module = import_module(f"tidelog.pipeline.jobs.{job}")
-    kind = getattr(module, f"{job.capitalize()}Settings")
+    table = table_of(job)
     try:
-        chosen = choose(job, values, flags, names_of(kind))
-        master = str(chosen.pop("master", "local[*]"))
-        path = chosen.pop("metrics_file", None)
-        metrics = MetricsFile(Path(str(path)), job) if path is not None else None
-        settings = make_settings(kind, chosen)
+        chosen = choose(job, values, flags, table, CommonSettings)
+        common = make_settings(CommonSettings, chosen)
+        metrics = MetricsFile(Path(common.metrics_file), job) if common.metrics_file is not None else None
+        settings = make_settings(table, chosen)
         settings.check()
         if metrics is not None:
             metrics.check()
@@ -90,7 +91,7 @@ def run_job(job: str, given: Mapping[str, Any]) -> None:
         raise typer.BadParameter(str(error)) from None
     try:
         _reach_brokers(settings)
-        report = _run(job, module, settings, master, metrics)
+        report = _run(job, module, settings, common.master, metrics)
     except (typer.BadParameter, Failure) as error:
         if metrics is not None:
             metrics.fail(getattr(error, "exit_code", 1))
@@ -164,22 +165,22 @@ def _run(job: str, module: Any, settings: Any, master: str, metrics: MetricsFile
 def _reach_brokers(settings: Any) -> None:
     """Raises Failure where nobody answers, or knows a topic that is to be read: Spark need not start for
     that, nor a client wait for long."""
-    for name in ("bootstrap_servers", "to_bootstrap_servers", "from_bootstrap_servers"):
-        if (servers := getattr(settings, name, None)) is not None:
-            run(_find((), servers), servers)
+    for name in ("cluster", "to_cluster", "from_cluster"):
+        if (cluster := getattr(settings, name, None)) is not None:
+            run(_find((), cluster), cluster)
     # Those of a replay may be in an archive only.
     if getattr(settings, "archive", None) is None and settings.topics:
-        source = getattr(settings, "from_bootstrap_servers", None) or settings.bootstrap_servers
+        source = getattr(settings, "from_cluster", None) or settings.cluster
         if source is not None:
             run(_find(settings.topics, source), source)
 
 
-async def _find(topics: Sequence[str], bootstrap_servers: str) -> None:
+async def _find(topics: Sequence[str], cluster: ClusterConfig) -> None:
     """Raises ClientError where the broker does not have one of the topics."""
     from tidelog.client.admin import Admin
 
     if topics:
-        async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        async with Admin(cluster=cluster) as admin:
             await admin.describe_topics(topics)
 
 

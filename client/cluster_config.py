@@ -118,7 +118,7 @@ def cluster_from_options(options: Mapping[str, str]) -> ClusterConfig | None:
 
     Options that are not settings of it are left alone. Raises ValueError.
     """
-    given = {each: text for each in settings_of(ClusterConfig) if (text := options.get(each.name))}
     if not options.get("bootstrap.servers"):
         return None
-    return ClusterConfig(**{each.attribute: each.parse(text) for each, text in given.items()})
+    given = {each.attribute: (each, options.get(each.name)) for each in settings_of(ClusterConfig)}
+    return ClusterConfig(**{name: each.parse(text) for name, (each, text) in given.items() if text})

@@ -23,7 +23,9 @@ from demo.screen import Screen
 from demo.shipment import TOPIC, SabotageError, Shipment, Site, Tally, open_site
 from demo.verdict import KeyVerdict, judge, total
 from faults.process import BrokerProcessError
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs import audit
+from tidelog.pipeline.jobs.audit_settings import AuditSettings
 from tidelog.pipeline.spark.java import JavaNotFoundError
 from tidelog.pipeline.spark.spark_session import start_session
 
@@ -150,8 +152,8 @@ def _judge(spark: "SparkSession", bootstrap_servers: str, events: pa.Table, fold
 
 def _audit(spark: "SparkSession", bootstrap_servers: str, folder: Path) -> audit.AuditReport:
     """Of the segment files, up to the high watermark that the broker names."""
-    path = str(folder / "data")
-    return audit.run(spark, audit.AuditSettings((TOPIC,), bootstrap_servers=bootstrap_servers, path=path))
+    settings = AuditSettings((TOPIC,), ClusterConfig(bootstrap_servers), path=str(folder / "data"))
+    return audit.run(spark, settings)
 
 
 def _conclude(

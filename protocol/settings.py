@@ -17,7 +17,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["ConfigError", "Setting", "as_text", "hold_checked", "setting", "settings_of"]
+__all__ = ["ConfigError", "Setting", "as_text", "default_of", "hold_checked", "setting", "settings_of"]
 
 _TRUE = frozenset(("true", "yes", "on", "1"))
 _FALSE = frozenset(("false", "no", "off", "0"))
@@ -167,6 +167,11 @@ def settings_of(table: Any) -> tuple[Setting, ...]:
         for each in fields(table)
         if _KEY in each.metadata
     )
+
+
+def default_of(table: Any, attribute: str) -> Any:
+    """The default of one setting of a table."""
+    return next(each.default for each in settings_of(table) if each.attribute == attribute)
 
 
 def hold_checked(instance: Any) -> None:

@@ -24,9 +24,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.machine import adopt_orphans, await_children
 from bench.wire import HOST
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs import archive, replay
-from tidelog.pipeline.jobs.archive import ArchiveSettings
-from tidelog.pipeline.jobs.replay import ReplaySettings
+from tidelog.pipeline.jobs.archive_settings import ArchiveSettings
+from tidelog.pipeline.jobs.replay_settings import ReplaySettings
 from tidelog.pipeline.source.fetch import find_bounds
 from tidelog.pipeline.spark.null_headers import empty_for_null
 from tidelog.pipeline.spark.spark_session import start_session
@@ -87,7 +88,7 @@ class Worker:
         """Archive the `records` of `topic` in the folder `path`, as Parquet."""
         settings = ArchiveSettings(
             topics=(given["topic"],),
-            bootstrap_servers=self._servers,
+            cluster=ClusterConfig(self._servers),
             path=given["path"],
             min_partitions=CORES,
         )
@@ -100,7 +101,9 @@ class Worker:
 
     def replay(self, given: Mapping[str, Any]) -> dict[str, float]:
         """Replay the `records` of the archive in the folder `path` into topic `target`."""
-        settings = ReplaySettings(self._servers, archive=given["path"], to_topic=given["target"])
+        settings = ReplaySettings(
+            ClusterConfig(self._servers), archive=given["path"], to_topic=given["target"]
+        )
         begin = time.perf_counter()
         replay.run(self._spark, settings)
         taken = time.perf_counter() - begin
@@ -144,7 +147,7 @@ class Worker:
         return {"seconds": time.perf_counter() - begin}
 
     def _ends(self, topic: str) -> list[int]:
-        return [end for _, end in find_bounds(self._servers, [topic], None).values()]
+        return [end for _, end in find_bounds(ClusterConfig(self._servers), [topic], None).values()]
 
     def _check_stored(self, given: Mapping[str, Any]) -> None:
         stored = sum(self._ends(given["target"]))

@@ -9,6 +9,8 @@ share them. `pipeline.examples.flights` does the steps one by one.
 
 from typing import TYPE_CHECKING
 
+from tidelog.client.cluster_config import ClusterConfig
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -28,11 +30,11 @@ FLIGHT = "carrier STRING, flight INT, origin STRING, dest STRING, scheduled TIME
 
 
 def read_topic(
-    spark: "SparkSession", bootstrap_servers: str, topic: str, *, stream: bool = False
+    spark: "SparkSession", cluster: ClusterConfig, topic: str, *, stream: bool = False
 ) -> "DataFrame":
     """The records of a topic from the first on, as a batch or as a stream."""
     reader = spark.readStream if stream else spark.read
-    options = {"bootstrap.servers": bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
+    options = {**cluster.to_options(), "subscribe": topic, "startingOffsets": "earliest"}
     return reader.format("tidelog").options(**options).load()
 
 
@@ -78,10 +80,10 @@ def clean(records: "DataFrame") -> "DataFrame":
     )
 
 
-def cleaned_topic_options(bootstrap_servers: str) -> dict[str, str]:
+def cleaned_topic_options(cluster: ClusterConfig) -> dict[str, str]:
     """The sink's options: exactly once, by the source position of each row; cleaning leaves offsets out."""
     return {
-        "bootstrap.servers": bootstrap_servers,
+        **cluster.to_options(),
         "topic": CLEANED_TOPIC,
         "delivery": "mirror",
         "mirror.plan": CLEANING,

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.client import Admin, NewTopic
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.errors import ClientError, TopicAlreadyExistsError
 from tidelog.pipeline.examples import delays
 from tidelog.pipeline.examples.flights_plot import draw_delays
 from tidelog.pipeline.jobs import archive
+from tidelog.pipeline.jobs.archive_settings import ArchiveSettings
 from tidelog.pipeline.source.fetch import find_bounds
 from tidelog.pipeline.spark.spark_session import start_session
 
@@ -31,14 +33,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Do all steps; the exit code."""
     options = _parse(arguments)
     try:
+        cluster = ClusterConfig(options.bootstrap_servers)
         csv = find_csv(options.csv, options.folder)
-        asyncio.run(create_topics(options.bootstrap_servers))
+        asyncio.run(create_topics(cluster))
     except (OSError, ValueError, ClientError) as error:
         print(error, file=sys.stderr)
         return 2
     spark = start_session("flights", master=options.master, settings={"spark.sql.shuffle.partitions": "4"})
     try:
-        run(spark, options.bootstrap_servers, csv, options.folder, options.rows)
+        run(spark, cluster, csv, options.folder, options.rows)
     finally:
         spark.stop()
     return 0
@@ -59,63 +62,63 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def run(spark: "SparkSession", bootstrap_servers: str, csv: Path, folder: Path, rows: int | None) -> None:
+def run(spark: "SparkSession", cluster: ClusterConfig, csv: Path, folder: Path, rows: int | None) -> None:
     """The steps, one after the other. Each can be run again: what is done stays done."""
-    if topic_size(bootstrap_servers, delays.RAW_TOPIC) == 0:
-        fill(spark, bootstrap_servers, csv, rows)
-    print(f"{delays.RAW_TOPIC}: {topic_size(bootstrap_servers, delays.RAW_TOPIC):,} records")
-    clean_topic(spark, bootstrap_servers, folder / "checkpoint")
-    print(f"{delays.CLEANED_TOPIC}: {topic_size(bootstrap_servers, delays.CLEANED_TOPIC):,} records")
-    print(f"hourly delays: {make_table(spark, bootstrap_servers, folder / 'hourly_delays'):,} rows")
-    print(f"archive: {archive_topic(spark, bootstrap_servers, folder / 'archive'):,} records added")
+    if topic_size(cluster, delays.RAW_TOPIC) == 0:
+        fill(spark, cluster, csv, rows)
+    print(f"{delays.RAW_TOPIC}: {topic_size(cluster, delays.RAW_TOPIC):,} records")
+    clean_topic(spark, cluster, folder / "checkpoint")
+    print(f"{delays.CLEANED_TOPIC}: {topic_size(cluster, delays.CLEANED_TOPIC):,} records")
+    print(f"hourly delays: {make_table(spark, cluster, folder / 'hourly_delays'):,} rows")
+    print(f"archive: {archive_topic(spark, cluster, folder / 'archive'):,} records added")
     draw_delays(
         spark.read.parquet(str(folder / "hourly_delays")).toArrow().to_pylist(), folder / "delays.png"
     )
     print(f"plot: {folder / 'delays.png'}")
 
 
-def fill(spark: "SparkSession", bootstrap_servers: str, csv: Path, rows: int | None) -> None:
+def fill(spark: "SparkSession", cluster: ClusterConfig, csv: Path, rows: int | None) -> None:
     """Put the CSV into the raw topic."""
     read = spark.read.csv(str(csv), schema=delays.ROW, header=True, nullValue="NA")
     chosen = read if rows is None else read.limit(rows)
-    options = {"bootstrap.servers": bootstrap_servers, "topic": delays.RAW_TOPIC}
+    options = {**cluster.to_options(), "topic": delays.RAW_TOPIC}
     delays.events(chosen).write.format("tidelog").mode("append").options(**options).save()
 
 
-def clean_topic(spark: "SparkSession", bootstrap_servers: str, checkpoint: Path) -> None:
+def clean_topic(spark: "SparkSession", cluster: ClusterConfig, checkpoint: Path) -> None:
     """Bring the cleaned topic up to date with the raw one."""
-    raw = delays.read_topic(spark, bootstrap_servers, delays.RAW_TOPIC, stream=True)
-    options = delays.cleaned_topic_options(bootstrap_servers)
+    raw = delays.read_topic(spark, cluster, delays.RAW_TOPIC, stream=True)
+    options = delays.cleaned_topic_options(cluster)
     writer = delays.clean(raw).writeStream.format("tidelog").options(**options)
     query = writer.option("checkpointLocation", str(checkpoint.resolve())).trigger(availableNow=True).start()
     query.awaitTermination()
 
 
-def make_table(spark: "SparkSession", bootstrap_servers: str, folder: Path) -> int:
+def make_table(spark: "SparkSession", cluster: ClusterConfig, folder: Path) -> int:
     """Make the table of hourly delays anew; its rows."""
-    cleaned = delays.read_topic(spark, bootstrap_servers, delays.CLEANED_TOPIC)
+    cleaned = delays.read_topic(spark, cluster, delays.CLEANED_TOPIC)
     hourly = delays.hourly_delays(delays.read_flights(cleaned))
     hourly.coalesce(1).write.mode("overwrite").parquet(str(folder))
     return int(spark.read.parquet(str(folder)).count())
 
 
-def archive_topic(spark: "SparkSession", bootstrap_servers: str, folder: Path) -> int:
+def archive_topic(spark: "SparkSession", cluster: ClusterConfig, folder: Path) -> int:
     """Add to the archive what the cleaned topic has and the archive has not; the records added."""
-    settings = archive.ArchiveSettings((delays.CLEANED_TOPIC,), bootstrap_servers, str(folder.resolve()))
+    settings = ArchiveSettings((delays.CLEANED_TOPIC,), cluster, str(folder.resolve()))
     return archive.run(spark, settings).rows
 
 
-def topic_size(bootstrap_servers: str, topic: str) -> int:
+def topic_size(cluster: ClusterConfig, topic: str) -> int:
     """How many offsets its partitions hold together."""
-    return sum(end - start for start, end in find_bounds(bootstrap_servers, [topic], None).values())
+    return sum(end - start for start, end in find_bounds(cluster, [topic], None).values())
 
 
-async def create_topics(bootstrap_servers: str) -> None:
+async def create_topics(cluster: ClusterConfig) -> None:
     """Both topics, if they are not there. The flights are of 2013: retention by time would drop them.
 
-    Raises ClientError, ValueError for what is no address.
+    Raises ClientError.
     """
-    async with Admin(bootstrap_servers=bootstrap_servers, request_timeout_ms=PATIENCE_MS) as admin:
+    async with Admin(cluster=cluster, request_timeout_ms=PATIENCE_MS) as admin:
         for name in (delays.RAW_TOPIC, delays.CLEANED_TOPIC):
             try:
                 await admin.create_topics([NewTopic(name, PARTITIONS, 1, {"retention.ms": "-1"})])

@@ -19,15 +19,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelog.pipeline.jobs.archive_delta import DeltaArchive, delta_table_class
-from tidelog.pipeline.jobs.archive_files import CODECS, DRAFT_COLUMNS, DraftFile, draft_writer, in_order
-from tidelog.pipeline.jobs.archive_folder import Archive, ArchiveError, folder_of
+from tidelog.pipeline.jobs.archive_delta import DeltaArchive
+from tidelog.pipeline.jobs.archive_files import DRAFT_COLUMNS, DraftFile, draft_writer, in_order
+from tidelog.pipeline.jobs.archive_folder import Archive, ArchiveError
 from tidelog.pipeline.jobs.archive_log import ParquetArchive
+from tidelog.pipeline.jobs.archive_settings import ArchiveSettings
 from tidelog.pipeline.jobs.copies import origin_of
 from tidelog.pipeline.jobs.job import JobProgress, OnProgress, teller
 from tidelog.pipeline.source.losses import count_losses
 from tidelog.pipeline.source.micro_batches import batch_ranges, next_offsets
-from tidelog.pipeline.source.offsets import OffsetRange, OptionError, Place, to_json
+from tidelog.pipeline.source.offsets import OffsetRange, Place, to_json
 from tidelog.pipeline.source.options import SourceOptions, parse_options
 from tidelog.pipeline.source.reading import bounds_of, report_losses
 from tidelog.pipeline.spark.null_headers import empty_for_null
@@ -37,53 +38,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _FORMATS = {"parquet": ParquetArchive, "delta": DeltaArchive}
-_ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveSettings:
-    """What to archive: `topics` from `bootstrap_servers`, or from the segment files in the data folder
-    `read_path` (up to the high watermark that the broker names, if one is named too), into the folder `path`.
-
-    A run ends at what is there when it begins, unless `interval_seconds` makes it look again and again. A
-    round has about `max_rows` records, a file at most `rows_per_file`. `min_partitions` cuts a round into
-    more tasks than there are partitions. Offsets that are gone from the log end the job, or with
-    `fail_on_data_loss` off are counted.
-    """
-
-    topics: tuple[str, ...] = ()
-    bootstrap_servers: str | None = None
-    path: str | None = None
-    format: str = "parquet"
-    read_path: str | None = None
-    max_rows: int = 5_000_000
-    rows_per_file: int = 1_000_000
-    interval_seconds: float | None = None
-    compression: str = "zstd"
-    min_partitions: int | None = None
-    isolation_level: str = "read_uncommitted"
-    fail_on_data_loss: bool = True
-
-    def check(self) -> None:
-        """Raises OptionError for settings that cannot be followed."""
-        if not self.topics or (self.bootstrap_servers is None and self.read_path is None):
-            raise OptionError(
-                "an archive needs topics, and bootstrap servers or a read path with segment files"
-            )
-        if self.path is None:
-            raise OptionError("an archive needs a path: the folder that it lies in")
-        folder_of(self.path)
-        choices = {"format": _FORMATS, "compression": CODECS, "isolation_level": _ISOLATION_LEVELS}
-        for name, known in choices.items():
-            if (value := getattr(self, name)) not in known:
-                raise OptionError(f"{name} = {value!r}: expected {', '.join(known)}")
-        for name in ("max_rows", "rows_per_file", "min_partitions", "interval_seconds"):
-            if (number := getattr(self, name)) is not None and number <= 0:
-                raise OptionError(f"{name} = {number}: expected a number above 0")
-        if self.interval_seconds is not None and self.bootstrap_servers is None:
-            raise OptionError("interval_seconds: only a broker tells what came; name bootstrap servers")
-        if self.format == "delta":
-            delta_table_class()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,21 +122,19 @@ class _Job:
         self._spark = spark
         self._settings = settings
         given = {
-            "bootstrap.servers": settings.bootstrap_servers,
             "read.path": settings.read_path,
             "isolation.level": settings.isolation_level,
             "failOnDataLoss": str(settings.fail_on_data_loss).lower(),
             "minPartitions": settings.min_partitions,
         }
-        self._given = {name: str(value) for name, value in given.items() if value is not None}
+        cluster = settings.cluster.to_options() if settings.cluster is not None else {}
+        self._given = cluster | {name: str(value) for name, value in given.items() if value is not None}
         self.options: SourceOptions = parse_options(self._given | {"subscribe": ",".join(settings.topics)})
 
     def look(self, archive: Archive) -> dict[Place, tuple[int, int]]:
         """Where the logs start and end now. Raises ArchiveError where they are not those of the archive."""
-        if self._settings.bootstrap_servers is not None:
-            archive.belong_to(
-                *asyncio.run(origin_of(self._settings.bootstrap_servers, self._settings.topics))
-            )
+        if self._settings.cluster is not None:
+            archive.belong_to(*asyncio.run(origin_of(self._settings.cluster, self._settings.topics)))
         return bounds_of(self.options)
 
     def read(self, ranges: Iterable[OffsetRange], lost: Path | None = None) -> "DataFrame":

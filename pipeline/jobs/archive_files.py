@@ -32,7 +32,6 @@ DRAFT_COLUMNS = (
     "draft string, topic string, partition int, date string, first_offset long, last_offset long,"
     " rows long, bytes long"
 )
-CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
 _NAME = re.compile(r"(\d+)-(\d{20})-(\d{20})\.parquet")
 _STATISTICS = ["partition", "offset", "timestamp"]
 _MICROSECONDS_A_DAY = 86_400_000_000

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidelog.pipeline.jobs.audit_settings import AuditSettings
 from tidelog.pipeline.jobs.job import JobProgress, OnProgress, teller
-from tidelog.pipeline.jobs.outputs import check_folder
 from tidelog.pipeline.segments.data_folders import Segment, by_place, find_segments, folder_bounds
 from tidelog.pipeline.segments.segment_ranges import read_segments
 from tidelog.pipeline.source.fetch import find_bounds
-from tidelog.pipeline.source.offsets import OptionError, Place
+from tidelog.pipeline.source.offsets import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -31,27 +31,6 @@ KINDS = ("duplicate", "gap", "reordered", "epoch_regression")
 COLUMNS = ("topic", "partition", "offset", "producer_id", "producer_epoch", "sequence")
 _SEQUENCES = 2**31
 _MOST_SHOWN = 20
-
-
-@dataclass(frozen=True, slots=True)
-class AuditSettings:
-    """What to audit: `topics` over the wire from `bootstrap_servers`, or the segment files below `path`.
-
-    With both, the files are read up to the high watermark that the broker names; that is the way to audit the
-    folder of a running broker. `output` takes the findings as Parquet, one row each.
-    """
-
-    topics: tuple[str, ...] = ()
-    bootstrap_servers: str | None = None
-    path: str | None = None
-    output: str | None = None
-
-    def check(self) -> None:
-        """Raises OptionError for settings that cannot be followed."""
-        if self.path is None and (self.bootstrap_servers is None or not self.topics):
-            raise OptionError("an audit needs topics and bootstrap servers, or a path with segment files")
-        if self.output is not None:
-            check_folder("output", self.output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +103,7 @@ def records(spark: "SparkSession", settings: AuditSettings) -> "DataFrame":
         segments, ends = _files(settings, settings.path)
         return read_segments(spark, segments, COLUMNS, ends)
     options = {
-        "bootstrap.servers": str(settings.bootstrap_servers),
+        **(settings.cluster.to_options() if settings.cluster is not None else {}),
         "subscribe": ",".join(settings.topics),
         "columns": ",".join(COLUMNS),
     }
@@ -136,17 +115,19 @@ def whole_logs(settings: AuditSettings) -> list[Place]:
     if settings.path is not None:
         segments, ends = _files(settings, settings.path)
         bounds = folder_bounds(Path(segments[0].path).parent.parent, by_place(segments), ends)
+    elif settings.cluster is not None:
+        bounds = find_bounds(settings.cluster, settings.topics, None)
     else:
-        bounds = find_bounds(str(settings.bootstrap_servers), settings.topics, None)
+        return []
     return [place for place, (start, _) in bounds.items() if not start]
 
 
 def _files(settings: AuditSettings, path: str) -> tuple[list[Segment], dict[Place, int] | None]:
     """The segment files, and the high watermarks where a broker names them."""
     segments = find_segments(Path(path), settings.topics)
-    if settings.bootstrap_servers is None:
+    if settings.cluster is None:
         return segments, None
-    bounds = find_bounds(settings.bootstrap_servers, None, sorted(by_place(segments)))
+    bounds = find_bounds(settings.cluster, None, sorted(by_place(segments)))
     return segments, {place: end for place, (_, end) in bounds.items()}
 
 

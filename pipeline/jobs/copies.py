@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from tidelog.client.admin import Admin
 from tidelog.client.admin_types import ConfigResource, ConfigResourceType, NewTopic, TopicDescription
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.mirror.session_folder import MirrorError, MirrorSession
 from tidelog.pipeline.paths import try_lock
 from tidelog.pipeline.source.offsets import NO_TOPIC_ID, OptionError
@@ -63,9 +64,9 @@ def only_run(session: MirrorSession) -> Iterator[None]:
         os.close(lock)
 
 
-async def origin_of(bootstrap_servers: str, topics: Iterable[str]) -> Origin:
+async def origin_of(cluster: ClusterConfig, topics: Iterable[str]) -> Origin:
     """Raises ClientError."""
-    async with Admin(bootstrap_servers=bootstrap_servers) as admin:
+    async with Admin(cluster=cluster) as admin:
         cluster_id = (await admin.describe_cluster()).cluster_id
         found = await admin.describe_topics(topics)
     ids = {each.name: str(each.topic_id) for each in found if each.topic_id != NO_TOPIC_ID}

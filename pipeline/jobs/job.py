@@ -1,25 +1,20 @@
-"""What all jobs have in common: settings from a file and from flags, progress, and numbers for Prometheus.
+"""What all jobs have in common: progress, reports, and numbers for Prometheus.
 
-A job is a module `pipeline.jobs.NAME` with a frozen dataclass of settings (`NameSettings`, whose `check()`
-raises OptionError), `build(spark, settings)`, which gives a DataFrame and starts nothing, and
-`run(spark, settings, on_progress)`, which does the work and gives a report. A job that may run for long also
-takes `stop`, an event after which it ends at the next place where nothing is half done.
+A job is a module `pipeline.jobs.NAME` with `build(spark, settings)`, which gives a DataFrame and starts
+nothing, and `run(spark, settings, on_progress)`, which does the work and gives a report. A job that may run
+for long also takes `stop`, an event after which it ends at the next place where nothing is half done.
 
-Owns the meaning of a settings file: TOML, names as in the dataclass; a table named after a job goes before
-what stands above all tables, and tables of other jobs are left alone, so that one file serves several jobs.
-Flags go before both. Owns the names in the metrics file: tidelog_pipeline_JOB_FIELD, gauges, replaced as a
-whole by a rename. Nothing here starts Spark.
+Owns the names in the metrics file: tidelog_pipeline_JOB_FIELD, gauges, replaced as a whole by a rename.
+Nothing here starts Spark.
 """
 
 import logging
-import math
 import os
 import time
-import types
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.pipeline.source.offsets import OptionError
 
@@ -27,12 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
-
-JOBS = ("archive", "audit", "mirror", "replay", "stats")
-# Settings of every command, beside the job's own.
-COMMON = {"master": str, "metrics_file": str}
-
-_Settings = TypeVar("_Settings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,69 +71,6 @@ def use_in_this_thread(spark: "SparkSession") -> None:
     """Let rows be written to the sink from the calling thread: Spark finds data sources that are registered
     in Python only where a session is the thread's own, and that is the one that made it."""
     spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
-
-
-def choose(
-    job: str, file: Mapping[str, Any], flags: Mapping[str, Any], known: Collection[str]
-) -> dict[str, Any]:
-    """What holds for a job: `file` as it was parsed, then `flags`, of which None and () are not given.
-
-    Raises OptionError for a name that is not in `known`.
-    """
-    chosen: dict[str, Any] = {}
-    tables = {name: value for name, value in file.items() if isinstance(value, dict)}
-    if strange := sorted(tables.keys() - set(JOBS)):
-        raise OptionError(f"[{strange[0]}] is no job; tables are {', '.join(f'[{name}]' for name in JOBS)}")
-    above = {name: value for name, value in file.items() if name not in tables}
-    for values in (above, tables.get(job, {})):
-        if unknown := sorted(values.keys() - set(known)):
-            raise OptionError(f"unknown setting {unknown[0]!r}; {job} knows {', '.join(sorted(known))}")
-        chosen |= values
-    return chosen | {name: value for name, value in flags.items() if value is not None and value != []}
-
-
-def make_settings(kind: type[_Settings], values: Mapping[str, Any]) -> _Settings:
-    """The dataclass `kind` with these values, each of the type that its field has.
-
-    Lists become tuples. Raises OptionError for another type, or where a field without default is missing.
-    """
-    hints = get_type_hints(kind)
-    made = {name: _typed(name, value, hints[name]) for name, value in values.items()}
-    needed = [each.name for each in fields(kind) if each.default is MISSING]  # type: ignore[arg-type]
-    if missing := [name for name in needed if name not in made]:
-        raise OptionError(f"missing: {', '.join(missing)}")
-    return kind(**made)
-
-
-def names_of(kind: type[Any]) -> set[str]:
-    """The settings that a job's command knows."""
-    return {each.name for each in fields(kind)} | COMMON.keys()
-
-
-def _typed(name: str, value: Any, hint: Any) -> Any:
-    options = get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,)
-    for option in options:
-        if get_origin(option) is tuple:
-            item = get_args(option)[0]
-            many = [value] if isinstance(value, item) else value
-            if isinstance(many, list | tuple) and all(_is(each, item) for each in many):
-                return tuple(many)
-        elif _is(value, option) and not (option is float and not math.isfinite(value)):
-            return float(value) if option is float else value
-    wanted = " or ".join(_name(option) for option in options if option is not type(None))
-    raise OptionError(f"{name} = {value!r}: expected {wanted}")
-
-
-def _is(value: Any, kind: Any) -> bool:
-    if isinstance(value, bool) or kind is bool:
-        return isinstance(value, bool) and kind is bool
-    return isinstance(value, (int, float) if kind is float else kind)
-
-
-def _name(kind: Any) -> str:
-    if get_origin(kind) is tuple:
-        return f"a list of {_name(get_args(kind)[0])}"
-    return {str: "text", int: "a whole number", float: "a number", bool: "true or false"}.get(kind, str(kind))
 
 
 class MetricsFile:

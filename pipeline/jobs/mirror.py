@@ -27,13 +27,12 @@ from tidelog.client.errors import ClientError
 from tidelog.pipeline.jobs.copies import only_run
 from tidelog.pipeline.jobs.job import JobProgress, OnProgress, Tell, teller, use_in_this_thread
 from tidelog.pipeline.jobs.mirror_origin import check_rivals
+from tidelog.pipeline.jobs.mirror_settings import MirrorSettings
 from tidelog.pipeline.jobs.mirror_topics import prepare_topics
 from tidelog.pipeline.jobs.projection import KEPT, PLACED, project
 from tidelog.pipeline.mirror.session_folder import MirrorCounts, MirrorSession
-from tidelog.pipeline.sink.options import SESSION_FOLDER, check_codec, folder_path
 from tidelog.pipeline.source.losses import count_losses
 from tidelog.pipeline.source.micro_batches import reported_offsets
-from tidelog.pipeline.source.offsets import OptionError, check_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,70 +43,6 @@ if TYPE_CHECKING:
 _LOST = "lost"
 _POLL_SECONDS = 0.5
 _LOOK_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class MirrorSettings:
-    """What to mirror: `topics`, or all that fit `topic_pattern`, to `to_bootstrap_servers` (None: to the same
-    cluster, under other names).
-
-    `rename` holds FROM=TO pairs; all other names get `prefix` before them. Missing topics are created with
-    as many partitions as their source. `checkpoint` is this mirror's own folder. Without `trigger_seconds`
-    the mirror ends when it has what was there at its start; with it, it goes on, a batch every so often, and
-    takes in topics that come to fit the pattern. Offsets that are gone from the source before they are read
-    end the mirror, or with `fail_on_data_loss` off are warned of and counted.
-    """
-
-    checkpoint: str
-    bootstrap_servers: str
-    topics: tuple[str, ...] = ()
-    topic_pattern: str | None = None
-    to_bootstrap_servers: str | None = None
-    rename: tuple[str, ...] = ()
-    prefix: str = ""
-    select: str | None = None
-    where: str | None = None
-    max_offsets_per_trigger: int | None = None
-    trigger_seconds: float | None = None
-    compression_type: str = "none"
-    fail_on_data_loss: bool = True
-
-    @property
-    def names(self) -> dict[str, str]:
-        """New names by old ones. Raises OptionError for a pair that is none."""
-        pairs = [pair.partition("=") for pair in self.rename]
-        if wrong := ["".join(pair) for pair in pairs if not all(pair)]:
-            raise OptionError(f"rename: {wrong[0]!r} is not like FROM=TO")
-        return {old.strip(): new.strip() for old, _, new in pairs}
-
-    @property
-    def session_path(self) -> Path:
-        """Where the mirror keeps its session. Raises OptionError for a folder that is no path."""
-        return Path(folder_path("checkpoint", self.checkpoint)).absolute() / SESSION_FOLDER
-
-    def target(self, topic: str) -> str:
-        """What the topic's copy is called."""
-        return self.names.get(topic, self.prefix + topic)
-
-    def check(self) -> None:
-        """Raises OptionError for settings that cannot be followed."""
-        if bool(self.topics) == bool(self.topic_pattern):
-            raise OptionError("a mirror needs either topics or a topic_pattern")
-        if self.topic_pattern is not None:
-            check_pattern("topic_pattern", self.topic_pattern)
-        check_codec(self.compression_type.lower())
-        if not self.checkpoint:
-            raise OptionError("a mirror needs a checkpoint: a folder in which it notes how far it is")
-        _ = self.session_path
-        if self.trigger_seconds is not None and self.trigger_seconds <= 0:
-            raise OptionError(f"trigger_seconds: {self.trigger_seconds} is not above 0")
-        if self.max_offsets_per_trigger is not None and self.max_offsets_per_trigger < 1:
-            raise OptionError(f"max_offsets_per_trigger: {self.max_offsets_per_trigger} is less than 1")
-        if unknown := sorted(self.names.keys() - set(self.topics)) if self.topics else []:
-            raise OptionError(f"rename: {unknown[0]!r} is not among the topics")
-        targets = [self.target(topic) for topic in self.topics]
-        if len(set(targets)) < len(targets):
-            raise OptionError("two topics would have the same copy: give each a name of its own")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +86,7 @@ def _rows(spark: "SparkSession", settings: MirrorSettings, lost: Path | None) ->
 
     settings.check()
     source = {
-        "bootstrap.servers": settings.bootstrap_servers,
+        **settings.cluster.to_options(),
         "startingOffsets": "earliest",
         "columns": ",".join((*KEPT, *PLACED)),
         "failOnDataLoss": str(settings.fail_on_data_loss).lower(),
@@ -198,10 +133,10 @@ def _run(
     stop: Event | None,
 ) -> MirrorReport:
     prepared = asyncio.run(prepare_topics(settings, session))
-    asyncio.run(check_rivals(session, settings.to_bootstrap_servers or settings.bootstrap_servers))
+    asyncio.run(check_rivals(session, settings.target))
     began = time.monotonic()
     options = {
-        "bootstrap.servers": settings.to_bootstrap_servers or settings.bootstrap_servers,
+        **settings.target.to_options(),
         "delivery": "mirror",
         "checkpointLocation": settings.checkpoint,
         "session.path": str(settings.session_path),

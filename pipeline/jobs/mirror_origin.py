@@ -28,24 +28,26 @@ from tidelog.pipeline.source.offsets import Place
 from tidelog.protocol.records import Record, TimestampType, decode_batch, iter_batches
 from tidelog.protocol.types import NO_PRODUCER_EPOCH
 
-_CLIENT_ID = "tidelog-mirror"
-
 
 async def check_origins(
-    source_servers: str, target_servers: str, copies: Mapping[str, tuple[str, int]], *, is_projected: bool
+    source_cluster: ClusterConfig,
+    target_cluster: ClusterConfig,
+    copies: Mapping[str, tuple[str, int]],
+    *,
+    is_projected: bool,
 ) -> None:
     """For each topic its copy, and how many partitions both have at least. With `is_projected` values may
     differ. Raises MirrorError for a copy of another topic, ClientError."""
     if not copies:
         return
-    async with _cluster(source_servers) as source, _cluster(target_servers) as target:
+    async with Cluster(source_cluster) as source, Cluster(target_cluster) as target:
         for topic, (copy, count) in copies.items():
             await source.topic(topic)
             for partition in range(count):
                 await _check(source, target, Place(topic, partition), copy, is_projected=is_projected)
 
 
-async def check_rivals(session: MirrorSession, target_servers: str) -> None:
+async def check_rivals(session: MirrorSession, target_cluster: ClusterConfig) -> None:
     """Raises MirrorError where another mirror went on since the session's last batch, ClientError."""
     stood = [
         (source, key, facts.producer_id, place)
@@ -55,7 +57,7 @@ async def check_rivals(session: MirrorSession, target_servers: str) -> None:
     ]
     if not stood:
         return
-    async with _cluster(target_servers) as target:
+    async with Cluster(target_cluster) as target:
         asked = (_stored_since(target, *each) for each in stood)
         found = await asyncio.gather(*asked)
     for (source, key, _, place), last in zip(stood, found, strict=True):
@@ -117,7 +119,3 @@ def _another(place: Place, copy: str, what: str) -> MirrorError:
         " name, on another cluster or deleted since, and records of this one would pass for stored: mirror it"
         " to another name"
     )
-
-
-def _cluster(bootstrap_servers: str) -> Cluster:
-    return Cluster(ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=_CLIENT_ID))

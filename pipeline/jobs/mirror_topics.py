@@ -18,7 +18,7 @@ from tidelog.pipeline.mirror.session_folder import MirrorSession
 from tidelog.pipeline.source.offsets import NO_TOPIC_ID, OptionError, fits
 
 if TYPE_CHECKING:
-    from tidelog.pipeline.jobs.mirror import MirrorSettings
+    from tidelog.pipeline.jobs.mirror_settings import MirrorSettings
 
 
 class Prepared(NamedTuple):
@@ -34,13 +34,12 @@ async def prepare_topics(settings: "MirrorSettings", session: MirrorSession) -> 
     Raises OptionError where they could not be mirrored, MirrorError where a topic or a copy is not the one
     that the session knows, ClientError.
     """
-    target_servers = settings.to_bootstrap_servers or settings.bootstrap_servers
     async with (
-        Admin(bootstrap_servers=settings.bootstrap_servers) as source,
-        Admin(bootstrap_servers=target_servers) as target,
+        Admin(cluster=settings.cluster) as source,
+        Admin(cluster=settings.target) as target,
     ):
         described = await _sources(source, settings)
-        targets = {each.name: settings.target(each.name) for each in described}
+        targets = {each.name: settings.copy_of(each.name) for each in described}
         clusters = [(await each.describe_cluster()).cluster_id for each in (source, target)]
         check_targets(settings, targets, is_same_cluster=clusters[0] == clusters[1])
         configs = await settings_for_copies(source, targets)
@@ -57,7 +56,7 @@ async def prepare_topics(settings: "MirrorSettings", session: MirrorSession) -> 
             if (copy := present.get(targets[name])) is not None
         }
         is_projected = settings.select is not None
-        await check_origins(settings.bootstrap_servers, target_servers, copies, is_projected=is_projected)
+        await check_origins(settings.cluster, settings.target, copies, is_projected=is_projected)
         for each in described:
             session.keep_topic("from", each.name, each.topic_id)
         wanted = {

@@ -16,22 +16,20 @@ another replay in the same session too, and what asks for the clock in `where`.
 
 import asyncio
 import json
-import re
 import threading
 import time
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelog.pipeline.jobs.archive_folder import OWN_FOLDER, folder_of
+from tidelog.pipeline.jobs.archive_folder import folder_of
 from tidelog.pipeline.jobs.copies import only_run
 from tidelog.pipeline.jobs.job import JobProgress, OnProgress, Tell, teller, use_in_this_thread
 from tidelog.pipeline.jobs.projection import project
-from tidelog.pipeline.jobs.replay_sources import ArchivedRecords, Bounds, Records, Times, TopicRecords
+from tidelog.pipeline.jobs.replay_settings import ReplaySettings
+from tidelog.pipeline.jobs.replay_sources import ArchivedRecords, Bounds, Records, TopicRecords
 from tidelog.pipeline.jobs.replay_topics import prepare_topics
 from tidelog.pipeline.mirror.session_folder import MirrorSession
-from tidelog.pipeline.sink.options import POSITION_COLUMNS, check_codec, parse_sink_options
+from tidelog.pipeline.sink.options import POSITION_COLUMNS, parse_sink_options
 from tidelog.pipeline.source.micro_batches import batch_ranges, next_offsets
 from tidelog.pipeline.source.offsets import OffsetRange, OptionError
 
@@ -39,93 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MOST_TASKS = 200
-_CLOCK = re.compile(
-    r"\b(current_(timestamp|date|time)|localtimestamp|(now|curdate|unix_timestamp)\s*\(\s*\))", re.IGNORECASE
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ReplaySettings:
-    """What to replay: the archive in the folder `archive`, or `topics` of `from_bootstrap_servers` (None: the
-    broker that is written to), to `bootstrap_servers`, into the topic `to_topic` (None: each into the one it
-    came from).
-
-    Offsets are `start_offset` <= offset < `end_offset`, in every partition; times are ISO 8601, UTC unless
-    they say otherwise, `start_time` <= timestamp < `end_time`. `session` is this replay's own folder; an
-    archive has a place for it. `allow_gaps` says that offsets may be missing in what is replayed, as where
-    transactions ended.
-    """
-
-    bootstrap_servers: str
-    archive: str | None = None
-    from_bootstrap_servers: str | None = None
-    topics: tuple[str, ...] = ()
-    partitions: tuple[int, ...] = ()
-    start_offset: int | None = None
-    end_offset: int | None = None
-    start_time: str | None = None
-    end_time: str | None = None
-    where: str | None = None
-    select: str | None = None
-    to_topic: str | None = None
-    session: str | None = None
-    max_rows: int = 2_000_000
-    compression_type: str = "none"
-    allow_gaps: bool = False
-
-    @property
-    def times(self) -> Times:
-        """Milliseconds since 1970. Raises OptionError for what is no time."""
-        return _milliseconds("start_time", self.start_time), _milliseconds("end_time", self.end_time)
-
-    @property
-    def session_path(self) -> Path:
-        """Where the replay keeps its session."""
-        if self.session is not None:
-            return Path(self.session).absolute()
-        return folder_of(str(self.archive)) / OWN_FOLDER / "replays" / (self.to_topic or "_each")
-
-    @property
-    def leaves_out(self) -> bool:
-        """True where offsets may be missing in what is replayed."""
-        return self.allow_gaps or bool(self.where or self.start_time or self.end_time)
-
-    def check(self) -> None:
-        """Raises OptionError for settings that cannot be followed."""
-        if self.archive is not None:
-            folder_of(self.archive)
-            if self.from_bootstrap_servers is not None:
-                raise OptionError("a replay reads an archive or a broker: leave out one of both")
-        else:
-            if not self.topics:
-                raise OptionError("a replay needs an archive, or topics")
-            if self.session is None:
-                raise OptionError(
-                    "a replay of topics needs a session: a folder in which it notes how far it is"
-                )
-            is_same = self.from_bootstrap_servers in (None, self.bootstrap_servers)
-            if is_same and (self.to_topic is None or self.to_topic in self.topics):
-                raise OptionError("topics would be replayed onto themselves: give to_topic another name")
-        check_codec(self.compression_type.lower())
-        for name in ("start_offset", "end_offset"):
-            if (number := getattr(self, name)) is not None and number < 0:
-                raise OptionError(f"{name} = {number}: expected 0 or more")
-        if (
-            self.start_offset is not None
-            and self.end_offset is not None
-            and self.start_offset >= self.end_offset
-        ):
-            raise OptionError(f"start_offset {self.start_offset} is not before end_offset {self.end_offset}")
-        if self.max_rows < 1:
-            raise OptionError(f"max_rows = {self.max_rows}: expected a number above 0")
-        if _CLOCK.search(self.where or ""):
-            raise OptionError(
-                "where asks for the time of the run, so that another run would choose other records: write"
-                " the time down, or give start_time and end_time"
-            )
-        start, end = self.times
-        if start is not None and end is not None and start >= end:
-            raise OptionError(f"start_time {self.start_time} is not before end_time {self.end_time}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +140,7 @@ def _records(spark: "SparkSession", settings: ReplaySettings) -> Records:
             settings.times,
             allow_gaps=settings.allow_gaps,
         )
-    servers = settings.from_bootstrap_servers or settings.bootstrap_servers
-    return TopicRecords(spark, servers, settings.topics, settings.times)
+    return TopicRecords(spark, settings.source, settings.topics, settings.times)
 
 
 def _chosen(records: Records, settings: ReplaySettings) -> Bounds:
@@ -280,7 +190,7 @@ def _sink_options(settings: ReplaySettings) -> dict[str, str]:
         for name in ("where", "select", "start_time", "end_time", "start_offset")
     }
     options = {
-        "bootstrap.servers": settings.bootstrap_servers,
+        **settings.cluster.to_options(),
         "delivery": "mirror",
         "session.path": str(settings.session_path),
         "mirror.plan": json.dumps(decisive),
@@ -301,13 +211,3 @@ def _counts(session: MirrorSession) -> tuple[int, int, int]:
         sum(each.written for each in totals),
         sum(each.skipped for each in totals),
     )
-
-
-def _milliseconds(name: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise OptionError(f"{name} = {text!r}: expected a time like 2026-11-21T13:00:00") from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -17,12 +17,14 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs.archive_delta import delta_table_class
 from tidelog.pipeline.jobs.archive_delta import missing_files as missing_in_table
 from tidelog.pipeline.jobs.archive_files import offsets_in_name
 from tidelog.pipeline.jobs.archive_folder import ArchiveError, archived_topic_ids
 from tidelog.pipeline.jobs.archive_log import missing_files, published_ends
 from tidelog.pipeline.jobs.copies import origin_of
+from tidelog.pipeline.jobs.replay_settings import Times
 from tidelog.pipeline.source.fetch import find_bounds, find_offsets_at
 from tidelog.pipeline.source.offsets import OffsetRange, OptionError, Place, to_json
 
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 Bounds = dict[Place, tuple[int, int]]
-# Times in milliseconds, [start, end), None for no limit.
-Times = tuple[int | None, int | None]
 _MS_A_DAY = 86_400_000
 _EPOCH = date(1970, 1, 1).toordinal()
 
@@ -60,25 +60,25 @@ class TopicRecords:
     is_ordered = True
 
     def __init__(
-        self, spark: "SparkSession", bootstrap_servers: str, topics: Iterable[str], times: Times
+        self, spark: "SparkSession", cluster: ClusterConfig, topics: Iterable[str], times: Times
     ) -> None:
         self._spark = spark
-        self._servers = bootstrap_servers
+        self._cluster = cluster
         self._topics = tuple(topics)
         self._times = times
 
     def topic_ids(self) -> dict[str, str]:
         """Raises ClientError."""
-        return asyncio.run(origin_of(self._servers, self._topics)).topics
+        return asyncio.run(origin_of(self._cluster, self._topics)).topics
 
     def bounds(self) -> Bounds:
         """Raises ClientError."""
-        bounds = find_bounds(self._servers, self._topics, None)
+        bounds = find_bounds(self._cluster, self._topics, None)
         start_ms, _ = self._times
         if start_ms is None:
             return bounds
         # All records before it are older, so nothing is missed.
-        first = find_offsets_at(self._servers, dict.fromkeys(bounds, start_ms))
+        first = find_offsets_at(self._cluster, dict.fromkeys(bounds, start_ms))
         return {
             place: (max(start, first[place]) if first[place] >= 0 else end, end)
             for place, (start, end) in bounds.items()
@@ -95,7 +95,7 @@ class TopicRecords:
             "startingOffsets": to_json({Place(*each[:2]): each.start for each in ranges}),
             "endingOffsets": to_json({Place(*each[:2]): each.end for each in ranges}),
         }
-        reader = self._spark.read.format("tidelog").option("bootstrap.servers", self._servers)
+        reader = self._spark.read.format("tidelog").options(**self._cluster.to_options())
         return reader.options(**{name: json.dumps(value) for name, value in options.items()}).load()
 
 

@@ -16,7 +16,7 @@ from tidelog.pipeline.source.fetch import find_bounds
 from tidelog.pipeline.source.offsets import OptionError, Place
 
 if TYPE_CHECKING:
-    from tidelog.pipeline.jobs.replay import ReplaySettings
+    from tidelog.pipeline.jobs.replay_settings import ReplaySettings
 
 _FOR_OLD_RECORDS = {"retention.ms": "-1"}
 
@@ -36,7 +36,7 @@ async def prepare_topics(
     for place in bounds:
         name = settings.to_topic or place.topic
         counts[name] = max(counts.get(name, 0), place.partition + 1)
-    async with Admin(bootstrap_servers=settings.bootstrap_servers) as admin:
+    async with Admin(cluster=settings.cluster) as admin:
         existing = await existing_copies(admin, session, counts)
         await _check_origin(settings, existing, topic_ids, bounds)
         for topic in {place.topic for place in bounds} & topic_ids.keys():
@@ -60,7 +60,7 @@ async def _check_origin(
     ]
     if not own:
         return
-    held = await asyncio.to_thread(find_bounds, settings.bootstrap_servers, None, own)
+    held = await asyncio.to_thread(find_bounds, settings.cluster, None, own)
     for place in own:
         (start, end), (log_start, log_end) = bounds[place], held[place]
         if end > log_start and start < log_end:

@@ -16,7 +16,6 @@ KLL sketches: exact below 400 records, their rank within 1 % above. Read-only.
 """
 
 import json
-import re
 import threading
 import time
 from collections.abc import Mapping
@@ -24,12 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs.job import JobProgress, OnProgress, Tell, teller
-from tidelog.pipeline.jobs.outputs import check_file, check_folder
+from tidelog.pipeline.jobs.stats_settings import StatsSettings
 from tidelog.pipeline.jobs.stats_sketches import METRICS, PARTS, merge, metrics, size_of_record, sketch
 from tidelog.pipeline.source.fetch import find_bounds
 from tidelog.pipeline.source.micro_batches import reported_offsets
-from tidelog.pipeline.source.offsets import OptionError, Place, to_json
+from tidelog.pipeline.source.offsets import Place, to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -37,61 +37,11 @@ if TYPE_CHECKING:
 
 READ_COLUMNS = ("key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestampType")
 _WINDOW = ("topic", "partition", "window_ms")
-_UNITS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
 _TABLE = ("topic", "partition", "records", "records_per_second", "bytes_per_second", *METRICS[4:])
-_LONGEST_WINDOW = 36_500 * 86_400
 _MICRO_BATCH = "250 milliseconds"
 _MOST_PARTS = 500
 _FEW = 10
 _POLL_SECONDS = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class StatsSettings:
-    """What to measure: `topics` over the wire from `bootstrap_servers`, or in the segment files of the data
-    folder `path`, up to the high watermark that the broker names (none is needed where it has shut down).
-
-    `window` is a number and second, minute, hour, day or week. `follow_seconds` watches what arrives in that
-    time instead of reading what is there. `output` takes the windows as Parquet, `plot` a PNG; both are
-    replaced.
-    """
-
-    topics: tuple[str, ...] = ()
-    bootstrap_servers: str | None = None
-    path: str | None = None
-    window: str = "1 minute"
-    follow_seconds: int | None = None
-    output: str | None = None
-    plot: str | None = None
-
-    @property
-    def window_seconds(self) -> int:
-        """Raises OptionError where `window` is none."""
-        match = re.fullmatch(r"([1-9]\d{0,8}) *(second|minute|hour|day|week)s?", self.window.strip())
-        if match is None:
-            raise OptionError(f'window: {self.window!r} is not like "10 seconds", "1 minute" or "2 hours"')
-        seconds = int(match[1]) * _UNITS[match[2]]
-        if seconds > _LONGEST_WINDOW:
-            raise OptionError(f"window: {self.window!r} is longer than {_LONGEST_WINDOW // 86_400} days")
-        return seconds
-
-    def check(self) -> None:
-        """Raises OptionError for settings that cannot be followed."""
-        if not self.topics:
-            raise OptionError("stats need topics")
-        if self.bootstrap_servers is None and (self.path is None or self.follow_seconds is not None):
-            raise OptionError(
-                "stats need bootstrap servers, or a path with segment files that is not followed"
-            )
-        if self.path is not None and self.follow_seconds is not None:
-            raise OptionError("follow_seconds watches a broker: leave out the path")
-        if self.follow_seconds is not None and self.follow_seconds < 1:
-            raise OptionError(f"follow_seconds: {self.follow_seconds} is less than 1")
-        _ = self.window_seconds
-        if self.output is not None:
-            check_folder("output", self.output)
-        if self.plot is not None:
-            check_file("plot", self.plot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +131,8 @@ def measure(spark: "SparkSession", settings: StatsSettings) -> "DataFrame":
     from pyspark.sql import functions as f
 
     options = {"subscribe": ",".join(settings.topics), "columns": ",".join(READ_COLUMNS)}
-    if settings.bootstrap_servers is not None:
-        options["bootstrap.servers"] = settings.bootstrap_servers
+    if settings.cluster is not None:
+        options |= settings.cluster.to_options()
     if settings.path is not None:
         options["read.path"] = settings.path
     created_ms = f.unix_millis("timestamp")
@@ -280,7 +230,7 @@ def _has_reached(query: "StreamingQuery", ends: Mapping[Place, int]) -> bool:
 
 def _ends(settings: StatsSettings) -> dict[Place, int]:
     """Where each partition's log ends now."""
-    bounds = find_bounds(str(settings.bootstrap_servers), settings.topics, None)
+    bounds = find_bounds(settings.cluster or ClusterConfig(), settings.topics, None)
     return {place: end for place, (_, end) in bounds.items()}
 
 

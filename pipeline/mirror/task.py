@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.client.cluster import Cluster
-from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.producer_session import ProducerSession, SessionPartition
 from tidelog.client.types import TopicPartition
 from tidelog.pipeline.arrow import arrays
@@ -32,7 +31,7 @@ from tidelog.pipeline.mirror.session_folder import (
 from tidelog.pipeline.mirror.tail import SOURCE_HEADER, find_tail, source_headers
 from tidelog.pipeline.sink.options import SinkOptions
 from tidelog.pipeline.sink.rows import SinkRows, chunks, dictionary, flat, groups, read_rows
-from tidelog.pipeline.sink.sending import CLIENT_ID, BatchSender, LoopThread, make_producer
+from tidelog.pipeline.sink.sending import BatchSender, LoopThread, make_producer
 from tidelog.pipeline.source.offsets import OptionError, Place
 
 # Source partitions whose producers are open at a time; in a task they come one after the other.
@@ -127,9 +126,7 @@ class _Task:
         self._facts: BatchFacts | None = None
         self._is_announced = False
         self._sources: dict[Place, _Source] = {}
-        self._cluster = Cluster(
-            ClusterConfig(bootstrap_servers=options.bootstrap_servers, client_id=CLIENT_ID)
-        )
+        self._cluster = Cluster(options.cluster)
         self._read = self._written = self._skipped = 0
 
     def write(self, table: Any) -> None:

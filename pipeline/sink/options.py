@@ -18,8 +18,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client.producer_config import CODECS, ProducerConfig
+from tidelog.pipeline.options import Option, OptionTable, no_servers, read_cluster, read_options, text_of
 from tidelog.pipeline.paths import local_path
 from tidelog.pipeline.source.offsets import OptionError
+from tidelog.protocol.settings import default_of
 
 AT_LEAST_ONCE = "at_least_once"
 MIRROR = "mirror"
@@ -27,10 +31,22 @@ SESSION_FOLDER = "tidelog-session"
 _EXACTLY_ONCE = "exactly_once"
 POSITION_COLUMNS = ("source_topic", "source_partition", "source_offset")
 _CONTENT_COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp")
-_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_DEFAULT_BATCH_BYTES = 512 * 1024
-_DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
-_COMMON = {"bootstrap.servers", "topic", "delivery", "compression.type", "batch.size", "delivery.timeout.ms"}
+_CLIENT_ID = "tidelog-sink"
+_BATCH_BYTES = 512 * 1024
+_DELIVERY_TIMEOUT_MS: int = default_of(ProducerConfig, "delivery_timeout_ms")
+OPTIONS: OptionTable = {
+    "topic": Option("", "Topic to write to. It goes before the column topic."),
+    "delivery": Option(AT_LEAST_ONCE, "at_least_once, or mirror: each row exactly once."),
+    "compression.type": Option("none", f"Compression of batches: {', '.join(CODECS)}."),
+    "batch.size": Option(str(_BATCH_BYTES), "Size of a batch before compression, in bytes."),
+    "delivery.timeout.ms": Option(
+        str(_DELIVERY_TIMEOUT_MS), "Time after which a record that is not acknowledged is given up."
+    ),
+    "session.path": Option("", "With mirror: folder of its session. A stream keeps it in the checkpoint."),
+    "mirror.plan": Option("", "With mirror: names what is done to the rows. Another name is another mirror."),
+    "mirror.gaps": Option("refuse", "With mirror: `allow` where a filter removes rows."),
+}
+"""The options of the sink, beside those of the way to the cluster."""
 _OF_MIRROR = {"session.path", "mirror.plan", "mirror.gaps"}
 # Spark's own, which it hands to every sink.
 _OF_SPARK = {"checkpointlocation", "queryname", "path"}
@@ -45,12 +61,12 @@ class SinkOptions:
     that offsets may be missing between rows.
     """
 
-    bootstrap_servers: str
+    cluster: ClusterConfig
     topic: str | None
     delivery: str = AT_LEAST_ONCE
     compression_type: str = "none"
-    batch_bytes: int = _DEFAULT_BATCH_BYTES
-    delivery_timeout_ms: int = _DEFAULT_DELIVERY_TIMEOUT_MS
+    batch_bytes: int = _BATCH_BYTES
+    delivery_timeout_ms: int = _DELIVERY_TIMEOUT_MS
     session_path: str | None = None
     plan: str = ""
     allows_gaps: bool = False
@@ -61,13 +77,11 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
 
     Raises OptionError for an unknown name, a missing or a contradictory value.
     """
-    given = {name.lower().removeprefix("kafka."): text.strip() for name, text in options.items()}
-    if unknown := sorted(given.keys() - _COMMON - _OF_MIRROR - _OF_SPARK):
-        known = ", ".join(sorted(_COMMON | _OF_MIRROR))
-        raise OptionError(f"unknown option {unknown[0]!r}; a sink knows {known}")
-    if not given.get("bootstrap.servers"):
-        raise OptionError("option bootstrap.servers is missing, for example localhost:9092")
-    delivery = given.get("delivery", AT_LEAST_ONCE).lower()
+    given = read_options(options, OPTIONS, _OF_SPARK)
+    cluster = read_cluster(given, client_id=_CLIENT_ID)
+    if cluster is None:
+        raise no_servers()
+    delivery = text_of(given, OPTIONS, "delivery").lower()
     if delivery == _EXACTLY_ONCE:
         raise OptionError(
             "delivery=exactly_once needs transactions, which this sink does not have yet; for rows that come"
@@ -77,18 +91,18 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
         raise OptionError(f"delivery={delivery}: expected {AT_LEAST_ONCE} or {MIRROR}")
     if delivery != MIRROR and (stray := sorted(given.keys() & _OF_MIRROR)):
         raise OptionError(f"option {stray[0]} belongs to delivery=mirror")
-    compression = given.get("compression.type", "none").lower()
+    compression = text_of(given, OPTIONS, "compression.type").lower()
     check_codec(compression)
-    gaps = given.get("mirror.gaps", "refuse").lower()
+    gaps = text_of(given, OPTIONS, "mirror.gaps").lower()
     if gaps not in ("refuse", "allow"):
         raise OptionError(f"mirror.gaps={gaps}: expected refuse or allow")
     return SinkOptions(
-        bootstrap_servers=given["bootstrap.servers"],
+        cluster=cluster,
         topic=given.get("topic") or None,
         delivery=delivery,
         compression_type=compression,
-        batch_bytes=_number(given, "batch.size", _DEFAULT_BATCH_BYTES),
-        delivery_timeout_ms=_number(given, "delivery.timeout.ms", _DEFAULT_DELIVERY_TIMEOUT_MS),
+        batch_bytes=_number(given, "batch.size"),
+        delivery_timeout_ms=_number(given, "delivery.timeout.ms"),
         session_path=_session_path(given, is_stream=is_stream) if delivery == MIRROR else None,
         plan=given.get("mirror.plan", ""),
         allows_gaps=gaps == "allow",
@@ -97,8 +111,8 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
 
 def check_codec(name: str) -> None:
     """Raises OptionError for a compression that no record batch has."""
-    if name not in _CODECS:
-        raise OptionError(f"compression.type={name}: expected {', '.join(_CODECS)}")
+    if name not in CODECS:
+        raise OptionError(f"compression.type={name}: expected {', '.join(CODECS)}")
 
 
 def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool) -> None:
@@ -155,10 +169,8 @@ def _fits(name: str, kind: DataType) -> bool:
     return isinstance(kind, IntegralType)
 
 
-def _number(given: Mapping[str, str], name: str, default: int) -> int:
-    text = given.get(name)
-    if text is None:
-        return default
+def _number(given: Mapping[str, str], name: str) -> int:
+    text = text_of(given, OPTIONS, name)
     if not text.isdecimal() or int(text) < 1:
         raise OptionError(f"{name}={text}: expected a whole number above 0")
     return int(text)

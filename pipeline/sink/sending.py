@@ -21,7 +21,6 @@ from tidelog.client.record_batch import BatchBuilder
 from tidelog.pipeline.arrow.encoding import EncodedBatch
 from tidelog.pipeline.sink.options import SinkOptions
 
-CLIENT_ID = "tidelog-sink"
 _BUFFER_BYTES = 32 * 1024 * 1024
 _LARGEST_REQUEST_BYTES = 16 * 1024 * 1024
 
@@ -55,8 +54,7 @@ def make_producer(options: SinkOptions, session: ProducerSession | None = None) 
     """An idempotent producer for large batches."""
     largest = max(options.batch_bytes, _LARGEST_REQUEST_BYTES)
     return Producer(
-        bootstrap_servers=options.bootstrap_servers,
-        client_id=CLIENT_ID,
+        cluster=options.cluster,
         compression_type=options.compression_type,
         max_batch_size=options.batch_bytes,
         max_request_size=largest,

@@ -25,7 +25,6 @@ from tidelog.protocol.hot import FetchPartition, FetchRequest, decode_fetch_resp
 from tidelog.protocol.records import read_batch_header
 from tidelog.protocol.schema import ApiKey
 
-CLIENT_ID = "tidelog-pipeline"
 # A little less than what a connection keeps memory for: an answer that is larger takes new memory each time.
 FETCH_BYTES = 2 * 1024 * 1024 - 4096
 _MAX_WAIT_MS = 500
@@ -50,7 +49,7 @@ class RecordsMissingError(RuntimeError):
 
 
 def find_bounds(
-    bootstrap_servers: str,
+    config: ClusterConfig,
     topics: Iterable[str] | None,
     assigned: Iterable[Place] | None,
     pattern: str | None = None,
@@ -63,11 +62,11 @@ def find_bounds(
 
     Raises ClientError when the broker cannot be reached, or does not know a topic or partition.
     """
-    return find_logs(bootstrap_servers, topics, assigned, pattern, read_committed=read_committed).bounds
+    return find_logs(config, topics, assigned, pattern, read_committed=read_committed).bounds
 
 
 def find_logs(
-    bootstrap_servers: str,
+    config: ClusterConfig,
     topics: Iterable[str] | None,
     assigned: Iterable[Place] | None,
     pattern: str | None = None,
@@ -75,16 +74,16 @@ def find_logs(
     read_committed: bool = False,
 ) -> Logs:
     """The same as `find_bounds`, with the ids of the topics."""
-    return asyncio.run(_find_logs(bootstrap_servers, topics, assigned, pattern, read_committed))
+    return asyncio.run(_find_logs(config, topics, assigned, pattern, read_committed))
 
 
 def find_offsets_at(
-    bootstrap_servers: str, times: Mapping[Place, int], *, read_committed: bool = False
+    config: ClusterConfig, times: Mapping[Place, int], *, read_committed: bool = False
 ) -> dict[Place, int]:
     """For each partition the first offset whose timestamp is not before the given one (milliseconds), -1
     where there is none before the log's end as `find_bounds` has it. Raises ClientError.
     """
-    return asyncio.run(_find_offsets_at(bootstrap_servers, times, read_committed))
+    return asyncio.run(_find_offsets_at(config, times, read_committed))
 
 
 class Answer(NamedTuple):
@@ -97,14 +96,14 @@ class Answer(NamedTuple):
 
 
 def read_record_sets(
-    bootstrap_servers: str, offsets: OffsetRange, fetch_bytes: int = FETCH_BYTES
+    config: ClusterConfig, offsets: OffsetRange, fetch_bytes: int = FETCH_BYTES
 ) -> Iterator[bytes]:
     """The bytes of `read_answers`, of aborted transactions too."""
-    return (answer.data for answer in read_answers(bootstrap_servers, offsets, fetch_bytes=fetch_bytes))
+    return (answer.data for answer in read_answers(config, offsets, fetch_bytes=fetch_bytes))
 
 
 def read_answers(
-    bootstrap_servers: str,
+    config: ClusterConfig,
     offsets: OffsetRange,
     *,
     read_committed: bool = False,
@@ -118,7 +117,7 @@ def read_answers(
     reached or refuses, ProtocolError for a batch with a malformed header.
     """
     loop = asyncio.new_event_loop()
-    reader = _RangeReader(bootstrap_servers, offsets, fetch_bytes, read_committed)
+    reader = _RangeReader(config, offsets, fetch_bytes, read_committed)
     try:
         loop.run_until_complete(reader.start())
         position = offsets.start
@@ -145,18 +144,14 @@ def read_answers(
         loop.close()
 
 
-def _cluster(bootstrap_servers: str) -> Cluster:
-    return Cluster(ClusterConfig(bootstrap_servers=bootstrap_servers, client_id=CLIENT_ID))
-
-
 async def _find_logs(
-    bootstrap_servers: str,
+    config: ClusterConfig,
     topics: Iterable[str] | None,
     assigned: Iterable[Place] | None,
     pattern: str | None,
     read_committed: bool,
 ) -> Logs:
-    async with _cluster(bootstrap_servers) as cluster:
+    async with Cluster(config) as cluster:
         if pattern is not None:
             topics = await _matching_topics(cluster, pattern)
         places = await _places(cluster, topics, assigned)
@@ -167,9 +162,9 @@ async def _find_logs(
 
 
 async def _find_offsets_at(
-    bootstrap_servers: str, times: Mapping[Place, int], read_committed: bool
+    config: ClusterConfig, times: Mapping[Place, int], read_committed: bool
 ) -> dict[Place, int]:
-    async with _cluster(bootstrap_servers) as cluster:
+    async with Cluster(config) as cluster:
         await _places(cluster, None, times)
         asked = (_offset_at(cluster, place, time, read_committed) for place, time in times.items())
         offsets = await asyncio.gather(*asked)
@@ -234,12 +229,12 @@ class _RangeReader:
     """The connection behind one range, and how to ask for the records at an offset."""
 
     def __init__(
-        self, bootstrap_servers: str, offsets: OffsetRange, fetch_bytes: int, read_committed: bool
+        self, config: ClusterConfig, offsets: OffsetRange, fetch_bytes: int, read_committed: bool
     ) -> None:
         self._place = Place(offsets.topic, offsets.partition)
         self._fetch_bytes = fetch_bytes
         self._read_committed = read_committed
-        self._cluster = _cluster(bootstrap_servers)
+        self._cluster = Cluster(config)
 
     async def start(self) -> None:
         await self._cluster.start()

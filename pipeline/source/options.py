@@ -9,47 +9,69 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tidelog.client.cluster_config import ClusterConfig
+from tidelog.pipeline.options import Option, OptionTable, no_servers, read_cluster, read_options, text_of
 from tidelog.pipeline.schema import COLUMNS
 from tidelog.pipeline.source.offsets import EARLIEST, LATEST, OptionError, Place, Positions, check_pattern
 
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
-_KNOWN_OPTIONS = frozenset(
-    {
-        "bootstrap.servers",
-        "subscribe",
-        "assign",
-        "subscribepattern",
-        "startingoffsets",
-        "endingoffsets",
-        "startingtimestamp",
-        "endingtimestamp",
-        "startingoffsetsbytimestamp",
-        "startingoffsetsbytimestampstrategy",
-        "endingoffsetsbytimestamp",
-        "isolation.level",
-        "maxoffsetspertrigger",
-        "failondataloss",
-        "includeheaders",
-        "minpartitions",
-        "columns",
-        "read.path",
-        "losses.path",
-    }
-)
+
+OPTIONS: OptionTable = {
+    "subscribe": Option("", "Reads these topics, separated by commas."),
+    "assign": Option("", 'Reads these partitions: `{"topic":[0,1]}`.'),
+    "subscribePattern": Option("", "Reads the topics whose whole name fits this regular expression."),
+    "startingOffsets": Option(
+        "earliest",
+        'Where to begin: earliest, latest, or `{"topic":{"0":23,"1":-2}}`. A stream begins at latest.',
+    ),
+    "endingOffsets": Option("latest", "Where to end, written as startingOffsets. A stream has no end."),
+    "startingTimestamp": Option("", "Reads records of this time and later, in milliseconds since 1970."),
+    "endingTimestamp": Option("", "Reads records before this time, in milliseconds since 1970."),
+    "startingOffsetsByTimestamp": Option(
+        "", 'A starting time for each partition: `{"topic":{"0":1700000000000}}`.'
+    ),
+    "endingOffsetsByTimestamp": Option("", "An ending time for each partition."),
+    "startingOffsetsByTimestampStrategy": Option(
+        "error", "What to do in a partition without such a young record: error, or begin at latest."
+    ),
+    "isolation.level": Option(
+        "read_uncommitted", "read_committed leaves out records of aborted transactions."
+    ),
+    "maxOffsetsPerTrigger": Option("", "Most records in a micro-batch of a stream."),
+    "failOnDataLoss": Option(
+        "true", "The read fails where offsets are gone from the log. false: it skips them and logs a warning."
+    ),
+    "includeHeaders": Option("true", "false leaves out the column headers."),
+    "minPartitions": Option("", "Reads with at least this number of tasks."),
+    "columns": Option(
+        "", "Reads only these columns, for example `offset,value`. Spark does not push its own choice down."
+    ),
+    "read.path": Option(
+        "",
+        "Reads the segment files of this data folder directly. Driver and executors must see the folder. Also"
+        " give `bootstrap.servers` while the broker runs.",
+    ),
+    "losses.path": Option(
+        "", "A folder where the source writes which offsets it could not read, with `failOnDataLoss=false`."
+    ),
+}
+"""The options of the source, beside those of the way to the cluster."""
+
+_CLIENT_ID = "tidelog-pipeline"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """The options of one read. Exactly one of `topics`, `assigned` and `pattern` is set, and at least one of
-    `bootstrap_servers` and `read_path`.
+    `cluster` and `read_path`.
 
     A position is EARLIEST or LATEST for all partitions, or an offset (or one of the two) for each. Times, in
     milliseconds, for all partitions or for each, go before positions where they are given. A partition that
     holds no record as young as the starting time is an error, or read from its end on (`starts_at_end`).
     """
 
-    bootstrap_servers: str | None
+    cluster: ClusterConfig | None
     topics: tuple[str, ...] | None
     assigned: tuple[Place, ...] | None
     starting: Positions
@@ -75,8 +97,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     given = _known(options)
     if "maxoffsetspertrigger" in given:
         raise OptionError("maxOffsetsPerTrigger bounds a stream's micro-batches, a batch has none")
-    starting = _parse_positions("startingOffsets", given.get("startingoffsets", "earliest"))
-    ending = _parse_positions("endingOffsets", given.get("endingoffsets", "latest"))
+    starting = _parse_positions("startingOffsets", _text(given, "startingOffsets"))
+    ending = _parse_positions("endingOffsets", _text(given, "endingOffsets"))
     _refuse(starting, LATEST, "startingOffsets", "latest would read nothing in a batch")
     _refuse(ending, EARLIEST, "endingOffsets", "earliest would read nothing")
     return _options(given, starting, ending)
@@ -104,12 +126,9 @@ def parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
     """The options by their name in small letters, without Spark's prefix and those that Spark adds."""
-    given = {name.lower().removeprefix("kafka."): text.strip() for name, text in options.items()}
-    unknown = sorted(given.keys() - _KNOWN_OPTIONS)
-    if unknown:
-        raise OptionError(f"unknown option {unknown[0]!r}; known are {', '.join(sorted(_KNOWN_OPTIONS))}")
+    given = read_options(options, OPTIONS)
     if not given.get("bootstrap.servers") and not given.get("read.path"):
-        raise OptionError("option bootstrap.servers is missing, for example localhost:9092")
+        raise no_servers()
     if sum(name in given for name in ("subscribe", "assign", "subscribepattern")) != 1:
         raise OptionError(
             "give either subscribe (topics, separated by commas), assign (JSON) or subscribePattern"
@@ -120,7 +139,7 @@ def _known(options: Mapping[str, str]) -> dict[str, str]:
 
 def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -> SourceOptions:
     return SourceOptions(
-        bootstrap_servers=given.get("bootstrap.servers") or None,
+        cluster=read_cluster(given, client_id=_CLIENT_ID),
         topics=_parse_topics(given["subscribe"]) if "subscribe" in given else None,
         assigned=_parse_assignment(given["assign"]) if "assign" in given else None,
         starting=starting,
@@ -130,13 +149,17 @@ def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -
         pattern=_parse_pattern(given.get("subscribepattern")),
         starting_times=_parse_times("starting", given),
         ending_times=_parse_times("ending", given),
-        starts_at_end=_parse_strategy(given.get("startingoffsetsbytimestampstrategy", "error")),
+        starts_at_end=_parse_strategy(_text(given, "startingOffsetsByTimestampStrategy")),
         max_offsets_per_trigger=_parse_count("maxOffsetsPerTrigger", given.get("maxoffsetspertrigger")),
-        fail_on_data_loss=_parse_flag("failOnDataLoss", given.get("failondataloss", "true")),
-        read_committed=_parse_isolation(given.get("isolation.level", "read_uncommitted")),
+        fail_on_data_loss=_parse_flag("failOnDataLoss", _text(given, "failOnDataLoss")),
+        read_committed=_parse_isolation(_text(given, "isolation.level")),
         read_path=given.get("read.path") or None,
         losses_path=given.get("losses.path") or None,
     )
+
+
+def _text(given: Mapping[str, str], name: str) -> str:
+    return text_of(given, OPTIONS, name)
 
 
 def _refuse(positions: Positions, word: int, option: str, reason: str) -> None:
@@ -243,7 +266,7 @@ def _parse_times(edge: str, given: Mapping[str, str]) -> Positions | None:
 
 def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
     """Spark's own source leaves the headers out unless told otherwise, this one only where told so."""
-    with_headers = _parse_flag("includeHeaders", given.get("includeheaders", "true"))
+    with_headers = _parse_flag("includeHeaders", _text(given, "includeHeaders"))
     if (text := given.get("columns")) is None:
         return tuple(name for name in COLUMNS if with_headers or name != "headers")
     by_name = {name.lower(): name for name in COLUMNS}

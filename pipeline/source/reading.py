@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.errors import OffsetOutOfRangeError
 from tidelog.pipeline.arrow.columnar import decode_record_batches
 from tidelog.pipeline.segments.data_folders import (
@@ -67,12 +68,12 @@ def bounds_of(options: SourceOptions) -> dict[Place, tuple[int, int]]:
 
 def logs_of(options: SourceOptions) -> Logs:
     """The same as `bounds_of`, with the ids of the topics."""
-    if options.bootstrap_servers is None:
+    if options.cluster is None:
         folder = _folder(options)
         bounds = bounds_without_broker(options, folder)
         return Logs(bounds, topic_ids_in_folder(folder, bounds))
     return find_logs(
-        options.bootstrap_servers,
+        options.cluster,
         options.topics,
         options.assigned,
         options.pattern,
@@ -167,10 +168,10 @@ def _read_piece(options: SourceOptions, piece: Piece) -> Iterator[pa.RecordBatch
 
 
 def _fetch_range(options: SourceOptions, offsets: OffsetRange) -> Iterator[pa.RecordBatch]:
-    servers = options.bootstrap_servers or ""
+    cluster = options.cluster or ClusterConfig()
     while offsets.size > 0:
         try:
-            for answer in read_answers(servers, offsets, read_committed=options.read_committed):
+            for answer in read_answers(cluster, offsets, read_committed=options.read_committed):
                 yield from decode_record_batches(
                     answer.data,
                     topic=offsets.topic,
@@ -186,7 +187,7 @@ def _fetch_range(options: SourceOptions, offsets: OffsetRange) -> Iterator[pa.Re
             if options.fail_on_data_loss:
                 raise
             place = Place(offsets.topic, offsets.partition)
-            log_start, _ = find_bounds(servers, None, [place])[place]
+            log_start, _ = find_bounds(cluster, None, [place])[place]
             if log_start <= offsets.start:
                 raise
             report_losses(
@@ -209,8 +210,8 @@ def _offsets_at(
     if wanted.keys() != bounds.keys():
         strange = ", ".join(map(str, sorted(wanted.keys() ^ bounds.keys())))
         raise OptionError(f"{option} must name exactly the partitions that are read: see {strange}")
-    if options.bootstrap_servers is not None:
-        return find_offsets_at(options.bootstrap_servers, wanted, read_committed=options.read_committed)
+    if options.cluster is not None:
+        return find_offsets_at(options.cluster, wanted, read_committed=options.read_committed)
     segments = by_place(find_segments(_folder(options)))
     return {place: offset_at(segments[place], bounds[place], time) for place, time in wanted.items()}
 

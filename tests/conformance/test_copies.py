@@ -10,10 +10,11 @@ import pytest
 from tests.conformance.client_site import Site
 from tidelog.client import Admin, NewTopic
 from tidelog.client.admin_types import ConfigResource, ConfigResourceType
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs.copies import only_run
-from tidelog.pipeline.jobs.mirror import MirrorSettings
+from tidelog.pipeline.jobs.mirror_settings import MirrorSettings
 from tidelog.pipeline.jobs.mirror_topics import prepare_topics
-from tidelog.pipeline.jobs.replay import ReplaySettings
+from tidelog.pipeline.jobs.replay_settings import ReplaySettings
 from tidelog.pipeline.jobs.replay_topics import prepare_topics as prepare_replay
 from tidelog.pipeline.mirror.session_folder import MirrorError, MirrorSession
 from tidelog.pipeline.mirror.tail import SOURCE_HEADER
@@ -32,7 +33,7 @@ def session(tmp_path: Path) -> MirrorSession:
 
 
 def mirror(site: Site, session: MirrorSession, **given: Any) -> MirrorSettings:
-    return MirrorSettings(session.path, site.address, **given)
+    return MirrorSettings(session.path, ClusterConfig(site.address), **given)
 
 
 async def topic_id(admin: Admin, name: str) -> object:
@@ -143,7 +144,7 @@ async def test_a_replay_brings_back_into_a_topic_only_what_is_gone_from_it(
         for _ in range(10):
             await producer.send_and_wait("t", b"", partition=0)
     ids = {"t": str(await topic_id(admin, "t"))}
-    settings = ReplaySettings(site.address, "archive", to_topic="t")
+    settings = ReplaySettings(ClusterConfig(site.address), "archive", to_topic="t")
     with pytest.raises(OptionError, match="t-0 still holds its offsets 0 to 9"):
         await prepare_replay(settings, session, ids, {Place("t", 0): (5, 8)})
     site.broker.services.replica("t", 0).log.delete_records_before(8)
@@ -157,7 +158,7 @@ async def test_a_replay_brings_back_into_a_topic_only_what_is_gone_from_it(
 async def test_a_topic_that_a_replay_makes_keeps_old_records(
     site: Site, admin: Admin, session: MirrorSession
 ) -> None:
-    settings = ReplaySettings(site.address, "archive")
+    settings = ReplaySettings(ClusterConfig(site.address), "archive")
     await prepare_replay(settings, session, {}, {Place("t", 2): (0, 10)})
     assert len((await admin.describe_topics(["t"]))[0].partitions) == 3
     (entries,) = (await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "t")])).values()

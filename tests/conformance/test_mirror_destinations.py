@@ -6,6 +6,7 @@ import pytest
 
 from tests.conformance.client_site import TOPIC, Site
 from tests.conformance.test_mirror_tasks import SOURCE, Run, rows, stored
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.types import TopicPartition
 from tidelog.pipeline.jobs.mirror_origin import check_rivals
 from tidelog.pipeline.mirror.session_folder import BatchFacts, MirrorError, MirrorSession, SourceFacts
@@ -90,15 +91,15 @@ async def test_a_session_does_not_go_on_where_another_one_did_since(
     await site.create()
     run = Run(site, session, "run")
     run.commit(0, await run.execute(0, rows(0, 0, 20)))
-    await check_rivals(session, site.address)
+    await check_rivals(session, ClusterConfig(site.address))
     # Its own, of a batch in which it was killed.
     await run.execute(1, rows(0, 20, 30))
-    await check_rivals(session, site.address)
+    await check_rivals(session, ClusterConfig(site.address))
     other = MirrorSession.open(str(tmp_path / "other"), "plan")
     await Run(site, other, "run").execute(0, rows(0, 0, 50))
-    await check_rivals(other, site.address)
+    await check_rivals(other, ClusterConfig(site.address))
     with pytest.raises(MirrorError, match="up to offset 49 that another mirror stored"):
-        await check_rivals(session, site.address)
+        await check_rivals(session, ClusterConfig(site.address))
 
 
 async def test_rows_are_known_among_those_of_other_sources_that_somebody_stored_with_them(

@@ -20,6 +20,7 @@ import pytest
 
 from tests.conformance.client_site import TOPIC, Site
 from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.mirror import task as mirror_task
 from tidelog.pipeline.mirror.session_folder import BatchFacts, MirrorError, MirrorSession, next_facts
 from tidelog.pipeline.mirror.tail import Tail, find_tail
@@ -92,7 +93,7 @@ class Run:
     """One run of the query. `execute` is one task's attempt, `commit` the driver's part."""
 
     def __init__(self, site: Site, session: MirrorSession, name: str, **options: Any) -> None:
-        self._options = SinkOptions(site.address, TOPIC, session_path=session.path, **options)
+        self._options = SinkOptions(ClusterConfig(site.address), TOPIC, session_path=session.path, **options)
         self._session = session
         self.name = name
 

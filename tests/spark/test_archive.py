@@ -14,12 +14,14 @@ from pyspark.sql import SparkSession
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
 from tests.unit.pipeline.jobs.kills import Killed, die, release
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs import archive_delta, archive_log
-from tidelog.pipeline.jobs.archive import ArchiveReport, ArchiveSettings, build, run
+from tidelog.pipeline.jobs.archive import ArchiveReport, build, run
 from tidelog.pipeline.jobs.archive_delta import DeltaArchive
 from tidelog.pipeline.jobs.archive_files import DraftFile
 from tidelog.pipeline.jobs.archive_folder import ArchiveError, publish
 from tidelog.pipeline.jobs.archive_log import ParquetArchive
+from tidelog.pipeline.jobs.archive_settings import ArchiveSettings
 from tidelog.pipeline.jobs.job import JobProgress
 from tidelog.pipeline.schema import COLUMNS
 from tidelog.pipeline.source.offsets import OffsetsLostError, Place
@@ -42,7 +44,7 @@ class Topic:
         self.broker, self.name, self.folder = broker, name, folder / "archive"
         self._spark = spark
         self.settings = ArchiveSettings(
-            topics=(name,), bootstrap_servers=broker.bootstrap_servers, path=str(self.folder)
+            topics=(name,), cluster=ClusterConfig(broker.bootstrap_servers), path=str(self.folder)
         )
         broker.create_topic(name, 2)
         self.count = 0

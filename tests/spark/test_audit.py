@@ -8,7 +8,9 @@ from pyspark.sql import SparkSession
 
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
-from tidelog.pipeline.jobs.audit import COLUMNS, KINDS, AuditReport, AuditSettings, build, find, run
+from tidelog.client.cluster_config import ClusterConfig
+from tidelog.pipeline.jobs.audit import COLUMNS, KINDS, AuditReport, build, find, run
+from tidelog.pipeline.jobs.audit_settings import AuditSettings
 from tidelog.pipeline.source.offsets import OptionError, Place
 from tidelog.protocol.types import MAX_SEQUENCE
 
@@ -85,10 +87,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 def test_a_running_brokers_folder_and_the_wire_say_the_same(
     spark: SparkSession, broker: RunningBroker
 ) -> None:
-    wire = AuditSettings(topics=("plain",), bootstrap_servers=broker.bootstrap_servers)
+    wire = AuditSettings(topics=("plain",), cluster=ClusterConfig(broker.bootstrap_servers))
     files = AuditSettings(
         topics=("plain",),
-        bootstrap_servers=broker.bootstrap_servers,
+        cluster=ClusterConfig(broker.bootstrap_servers),
         path=str(broker.process.data_dir),
     )
     expected = AuditReport(5, 5, 0, dict.fromkeys(KINDS, 0), ())
@@ -101,7 +103,7 @@ def test_records_behind_the_high_watermark_are_not_judged(
     folder = tmp_path / "plain-0"
     folder.mkdir()
     (folder / f"{0:020}.log").write_bytes(batch(0) + batch(40, 10))
-    settings = AuditSettings(bootstrap_servers=broker.bootstrap_servers, path=str(tmp_path))
+    settings = AuditSettings(cluster=ClusterConfig(broker.bootstrap_servers), path=str(tmp_path))
     assert run(spark, settings).records == 5
 
 

@@ -12,7 +12,9 @@ from demo.flights import load_flights
 from demo.plan import Kind, make_plan
 from demo.shipment import TOPIC, Shipment, Tally, open_site
 from demo.verdict import KeyVerdict, judge, total
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs import audit
+from tidelog.pipeline.jobs.audit_settings import AuditSettings
 
 EVENTS = 40_000
 FAULTS = 10
@@ -39,7 +41,7 @@ async def run(
         await shipment.create_topic(3)
         tally = await shipment.ship(events)
         verdicts = await asyncio.to_thread(judge_topic, spark, site.bootstrap_servers, events, folder)
-        settings = audit.AuditSettings((TOPIC,), site.bootstrap_servers, path=str(folder / "data"))
+        settings = AuditSettings((TOPIC,), ClusterConfig(site.bootstrap_servers), path=str(folder / "data"))
         audited = await asyncio.to_thread(audit.run, spark, settings)
     return tally, verdicts, audited, lines
 

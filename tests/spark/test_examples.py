@@ -16,9 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.spark.small import CHECKPOINTS, SMALL
 from tests.tidy.house import ROOT
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.examples import delays
 from tidelog.pipeline.examples.flights import create_topics, fill, find_csv, run
 from tidelog.pipeline.jobs import audit
+from tidelog.pipeline.jobs.audit_settings import AuditSettings
 from tidelog.pipeline.spark.java import find_java
 from tidelog.pipeline.spark.spark_session import worker_python
 
@@ -41,7 +43,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
     with running_broker(tmp_path / "broker") as broker:
-        asyncio.run(create_topics(broker.bootstrap_servers))
+        asyncio.run(create_topics(ClusterConfig(broker.bootstrap_servers)))
         yield broker
 
 
@@ -93,28 +95,28 @@ def test_the_example_fills_cleans_counts_archives_and_draws_and_a_second_run_add
     folder = tmp_path / "example"
     file = find_csv(None, tmp_path)
     for _ in range(2):
-        run(spark, broker.bootstrap_servers, file, folder, ROWS)
-    cleaned = delays.read_topic(spark, broker.bootstrap_servers, delays.CLEANED_TOPIC)
+        run(spark, ClusterConfig(broker.bootstrap_servers), file, folder, ROWS)
+    cleaned = delays.read_topic(spark, ClusterConfig(broker.bootstrap_servers), delays.CLEANED_TOPIC)
     assert identities(delays.read_flights(cleaned)) == flown(rows)
     assert hours(spark.read.parquet(str(folder / "hourly_delays"))) == hours_by_hand(rows)
     assert identities(delays.read_flights(spark.read.parquet(str(folder / "archive")))) == flown(rows)
     assert (folder / "delays.png").read_bytes().startswith(PNG)
     topics = (delays.RAW_TOPIC, delays.CLEANED_TOPIC)
-    report = audit.run(spark, audit.AuditSettings(topics, broker.bootstrap_servers))
+    report = audit.run(spark, AuditSettings(topics, ClusterConfig(broker.bootstrap_servers)))
     assert (report.is_clean, report.unidentified) == (True, 0)
 
 
 def test_the_declarative_pipeline_makes_the_same_tables(
     spark: SparkSession, broker: RunningBroker, rows: list[dict[str, str]], tmp_path: Path
 ) -> None:
-    fill(spark, broker.bootstrap_servers, find_csv(None, tmp_path), ROWS)
+    fill(spark, ClusterConfig(broker.bootstrap_servers), find_csv(None, tmp_path), ROWS)
     said = run_pipeline(broker.bootstrap_servers, tmp_path)
     # Spark 4.3 exits with 1 after a good run of any source in Python: the tables decide.
     warehouse = tmp_path / "spark-warehouse"
     assert (warehouse / "hourly").exists(), said
     assert hours(spark.read.parquet(str(warehouse / "hourly"))) == hours_by_hand(rows)
     assert identities(spark.read.parquet(str(warehouse / "archive"))) == flown(rows)
-    cleaned = delays.read_topic(spark, broker.bootstrap_servers, delays.CLEANED_TOPIC)
+    cleaned = delays.read_topic(spark, ClusterConfig(broker.bootstrap_servers), delays.CLEANED_TOPIC)
     assert identities(delays.read_flights(cleaned)) == flown(rows)
 
 

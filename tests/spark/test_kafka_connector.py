@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
-from tidelog.pipeline.jobs.audit import AuditSettings
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs.audit import run as audit
+from tidelog.pipeline.jobs.audit_settings import AuditSettings
 
 TIME = 1_700_000_000_000
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -113,7 +114,7 @@ def test_its_stream_copies_a_topic_in_batches(topics: Topics | None, tmp_path: P
     assert copied == original
     report = audit(
         topics.spark,
-        AuditSettings(topics=("copy",), bootstrap_servers=topics.broker.bootstrap_servers),
+        AuditSettings(topics=("copy",), cluster=ClusterConfig(topics.broker.bootstrap_servers)),
     )
     assert (report.is_clean, report.records, report.unidentified) == (True, 400, 0)
 

@@ -23,8 +23,9 @@ from tests.spark.small import JAVA_OPTIONS
 from tests.spark.standalone import standalone_cluster
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import wait_for
-from tidelog.pipeline.jobs.audit import AuditSettings
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs.audit import run as audit
+from tidelog.pipeline.jobs.audit_settings import AuditSettings
 from tidelog.pipeline.sink.sending import LoopThread
 
 TIME = 1_700_000_000_000
@@ -101,7 +102,7 @@ class Place:
         """Nothing is missing, nothing twice, all in order."""
         assert self.stored() == [[f"{each}:{n}" for n in range(RECORDS)] for each in range(PARTITIONS)]
         report = audit(
-            spark, AuditSettings(topics=("copy",), bootstrap_servers=self.broker.bootstrap_servers)
+            spark, AuditSettings(topics=("copy",), cluster=ClusterConfig(self.broker.bootstrap_servers))
         )
         assert report.is_clean
         assert (report.records, report.unidentified) == (PARTITIONS * RECORDS, 0)

@@ -13,8 +13,9 @@ from pyspark.sql.streaming import StreamingQuery
 
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
-from tidelog.pipeline.jobs.audit import AuditSettings
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs.audit import run as audit
+from tidelog.pipeline.jobs.audit_settings import AuditSettings
 from tidelog.pipeline.mirror.session_folder import MirrorSession
 
 TIME = 1_700_000_000_000
@@ -94,7 +95,9 @@ class Mirror:
             position = f"{self.source}-{row.partition}@{row.offset}".encode()
             assert [tuple(each) for each in row.headers] == [("h", b"x"), ("tidelog.source", position)]
         if audited:
-            settings = AuditSettings(topics=(self.target,), bootstrap_servers=self._broker.bootstrap_servers)
+            settings = AuditSettings(
+                topics=(self.target,), cluster=ClusterConfig(self._broker.bootstrap_servers)
+            )
             assert audit(self._spark, settings).is_clean
         return rows
 

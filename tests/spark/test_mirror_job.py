@@ -10,8 +10,10 @@ from pyspark.sql import SparkSession
 
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs.job import JobProgress
-from tidelog.pipeline.jobs.mirror import MirrorReport, MirrorSettings, run
+from tidelog.pipeline.jobs.mirror import MirrorReport, run
+from tidelog.pipeline.jobs.mirror_settings import MirrorSettings
 from tidelog.pipeline.mirror.session_folder import MirrorCounts
 from tidelog.pipeline.source.offsets import OptionError
 
@@ -48,8 +50,8 @@ def test_topics_are_mirrored_between_brokers_and_a_second_run_goes_on(
     broker.create_topic("users")
     settings = MirrorSettings(
         checkpoint=str(tmp_path / "checkpoint"),
-        bootstrap_servers=broker.bootstrap_servers,
-        to_bootstrap_servers=other.bootstrap_servers,
+        cluster=ClusterConfig(broker.bootstrap_servers),
+        to_cluster=ClusterConfig(other.bootstrap_servers),
         topics=("orders", "users"),
         rename=("users=people",),
         where="offset % 2 = 0",
@@ -97,7 +99,7 @@ def test_what_cannot_be_mirrored_is_refused(
         broker.create_topic("narrow-wide")
     given: dict[str, Any] = {"topics": ("wide",), "checkpoint": str(tmp_path)} | changes
     with pytest.raises(OptionError, match=message):
-        run(spark, MirrorSettings(bootstrap_servers=broker.bootstrap_servers, **given))
+        run(spark, MirrorSettings(cluster=ClusterConfig(broker.bootstrap_servers), **given))
 
 
 async def _names(broker: RunningBroker) -> list[str]:

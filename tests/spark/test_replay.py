@@ -11,11 +11,13 @@ from pyspark.sql import SparkSession
 
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
-from tidelog.pipeline.jobs.archive import ArchiveSettings
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs.archive import run as archive
-from tidelog.pipeline.jobs.audit import AuditSettings
+from tidelog.pipeline.jobs.archive_settings import ArchiveSettings
 from tidelog.pipeline.jobs.audit import run as audit
-from tidelog.pipeline.jobs.replay import ReplayReport, ReplaySettings, build, run
+from tidelog.pipeline.jobs.audit_settings import AuditSettings
+from tidelog.pipeline.jobs.replay import ReplayReport, build, run
+from tidelog.pipeline.jobs.replay_settings import ReplaySettings
 from tidelog.pipeline.source.offsets import OptionError
 
 DAY_MS = 86_400_000
@@ -40,7 +42,9 @@ def folders(spark: SparkSession, broker: RunningBroker, tmp_path_factory: pytest
     """With an archive of the topic in each format, written in two rounds."""
     folder = tmp_path_factory.mktemp("archives")
     for name in ("parquet", "delta"):
-        settings = ArchiveSettings(("7",), broker.bootstrap_servers, str(folder / name), name, max_rows=70)
+        settings = ArchiveSettings(
+            ("7",), ClusterConfig(broker.bootstrap_servers), str(folder / name), name, max_rows=70
+        )
         assert archive(spark, settings).rounds == 2
     return folder
 
@@ -63,7 +67,7 @@ def test_an_archive_comes_back_once_through_stops_and_lost_notes(
     spark: SparkSession, broker: RunningBroker, folders: Path, tmp_path: Path
 ) -> None:
     settings = ReplaySettings(
-        broker.bootstrap_servers,
+        ClusterConfig(broker.bootstrap_servers),
         str(folders / "parquet"),
         to_topic="back",
         session=str(tmp_path / "session"),
@@ -85,13 +89,13 @@ def test_an_archive_comes_back_once_through_stops_and_lost_notes(
     ]
     header = ("tidelog.source", b"7-1@59")
     assert [tuple(each) for each in copy[-1].headers] == [("h", b"x"), header]
-    audited = audit(spark, AuditSettings(("back",), broker.bootstrap_servers))
+    audited = audit(spark, AuditSettings(("back",), ClusterConfig(broker.bootstrap_servers)))
     assert (audited.records, audited.is_clean) == (120, True)
 
 
 def test_what_is_replayed_can_be_chosen(spark: SparkSession, broker: RunningBroker, folders: Path) -> None:
     settings = ReplaySettings(
-        broker.bootstrap_servers,
+        ClusterConfig(broker.bootstrap_servers),
         str(folders / "delta"),
         topics=("7",),
         partitions=(1,),
@@ -115,7 +119,7 @@ def test_offsets_of_a_topic_are_replayed_and_then_those_behind_them(
     session = str(tmp_path / "session")
     for end_offset, written in ((40, 40), (None, 40)):
         settings = ReplaySettings(
-            broker.bootstrap_servers,
+            ClusterConfig(broker.bootstrap_servers),
             topics=("7",),
             to_topic="again",
             session=session,
@@ -132,7 +136,7 @@ def test_a_topic_is_replayed_from_a_time_on(
     spark: SparkSession, broker: RunningBroker, tmp_path: Path
 ) -> None:
     settings = ReplaySettings(
-        broker.bootstrap_servers,
+        ClusterConfig(broker.bootstrap_servers),
         topics=("7",),
         to_topic="late",
         session=str(tmp_path / "session"),
@@ -146,10 +150,10 @@ def test_what_chance_decides_or_is_not_there_is_refused_before_a_topic_is_made(
 ) -> None:
     given: dict[str, Any] = {"archive": str(folders / "parquet"), "to_topic": "never"}
     with pytest.raises(OptionError, match="chance decides"):
-        run(spark, ReplaySettings(broker.bootstrap_servers, where="rand() < 0.5", **given))
+        run(spark, ReplaySettings(ClusterConfig(broker.bootstrap_servers), where="rand() < 0.5", **given))
     with pytest.raises(OptionError, match=r"where: .*`nothing` cannot be resolved"):
-        run(spark, ReplaySettings(broker.bootstrap_servers, where="nothing > 0", **given))
+        run(spark, ReplaySettings(ClusterConfig(broker.bootstrap_servers), where="nothing > 0", **given))
     with pytest.raises(OptionError, match="there is no partition 2"):
-        run(spark, ReplaySettings(broker.bootstrap_servers, partitions=(2,), **given))
+        run(spark, ReplaySettings(ClusterConfig(broker.bootstrap_servers), partitions=(2,), **given))
     with pytest.raises(OptionError, match="select gives offset"):
-        run(spark, ReplaySettings(broker.bootstrap_servers, select="offset", **given))
+        run(spark, ReplaySettings(ClusterConfig(broker.bootstrap_servers), select="offset", **given))

@@ -9,9 +9,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.brokers import RunningBroker, running_broker
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.partitioner import murmur2_partition
-from tidelog.pipeline.jobs.audit import AuditSettings
 from tidelog.pipeline.jobs.audit import run as audit
+from tidelog.pipeline.jobs.audit_settings import AuditSettings
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_rows_go_by_key_where_the_client_sends_them(
     rows = read(spark, broker, topic)
     assert sorted(int(row.key) for row in rows) == list(range(5000))
     assert all(row.partition == murmur2_partition(bytes(row.key), 3) for row in rows)
-    settings = AuditSettings(topics=(topic,), bootstrap_servers=broker.bootstrap_servers)
+    settings = AuditSettings(topics=(topic,), cluster=ClusterConfig(broker.bootstrap_servers))
     assert audit(spark, settings).is_clean
 
 

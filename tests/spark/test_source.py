@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import Row, expected_rows, make_batch, plain_rows
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.errors import OffsetOutOfRangeError
 from tidelog.pipeline.arrow.columnar import ARROW_SCHEMA
 from tidelog.pipeline.schema import SCHEMA
@@ -68,7 +69,7 @@ def expected(broker: RunningBroker) -> list[dict[str, Any]]:
     found = []
     for partition in (0, 1):
         offsets = OffsetRange("mixed", partition, 0, PER_PARTITION)
-        data = b"".join(read_record_sets(broker.bootstrap_servers, offsets))
+        data = b"".join(read_record_sets(ClusterConfig(broker.bootstrap_servers), offsets))
         found += expected_rows(data, "mixed", partition)
     assert len(found) == 2 * PER_PARTITION
     return found
@@ -124,7 +125,9 @@ def test_an_empty_range_is_an_empty_frame(spark: SparkSession, broker: RunningBr
 def test_a_topic_whose_head_was_deleted_begins_where_it_now_starts(
     spark: SparkSession, broker: RunningBroker
 ) -> None:
-    assert find_bounds(broker.bootstrap_servers, ["deleted"], None) == {Place("deleted", 0): (150, 300)}
+    assert find_bounds(ClusterConfig(broker.bootstrap_servers), ["deleted"], None) == {
+        Place("deleted", 0): (150, 300)
+    }
     offsets = [row["offset"] for row in rows(read(spark, broker, subscribe="deleted"))]
     assert offsets == list(range(150, 300))
     with pytest.raises(PySparkException, match="offset 100 is gone"):
@@ -133,11 +136,15 @@ def test_a_topic_whose_head_was_deleted_begins_where_it_now_starts(
 
 def test_records_deleted_after_planning_are_an_error_not_a_gap(broker: RunningBroker) -> None:
     with pytest.raises(OffsetOutOfRangeError, match="deleted-0: offset 100 is gone"):
-        list(read_record_sets(broker.bootstrap_servers, OffsetRange("deleted", 0, 100, 300)))
+        list(read_record_sets(ClusterConfig(broker.bootstrap_servers), OffsetRange("deleted", 0, 100, 300)))
 
 
 def test_small_fetches_cover_a_range_without_gap(broker: RunningBroker) -> None:
-    pieces = list(read_record_sets(broker.bootstrap_servers, OffsetRange("mixed", 0, 0, PER_PARTITION), 100))
+    pieces = list(
+        read_record_sets(
+            ClusterConfig(broker.bootstrap_servers), OffsetRange("mixed", 0, 0, PER_PARTITION), 100
+        )
+    )
     found = [header.base_offset for piece in pieces for _, header in iter_batches(piece)]
     assert found == [0, 100, 200, 300, 400]
 

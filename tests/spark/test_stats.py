@@ -12,8 +12,10 @@ from pyspark.sql import SparkSession
 
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import Row, make_batch
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs.job import JobProgress
-from tidelog.pipeline.jobs.stats import StatsSettings, build, run
+from tidelog.pipeline.jobs.stats import build, run
+from tidelog.pipeline.jobs.stats_settings import StatsSettings
 from tidelog.pipeline.segments.data_folders import CLEAN_SHUTDOWN
 from tidelog.protocol.records import with_log_append_time
 
@@ -84,7 +86,9 @@ def test_each_window_holds_what_a_count_by_hand_gives(
     spark: SparkSession, broker: RunningBroker, tmp_path: Path
 ) -> None:
     output, plot = tmp_path / "windows", tmp_path / "new" / "plot.png"
-    settings = StatsSettings(("planted",), broker.bootstrap_servers, output=str(output), plot=str(plot))
+    settings = StatsSettings(
+        ("planted",), ClusterConfig(broker.bootstrap_servers), output=str(output), plot=str(plot)
+    )
     heard: list[JobProgress] = []
     report = run(spark, settings, heard.append)
     rows = [row.asDict() for row in spark.read.parquet(str(output)).collect()]
@@ -109,8 +113,10 @@ def _milliseconds(moment: datetime) -> int:
 
 
 def test_segment_files_give_what_the_wire_gives(spark: SparkSession, broker: RunningBroker) -> None:
-    wire = StatsSettings(("planted",), broker.bootstrap_servers)
-    files = StatsSettings(("planted",), broker.bootstrap_servers, path=str(broker.process.data_dir))
+    wire = StatsSettings(("planted",), ClusterConfig(broker.bootstrap_servers))
+    files = StatsSettings(
+        ("planted",), ClusterConfig(broker.bootstrap_servers), path=str(broker.process.data_dir)
+    )
     order = ("partition", "window_start")
     assert build(spark, files).orderBy(*order).collect() == build(spark, wire).orderBy(*order).collect()
 
@@ -132,7 +138,7 @@ def test_a_topic_without_records_is_measured_as_nothing(
     spark: SparkSession, broker: RunningBroker, tmp_path: Path
 ) -> None:
     plot = tmp_path / "plot.png"
-    report = run(spark, StatsSettings(("empty",), broker.bootstrap_servers, plot=str(plot)))
+    report = run(spark, StatsSettings(("empty",), ClusterConfig(broker.bootstrap_servers), plot=str(plot)))
     assert (report.partitions, report.windows, report.total["records"]) == ((), 0, 0)
     assert report.total["records_per_second"] is None
     assert plot.read_bytes().startswith(PNG)
@@ -149,7 +155,9 @@ def test_what_arrives_while_watched_is_measured_to_the_last_record(
             broker.append("watched", 0, [make_batch(planted(0)) for _ in range(3)])
         heard.append(progress)
 
-    settings = StatsSettings(("watched",), broker.bootstrap_servers, follow_seconds=1, window="1 week")
+    settings = StatsSettings(
+        ("watched",), ClusterConfig(broker.bootstrap_servers), follow_seconds=1, window="1 week"
+    )
     report = run(spark, settings, on_progress)
     assert report.total["records"] == heard[-1].rows == 3 * 51
     assert report.windows <= 2

@@ -7,26 +7,27 @@ Imported by `spark-pipelines run` (see spark-pipeline.yml), which gives the sess
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.data_source import TidelogDataSource
 from tidelog.pipeline.examples import delays
 
 spark = SparkSession.active()
 spark.dataSource.register(TidelogDataSource)
-servers = spark.conf.get("tidelog.bootstrap.servers")
+cluster = ClusterConfig(str(spark.conf.get("tidelog.bootstrap.servers")))
 
-dp.create_sink("cleaned_topic", "tidelog", delays.cleaned_topic_options(servers))
+dp.create_sink("cleaned_topic", "tidelog", delays.cleaned_topic_options(cluster))
 
 
 @dp.append_flow(target="cleaned_topic")  # type: ignore[untyped-decorator]
 def to_cleaned_topic() -> DataFrame:
     """The raw topic, cleaned, goes into the cleaned topic."""
-    return delays.clean(delays.read_topic(spark, servers, delays.RAW_TOPIC, stream=True))
+    return delays.clean(delays.read_topic(spark, cluster, delays.RAW_TOPIC, stream=True))
 
 
 @dp.table  # type: ignore[untyped-decorator]
 def archive() -> DataFrame:
     """Every flight that took place, once."""
-    raw = delays.read_topic(spark, servers, delays.RAW_TOPIC, stream=True)
+    raw = delays.read_topic(spark, cluster, delays.RAW_TOPIC, stream=True)
     return delays.read_flights(delays.clean(raw))
 
 

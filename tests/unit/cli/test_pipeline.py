@@ -16,7 +16,10 @@ from pyspark import SparkContext
 from tidelog.cli import pipeline, pipeline_run
 from tidelog.cli.failures import Failure
 from tidelog.cli.main import main
-from tidelog.pipeline.jobs.job import COMMON, JobProgress, MetricsFile, names_of
+from tidelog.client.cluster_config import ClusterConfig
+from tidelog.pipeline.jobs.job import JobProgress, MetricsFile
+from tidelog.pipeline.jobs.settings import JOBS, CommonSettings, names_of, table_of
+from tidelog.protocol.settings import settings_of
 
 COMMANDS = {
     each.callback.__name__: each.callback for each in pipeline.app.registered_commands if each.callback
@@ -26,19 +29,33 @@ COMMANDS = {
 def test_an_installation_without_the_extra_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline_run, "find_spec", lambda name: None if name == "numpy" else find_spec(name))
     with pytest.raises(Failure, match=r"need numpy: .*pip install 'tidelog\[pipeline\]'"):
-        pipeline.audit(topics=["orders"], bootstrap_servers="127.0.0.1:1")
+        COMMANDS["audit"](topics=["orders"], bootstrap_servers="127.0.0.1:1")
 
 
 def test_nothing_is_missing_where_the_extra_is_installed() -> None:
     pipeline_run._require_extra()
 
 
-@pytest.mark.parametrize("job", sorted(COMMANDS))
-def test_a_command_has_a_flag_for_each_of_its_jobs_settings(job: str) -> None:
-    module = __import__(f"tidelog.pipeline.jobs.{job}", fromlist=[job])
-    settings = names_of(getattr(module, f"{job.capitalize()}Settings"))
-    assert set(inspect.signature(COMMANDS[job]).parameters) == settings | {"settings"}
-    assert settings > COMMON.keys()
+def test_every_job_has_a_command() -> None:
+    assert sorted(COMMANDS) == sorted(JOBS)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_commands_flags_are_its_tables_settings_with_their_meaning_and_default(
+    job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a cluster the flags name the servers; a file names what else there is."""
+    tables = (table_of(job), CommonSettings)
+    named = {name for table in tables for name in names_of(table)}
+    of_clusters = {each.attribute for each in settings_of(ClusterConfig)} - {"bootstrap_servers"}
+    flags = {name for name in named if not any(name.endswith(each) for each in of_clusters)}
+    assert set(inspect.signature(COMMANDS[job]).parameters) == flags | {"settings"}
+    assert main(["pipeline", job, "--help"]) == 0
+    shown = "".join(capsys.readouterr().out.split())
+    for each in (each for table in tables for each in settings_of(table)):
+        assert "".join(each.description.split()) in shown
+        if each.kind in (int, str) and each.default and not each.is_required:
+            assert f"[default:({each.default})]".replace(" ", "") in shown
 
 
 @pytest.mark.parametrize("job", sorted(COMMANDS))
@@ -54,8 +71,14 @@ def test_every_command_explains_itself(job: str, capsys: pytest.CaptureFixture[s
     [
         (["audit"], "an audit needs topics and bootstrap servers"),
         (["archive", "t", "-b", "x:1"], "an archive needs a path"),
-        (["archive", "t", "-b", "x:1", "--path", "p", "--format", "orc"], "format = 'orc': expected parquet"),
-        (["archive", "t", "-b", "x:1", "--path", "p", "--max-rows", "0"], "max_rows = 0: expected a number"),
+        (
+            ["archive", "t", "-b", "x:1", "--path", "p", "--format", "orc"],
+            "format must be parquet or delta, not 'orc'",
+        ),
+        (
+            ["archive", "t", "-b", "x:1", "--path", "p", "--max-rows", "0"],
+            "max_rows must be a whole number of at least 1",
+        ),
         (["archive", "t", "-b", "x:1", "--path", "s3://b/p"], "not behind s3:"),
         (["replay"], "missing: bootstrap_servers"),
         (["replay", "-b", "x:1"], "a replay needs an archive, or topics"),
@@ -66,9 +89,15 @@ def test_every_command_explains_itself(job: str, capsys: pytest.CaptureFixture[s
             ["replay", "-b", "x:1", "--archive", "a", "--start-offset", "7", "--end-offset", "7"],
             "start_offset 7 is not before end_offset 7",
         ),
-        (["mirror", "t", "-b", "x:1", "--checkpoint", "c", "--compression-type", "br"], "br: expected none"),
+        (
+            ["mirror", "t", "-b", "x:1", "--checkpoint", "c", "--compression-type", "br"],
+            "lz4 or zstd, not 'br'",
+        ),
         (["mirror", "--topic-pattern", "(", "-b", "x:1", "--checkpoint", "c"], "not a regular expression"),
-        (["replay", "-b", "x:1", "--archive", "a", "--compression-type", "br"], "br: expected none"),
+        (
+            ["replay", "-b", "x:1", "--archive", "a", "--compression-type", "br"],
+            "lz4 or zstd, not 'br'",
+        ),
         (["replay", "-b", "x:1", "--archive", "a", "--where", "timestamp > now()"], "write the time down"),
         (["stats", "t", "-b", "x:1", "--window", "99999999 weeks"], "is longer than 36500 days"),
         (["audit", "t", "-b", "x:1", "--output", __file__], "is a file, and a folder is needed"),
@@ -91,7 +120,9 @@ def test_a_settings_file_is_judged_like_flags(tmp_path: Path, capsys: pytest.Cap
     file = tmp_path / "jobs.toml"
     file.write_text("[archive]\ntopics = ['t']\nbootstrap_servers = 'x:1'\nmax_rows = 'many'\n")
     assert main(["pipeline", "archive", "--settings", str(file)]) == 2
-    assert "max_rows = 'many': expected a whole number" in capsys.readouterr().err
+    assert "max_rows must be a whole number of at least 1, not 'many'" in " ".join(
+        capsys.readouterr().err.split()
+    )
     file.write_text("topic = 't'\n")
     assert main(["pipeline", "archive", "--settings", str(file)]) == 2
     assert "unknown setting 'topic'" in capsys.readouterr().err

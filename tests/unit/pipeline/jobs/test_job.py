@@ -1,4 +1,4 @@
-"""Settings of jobs come from flags and a file, and their numbers end up where Prometheus finds them."""
+"""The numbers of a job end up where Prometheus finds them, and its progress never ends it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,18 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.pipeline.jobs.job import JobProgress, MetricsFile, choose, make_settings, names_of, teller
+from tidelog.pipeline.jobs.job import JobProgress, MetricsFile, teller
 from tidelog.pipeline.source.offsets import OptionError
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    path: str
-    topics: tuple[str, ...] = ()
-    partitions: tuple[int, ...] = ()
-    max_rows: int | None = None
-    interval_seconds: float | None = None
-    follow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,62 +16,6 @@ class Report:
 
     def summary(self) -> dict[str, object]:
         return {"event": "archive_finished", "rows": 12, "stopped": True, "lag": float("nan"), "path": "p"}
-
-
-KNOWN = names_of(Settings)
-
-
-def test_flags_go_before_the_jobs_table_and_that_before_what_stands_above() -> None:
-    file = {
-        "path": "above",
-        "max_rows": 1,
-        "follow": True,
-        "archive": {"path": "table", "max_rows": 2},
-        "audit": {"output": "not ours"},
-    }
-    flags: dict[str, object] = {"path": "flag", "topics": [], "max_rows": None, "follow": None}
-    assert choose("archive", file, flags, KNOWN) == {"path": "flag", "max_rows": 2, "follow": True}
-
-
-def test_a_flag_that_says_no_goes_before_a_file_that_says_yes() -> None:
-    assert choose("archive", {"follow": True}, {"follow": False}, KNOWN) == {"follow": False}
-
-
-@pytest.mark.parametrize(
-    ("file", "reason"),
-    [
-        ({"topic": "t"}, "unknown setting 'topic'; archive knows follow, interval_seconds, master"),
-        ({"archive": {"topic": "t"}}, "unknown setting 'topic'"),
-        ({"archives": {}}, r"\[archives\] is no job; tables are \[archive\], \[audit\]"),
-    ],
-)
-def test_names_that_mean_nothing_are_refused(file: dict[str, object], reason: str) -> None:
-    with pytest.raises(OptionError, match=reason):
-        choose("archive", file, {}, KNOWN)
-
-
-def test_values_get_the_type_of_their_field() -> None:
-    values = {"path": "p", "topics": "one", "partitions": [0, 2], "interval_seconds": 5}
-    assert make_settings(Settings, values) == Settings("p", ("one",), (0, 2), None, 5.0)
-
-
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        ({"path": 3}, "path = 3: expected text"),
-        ({"path": "p", "topics": [1]}, r"topics = \[1\]: expected a list of text"),
-        ({"path": "p", "partitions": [True]}, "expected a list of a whole number"),
-        ({"path": "p", "max_rows": "many"}, "max_rows = 'many': expected a whole number"),
-        ({"path": "p", "max_rows": True}, "expected a whole number"),
-        ({"path": "p", "interval_seconds": float("nan")}, "interval_seconds = nan: expected a number"),
-        ({"path": "p", "interval_seconds": float("inf")}, "expected a number"),
-        ({"path": "p", "follow": 1}, "follow = 1: expected true or false"),
-        ({}, "missing: path"),
-    ],
-)
-def test_values_of_another_type_are_refused(values: dict[str, object], reason: str) -> None:
-    with pytest.raises(OptionError, match=reason):
-        make_settings(Settings, values)
 
 
 def test_the_metrics_file_holds_the_numbers_of_the_summary(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.errors import BrokerUnavailableError
 from tidelog.pipeline.jobs import mirror
-from tidelog.pipeline.jobs.mirror import MirrorSettings, waiting_offsets
+from tidelog.pipeline.jobs.mirror import waiting_offsets
+from tidelog.pipeline.jobs.mirror_settings import MirrorSettings
 from tidelog.pipeline.jobs.mirror_topics import Prepared
 from tidelog.pipeline.mirror.session_folder import MirrorSession
 from tidelog.pipeline.source.offsets import OptionError
@@ -18,12 +20,12 @@ from tidelog.pipeline.source.offsets import OptionError
     ("given", "message"),
     [
         ({"topic_pattern": "("}, r"'\(' is not a regular expression"),
-        ({"topics": ("t",), "compression_type": "brotli"}, "brotli: expected none, gzip"),
+        ({"topics": ("t",), "topic_pattern": "t.*"}, "either topics or a topic_pattern"),
     ],
 )
 def test_wrong_settings_are_refused_before_spark_starts(given: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        MirrorSettings("checkpoint", "localhost:9092", **given).check()
+        MirrorSettings("checkpoint", ClusterConfig("localhost:9092"), **given).check()
 
 
 class Query:
@@ -68,7 +70,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Prepared | Excepti
 
 
 def runs(*ends: Exception | bool) -> mirror._Runs:
-    settings = MirrorSettings("checkpoint", "localhost:9092", topic_pattern=".*")
+    settings = MirrorSettings("checkpoint", ClusterConfig("localhost:9092"), topic_pattern=".*")
     return mirror._Runs(settings, MirrorSession("checkpoint", ""), Writer(*ends), 1)
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from tests.unit.pipeline.jobs.kills import Killed, die, release
 from tests.unit.pipeline.jobs.test_archive_log import PLACE, draft
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs import archive_log
 from tidelog.pipeline.jobs.archive_folder import ArchiveError, publish
 from tidelog.pipeline.jobs.archive_log import ParquetArchive
-from tidelog.pipeline.jobs.replay import ReplaySettings
+from tidelog.pipeline.jobs.replay_settings import ReplaySettings
 from tidelog.pipeline.jobs.replay_sources import ArchivedRecords, Times
 from tidelog.pipeline.source.offsets import OffsetRange, OptionError, Place
 
@@ -105,7 +106,11 @@ def test_files_are_chosen_by_offsets_and_dates(
 
 
 def test_times_are_utc_unless_they_say_otherwise() -> None:
-    settings = ReplaySettings("x:1", "a", start_time="1970-01-02", end_time="1970-01-02T01:00:00.5+01:00")
+    settings = ReplaySettings(
+        ClusterConfig("x:1"), "a", start_time="1970-01-02", end_time="1970-01-02T01:00:00.5+01:00"
+    )
     assert settings.times == (DAY_MS, DAY_MS + 500)
     with pytest.raises(OptionError, match="is not before end_time"):
-        ReplaySettings("x:1", "a", start_time="1970-01-02", end_time="1970-01-02T00:00:00Z").check()
+        ReplaySettings(
+            ClusterConfig("x:1"), "a", start_time="1970-01-02", end_time="1970-01-02T00:00:00Z"
+        ).check()

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tidelog.pipeline.jobs.stats import StatsSettings
+from tidelog.client.cluster_config import ClusterConfig
+from tidelog.pipeline.jobs.stats_settings import StatsSettings
 from tidelog.pipeline.source.offsets import OptionError
 
 
@@ -16,13 +17,12 @@ def test_a_window_is_a_number_and_a_unit(text: str, seconds: int) -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        (StatsSettings(bootstrap_servers="h:1"), "need topics"),
+        (StatsSettings(cluster=ClusterConfig("h:1")), "need topics"),
         (StatsSettings(("t",)), "need bootstrap servers, or a path"),
         (StatsSettings(("t",), path="p", follow_seconds=1), "need bootstrap servers"),
-        (StatsSettings(("t",), "h:1", path="p", follow_seconds=1), "leave out the path"),
-        (StatsSettings(("t",), "h:1", follow_seconds=0), "less than 1"),
-        (StatsSettings(("t",), "h:1", window="1 month"), "'1 month' is not like"),
-        (StatsSettings(("t",), "h:1", window="0 seconds"), "is not like"),
+        (StatsSettings(("t",), ClusterConfig("h:1"), path="p", follow_seconds=1), "leave out the path"),
+        (StatsSettings(("t",), ClusterConfig("h:1"), window="1 month"), "'1 month' is not like"),
+        (StatsSettings(("t",), ClusterConfig("h:1"), window="0 seconds"), "is not like"),
     ],
 )
 def test_what_cannot_be_followed_is_refused(settings: StatsSettings, reason: str) -> None:
@@ -31,6 +31,6 @@ def test_what_cannot_be_followed_is_refused(settings: StatsSettings, reason: str
 
 
 def test_settings_that_can_be_followed_pass() -> None:
-    StatsSettings(("t",), "h:1", follow_seconds=1).check()
+    StatsSettings(("t",), ClusterConfig("h:1"), follow_seconds=1).check()
     StatsSettings(("t",), path="p").check()
-    StatsSettings(("t",), "h:1", path="p").check()
+    StatsSettings(("t",), ClusterConfig("h:1"), path="p").check()

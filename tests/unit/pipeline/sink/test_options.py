@@ -15,6 +15,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.sink.options import SinkOptions, check_columns, folder_path, parse_sink_options
 from tidelog.pipeline.source.offsets import OptionError
 
@@ -31,7 +32,9 @@ def schema(**columns: DataType) -> StructType:
 def test_names_are_sparks_in_any_case_with_or_without_its_prefix() -> None:
     given = {"kafka.bootstrap.servers": "a:1", "Topic": "t", "COMPRESSION.TYPE": "ZSTD", "batch.size": "1000"}
     options = parse_sink_options(given | {"queryName": "q", "checkpointLocation": "/c"}, is_stream=True)
-    assert options == SinkOptions("a:1", "t", compression_type="zstd", batch_bytes=1000)
+    assert options == SinkOptions(
+        ClusterConfig("a:1", client_id="tidelog-sink"), "t", compression_type="zstd", batch_bytes=1000
+    )
 
 
 def test_a_mirrors_session_lies_in_the_checkpoint_or_where_it_is_told() -> None:
@@ -69,26 +72,44 @@ def test_columns_of_a_record_pass() -> None:
     columns = {"key": StringType(), "value": BinaryType(), "headers": HEADERS, "timestamp": TimestampType()}
     check_columns(
         schema(**columns, topic=StringType(), partition=ShortType()),
-        SinkOptions("a:1", None),
+        SinkOptions(ClusterConfig("a:1"), None),
         overwrite=False,
     )
-    check_columns(schema(**columns, **POSITION), SinkOptions("a:1", "t", "mirror"), overwrite=False)
+    check_columns(
+        schema(**columns, **POSITION), SinkOptions(ClusterConfig("a:1"), "t", "mirror"), overwrite=False
+    )
 
 
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        ({"value": StringType(), "offset": LongType()}, SinkOptions("a:1", "t"), "'offset' has no place"),
-        ({"partition": LongType()}, SinkOptions("a:1", "t"), "needs a column key or value"),
-        ({"value": StringType()}, SinkOptions("a:1", None), "name the topic"),
-        ({"value": LongType()}, SinkOptions("a:1", "t"), "value is bigint, expected binary or string"),
+        (
+            {"value": StringType(), "offset": LongType()},
+            SinkOptions(ClusterConfig("a:1"), "t"),
+            "'offset' has no place",
+        ),
+        ({"partition": LongType()}, SinkOptions(ClusterConfig("a:1"), "t"), "needs a column key or value"),
+        ({"value": StringType()}, SinkOptions(ClusterConfig("a:1"), None), "name the topic"),
+        (
+            {"value": LongType()},
+            SinkOptions(ClusterConfig("a:1"), "t"),
+            "value is bigint, expected binary or string",
+        ),
         (
             {"value": StringType(), "headers": MapType(StringType(), BinaryType())},
-            SinkOptions("a:1", "t"),
+            SinkOptions(ClusterConfig("a:1"), "t"),
             "headers is map<string,binary>, expected array<struct<key:string,value:binary>>",
         ),
-        ({"value": StringType()}, SinkOptions("a:1", "t", "mirror"), "column source_topic is missing"),
-        ({"value": StringType(), **POSITION}, SinkOptions("a:1", "t"), "'source_topic' has no place"),
+        (
+            {"value": StringType()},
+            SinkOptions(ClusterConfig("a:1"), "t", "mirror"),
+            "column source_topic is missing",
+        ),
+        (
+            {"value": StringType(), **POSITION},
+            SinkOptions(ClusterConfig("a:1"), "t"),
+            "'source_topic' has no place",
+        ),
     ],
 )
 def test_columns_that_make_no_record_are_refused(
@@ -100,4 +121,4 @@ def test_columns_that_make_no_record_are_refused(
 
 def test_a_topic_cannot_be_overwritten() -> None:
     with pytest.raises(OptionError, match="use mode append"):
-        check_columns(schema(value=StringType()), SinkOptions("a:1", "t"), overwrite=True)
+        check_columns(schema(value=StringType()), SinkOptions(ClusterConfig("a:1"), "t"), overwrite=True)

@@ -20,7 +20,7 @@ def test_defaults_read_everything() -> None:
 
 def test_names_come_in_any_case_and_with_sparks_prefix() -> None:
     given_options = {"kafka.bootstrap.servers": "h:1", "SUBSCRIBE": "a", "startingOffsets": "Earliest"}
-    assert parse_options(given_options).bootstrap_servers == "h:1"
+    assert str(parse_options(given_options).cluster) == "h:1"
 
 
 def test_headers_are_there_unless_sparks_option_says_no() -> None:
@@ -89,4 +89,4 @@ def test_committed_records_and_segment_files_are_asked_for_by_option() -> None:
     )
     assert options.read_committed
     assert options.read_path == "/data"
-    assert options.bootstrap_servers is None
+    assert options.cluster is None

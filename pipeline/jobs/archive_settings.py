@@ -1,0 +1,59 @@
+"""What an archive needs to be told: its table of settings, and what contradicts itself in it."""
+
+from dataclasses import dataclass
+
+from tidelog.client.cluster_config import ClusterConfig
+from tidelog.pipeline.jobs.settings import cluster_setting
+from tidelog.pipeline.source.offsets import OptionError
+from tidelog.protocol.settings import hold_checked, setting
+
+CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSettings:
+    """What to archive: `topics` of `cluster`, or of the segment files in the data folder `read_path` (up to
+    the high watermark that the broker names, if one is named too), into the folder `path`."""
+
+    topics: tuple[str, ...] = setting((), "Topics to archive.")
+    cluster: ClusterConfig | None = cluster_setting(None, "Broker to read from.")
+    path: str | None = setting(None, "Folder of the archive. Name the same one in each run.", metavar="DIR")
+    format: str = setting("parquet", "Format of the archive: parquet or delta.", choices=("parquet", "delta"))
+    read_path: str | None = setting(
+        None, "Read the segment files in this data folder instead of fetching.", metavar="DIR"
+    )
+    max_rows: int = setting(5_000_000, "Number of records that are committed together, about.", low=1)
+    rows_per_file: int = setting(1_000_000, "Most records in one file.", low=1)
+    interval_seconds: float | None = setting(
+        None, "Continue, and look for new records at this interval. Without it the job ends.", low=0.001
+    )
+    compression: str = setting("zstd", f"Compression of the files: {', '.join(CODECS)}.", choices=CODECS)
+    min_partitions: int | None = setting(None, "Read with at least this number of tasks.", low=1)
+    isolation_level: str = setting(
+        "read_uncommitted",
+        "read_uncommitted, or read_committed: leave out records of aborted transactions.",
+        choices=("read_uncommitted", "read_committed"),
+    )
+    fail_on_data_loss: bool = setting(
+        True, "Fail where offsets are gone from the log. Otherwise count them and continue."
+    )
+
+    def __post_init__(self) -> None:
+        hold_checked(self)
+
+    def check(self) -> None:
+        """Raises OptionError for settings that cannot be followed."""
+        from tidelog.pipeline.jobs.archive_delta import delta_table_class
+        from tidelog.pipeline.jobs.archive_folder import folder_of
+
+        if not self.topics or (self.cluster is None and self.read_path is None):
+            raise OptionError(
+                "an archive needs topics, and bootstrap servers or a read path with segment files"
+            )
+        if self.path is None:
+            raise OptionError("an archive needs a path: the folder of the archive")
+        folder_of(self.path)
+        if self.interval_seconds is not None and self.cluster is None:
+            raise OptionError("interval_seconds needs bootstrap servers: only a broker says what is new")
+        if self.format == "delta":
+            delta_table_class()

@@ -1,0 +1,55 @@
+"""Source and sink take the settings of a cluster by Kafka's names, whichever there are."""
+
+import pickle
+from typing import Any
+
+import pytest
+
+from tidelog.client.cluster_config import ClusterConfig
+from tidelog.pipeline.options import Option, read_options, text_of
+from tidelog.pipeline.sink.options import OPTIONS as SINK_OPTIONS
+from tidelog.pipeline.sink.options import parse_sink_options
+from tidelog.pipeline.source.offsets import OptionError
+from tidelog.pipeline.source.options import OPTIONS as SOURCE_OPTIONS
+from tidelog.pipeline.source.options import parse_options
+from tidelog.protocol.settings import settings_of
+
+TABLE = {"someThing": Option("yes", "What."), "other.thing": Option("", "What.")}
+
+
+def test_names_come_in_any_case_with_or_without_the_prefix() -> None:
+    given = read_options({"SOMEthing": " no ", "kafka.other.thing": "x", "path": "p"}, TABLE, {"path"})
+    assert given == {"something": "no", "other.thing": "x", "path": "p"}
+    assert text_of(given, TABLE, "someThing") == "no"
+    assert text_of({}, TABLE, "someThing") == "yes"
+
+
+def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(
+        OptionError, match=r"unknown option 'thing'; known are .*bootstrap\.servers.*someThing"
+    ):
+        read_options({"thing": "x"}, TABLE)
+
+
+@pytest.mark.parametrize("prefix", ["", "kafka."])
+@pytest.mark.parametrize("each", settings_of(ClusterConfig), ids=lambda each: each.name)
+def test_every_setting_of_a_cluster_is_an_option_of_source_and_sink(each: Any, prefix: str) -> None:
+    """A setting that is added to the way to a cluster needs no change in the pipeline."""
+    value = each.default + 1 if isinstance(each.default, int) else "named:7"
+    options = {"bootstrap.servers": "a:1", prefix + each.name: str(value)}
+    read, written = parse_options(options | {"subscribe": "t"}), parse_sink_options(options, is_stream=False)
+    for held in (read.cluster, written.cluster, pickle.loads(pickle.dumps(written)).cluster):
+        assert getattr(held, each.attribute) == value
+
+
+def test_a_value_that_a_clusters_setting_cannot_hold_is_an_option_error() -> None:
+    options = {"subscribe": "t", "bootstrap.servers": "a:1", "request.timeout.ms": "soon"}
+    with pytest.raises(OptionError, match=r"request\.timeout\.ms must be a whole number .* not 'soon'"):
+        parse_options(options)
+    with pytest.raises(OptionError, match="expected host:port"):
+        parse_options({"subscribe": "t", "bootstrap.servers": "a:b"})
+
+
+@pytest.mark.parametrize("table", [SOURCE_OPTIONS, SINK_OPTIONS], ids=["source", "sink"])
+def test_every_option_says_what_it_does(table: dict[str, Option]) -> None:
+    assert [name for name, option in table.items() if not option.description.endswith(".")] == []
