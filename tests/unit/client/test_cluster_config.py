@@ -77,7 +77,7 @@ def test_the_defaults_that_a_constructor_shows_are_those_of_its_tables(client: A
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_type_checkers_see_the_settings_that_the_tables_declare(keywords: Any, tables: Any) -> None:
-        declared = [(table, each.attribute) for table in tables for each in settings_of(table)]
+    declared = [(table, each.attribute) for table in tables for each in settings_of(table)]
     hints = {name: get_type_hints(table)[name] for table, name in declared}
     assert get_type_hints(keywords) == hints | {"cluster": ClusterConfig}
 
