@@ -1,31 +1,62 @@
 """Sphinx's configuration, and the tables of the site that come from the code: settings and metrics.
 
-A page names a table as `{{ broker_settings }}`. The table is made from what the broker declares, so that it
+A page names a table as `{{ broker_settings }}`. The table is made from what the code declares, so that it
 cannot differ from it.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS
 from tidelog.broker.handlers.fetch_sessions import FetchSessions
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client.consumer_config import ConsumerConfig
+from tidelog.client.producer_config import ProducerConfig
+from tidelog.pipeline.jobs.settings import JOBS, SERVERS, CommonSettings, cluster_prefix, table_of
+from tidelog.pipeline.options import OptionTable
+from tidelog.pipeline.sink.options import OPTIONS as SINK_OPTIONS
+from tidelog.pipeline.source.options import OPTIONS as SOURCE_OPTIONS
+from tidelog.protocol.settings import as_text, settings_of
 
 
 def broker_settings() -> str:
-    rows = (
-        (f"`{setting.name}`", f"`{setting.default}`" if setting.default else "", setting.description)
-        for setting in BrokerConfig().describe()
-    )
-    return _table(("setting", "default", "meaning"), rows)
+    return _settings(BrokerConfig, by_name=True)
 
 
 def topic_settings() -> str:
     rows = (
-        (f"`{name}`", f"`{setting.default}`", f"`{setting.extras['broker_name']}`", setting.description)
-        for name, setting in sorted(TOPIC_SETTINGS.items())
+        (_code(each.name), _code(as_text(each.default)), _code(each.extras["broker_name"]), each.description)
+        for each in settings_of(LogConfig)
     )
     return _table(("setting", "default", "broker's setting", "meaning"), rows)
+
+
+def cluster_settings() -> str:
+    return _settings(ClusterConfig)
+
+
+def producer_settings() -> str:
+    return _settings(ProducerConfig)
+
+
+def consumer_settings() -> str:
+    return _settings(ConsumerConfig)
+
+
+def source_options() -> str:
+    return _options(SOURCE_OPTIONS)
+
+
+def sink_options() -> str:
+    return _options(SINK_OPTIONS)
+
+
+def job_settings() -> str:
+    """The settings of all jobs, one table each under its name."""
+    tables = {job: table_of(job) for job in JOBS} | {"every job": CommonSettings}
+    return "\n\n".join(f"**{job}**\n\n{_settings(table)}" for job, table in tables.items())
 
 
 def broker_metrics() -> str:
@@ -38,6 +69,26 @@ def broker_metrics() -> str:
     return _table(("metric", "type", "meaning"), rows)
 
 
+def _settings(table: Any, *, by_name: bool = False) -> str:
+    """A declared table; of a cluster in it the setting that names its servers."""
+    rows = []
+    for each in settings_of(table):
+        prefix = cluster_prefix(each)
+        name = each.name if by_name else each.attribute if prefix is None else prefix + SERVERS
+        default = "" if each.is_required or each.default in (None, "", ()) else _code(as_text(each.default))
+        rows.append((_code(name), default, each.description))
+    return _table(("setting", "default", "meaning"), rows)
+
+
+def _options(options: OptionTable) -> str:
+    rows = ((_code(name), _code(each.default), each.description) for name, each in options.items())
+    return _table(("option", "default", "meaning"), rows)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
@@ -48,7 +99,20 @@ author = "The Tidelog founders"
 extensions = ["myst_parser"]
 myst_enable_extensions = ["substitution"]
 myst_heading_anchors = 3
-myst_substitutions = {table.__name__: table() for table in (broker_settings, topic_settings, broker_metrics)}
+myst_substitutions = {
+    table.__name__: table()
+    for table in (
+        broker_settings,
+        topic_settings,
+        cluster_settings,
+        producer_settings,
+        consumer_settings,
+        source_options,
+        sink_options,
+        job_settings,
+        broker_metrics,
+    )
+}
 html_theme = "furo"
 html_title = "Tidelog"
 html_show_sourcelink = False

@@ -1,5 +1,6 @@
 """What the documents tell people to type, works; what they point to, is there."""
 
+import html
 import re
 import shutil
 import subprocess
@@ -10,7 +11,15 @@ import pytest
 
 from tests.tidy.house import ROOT
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.storage.log_config import LogConfig
 from tidelog.cli.main import main
+from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client.consumer_config import ConsumerConfig
+from tidelog.client.producer_config import ProducerConfig
+from tidelog.pipeline.jobs.settings import JOBS, CommonSettings, cluster_prefix, table_of
+from tidelog.pipeline.sink.options import OPTIONS as SINK_OPTIONS
+from tidelog.pipeline.source.options import OPTIONS as SOURCE_OPTIONS
+from tidelog.protocol.settings import settings_of
 
 _DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 _MAKE = re.compile(r"\bmake ([a-z][a-z-]*)\b")
@@ -67,7 +76,15 @@ def site_is_built(source: Path, target: Path) -> bool:
 def test_the_site_is_built_and_has_every_setting(tmp_path: Path) -> None:
     assert site_is_built(ROOT / "docs", tmp_path)
     page = (tmp_path / "configuration.html").read_text()
-    assert [setting.name for setting in BrokerConfig().describe() if setting.name not in page] == []
+    shown = {
+        html.unescape(re.sub("<[^>]*>", "", cell)) for cell in re.findall(r"<td>(.*?)</td>", page, re.DOTALL)
+    }
+    shown = {cell.strip() for cell in shown}
+    declared = {each.name for table in (BrokerConfig, LogConfig) for each in settings_of(table)}
+    tables = (ClusterConfig, ProducerConfig, ConsumerConfig, CommonSettings, *map(table_of, JOBS))
+    of_code = (each for table in tables for each in settings_of(table) if cluster_prefix(each) is None)
+    declared |= {each.attribute for each in of_code} | SOURCE_OPTIONS.keys() | SINK_OPTIONS.keys()
+    assert sorted(declared - shown) == []
 
 
 def test_a_broken_link_fails_the_site(tmp_path: Path) -> None:
