@@ -19,7 +19,7 @@ from tidelog.cli.failures import Failure
 
 app = typer.Typer(
     name="tidelog",
-    help="A Kafka-compatible broker whose heart is the idempotent producer.",
+    help="A Kafka-compatible broker with an idempotent producer at its core.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,7 +41,7 @@ def _common(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """A Kafka-compatible broker whose heart is the idempotent producer."""
+    """A Kafka-compatible broker with an idempotent producer at its core."""
 
 
 @app.command(
@@ -50,7 +50,7 @@ def _common(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )
 def _serve(context: typer.Context) -> None:
-    """Run a broker (`tidelog serve --help` lists its options)."""
+    """Run a broker. `tidelog serve --help` lists its options."""
     from tidelog.broker.command import main
 
     raise typer.Exit(main(context.args, program="tidelog serve"))

@@ -28,13 +28,13 @@ from tidelog.cli.options import (
 from tidelog.cli.pace import Pace, Progress
 from tidelog.client.cluster_config import ClusterConfig
 
-app = typer.Typer(help="Measure a broker.", no_args_is_help=True)
+app = typer.Typer(help="Measure how fast a broker is.", no_args_is_help=True)
 
 _MOST_SAMPLES = 100_000
 _PERCENTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999))
 
-Records = Annotated[int, typer.Option("--records", "-n", min=1, help="How many records.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of sentences.")]
+Records = Annotated[int, typer.Option("--records", "-n", min=1, help="Number of records.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, not sentences.")]
 
 
 class Measured(NamedTuple):
@@ -66,21 +66,33 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 def produce(
     topic: Topic,
     records: Records = 100_000,
-    record_size: Annotated[int, typer.Option("--record-size", min=0, help="Bytes of each value.")] = 100,
+    record_size: Annotated[
+        int, typer.Option("--record-size", min=0, help="Size of each value in bytes.")
+    ] = 100,
     rate: Rate = None,
-    acks: Annotated[str, typer.Option("--acks", help="all, 1 or 0; 1 and 0 go without idempotence.")] = "all",
+    acks: Annotated[
+        str,
+        typer.Option(
+            "--acks",
+            help="Acknowledgements to wait for: all, 1 or 0. With 1 and 0 the producer is not idempotent.",
+        ),
+    ] = "all",
     compression: Compression = "none",
     batch_size: Annotated[
         int | None,
-        typer.Option("--batch-size", min=1, help="Bytes of a batch, else the producer's own."),
+        typer.Option(
+            "--batch-size", min=1, help="Size of a batch in bytes. Without it, the producer's default."
+        ),
     ] = None,
-    linger_ms: Annotated[int, typer.Option("--linger-ms", min=0, help="Wait so long to fill a batch.")] = 0,
+    linger_ms: Annotated[
+        int, typer.Option("--linger-ms", min=0, help="Time that a batch waits for more records.")
+    ] = 0,
     as_json: Json = False,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Send records of random bytes and measure until each is acknowledged."""
+    """Send records of random bytes. Measure the time until each is acknowledged."""
     if acks not in ("all", "1", "0"):
-        raise typer.BadParameter(f"{acks} is none of all, 1, 0", param_hint="--acks")
+        raise typer.BadParameter(f"expected all, 1 or 0, not {acks}", param_hint="--acks")
     options = {
         "cluster": cluster,
         "acks": acks,
@@ -103,13 +115,13 @@ def consume(
     topic: Topic,
     records: Records = 100_000,
     timeout_ms: Annotated[
-        int, typer.Option("--timeout-ms", min=1, help="Stop when nothing came for so long.")
+        int, typer.Option("--timeout-ms", min=1, help="Stop when no record arrives in this time.")
     ] = 5_000,
-    check_crcs: Annotated[bool, typer.Option(help="Verify every batch.")] = True,
+    check_crcs: Annotated[bool, typer.Option(help="Verify the checksum of every batch.")] = True,
     as_json: Json = False,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Read records from the beginning of a topic."""
+    """Read records from the beginning of a topic. Measure how long each read waits."""
     progress = Progress("read", records)
     try:
         measured = run(_consume(topic, records, timeout_ms, check_crcs, progress, cluster), cluster)
@@ -179,7 +191,7 @@ async def _consume(
             progress.show(done)
     if not done:
         raise Failure(
-            f"topic {topic!r} gave no record within {timeout_ms} ms: `tidelog bench produce` fills it"
+            f"no record of topic {topic!r} arrived in {timeout_ms} ms: fill it with `tidelog bench produce`"
         )
     return Measured(done, size, ended - began, sorted(waits_ms))
 

@@ -15,18 +15,26 @@ from tidelog.cli.failures import Failure
 
 def config(
     file: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Settings as TOML.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="Read settings from this TOML file.", show_default=False
+        ),
     ] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting, as for serve.", show_default=False),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Set a setting, as for `tidelog serve`. May be repeated.",
+            show_default=False,
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object in each line.")] = False,
 ) -> None:
     """List every setting of a broker with its value, default, source and meaning.
 
-    Sources, strongest first: --set, TIDELOG_... in the environment (TIDELOG_LOG_SEGMENT_BYTES), a TOML file,
-    the default.
+    The first source that has a setting counts: --set, the environment (TIDELOG_LOG_SEGMENT_BYTES), the TOML
+    file, the default.
     """
     import json
     import os

@@ -38,37 +38,50 @@ _BEGINNING = -2
 def consume(
     topic: Topic,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Start with the oldest record, not with the next one.")
+        bool,
+        typer.Option(
+            "--from-beginning", help="Begin with the oldest record. Without it, begin with the next new one."
+        ),
     ] = False,
     max_messages: Annotated[
-        int | None, typer.Option("--max-messages", min=0, help="Stop after so many.", show_default=False)
+        int | None,
+        typer.Option("--max-messages", min=0, help="Stop after this number of records.", show_default=False),
     ] = None,
     partitions: Annotated[
         list[int] | None,
-        typer.Option("--partition", min=0, help="Read this partition; may be repeated.", show_default=False),
+        typer.Option(
+            "--partition", min=0, help="Read only this partition. May be repeated.", show_default=False
+        ),
     ] = None,
     offset: Annotated[
-        int | None, typer.Option("--offset", min=0, help="Start at this offset.", show_default=False)
+        int | None, typer.Option("--offset", min=0, help="Begin at this offset.", show_default=False)
     ] = None,
     timeout_ms: Annotated[
         int | None,
-        typer.Option("--timeout-ms", min=1, help="Stop when nothing came for so long.", show_default=False),
+        typer.Option(
+            "--timeout-ms", min=1, help="Stop when no record arrives in this time.", show_default=False
+        ),
     ] = None,
     key_separator: KeySeparator = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Whole records, one JSON object a line; bytes read as UTF-8.")
+        bool,
+        typer.Option(
+            "--json", help="Print whole records, one JSON object in each line. Bytes are read as UTF-8."
+        ),
     ] = False,
     headers: Annotated[
-        bool, typer.Option("--headers", help="NAME=VALUE,... and a tab before each record.")
+        bool, typer.Option("--headers", help="Print NAME=VALUE,... and a tab before each record.")
     ] = False,
     rate: Rate = None,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Print the records of a topic, one a line. Ctrl-C ends it."""
+    """Print the records of a topic, one in each line. Ctrl-C ends it."""
     if from_beginning and offset is not None:
         raise typer.BadParameter("give --from-beginning or --offset, not both", param_hint="--offset")
     if as_json and (key_separator is not None or headers):
-        raise typer.BadParameter("--json prints keys and headers by itself", param_hint="--json")
+        raise typer.BadParameter(
+            "leave out --headers and --key-separator: --json prints keys and headers", param_hint="--json"
+        )
     line = format_line if as_json else _as_line(unescape(key_separator) if key_separator else None, headers)
     printer = _Printer(line, max_messages, Pace(rate))
     start = _BEGINNING if from_beginning else offset
@@ -138,7 +151,7 @@ async def _assign(
     there = {each.partition for each in described.partitions}
     missing = set(partitions or ()) - there
     if missing:
-        raise Failure(f"topic {topic!r} has partitions 0 to {len(there) - 1}, not {min(missing)}")
+        raise Failure(f"topic {topic!r} has no partition {min(missing)}: it has 0 to {len(there) - 1}")
     wanted = [TopicPartition(topic, index) for index in sorted(partitions or there)]
     consumer.assign(wanted)
     if start == _BEGINNING:

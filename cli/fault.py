@@ -21,30 +21,36 @@ from tidelog.client.cluster_config import ClusterConfig
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Make a broker fail on request (needs `tidelog serve --enable-faults`).",
+    help="Make a broker fail on request. Start it with `tidelog serve --enable-faults`.",
 )
 
 AnyTopic: TypeAlias = Annotated[
     str | None,
     typer.Argument(
-        metavar="[TOPIC]", help="Only requests that name this topic; else all.", show_default=False
+        metavar="[TOPIC]", help="Only requests that name this topic. Without it, all.", show_default=False
     ),
 ]
 Partition: TypeAlias = Annotated[
-    int | None, typer.Option("--partition", min=0, help="Only requests that name it.", show_default=False)
+    int | None,
+    typer.Option("--partition", min=0, help="Only requests that name this partition.", show_default=False),
 ]
 ClientId: TypeAlias = Annotated[
     str | None, typer.Option("--client-id", help="Only requests of this client.", show_default=False)
 ]
 Count: TypeAlias = Annotated[
-    int, typer.Option("--count", "-n", min=0, help="How many requests; 0: until cleared.")
+    int, typer.Option("--count", "-n", min=0, help="Number of requests. 0: all, until cleared.")
 ]
-Skip: TypeAlias = Annotated[int, typer.Option("--skip", min=0, help="Let so many of them pass first.")]
-Api: TypeAlias = Annotated[str, typer.Option("--api", help="produce, fetch, metadata or init_producer_id.")]
+Skip: TypeAlias = Annotated[
+    int, typer.Option("--skip", min=0, help="Number of requests that are answered as usual first.")
+]
+Api: TypeAlias = Annotated[
+    str, typer.Option("--api", help="Kind of request: produce, fetch, metadata or init_producer_id.")
+]
 ProducerId: TypeAlias = Annotated[
-    int, typer.Argument(metavar="PRODUCER_ID", min=0, help="As `tidelog producers` lists it.")
+    int,
+    typer.Argument(metavar="PRODUCER_ID", min=0, help="Id of the producer. `tidelog producers` lists it."),
 ]
-OnePartition: TypeAlias = Annotated[int, typer.Option("--partition", min=0, help="Where.")]
+OnePartition: TypeAlias = Annotated[int, typer.Option("--partition", min=0, help="Partition of the topic.")]
 
 
 def _which_requests(
@@ -94,40 +100,40 @@ def _order(own: Callable[..., dict[str, object]]) -> Callable[..., None]:
 
 @_order
 def drop() -> dict[str, object]:
-    """Lose acknowledgements: the batch is stored and durable, the answer never comes.
+    """Lose acknowledgements: the broker stores the batch and never answers.
 
-    Answers come in order, so none that follows on the same connection comes either, until the client gives
-    the connection up (its request timeout) and sends again on a new one.
+    Answers are in order. So no later answer comes on this connection either. After its request timeout, the
+    client opens a new connection and sends again.
     """
     return {"fault": "drop"}
 
 
 @_order
 def delay(
-    delay_ms: Annotated[int, typer.Argument(metavar="MS", min=1, help="How long, in milliseconds.")],
+    delay_ms: Annotated[int, typer.Argument(metavar="MS", min=1, help="Time in milliseconds.")],
 ) -> dict[str, object]:
-    """Hold answers back, and with each one those behind it on its connection."""
+    """Delay answers. Each one also delays the later answers on its connection."""
     return {"fault": "delay", "delay_ms": delay_ms}
 
 
 @_order
 def error(
-    code: Annotated[str, typer.Argument(metavar="CODE", help="Kafka's name or number of the error.")],
+    code: Annotated[str, typer.Argument(metavar="CODE", help="Name or number of Kafka's error.")],
     after: Annotated[
-        bool, typer.Option("--after", help="Store the batch all the same; else nothing is stored.")
+        bool, typer.Option("--after", help="Store the batch first. Without it, nothing is stored.")
     ] = False,
 ) -> dict[str, object]:
-    """Answer an error, for every partition of the request."""
+    """Answer with an error for every partition of the request."""
     return {"fault": "error", "error": code, "when": "after" if after else "before"}
 
 
 @_order
 def cut(
     before: Annotated[
-        bool, typer.Option("--before", help="Before anything is stored; else after it is durable.")
+        bool, typer.Option("--before", help="Store nothing. Without it, the batch is stored and durable.")
     ] = False,
 ) -> dict[str, object]:
-    """Close the connection instead of answering."""
+    """Close the connection and do not answer."""
     return {"fault": "cut", "when": "before" if before else "after"}
 
 
@@ -139,7 +145,7 @@ def forget(
     http: HttpAddress = None,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Make a partition forget a producer: its next batch is answered UNKNOWN_PRODUCER_ID."""
+    """Make a partition forget a producer. Its next batch gets UNKNOWN_PRODUCER_ID."""
     _change_producer("forget", topic, partition, producer_id, {}, http, cluster)
 
 
@@ -151,9 +157,9 @@ def expire(
     http: HttpAddress = None,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Let a producer expire now, as after producer.id.expiration.ms of idleness.
+    """Let a producer expire now, as if it had been idle for producer.id.expiration.ms.
 
-    As there, one with an open transaction does not expire.
+    A producer with an open transaction does not expire.
     """
     _change_producer("expire", topic, partition, producer_id, {}, http, cluster)
 
@@ -164,20 +170,31 @@ def sequence(
     producer_id: ProducerId,
     next_sequence: Annotated[
         int,
-        typer.Option("--next", min=0, max=2**31 - 1, help="What to expect next; 0 follows 2147483647."),
+        typer.Option(
+            "--next",
+            min=0,
+            max=2**31 - 1,
+            help="Sequence that the broker expects next. After 2147483647 comes 0.",
+        ),
     ] = 2**31 - 10,
     epoch: Annotated[
         int | None,
-        typer.Option("--epoch", min=0, max=2**15 - 1, help="Its epoch; else as it is.", show_default=False),
+        typer.Option(
+            "--epoch",
+            min=0,
+            max=2**15 - 1,
+            help="New epoch of the producer. Without it, the epoch stays.",
+            show_default=False,
+        ),
     ] = None,
     partition: OnePartition = 0,
     http: HttpAddress = None,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Expect another sequence of a producer next, such as one shortly before the wrap.
+    """Change the sequence that the broker expects next, for example to one before the overflow.
 
-    For clients that learn their next sequence from the broker (a resumed session asks DescribeProducers) or
-    are told it (raw requests). One that counts by itself is answered OUT_OF_ORDER_SEQUENCE_NUMBER.
+    Use it with a client that asks the broker for its next sequence, as a resumed session does. A client that
+    counts for itself gets OUT_OF_ORDER_SEQUENCE_NUMBER.
     """
     more = {"next_sequence": next_sequence, "producer_epoch": epoch}
     _change_producer("sequence", topic, partition, producer_id, more, http, cluster)
@@ -185,11 +202,13 @@ def sequence(
 
 @app.command("list")
 def list_faults(
-    finished: Annotated[bool, typer.Option("--finished", help="Those used up too, the last 100.")] = False,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Show also the last 100 faults that are finished.")
+    ] = False,
     http: HttpAddress = None,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Show the faults that are ordered, oldest first, and how often each was applied."""
+    """Show the ordered faults, oldest first, and how often each was applied."""
     from tidelog.cli.tables import print_table
 
     answer = _ask("GET", "/faults", None, http, cluster)
@@ -213,12 +232,13 @@ def list_faults(
 @app.command()
 def clear(
     fault_id: Annotated[
-        int | None, typer.Argument(metavar="[ID]", min=1, help="This one; else all.", show_default=False)
+        int | None,
+        typer.Argument(metavar="[ID]", min=1, help="Id of the fault. Without it, all.", show_default=False),
     ] = None,
     http: HttpAddress = None,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Take back faults that are ordered. What they did to producers stays."""
+    """Cancel ordered faults. What they changed in producers stays changed."""
     path = "/faults" if fault_id is None else f"/faults/{fault_id}"
     cleared = _ask("DELETE", path, None, http, cluster)["cleared"]
     print("cleared 1 fault" if cleared == 1 else f"cleared {cleared} faults")
@@ -266,7 +286,7 @@ def _ask(
     """What the broker's HTTP port answers. Raises Failure for anything but success."""
     address = http or run(_find(cluster), cluster)
     if address is None:
-        raise Failure("this broker names no HTTP port of Tidelog's; name it with --http HOST:PORT")
+        raise Failure("the broker does not name its HTTP port: name it with --http HOST:PORT")
     status, answer = ask(address, method, path, body)
     if status >= 400:
         raise Failure(str(answer.get("error", f"http://{address}{path} answers {status}")))

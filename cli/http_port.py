@@ -22,7 +22,7 @@ HttpAddress: TypeAlias = Annotated[
     typer.Option(
         "--http",
         metavar="HOST:PORT",
-        help="The broker's HTTP port, where it cannot be found by asking the broker.",
+        help="The broker's HTTP port. Needed only if the broker does not name it.",
         show_default=False,
     ),
 ]
@@ -82,5 +82,7 @@ def ask(
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        raise NoAnswerError(f"http://{address}{path.partition('?')[0]} is not a Tidelog broker's")
+        raise NoAnswerError(
+            f"http://{address}{path.partition('?')[0]} does not answer as a Tidelog broker does"
+        )
     return status, answer

@@ -32,9 +32,9 @@ def parse_line(text: bytes, number: int) -> Line:
     try:
         fields = json.loads(text)
     except ValueError as error:
-        raise Failure(f"line {number} is no JSON: {error}") from None
+        raise Failure(f"line {number} is not JSON: {error}") from None
     if not isinstance(fields, dict) or not fields.keys() <= _FIELDS:
-        raise Failure(f"line {number} is no object with fields among {', '.join(sorted(_FIELDS))}")
+        raise Failure(f"line {number} must be an object whose fields are among {', '.join(sorted(_FIELDS))}")
     return Line(
         _bytes(fields.get("value")),
         _bytes(fields.get("key")),
@@ -72,7 +72,7 @@ def _headers(given: Any, number: int) -> tuple[tuple[str, bytes | None], ...]:
 def _whole(fields: dict[str, Any], name: str, number: int) -> int | None:
     value = fields.get(name)
     if value is not None and (type(value) is not int or value < 0):
-        raise Failure(f"line {number}: {name} is {value!r}, expected a whole number from 0 on")
+        raise Failure(f"line {number}: {name} must be a whole number of at least 0, not {value!r}")
     return value
 
 

@@ -15,20 +15,20 @@ import typer
 from tidelog.cli import verify
 from tidelog.cli.failures import Failure
 
-app = typer.Typer(no_args_is_help=True, help="Look into the files of a log.")
+app = typer.Typer(no_args_is_help=True, help="Show and check the files of a log.")
 
 
 @app.callback()
 def _log() -> None:
-    """Look into the files of a log."""
+    """Show and check the files of a log."""
 
 
 @app.command()
 def dump(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of a partition's folder.")],
-    records: Annotated[bool, typer.Option("--records", help="Show the records of each batch too.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File in the folder of a partition.")],
+    records: Annotated[bool, typer.Option("--records", help="Show also the records of each batch.")] = False,
 ) -> None:
-    """Show what FILE holds: batches of a .log, entries of an .index, .timeindex or .snapshot."""
+    """Show the content of FILE: batches of a .log, or entries of an .index, .timeindex or .snapshot."""
     from tidelog.cli import dump_indexes, dump_log
 
     dumpers: dict[str, Callable[[Path], bool]] = {
@@ -39,7 +39,7 @@ def dump(
     }
     dumper = dumpers.get(file.suffix)
     if dumper is None:
-        raise Failure(f"{file} is none of {', '.join(dumpers)}")
+        raise Failure(f"expected a file that ends in {', '.join(dumpers)}, not {file}")
     try:
         whole = dumper(file)
     except BrokenPipeError:

@@ -11,6 +11,7 @@ import typer
 
 from tidelog.broker.configuration.settings import BOOTSTRAP_SERVERS_VARIABLE
 from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client.producer_config import CODECS
 
 
 def read_cluster(servers: str | ClusterConfig) -> ClusterConfig:
@@ -20,7 +21,7 @@ def read_cluster(servers: str | ClusterConfig) -> ClusterConfig:
     try:
         return ClusterConfig(servers)
     except ValueError:
-        raise typer.BadParameter(f"{servers!r}: expected HOST:PORT[,HOST:PORT...]") from None
+        raise typer.BadParameter(f"expected HOST:PORT[,HOST:PORT...], not {servers!r}") from None
 
 
 DEFAULT_CLUSTER = ClusterConfig()
@@ -33,7 +34,7 @@ ToCluster: TypeAlias = Annotated[
         envvar=BOOTSTRAP_SERVERS_VARIABLE,
         metavar="HOST:PORT",
         parser=read_cluster,
-        help="Broker to ask first.",
+        help="Broker to connect to first. It names the others.",
         show_default=True,
     ),
 ]
@@ -45,24 +46,24 @@ KeySeparator: TypeAlias = Annotated[
     typer.Option(
         "--key-separator",
         metavar="TEXT",
-        help="What stands between key and value in a line; without it lines hold values only.",
+        help="Text between key and value in a line. Without it, a line is a value.",
         show_default=False,
     ),
 ]
 Rate: TypeAlias = Annotated[
     float | None,
-    typer.Option("--rate", min=0.001, help="At most so many records a second.", show_default=False),
+    typer.Option("--rate", min=0.001, help="Most records in a second.", show_default=False),
 ]
 Compression: TypeAlias = Annotated[
-    str, typer.Option("--compression", help="none, gzip, snappy, lz4 or zstd.")
+    str, typer.Option("--compression", help=f"Compression of batches: {', '.join(CODECS)}.")
 ]
 
 
 def compression_type(name: str) -> str | None:
     """What the client takes for the option's value. Raises BadParameter."""
-    if name not in ("none", "gzip", "snappy", "lz4", "zstd"):
+    if name not in CODECS:
         raise typer.BadParameter(
-            f"{name} is none of none, gzip, snappy, lz4, zstd", param_hint="--compression"
+            f"expected one of {', '.join(CODECS)}, not {name}", param_hint="--compression"
         )
     return None if name == "none" else name
 

@@ -213,7 +213,10 @@ def _signals(*, rounds: bool) -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         stop.set()
         name = signal.Signals(number).name
-        print(f"{name}: ends behind what is under way; once more breaks it off", file=sys.stderr)
+        print(
+            f"{name}: the job ends after the current round. A second signal stops it at once.",
+            file=sys.stderr,
+        )
 
     before = {}
     if main_thread:
@@ -242,8 +245,8 @@ def _while_java_runs(stop: threading.Event) -> Iterator[None]:
         if stop.is_set():
             raise KeyboardInterrupt from None
         raise Failure(
-            "Spark's Java process ended while the job ran (killed, or out of memory?): run it again, what was"
-            " stored stays stored"
+            "Spark's Java process ended while the job ran. Was it killed, or out of memory? Run the job"
+            " again: what is stored stays stored"
         ) from None
 
 

@@ -45,37 +45,53 @@ def produce(
     topic: Topic,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", help="Read lines of this file instead.", show_default=False),
+        typer.Option(
+            "--file", "-f", help="Read the lines of this file, not of standard input.", show_default=False
+        ),
     ] = None,
     key_separator: KeySeparator = None,
     partition: Annotated[
         int | None,
         typer.Option(
-            "--partition", min=0, help="Send to this partition; else the key decides.", show_default=False
+            "--partition",
+            min=0,
+            help="Send to this partition. Without it, the key decides.",
+            show_default=False,
         ),
     ] = None,
     headers: Annotated[
         list[str] | None,
-        typer.Option("--header", metavar="NAME=VALUE", help="Header of every record.", show_default=False),
+        typer.Option(
+            "--header",
+            metavar="NAME=VALUE",
+            help="Add this header to every record. May be repeated.",
+            show_default=False,
+        ),
     ] = None,
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="Lines are JSON objects: value, key, headers, partition, timestamp."),
+        typer.Option(
+            "--json", help="Each line is a JSON object with value, key, headers, partition, timestamp."
+        ),
     ] = False,
     rate: Rate = None,
     compression: Compression = "none",
-    linger_ms: Annotated[int, typer.Option("--linger-ms", min=0, help="Wait this long to fill a batch.")] = 5,
+    linger_ms: Annotated[
+        int, typer.Option("--linger-ms", min=0, help="Time that a batch waits for more records.")
+    ] = 5,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Send lines of standard input, each once and in order, even where the network fails."""
+    """Send each line of standard input as a record, once and in order, even if the network fails."""
     if as_json and key_separator is not None:
-        raise typer.BadParameter("--json lines bring their keys along", param_hint="--key-separator")
+        raise typer.BadParameter(
+            "leave it out: a line of --json contains its key", param_hint="--key-separator"
+        )
     codec = compression_type(compression)
     given = tuple(_header(text) for text in headers or [])
     parse = _parser(unescape(key_separator) if key_separator else None, as_json, given, partition)
     descriptor = _open(file)
     if sys.stdin.isatty() and file is None:
-        print("one record a line, Ctrl-D to end", file=sys.stderr)
+        print("Type one record in each line. Ctrl-D ends the input.", file=sys.stderr)
     options = {
         "cluster": cluster,
         "compression_type": codec,
@@ -156,7 +172,7 @@ def _parser(
 def _split(line: bytes, separator: bytes, number: int) -> tuple[bytes, bytes]:
     key, found, value = line.partition(separator)
     if not found:
-        raise Failure(f"line {number} has no key separator {separator.decode()!r}")
+        raise Failure(f"line {number} does not contain the key separator {separator.decode()!r}")
     return key, value
 
 
@@ -166,7 +182,7 @@ async def _lines(descriptor: int) -> AsyncIterator[list[bytes]]:
     while data := await _read(descriptor):
         *lines, rest = (rest + data).split(b"\n")
         if len(rest) > _LONGEST_LINE_BYTES:
-            raise Failure(f"a line is longer than {_LONGEST_LINE_BYTES} bytes: is this text?")
+            raise Failure(f"a line is longer than {_LONGEST_LINE_BYTES} bytes. Is the input text?")
         if lines:
             yield lines
     if rest:
@@ -204,5 +220,5 @@ def _open(file: Path | None) -> int:
 def _header(text: str) -> tuple[str, bytes]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise typer.BadParameter(f"a header is NAME=VALUE, not {text!r}", param_hint="--header")
+        raise typer.BadParameter(f"expected NAME=VALUE, not {text!r}", param_hint="--header")
     return name, value.encode()

@@ -38,13 +38,15 @@ def producers(
     topic: Topic,
     partitions: Annotated[
         list[int] | None,
-        typer.Option("--partition", min=0, help="Only this partition; may be repeated.", show_default=False),
+        typer.Option(
+            "--partition", min=0, help="Show only this partition. May be repeated.", show_default=False
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object in each line.")] = False,
     http: HttpAddress = None,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Show id, epoch, last sequence, last timestamp and cached batches of each producer of a topic.
+    """Show the producers of a topic: id, epoch, last sequence, last timestamp and cached batches.
 
     A batch is shown as its sequences and the offset of its first record: 3-7@12.
     """
@@ -73,7 +75,7 @@ async def _ask(
 def _batches(address: str | None, topic: str, cluster_id: str) -> tuple[_Batches, str]:
     """What the HTTP port tells, and why it tells nothing."""
     if address is None:
-        return {}, "this broker names no HTTP port of Tidelog's, which alone tells them"
+        return {}, "the broker does not name its HTTP port. Name it with --http"
     query = urlencode({"topic": topic, "limit": _MOST_PRODUCERS})
     try:
         status, answer = ask(address, "GET", f"/producers?{query}")

@@ -17,30 +17,33 @@ from tidelog.cli.failures import Failure
 if TYPE_CHECKING:
     from tidelog.broker.data_folder.catalog_rebuilding import Rebuilt
 
-app = typer.Typer(no_args_is_help=True, help="Put a data folder in order while no broker runs on it.")
+app = typer.Typer(no_args_is_help=True, help="Repair a data folder while no broker runs on it.")
 
 
 @app.callback()
 def _storage() -> None:
-    """Put a data folder in order while no broker runs on it."""
+    """Repair a data folder while no broker runs on it."""
 
 
 @app.command("rebuild-catalog")
 def rebuild_catalog(
-    data_dir: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The data folder of a broker that does not run.")
-    ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write it without asking.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be written.")] = False,
+    data_dir: Annotated[Path, typer.Argument(metavar="DIR", help="Data folder of a stopped broker.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be written. Write nothing.")
+    ] = False,
     cluster_id: Annotated[
-        str | None, typer.Option(help="For a folder in which nothing says which it had.")
+        str | None, typer.Option(help="Id of the cluster. Needed only if no file of the folder says it.")
     ] = None,
-    node_id: Annotated[int | None, typer.Option(min=0, help="Likewise; 1 without it.")] = None,
+    node_id: Annotated[
+        int | None,
+        typer.Option(min=0, help="Id of the broker, if no file of the folder says it. Without it, 1."),
+    ] = None,
 ) -> None:
-    """Make a new catalog (cluster.db, cluster.copy) of the partitions' folders; the old one is kept.
+    """Make a new catalog (cluster.db, cluster.copy) from the folders of the partitions. Keep the old one.
 
-    For a broker that refuses to start because its catalog is lost, damaged or older than the folders. Names,
-    ids and partitions are in the folders; settings come from what is left of the old catalog.
+    Use it if a broker does not start because its catalog is lost, damaged or older than the folders. Names,
+    ids and partitions come from the folders. Settings come from what is left of the old catalog.
     """
     from tidelog.broker.cluster.store import StoreError
     from tidelog.broker.data_folder.catalog_rebuilding import CatalogRebuilding, RebuildError
@@ -49,7 +52,7 @@ def rebuild_catalog(
     from tidelog.broker.storage.manager import DataFolderError
 
     if not data_dir.is_dir():
-        raise Failure(f"{data_dir} is no folder")
+        raise Failure(f"{data_dir} is not a folder")
     disk = Disk()
     try:
         with locked(disk, data_dir, shared=False):
@@ -89,7 +92,7 @@ def _show(data_dir: Path, rebuilt: Rebuilt) -> None:
 
 def _ask() -> None:
     if not sys.stdin.isatty():
-        raise Failure("nothing was written: give --yes, or answer on a terminal")
+        raise Failure("nothing was written: give --yes, or run it in a terminal and answer")
     print("Write it? [y/N] ", end="", flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Failure("nothing was written")

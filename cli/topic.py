@@ -29,22 +29,22 @@ def create(
     topics: Topics,
     partitions: Annotated[
         int,
-        typer.Option("--partitions", "-p", help="How many partitions; -1: num.partitions of the broker."),
+        typer.Option("--partitions", "-p", help="Number of partitions. -1: the broker's num.partitions."),
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", help="How many copies; -1: as the broker is set.")
+        int, typer.Option("--replication-factor", help="Number of replicas. -1: the broker's default.")
     ] = -1,
     configs: Annotated[
         list[str] | None,
         typer.Option(
             "--config",
             metavar="NAME=VALUE",
-            help="A setting of the topic, such as retention.ms=3600000.",
+            help="Set a setting of the topic, for example retention.ms=3600000. May be repeated.",
             show_default=False,
         ),
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Leave a topic alone that is there.")
+        bool, typer.Option("--if-not-exists", help="Do not fail if the topic exists.")
     ] = False,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
@@ -95,7 +95,7 @@ async def _list(cluster: ClusterConfig) -> list[str]:
 
 @app.command()
 def describe(topics: Topics, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
-    """Show partitions, leaders, offsets, and the settings that differ from the broker's."""
+    """Show partitions, leaders, offsets, and the settings that the topic has of its own."""
     run(_describe(topics, cluster), cluster)
 
 
@@ -160,5 +160,5 @@ def _partitions(topic: TopicDescription) -> str:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise typer.BadParameter(f"a setting is NAME=VALUE, not {text!r}", param_hint="--config")
+        raise typer.BadParameter(f"expected NAME=VALUE, not {text!r}", param_hint="--config")
     return name.strip(), value.strip()

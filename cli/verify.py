@@ -27,17 +27,16 @@ class _Progress(Protocol):
 
 
 def verify(
-    data_dir: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The data folder of a broker that does not run.")
-    ],
+    data_dir: Annotated[Path, typer.Argument(metavar="DIR", help="Data folder of a stopped broker.")],
     as_json: Annotated[
-        bool, typer.Option("--json", help="Findings, and at the end the totals, as one JSON object a line.")
+        bool,
+        typer.Option("--json", help="Print one JSON object in each line: the findings, then the totals."),
     ] = False,
 ) -> None:
-    """Check a whole data folder and say what is wrong where. Reads only; no broker may run on it.
+    """Check a whole data folder and show what is wrong. Change nothing. No broker may run on it.
 
-    Batches (CRC, offsets, sequences of each producer), indexes, snapshots against a replay of the log, leader
-    epochs, checkpoints, and whether the catalog and the folders agree.
+    It checks batches (CRC, offsets, sequences of each producer), indexes, leader epochs, checkpoints, and
+    that the catalog and the folders agree. It compares snapshots with a replay of the log.
     """
     from tidelog.broker.data_folder.verification import VerificationError, verify_folder
 
@@ -74,7 +73,7 @@ def _print_json(finding: Finding) -> None:
 
 def _print_totals(totals: FolderTotals, seconds: float) -> None:
     if totals.unreported:
-        print(f"... and {totals.unreported:,} more in files that had too many to show")
+        print(f"... and {totals.unreported:,} more, in files with too many findings to show")
     print(
         f"{totals.partitions:,} partitions, {totals.segments:,} segments, {totals.batches:,} batches,"
         f" {totals.records:,} records, {totals.log_bytes:,} bytes, {totals.snapshots:,} snapshots"

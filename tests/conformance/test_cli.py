@@ -114,13 +114,13 @@ def test_keys_partitions_and_headers(tidelog: Type, lines: Callable[[str], str])
     ]
     assert records[0]["headers"] == [["from", "me"]]
     assert tidelog("consume", "keyed", "--partition", "3")[2] == (
-        "error: topic 'keyed' has partitions 0 to 2, not 3\n"
+        "error: topic 'keyed' has no partition 3: it has 0 to 2\n"
     )
 
 
 def test_a_line_without_its_key_is_named(tidelog: Type, lines: Callable[[str], str]) -> None:
     code, _, error = tidelog("produce", "unkeyed", "-f", lines("k:v\nv\n"), "--key-separator", ":")
-    assert (code, error) == (1, "error: line 2 has no key separator ':'\n")
+    assert (code, error) == (1, "error: line 2 does not contain the key separator ':'\n")
 
 
 def test_what_a_foreign_client_left_out_is_shown_as_null(broker: RunningBroker, tidelog: Type) -> None:

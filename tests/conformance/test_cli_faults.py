@@ -132,7 +132,7 @@ def test_something_else_on_the_http_port_is_named(tidelog: Type) -> None:
         code, _, error = tidelog("fault", "list", "--http", address)
         thread.join()
     assert code == 1
-    assert error == f"error: http://{address}/faults is not a Tidelog broker's\n"
+    assert error == f"error: http://{address}/faults does not answer as a Tidelog broker does\n"
 
 
 def test_a_broker_without_a_http_port_says_so(tmp_path: Path, tidelog: Type, lines: str) -> None:
@@ -141,7 +141,7 @@ def test_a_broker_without_a_http_port_says_so(tmp_path: Path, tidelog: Type, lin
         tidelog("produce", "t", "--file", lines, "-b", alone.address)
         code, shown, error = tidelog("producers", "t", "-b", alone.address)
         assert (code, shown.splitlines()[1].split()[-1]) == (0, "-")
-        assert "names no HTTP port" in error
-        assert "names no HTTP port" in tidelog("fault", "list", "-b", alone.address)[2]
+        assert "does not name its HTTP port" in error
+        assert "does not name its HTTP port" in tidelog("fault", "list", "-b", alone.address)[2]
     finally:
         alone.stop()

@@ -42,7 +42,7 @@ def test_a_line_of_json_that_is_no_record_ends_it(tidelog: Type, tmp_path: Path)
     (tmp_path / "lines").write_text('{"value": "a"}\nplain\n')
     code, _, error = tidelog("produce", "broken", "--json", "-f", str(tmp_path / "lines"))
     assert code == 1
-    assert error.startswith("error: line 2 is no JSON")
+    assert error.startswith("error: line 2 is not JSON")
     assert tidelog("produce", "broken", "--json", "--key-separator", ":")[0] == 2
 
 

@@ -87,7 +87,7 @@ def test_topics_are_mirrored_between_brokers_and_a_second_run_goes_on(
         ({"rename": ("wide",)}, "is not like FROM=TO"),
         ({"rename": ("other=y",)}, "'other' is not among the topics"),
         ({"topics": ()}, "needs either topics or a topic_pattern"),
-        ({"prefix": "x-", "trigger_seconds": 0.0}, "is not above 0"),
+        ({"prefix": "x-", "trigger_seconds": 0.0}, "a number of at least 0.001"),
     ],
 )
 def test_what_cannot_be_mirrored_is_refused(

@@ -32,12 +32,12 @@ def test_what_is_no_text_is_sent_as_the_json_that_it_is() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b"value", "line 9 is no JSON"),
-        (b"\xff", "line 9 is no JSON"),
-        (b"[1]", "line 9 is no object"),
-        (b'{"valeu": 1}', "line 9 is no object with fields among .*value"),
-        (b'{"partition": -1}', "line 9: partition is -1"),
-        (b'{"timestamp": "now"}', "line 9: timestamp is 'now'"),
+        (b"value", "line 9 is not JSON"),
+        (b"\xff", "line 9 is not JSON"),
+        (b"[1]", "line 9 must be an object"),
+        (b'{"valeu": 1}', "line 9 must be an object whose fields are among .*value"),
+        (b'{"partition": -1}', "line 9: partition must be .*, not -1"),
+        (b'{"timestamp": "now"}', "line 9: timestamp must be .*, not 'now'"),
         (b'{"headers": [1]}', "line 9: headers are"),
         (b'{"headers": [[1, "a"]]}', "line 9: headers are"),
     ],

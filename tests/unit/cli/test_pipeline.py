@@ -147,7 +147,7 @@ def test_the_first_signal_asks_and_the_second_insists(
     with pipeline_run._signals(rounds=True) as stop:
         os.kill(os.getpid(), number)
         assert stop.wait(5)
-        assert "once more breaks it off" in capsys.readouterr().err
+        assert "A second signal stops it at once" in capsys.readouterr().err
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert signal.getsignal(number) is before

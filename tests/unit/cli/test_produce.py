@@ -65,7 +65,7 @@ async def test_lines_longer_than_one_read_stay_whole(tmp_path: Path) -> None:
 def test_the_first_separator_parts_key_and_value() -> None:
     assert _split(b"key:va:lue", b":", 1) == (b"key", b"va:lue")
     assert _split(b":", b":", 1) == (b"", b"")
-    with pytest.raises(Failure, match="line 8 has no key separator ':'"):
+    with pytest.raises(Failure, match="line 8 does not contain the key separator ':'"):
         _split(b"nothing", b":", 8)
 
 
