@@ -212,4 +212,4 @@ async def test_the_command_leaves_a_running_broker_alone(
     assert capsys.readouterr().err == f"error: a broker is using {tmp_path}; stop it first\n"
     await services.close()
     assert await command(str(tmp_path / "nowhere")) == 1
-    assert capsys.readouterr().err.endswith("is no folder\n")
+    assert capsys.readouterr().err.endswith("is not a folder\n")
