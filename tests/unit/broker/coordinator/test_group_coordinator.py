@@ -1,0 +1,216 @@
+"""The coordinator of groups: a log that fails gives its own groups a clear error, and others nothing."""
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.waiting import until
+from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.coordinator import group_coordinator
+from tidelog.broker.coordinator.group_coordinator import RELOAD_AFTER_MS
+from tidelog.broker.coordinator.group_machine import partition_of
+from tidelog.broker.coordinator.log_journal import LogJournal
+from tidelog.broker.coordinator.offsets.committed_offsets import Committer
+from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.services import Services, open_services
+from tidelog.broker.storage.disk import Disk
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.types import Buffer
+
+NOW_MS = 1_700_000_000_000
+HURT, WHOLE = "hurt", "whole"
+"""Two groups of different partitions."""
+COMMITS = 30
+Open = Callable[..., Any]
+
+
+class Clock:
+    now_ms = NOW_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+class FullDisk(Disk):
+    is_full = False
+
+    def writev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "no room")
+        return super().writev(fd, buffers, position)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def open_one(tmp_path: Path, clock: Clock) -> AsyncIterator[Open]:
+    opened: list[Services] = []
+
+    async def open_one(disk: Disk | None = None) -> Services:
+        services = await open_services(BrokerConfig(data_dir=tmp_path), Metrics(), clock, disk=disk)
+        opened.append(services)
+        return services
+
+    yield open_one
+    for services in opened:
+        await services.close()
+
+
+async def commit(services: Services, group: str, offset: int) -> None:
+    records = [OffsetRecord(group, "t", 0, CommittedOffset(offset, metadata="x" * 1_000))]
+    await services.groups.run(group, lambda machine: machine.offsets.commit(group, Committer(), records))
+
+
+async def committed(services: Services, group: str) -> int:
+    held: Any = await services.groups.run(group, lambda machine: machine.offsets.fetch(group, None))
+    return int(held["t"][0].offset)
+
+
+async def begun(open_one: Open, disk: Disk | None = None) -> Services:
+    services: Services = await open_one(disk)
+    assert partition_of(HURT, 5) != partition_of(WHOLE, 5)
+    await services.groups.make_topic()
+    for group in (HURT, WHOLE):
+        await commit(services, group, 1)
+    return services
+
+
+def log_of(folder: Path, group: str) -> Path:
+    return next((folder / f"{OFFSETS_TOPIC}-{partition_of(group, 5)}").glob("*.log"))
+
+
+async def code_of(work: Any) -> ErrorCode:
+    with pytest.raises(ApiError) as failed:
+        await work
+    return failed.value.code
+
+
+async def test_a_damaged_log_fails_for_its_own_groups_alone_until_it_can_be_read(
+    open_one: Open, tmp_path: Path, clock: Clock
+) -> None:
+    services = await begun(open_one)
+    size = services.replicas[OFFSETS_TOPIC, partition_of(HURT, 5)].log.size_bytes
+    for offset in range(2, COMMITS + 1):
+        await commit(services, HURT, offset)
+    await services.close()
+    path = log_of(tmp_path, HURT)
+    whole = path.read_bytes()
+    # Far from the end: the start cuts off damage at the end of a log, and says so.
+    path.write_bytes(whole[: size - 1] + bytes([whole[size - 1] ^ 1]) + whole[size:])
+    with capture_logs() as events:
+        services = await open_one()
+        assert await code_of(commit(services, HURT, 99)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await code_of(committed(services, HURT)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    with pytest.raises(ApiError) as nobody:
+        services.groups.check(HURT)
+    assert nobody.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "damaged" in nobody.value.message
+    (event,) = [event for event in events if event["event"] == "group_coordinator_not_loaded"]
+    assert (event["topic"], event["partition"]) == (OFFSETS_TOPIC, partition_of(HURT, 5))
+    services.groups.check(WHOLE)
+    await commit(services, WHOLE, 2)
+    assert await committed(services, WHOLE) == 2
+    path.write_bytes(whole)
+    clock.now_ms += RELOAD_AFTER_MS - 1
+    assert await code_of(committed(services, HURT)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    clock.now_ms += 1
+    assert await committed(services, HURT) == COMMITS
+
+
+async def test_a_log_that_cannot_be_opened_fails_for_its_own_groups_alone(
+    open_one: Open, tmp_path: Path
+) -> None:
+    await (await begun(open_one)).close()
+    path = log_of(tmp_path, HURT)
+    path.unlink()
+    path.mkdir()
+    services = await open_one()
+    assert await code_of(commit(services, HURT, 2)) == ErrorCode.NOT_COORDINATOR
+    with pytest.raises(ApiError) as nobody:
+        services.groups.check(HURT)
+    assert nobody.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await committed(services, WHOLE) == 1
+
+
+async def test_a_replay_that_takes_long_is_told_and_what_comes_after_it_is_served(
+    open_one: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await (await begun(open_one)).close()
+    goes_on = asyncio.Event()
+    read = LogJournal.news
+
+    async def held_up(journal: LogJournal[Any]) -> Any:
+        await goes_on.wait()
+        return await read(journal)
+
+    monkeypatch.setattr(LogJournal, "news", held_up)
+    monkeypatch.setattr(group_coordinator, "LOAD_WAIT_SECONDS", 0.001)
+    services = await open_one()
+    assert await code_of(committed(services, HURT)) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    services.groups.check(HURT)
+    monkeypatch.setattr(group_coordinator, "LOAD_WAIT_SECONDS", 60)
+    waiting = asyncio.create_task(committed(services, HURT))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    goes_on.set()
+    assert await waiting == 1
+
+
+async def test_a_full_disk_refuses_commits_for_a_while_and_keeps_what_there_is(open_one: Open) -> None:
+    disk = FullDisk()
+    services = await begun(open_one, disk)
+    disk.is_full = True
+    assert await code_of(commit(services, HURT, 2)) == ErrorCode.NOT_COORDINATOR
+    assert await committed(services, HURT) == 1
+    disk.is_full = False
+    await commit(services, HURT, 3)
+    assert await committed(services, HURT) == 3
+
+
+async def test_a_disk_that_fails_ends_the_coordinator_of_that_partition(open_one: Open) -> None:
+    services = await begun(open_one)
+    services.replicas[OFFSETS_TOPIC, partition_of(HURT, 5)].fail(OSError(errno.EIO, "the disk is gone"))
+    assert await code_of(commit(services, HURT, 2)) == ErrorCode.NOT_COORDINATOR
+    assert await code_of(committed(services, HURT)) == ErrorCode.NOT_COORDINATOR
+    await commit(services, WHOLE, 2)
+
+
+async def test_a_topic_that_cannot_be_made_is_a_coordinator_that_is_not_there(open_one: Open) -> None:
+    disk = FullDisk()
+    services = await open_one(disk)
+    disk.is_full = True
+    assert await code_of(services.groups.make_topic()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    disk.is_full = False
+    await services.groups.make_topic()
+    await commit(services, HURT, 1)
+
+
+async def test_those_who_need_the_topic_at_the_same_time_make_it_once(open_one: Open) -> None:
+    services = await open_one()
+    await asyncio.gather(*(services.groups.make_topic() for _ in range(5)))
+    await asyncio.gather(*(commit(services, f"g{number}", number) for number in range(50)))
+    assert [await committed(services, f"g{number}") for number in range(50)] == list(range(50))
+
+
+async def test_a_deleted_topic_s_offsets_are_removed_from_the_log_too(open_one: Open) -> None:
+    services = await begun(open_one)
+    topic = await services.topics.create("t")
+    await services.topics.delete(topic.topic_id)
+
+    async def held(group: str) -> Any:
+        return await services.groups.run(group, lambda machine: machine.offsets.fetch(group, None))
+
+    for group in (HURT, WHOLE):
+        replica = services.replicas[OFFSETS_TOPIC, partition_of(group, 5)]
+        await until(lambda: replica.high_watermark == 2)  # noqa: B023
+        assert await held(group) == {}
