@@ -41,6 +41,7 @@ from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.maintenance import Maintenance
 from tidelog.broker.replicas.partitions import Partitions
+from tidelog.broker.replicas.reconciler import Reconciler
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import NewTopic, Topics
 from tidelog.broker.storage.checkpoints import FolderIdentity
@@ -73,6 +74,7 @@ class Services:
         cluster: Cluster,
         producer_ids: ProducerIds,
         partitions: Partitions,
+        reconciler: Reconciler,
         topics: Topics,
         groups: GroupCoordinator,
         maintenance: Maintenance,
@@ -95,6 +97,7 @@ class Services:
         self.maintenance = maintenance
         self.handles = handles
         self.turns = turns
+        self._reconciler = reconciler
         self._cluster = cluster
         self._closed = False
 
@@ -139,6 +142,7 @@ class Services:
         await self.groups.close()
         await self.producer_ids.close()
         await self.topics.close()
+        await self._reconciler.settled()
         await self.partitions.close(clean=clean)
         try:
             await self._cluster.close()
@@ -167,6 +171,7 @@ async def open_services(
     """
     disk = disk or Disk()
     steady_ms = steady_ms or clock_ms
+    turns = Turns()
     held: list[ProducerIds] = []
     logs = LogManager(
         config.data_dir, next_producer_id=lambda: held[0].bound(), disk=disk, steady_ms=steady_ms
@@ -175,6 +180,7 @@ async def open_services(
     store = store or _embedded_store(config, logs, may_begin=not is_in_use(disk, config.data_dir))
     group_commit = GroupCommit(asyncio.get_running_loop(), disk.sync_queue())
     settings = TopicConfigs(config)
+    cluster: Cluster | None = None
     try:
         cluster = Cluster(await store.load(), store)
         identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
@@ -190,20 +196,22 @@ async def open_services(
             metrics=metrics,
             clock_ms=clock_ms,
         )
-        await partitions.open_all(cluster.catalog)
+        reconciler = Reconciler(partitions, turns)
+        cluster.follow(reconciler.follow)
+        await reconciler.open_all(cluster.catalog)
         await _register(cluster, BrokerRegistration(config.node_id, tuple(listeners)))
         await _begin_producer_ids(held[0], cluster.catalog, partitions, disk, is_newest=store.is_newest)
     except BaseException:
-        await _give_up(group_commit, store, logs)
+        await _give_up(group_commit, store if cluster is None else cluster, logs)
         raise
     events = PeerEvents()
-    turns = Turns()
-    topics = _topics(config, cluster, partitions, settings, events, turns)
+    topics = _topics(config, cluster, reconciler, settings, events, turns)
     maintenance = Maintenance(partitions, clock_ms, steady_ms, config)
     metrics.count_producer_ids_with(lambda: logs.producer_id_count)
     groups = GroupCoordinator(config, cluster.catalog, topics, partitions.replicas, clock_ms, steady_ms)
     maintenance.start()
     groups.start()
+    cluster.follow(groups.follow)
     return Services(
         config,
         metrics,
@@ -211,6 +219,7 @@ async def open_services(
         cluster=cluster,
         producer_ids=held[0],
         partitions=partitions,
+        reconciler=reconciler,
         topics=topics,
         groups=groups,
         maintenance=maintenance,
@@ -220,7 +229,7 @@ async def open_services(
     )
 
 
-async def _give_up(group_commit: GroupCommit, store: ClusterStore, logs: LogManager) -> None:
+async def _give_up(group_commit: GroupCommit, store: ClusterStore | Cluster, logs: LogManager) -> None:
     await group_commit.close()
     await store.close()
     # Logs that were not opened are as the last process left them: only what it left clean is clean.
@@ -255,14 +264,14 @@ async def _begin_producer_ids(
 def _topics(
     config: BrokerConfig,
     cluster: Cluster,
-    partitions: Partitions,
+    reconciler: Reconciler,
     settings: TopicConfigs,
     events: PeerEvents,
     turns: Turns,
 ) -> Topics:
     return Topics(
         cluster,
-        partitions,
+        reconciler,
         settings,
         events,
         turns,

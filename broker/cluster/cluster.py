@@ -1,13 +1,18 @@
-"""The one place that changes the catalog: makes deltas durable in the store, then applies them.
+"""The one place that changes the catalog: makes deltas durable in the store, and follows what it committed.
 
-Owns the order of changes, and a change of which it is not known whether the store holds it.
+Owns the image, which moves by the store's watch alone, the order of changes, and a change of which it is not
+known whether the store holds it.
 
 Invariants:
-- a plan is made and committed under one lock, so two requests never plan against the same revision;
-- a commit that failed may be stored all the same. The store is read again: what it holds is applied, as if
-  the commit had succeeded, else it is dropped. While the store cannot be read, nothing else is changed;
-- a caller that is cancelled half way does not tear store and image apart, because commit and apply run in a
-  task of their own.
+- the image shows what the store committed, in that order, whoever committed it; its followers hear of each
+  delta in the same step of the loop;
+- a plan is made and committed under one lock, so two requests never plan against the same revision; a change
+  returns once the image shows it;
+- a commit that failed may be stored all the same. The store is read again: what it holds comes by the watch,
+  as if the commit had succeeded, else it is dropped. While the store cannot be read, nothing else is changed;
+- where the store cannot be followed any more, nothing else is changed;
+- a caller that is cancelled half way does not tear store and image apart, because a change runs in a task of
+  its own.
 
 On the event loop.
 """
@@ -20,72 +25,100 @@ from typing import NamedTuple, TypeVar
 
 import structlog
 
-from tidelog.broker.cluster.catalog import Catalog, Delta
-from tidelog.broker.cluster.store import ClusterStore, StoreConflict, StoreError
+from tidelog.broker.cluster.catalog import Catalog, Change, Delta
+from tidelog.broker.cluster.store import ClusterStore, Commit, StoreConflict, StoreError
 
 logger = structlog.get_logger(__name__)
 _D = TypeVar("_D", bound=Delta)
 
 
 class _InDoubt(NamedTuple):
-    """A change whose commit failed, and what to call when it is known what became of it."""
+    """A change whose commit failed: after it the store would be at `revision`."""
 
     delta: Delta
-    apply: Callable[[], None]
+    revision: int
     drop: Callable[[], None]
+    """To be called where it turns out not to be stored."""
+
+
+def _nothing() -> None:
+    """Nobody waits for a change to be dropped."""
 
 
 class Cluster:
     """A catalog and the store behind it."""
 
     def __init__(self, catalog: Catalog, store: ClusterStore) -> None:
+        """`catalog` is what `store` holds now."""
         self.catalog = catalog
         self._store = store
         self._lock = asyncio.Lock()
         self._changes: set[asyncio.Task[object]] = set()
         self._doubt: _InDoubt | None = None
+        self._followers: list[Callable[[Change], None]] = []
+        self._moved = asyncio.Event()
+        self._failure: StoreError | None = None
+        self._watch = asyncio.get_running_loop().create_task(self._follow_store())
 
-    async def change(
-        self,
-        plan: Callable[[Catalog], _D],
-        applied: Callable[[_D], None] | None = None,
-        dropped: Callable[[], None] | None = None,
-    ) -> _D:
-        """Plan one delta on the newest image, commit it, apply it, and call `applied` with it.
+    def follow(self, follower: Callable[[Change], None]) -> None:
+        """Call with each delta that the image takes over from now on."""
+        self._followers.append(follower)
 
-        Returns the delta. Raises what `plan` raises (ApiError), or StoreError and StoreConflict. Then nothing
-        was changed and `dropped` was called; or the store cannot say, and one of the two is called as soon as
-        it can. `applied` runs in the same step of the loop as the image's change.
+    async def _follow_store(self) -> None:
+        try:
+            async for commit in self._store.watch(self.catalog.revision):
+                self._take_over(commit)
+        except Exception as error:
+            logger.error(
+                "cluster_store_not_followed",
+                revision=self.catalog.revision,
+                error=repr(error),
+                advice="restart the broker: until then nothing of the catalog can be changed",
+                exc_info=error,
+            )
+            self._failure = StoreError(f"the cluster store cannot be followed any more: {error}")
+            self._moved.set()
+
+    def _take_over(self, commit: Commit) -> None:
+        for delta in commit.deltas:
+            change = self.catalog.apply(delta)
+            for follower in self._followers:
+                follower(change)
+        self._moved.set()
+
+    async def change(self, plan: Callable[[Catalog], _D], dropped: Callable[[], None] | None = None) -> _D:
+        """Plan one delta on the newest image, commit it, and return it once the image shows it.
+
+        Raises what `plan` raises (ApiError), or StoreError and StoreConflict. Then nothing was changed and
+        `dropped` was called; or nobody can say now, and it is called as soon as the store says that the delta
+        is not there.
         """
-
-        async def run() -> _D:
-            async with self._lock:
-                await self._settle()
-                delta = plan(self.catalog)
-
-                def apply() -> None:
-                    self.catalog.apply(delta)
-                    if applied is not None:
-                        applied(delta)
-
-                try:
-                    await self._store.commit([delta], self.catalog.revision)
-                except StoreConflict:
-                    if dropped is not None:
-                        dropped()
-                    raise
-                except (StoreError, OSError):
-                    self._doubt = _InDoubt(delta, apply, dropped or _nothing)
-                    if not await self._settle():
-                        raise
-                else:
-                    apply()
-                return delta
-
-        task = asyncio.get_running_loop().create_task(run())
+        task = asyncio.get_running_loop().create_task(self._change(plan, dropped or _nothing))
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
         return await asyncio.shield(task)
+
+    async def _change(self, plan: Callable[[Catalog], _D], dropped: Callable[[], None]) -> _D:
+        async with self._lock:
+            try:
+                await self._settle()
+                delta = plan(self.catalog)
+            except BaseException:
+                dropped()
+                raise
+            expected = self.catalog.revision
+            try:
+                await self._store.commit([delta], expected)
+            except StoreConflict:
+                dropped()
+                raise
+            except (StoreError, OSError):
+                self._doubt = _InDoubt(delta, expected + 1, dropped)
+                if not await self._settle():
+                    raise
+            else:
+                await self._reached(expected + 1)
+            return delta
 
     async def settle(self) -> None:
         """Find out what became of a change in doubt, if there is one. Raises StoreError, OSError."""
@@ -94,32 +127,40 @@ class Cluster:
 
     async def _settle(self) -> bool:
         """Whether the change in doubt, if there was one, turned out to be stored."""
+        if self._failure is not None:
+            raise self._failure
         doubt = self._doubt
         if doubt is None:
             return False
-        stored = await self._store.load()
-        if stored.revision == self.catalog.revision:
+        stored = (await self._store.load()).revision
+        if stored == doubt.revision - 1:
             self._doubt = None
             doubt.drop()
             return False
-        if stored.revision != self.catalog.revision + 1:
+        if stored != doubt.revision:
             raise StoreError(
-                f"the store is at revision {stored.revision}, this broker left it at"
-                f" {self.catalog.revision}: something else writes to it; stop that and restart the broker"
+                f"the store is at revision {stored}, this broker left it at"
+                f" {doubt.revision - 1}: something else writes to it; stop that and restart the broker"
             )
         self._doubt = None
-        logger.warning(
-            "cluster_change_was_stored", change=type(doubt.delta).__name__, revision=stored.revision
-        )
-        doubt.apply()
+        logger.warning("cluster_change_was_stored", change=type(doubt.delta).__name__, revision=stored)
+        await self._reached(stored)
         return True
+
+    async def _reached(self, revision: int) -> None:
+        """Return once the image is at `revision`. Raises StoreError where it never will be."""
+        while self.catalog.revision < revision:
+            if self._failure is not None:
+                raise self._failure
+            self._moved.clear()
+            await self._moved.wait()
 
     async def close(self) -> None:
         """Let changes that are under way finish, then close the store."""
         if self._changes:
             await asyncio.wait(self._changes)
-        await self._store.close()
-
-
-def _nothing() -> None:
-    """Nobody waits for a change to be dropped."""
+        try:
+            await self._store.close()
+        finally:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])

@@ -9,6 +9,8 @@ Invariants:
   copy replaces is kept under another name;
 - at every opening the log of SQLite is brought into its file, so that no fact stays in the log alone;
 - SQLite runs in one thread of its own, never on the event loop;
+- a watch gives the commits of this object. Those of another process do not come, for SQLite says nothing of
+  them; none can be made, because the file is locked while it is open;
 - a full disk does not keep a topic from being deleted: see `broker.cluster.disk_space`. Where the disk has no
   space for the copy, the copy is marked as invalid, an event says so, and a later commit writes it again.
 """
@@ -19,7 +21,7 @@ import asyncio
 import errno
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +31,7 @@ import structlog
 from tidelog.broker.cluster import sqlite_file
 from tidelog.broker.cluster.catalog import Catalog, Delta
 from tidelog.broker.cluster.choice import Found, Source, advice, choose, copy_path
+from tidelog.broker.cluster.commit_feed import CommitFeed
 from tidelog.broker.cluster.disk_space import keep_room
 from tidelog.broker.cluster.facts import StoredCluster
 from tidelog.broker.cluster.second_copy import (
@@ -39,7 +42,7 @@ from tidelog.broker.cluster.second_copy import (
     write_copy,
 )
 from tidelog.broker.cluster.sqlite_file import Damaged
-from tidelog.broker.cluster.store import StoreConflict, StoreError, new_cluster_id
+from tidelog.broker.cluster.store import Commit, StoreConflict, StoreError, new_cluster_id
 
 logger = structlog.get_logger(__name__)
 DATABASE_SUFFIXES = ("", "-wal", "-shm")
@@ -75,16 +78,48 @@ class SqliteStore:
         self._copy: CopyFile | None = None
         """None too where the disk had no room for one."""
         self._is_in_doubt = False
+        self._feed = CommitFeed()
+        self._unknown: Commit | None = None
+        """A commit that failed, until a `load` shows whether it is stored."""
 
     async def load(self) -> Catalog:
-        return await self._run(self._load)
+        loop = asyncio.get_running_loop()
+        return await self._run(lambda: self._loaded(loop))
 
     async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
-        await self._run(lambda: self._commit(deltas, expected_revision))
+        loop = asyncio.get_running_loop()
+        made = Commit(expected_revision + len(deltas), tuple(deltas))
+        await self._run(lambda: self._committed(made, expected_revision, loop))
+
+    def watch(self, revision: int) -> AsyncIterator[Commit]:
+        return self._feed.watch(revision)
 
     async def close(self) -> None:
-        await self._run(self._close)
-        self._thread.shutdown(wait=True)
+        try:
+            await self._run(self._close)
+        finally:
+            self._thread.shutdown(wait=True)
+            self._feed.close()
+
+    def _loaded(self, loop: asyncio.AbstractEventLoop) -> Catalog:
+        catalog = self._load()
+        unknown, self._unknown = self._unknown, None
+        if unknown is not None and unknown.revision == catalog.revision:
+            loop.call_soon_threadsafe(self._feed.publish, unknown)
+        else:
+            loop.call_soon_threadsafe(self._feed.begin, catalog.revision)
+        return catalog
+
+    def _committed(self, made: Commit, expected_revision: int, loop: asyncio.AbstractEventLoop) -> None:
+        # Told from this thread, so that a caller that goes away meanwhile keeps nobody from hearing of it.
+        try:
+            self._commit(made.deltas, expected_revision)
+        except StoreConflict:
+            raise
+        except BaseException:
+            self._unknown = made
+            raise
+        loop.call_soon_threadsafe(self._feed.publish, made)
 
     async def _run(self, work: Callable[[], _T]) -> _T:
         """Run in the store's thread; a cancelled caller still leaves the work to finish."""

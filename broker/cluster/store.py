@@ -1,12 +1,15 @@
 """Where the catalog persists: the interface that any transactional store can serve.
 
-Whoever changes the catalog calls `commit` first and applies the deltas only after it has returned.
+Whoever changes the catalog calls `commit`; whoever follows it applies the deltas that `watch` gives, whoever
+committed them.
 
 Invariants:
 - `commit` is atomic and durable when it returns; when it raises, `load` says whether it is stored, and what
   that shows is durable;
 - it names the revision it builds on, and fails with StoreConflict when another writer came first, so the
   interface carries over to a store that several brokers share (etcd: a transaction on a key's revision);
+- `watch` gives every commit after a revision, once it is durable, each once and in order, or raises. So does
+  one whose `commit` raised, when a `load` finds that it is stored;
 - `load` gives all that was committed, or raises; never a part of it, and never nothing in its place.
 """
 
@@ -14,8 +17,8 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple, Protocol
 
 from tidelog.broker.cluster.catalog import Catalog, Delta
 
@@ -26,6 +29,13 @@ class StoreError(Exception):
 
 class StoreConflict(Exception):
     """Another writer committed since the revision this commit builds on: load again and decide anew."""
+
+
+class Commit(NamedTuple):
+    """Deltas that became durable together; `revision` is that of the store after them."""
+
+    revision: int
+    deltas: tuple[Delta, ...]
 
 
 class ClusterStore(Protocol):
@@ -46,6 +56,13 @@ class ClusterStore(Protocol):
 
         Raises StoreConflict when `expected_revision` is not the newest; nothing is stored then. After any
         other error they may be stored: the next `load` tells.
+        """
+
+    def watch(self, revision: int) -> AsyncIterator[Commit]:
+        """What was committed after `revision`, oldest first, then each commit as it is made.
+
+        Ends when the store is closed. Raises StoreError where it no longer has what came after `revision`:
+        then only `load` says what there is now.
         """
 
     async def close(self) -> None:

@@ -24,7 +24,7 @@ from uuid import UUID
 
 import structlog
 
-from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, Catalog
+from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, Catalog, Change, TopicDeleted
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator.decision import Decision, ResponseT
 from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, GroupMachine, partition_of
@@ -82,8 +82,12 @@ class GroupCoordinator:
         for partition in range(self._partition_count):
             with suppress(ApiError):  # Its groups are told so when they ask.
                 self._shard_of(partition)
-        self._topics.when_deleted = self._sweep_soon.set
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep_repeatedly())
+
+    def follow(self, change: Change) -> None:
+        """Remove the offsets of a topic that is deleted."""
+        if isinstance(change.delta, TopicDeleted):
+            self._sweep_soon.set()
 
     @property
     def _partition_count(self) -> int:

@@ -1,11 +1,12 @@
-"""The partitions that this broker keeps: a log and a replica for each one that the catalog assigns to it.
+"""The partitions that this broker holds: a log and a replica for each, and what it takes to have them or not.
 
-Owns `replicas` and the order in which logs are opened, closed and removed. What blocks on the disk runs in
-a thread, one piece at a time, so the event loop goes on serving while a large log is recovered or deleted.
+Owns `replicas` and how logs are opened, made, closed and removed. When that happens is decided by the
+reconciler. What blocks on the disk runs in a thread, one piece at a time, so the event loop goes on serving
+while a large log is recovered or deleted.
 
 Invariants:
-- a replica is in the table exactly while its log is open and serves; a log that cannot be opened leaves its
-  partition offline (no leader in metadata) and the others untouched;
+- a replica is in the table exactly while its log is open; a log that cannot be opened leaves its partition
+  offline (no leader in metadata) and the others untouched;
 - a folder that holds records of a partition that the catalog does not know keeps the broker from starting
   (see `broker.data_folder.ownership`).
 """
@@ -13,8 +14,10 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import errno
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
+from uuid import UUID
 
 import structlog
 
@@ -24,10 +27,12 @@ from tidelog.broker.data_folder.ownership import settle_strays
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.replica import MovedStart, Replica
+from tidelog.broker.replicas.roles import Role, partitions_held
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import LogManager
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.steps import Pace, Steps
 
 logger = structlog.get_logger(__name__)
 
@@ -54,33 +59,33 @@ class Partitions:
         """Held by whoever opens, removes or checkpoints logs in a thread: one at a time."""
         self._settings = settings
         self._base_config = base_config
-        self._node_id = node_id
+        self.node_id = node_id
         self._group_commit = group_commit
         self._metrics = metrics
         self._clock_ms = clock_ms
 
-    async def open_all(self, catalog: Catalog) -> None:
-        """Open every log that the catalog assigns here, making what is missing.
+    async def settle_strays(self, catalog: Catalog) -> None:
+        """Remove folders that nobody needs.
 
         Raises OSError, and DataFolderError where the catalog is not the one of these folders.
         """
         async with self.disk_work:
             await asyncio.to_thread(settle_strays, self.logs, catalog)
-            wanted = [
-                (topic.name, topic.topic_id, index, config)
-                for topic in catalog.topics()
-                for config in (self._config_of(topic),)
-                for index in self._assigned(topic, 0)
-            ]
-            # Reports the logs that it cannot open, and leaves them out.
-            opened = await asyncio.to_thread(self.logs.open_all, wanted, self._clock_ms())
-            for topic in catalog.topics():
-                for index in self._assigned(topic, 0):
-                    if (topic.name, index) in opened:
-                        self._serve(topic, opened[topic.name, index])
-                    else:
-                        self.unopened.add((topic.name, index))
-                        self._metrics.partition_failed()
+
+    async def open(self, wanted: Iterable[tuple[Topic, Sequence[int]]]) -> None:
+        """Open the logs of these partitions of topics, making what is missing.
+
+        Logs that cannot be opened are reported and left out. Raises OSError for too few file handles.
+        """
+
+        def every() -> Iterator[tuple[str, UUID, int, LogConfig]]:
+            for topic, indexes in wanted:
+                config = self._config_of(topic)
+                for index in indexes:
+                    yield topic.name, topic.topic_id, index, config
+
+        async with self.disk_work:
+            await asyncio.to_thread(lambda: self.logs.open_all(every(), self._clock_ms()))
 
     @property
     def highest_producer_id(self) -> int:
@@ -88,73 +93,89 @@ class Partitions:
         logs = (replica.log for replica in self.replicas.values())
         return max((log.producers.highest_producer_id for log in logs), default=-1)
 
-    async def prepare(self, topic: Topic, first: int) -> list[PartitionLog]:
-        """Make folders and logs of a topic's partitions from `first` on, all or none. Raises OSError."""
-        wanted = self._assigned(topic, first)
-        config = self._config_of(topic)
+    async def make(self, topic: Topic, first: int) -> list[PartitionLog]:
+        """New folders and logs for this broker's partitions of a topic from `first` on, all or none.
+
+        Raises OSError, also where there are partitions of the same names.
+        """
 
         def make() -> list[PartitionLog]:
+            wanted = partitions_held(topic, self.node_id, first)
+            taken = [index for index in wanted if self._is_known(topic.name, index)]
+            if taken:
+                raise FileExistsError(errno.EEXIST, f"{topic.name}-{taken[0]} is another topic's by now")
+            config = self._config_of(topic)
             return self.logs.create_many(topic.name, topic.topic_id, wanted, config, self._clock_ms())
 
         async with self.disk_work:
             return await asyncio.to_thread(make)
 
-    def serve(self, topic: Topic, logs: Iterable[PartitionLog]) -> None:
-        """Let replicas of prepared logs begin."""
-        for log in logs:
-            self._serve(topic, log)
-
-    async def discard(self, topic: Topic, logs: Iterable[PartitionLog]) -> None:
-        """Remove what `prepare` made. Raises OSError."""
-        async with self.disk_work:
-            await asyncio.to_thread(self._delete_logs, topic, [log.partition for log in logs])
-
-    def _assigned(self, topic: Topic, first: int) -> list[int]:
-        return [
-            index
-            for index in range(first, len(topic.partitions))
-            if self._node_id in topic.partitions[index].replicas
-        ]
+    def _is_known(self, name: str, index: int) -> bool:
+        return (name, index) in self.replicas or (name, index) in self.unopened
 
     def _config_of(self, topic: Topic) -> LogConfig:
         return self._settings.log_config(topic.configs, self._base_config)
 
-    def _serve(self, topic: Topic, log: PartitionLog) -> None:
+    def begin(self, topic: Topic, index: int, role: Role) -> None:
+        """Let the replica of an open log begin. Where no log is open, the partition is offline."""
+        key = (topic.name, index)
+        log = self.logs.logs.get(key)
+        if log is None:
+            self.unopened.add(key)
+            self._metrics.partition_failed()
+            return
         self._metrics.log_recovered(len(log.recovery.corrupt_snapshots), log.recovery.truncated_bytes)
-        self.replicas[log.topic, log.partition] = Replica(
+        replica = self.replicas[key] = Replica(
             topic.topic_id,
             log,
-            leader_epoch=topic.partitions[log.partition].leader_epoch,
+            leader_epoch=role.leader_epoch,
             group_commit=self._group_commit,
             metrics=self._metrics,
             loop=asyncio.get_running_loop(),
         )
+        if not role.is_leader:
+            replica.follow(role.leader_epoch)
 
-    async def delete_partitions(self, topic: Topic) -> None:
-        """Stop a topic's replicas and remove their folders. Raises OSError."""
-        indexes = self._assigned(topic, 0)
-        for index in indexes:
-            self.unopened.discard((topic.name, index))
-            replica = self.replicas.pop((topic.name, index), None)
-            if replica is not None:
-                replica.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                await self._group_commit.wait_flushed(replica)
-        self._metrics.forget_topic(topic.name)
+    def change_role(self, topic: Topic, index: int, role: Role) -> None:
+        """Let a replica lead or follow from now on."""
+        replica = self.replicas.get((topic.name, index))
+        if replica is not None:
+            (replica.lead if role.is_leader else replica.follow)(role.leader_epoch)
+
+    def end(self, topic: Topic, index: int, code: ErrorCode) -> Sequence[Replica]:
+        """Stop a replica, whose log stays open, and give it; where none is open, there is none to give."""
+        self.unopened.discard((topic.name, index))
+        replica = self.replicas.pop((topic.name, index), None)
+        if replica is None:
+            return ()
+        replica.stop(code)
+        return (replica,)
+
+    async def remove(self, topic: Topic, indexes: Sequence[int], ended: Iterable[Replica]) -> None:
+        """Close logs and remove their folders, once the `ended` replicas flush no more. Raises OSError."""
+        for replica in ended:
+            await self._group_commit.wait_flushed(replica)
+
+        def delete() -> None:
+            self.logs.delete(topic.name, indexes)
+            self.logs.purge()
+
         async with self.disk_work:
-            await asyncio.to_thread(self._delete_logs, topic, indexes)
+            await asyncio.to_thread(delete)
 
-    def _delete_logs(self, topic: Topic, indexes: Iterable[int]) -> None:
-        """In a thread."""
-        self.logs.delete(topic.name, indexes)
-        self.logs.purge()
+    def forget_topic(self, topic: Topic) -> None:
+        """Count nothing more for a topic that is gone."""
+        self._metrics.forget_topic(topic.name)
 
-    def reconfigure(self, topic: Topic) -> None:
+    def reconfigure(self, topic: Topic, pace: Pace) -> Steps[None]:
         """Let the running logs follow the topic's settings."""
         config = self._config_of(topic)
         for index in range(len(topic.partitions)):
             replica = self.replicas.get((topic.name, index))
             if replica is not None:
                 replica.log.reconfigure(config)
+            if pace.spent():
+                yield
 
     async def save_start_offsets(self, moved: Sequence[MovedStart]) -> list[int]:
         """Make starts that DeleteRecords moved outlive a crash; what to answer of each. Raises OSError."""

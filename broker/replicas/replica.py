@@ -116,7 +116,7 @@ def _tell_failed(waiters: Iterable[tuple[int, CommitWaiter, int]], code: ErrorCo
 
 
 class Replica:
-    """The leader copy of one partition."""
+    """The copy of one partition: of its leader, until `follow` says that another broker leads it."""
 
     def __init__(
         self,
@@ -137,7 +137,8 @@ class Replica:
         self.visible_bytes = 0
         """How many bytes became readable since the start; only differences mean something."""
         self.stopped: ErrorCode | None = None
-        """Why this replica serves no more, or None."""
+        """Why this replica serves nothing, or None."""
+        self._has_ended = False
         self._group_commit = group_commit
         self._metrics = metrics
         self._loop = loop
@@ -253,7 +254,7 @@ class Replica:
 
     def _flush_now(self) -> None:
         self._flush_timer = None
-        if self.stopped is None:
+        if not self._has_ended:
             self._group_commit.request(self)
 
     def begin_flush(self) -> FlushWork | None:
@@ -261,7 +262,7 @@ class Replica:
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
-        if self.stopped is not None:
+        if self._has_ended:
             return None
         work = self.log.begin_flush()
         if work is not None:
@@ -272,7 +273,7 @@ class Replica:
 
     def flush_finished(self, work: Work, error: BaseException | None) -> None:
         """For GroupCommit: the high watermark moves, or the partition goes offline."""
-        if self.stopped is not None:
+        if self._has_ended:
             return
         if is_out_of_handles(error):
             self.log.flush_undone(work)  # type: ignore[arg-type]
@@ -316,13 +317,32 @@ class Replica:
         self.log.mark_failed(error)
         self.stop(ErrorCode.KAFKA_STORAGE_ERROR)
 
+    def lead(self, leader_epoch: int) -> None:
+        """Serve as the leader of this epoch, also where another broker led before."""
+        if not self._has_ended:
+            self.leader_epoch = leader_epoch
+            self.stopped = None
+            self._tell_watchers()
+
+    def follow(self, leader_epoch: int) -> None:
+        """Another broker, or none, leads in this epoch: nothing is served. What is here becomes durable."""
+        if not self._has_ended:
+            self.leader_epoch = leader_epoch
+            self._refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if self.log.end_offset > self.log.flushed_end_offset:
+                self._group_commit.request(self)
+
     def stop(self, code: ErrorCode) -> None:
-        """Serve nothing more: waiters and later calls get `code`, parked fetches wake up.
+        """Serve nothing more, ever: see `_refuse`."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._refuse(code)
+
+    def _refuse(self, code: ErrorCode) -> None:
+        """Waiters and later calls get `code`, parked fetches wake up.
 
         Waiters hear of it in the next step of the loop, for this one may be in the middle of a request.
         """
-        if self.stopped is not None:
-            return
         self.stopped = code
         if self._flush_timer is not None:
             self._flush_timer.cancel()

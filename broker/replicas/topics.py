@@ -1,14 +1,14 @@
-"""Topics come, grow, change and go: the catalog, the logs on disk and the replicas kept in step.
+"""Topics are made, grow, change and go on request.
 
-Owns the order in which the three change. Creating: the folders and logs first, then the store, then the
-replicas; whatever fails on the way is taken back, and what a crash leaves belongs to an id that the store
-does not know and is removed at the next start. Deleting: the store first, then the replicas stop, then the
-folders go; what is left over goes at the next start, for the catalog remembers the id until all is gone.
+Owns what a request may ask for, and the order in which the disk and the catalog change. Creating: the folders
+and logs first, then the store; whatever fails on the way is taken back, and what a crash leaves belongs to an
+id that the store does not know and is removed at the next start. Deleting: the store first, then the folders;
+what is left over goes at the next start, for the catalog remembers the id until all is gone. The replicas
+follow the catalog (see `reconciler`); here is waited for them.
 
-Invariants: a replica exists only for a partition that the catalog holds; what a client is told happened
-is durable; a topic is made whole or not at all. One change at a time; a change of which the store cannot say
-whether it holds it keeps all others waiting until it can (see `broker.cluster.cluster`), and what follows
-from it is done then.
+Invariants: what a client is told happened is durable, and its replicas serve; a topic is made whole or not at
+all. One change at a time; a change of which the store cannot say whether it holds it keeps all others waiting
+until it can (see `broker.cluster.cluster`).
 
 For the event loop only.
 """
@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import structlog
@@ -41,8 +40,8 @@ from tidelog.broker.cluster.store import StoreConflict, StoreError
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.turns import Turns
+from tidelog.broker.replicas.reconciler import Reconciler
 from tidelog.broker.storage.disk import HandleLimitError, advice_on
-from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Steps
 
@@ -63,32 +62,13 @@ class NewTopic:
     configs: Mapping[str, str | None] = field(default_factory=dict)
 
 
-class Partitions(Protocol):
-    """The logs and replicas that follow the catalog; `broker.services` keeps them."""
-
-    async def prepare(self, topic: Topic, first: int) -> list[PartitionLog]:
-        """Make folders and logs of a topic's partitions from `first` on, all or none. Raises OSError."""
-
-    def serve(self, topic: Topic, logs: Iterable[PartitionLog]) -> None:
-        """Let replicas of prepared logs begin."""
-
-    async def discard(self, topic: Topic, logs: Iterable[PartitionLog]) -> None:
-        """Remove what `prepare` made. Raises OSError."""
-
-    async def delete_partitions(self, topic: Topic) -> None:
-        """Stop a topic's replicas and remove their folders. Raises OSError."""
-
-    def reconfigure(self, topic: Topic) -> None:
-        """Let the running logs follow the topic's settings."""
-
-
 class Topics:
     """Creates, grows, changes and deletes topics on one broker."""
 
     def __init__(
         self,
         cluster: Cluster,
-        partitions: Partitions,
+        reconciler: Reconciler,
         settings: TopicConfigs,
         events: PeerEvents,
         turns: Turns,
@@ -104,19 +84,14 @@ class Topics:
         self._events = events
         self._turns = turns
         self._cluster = cluster
-        self._partitions = partitions
+        self._reconciler = reconciler
         self._brokers = brokers
         self._default_partitions = default_partitions
         self._default_replication_factor = default_replication_factor
         self._delete_enabled = delete_enabled
         self._internal = internal or {}
-        self.when_deleted: Callable[[], None] = lambda: None
-        """Called when a topic was deleted."""
-        self._gone = set(cluster.catalog.deleted)
-        """Deleted topics of which no folder is left: the start removed those of earlier ones."""
         self._lock = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
-        self._followers: deque[Coroutine[Any, Any, None]] = deque()
 
     async def create(
         self, name: str, wanted: NewTopic | None = None, *, validate_only: bool = False
@@ -131,12 +106,12 @@ class Topics:
             return (await self._turns.run(plan(self._cluster.catalog))).topic
 
         async def run() -> Topic:
-            delta = await self._planned(plan)
-            topic = delta.topic
-            await self._add(topic, 0, delta)
-            logger.info(
-                "topic_created", topic=name, topic_id=str(topic.topic_id), partitions=len(topic.partitions)
-            )
+            topic = (await self._planned(plan)).topic
+
+            def again(catalog: Catalog) -> TopicCreated:
+                return catalog.plan_topic(name, topic.topic_id, topic.partitions, topic.configs)
+
+            await self._add(topic, 0, again)
             return topic
 
         return await self._to_the_end(run())
@@ -188,9 +163,20 @@ class Topics:
 
         async def run() -> None:
             delta = await self._planned(plan)
-            topic = _existing(self._cluster.catalog, name)
+
+            def unchanged(catalog: Catalog) -> Topic:
+                topic = catalog.topic_by_id(delta.topic_id)
+                if topic is None or len(topic.partitions) + len(delta.partitions) != total:
+                    raise ApiError(ErrorCode.INVALID_PARTITIONS, f"{name} has changed meanwhile; ask again.")
+                return topic
+
+            def again(catalog: Catalog) -> PartitionsAdded:
+                unchanged(catalog)
+                return delta
+
+            topic = unchanged(self._cluster.catalog)
             grown = replace(topic, partitions=topic.partitions + delta.partitions)
-            await self._add(grown, len(topic.partitions), delta)
+            await self._add(grown, len(topic.partitions), again)
 
         await self._to_the_end(run())
 
@@ -201,31 +187,12 @@ class Topics:
         await self._to_the_end(self._delete(topic_id))
 
     async def _delete(self, topic_id: UUID) -> None:
-        found: list[Topic] = []
-
-        def applied(delta: TopicDeleted) -> None:
-            self._gone.difference_update(delta.gone)
-            self._follow_up(self._remove(found[-1]))
-            self.when_deleted()
-
         def plan(catalog: Catalog) -> TopicDeleted:
-            topic = catalog.topic_by_id(topic_id)
-            if topic is None:
+            if catalog.topic_by_id(topic_id) is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
-            found.append(topic)
-            return TopicDeleted(topic_id, tuple(self._gone & catalog.deleted))
+            return TopicDeleted(topic_id, tuple(self._reconciler.gone & catalog.deleted))
 
-        await self._change(plan, applied)
-        await self._follow()
-
-    async def _remove(self, topic: Topic) -> None:
-        try:
-            await self._partitions.delete_partitions(topic)
-        except OSError as error:
-            _folders_left(topic, error, "the topic is deleted; the next start removes its folders")
-        else:
-            self._gone.add(topic.topic_id)
-        logger.info("topic_deleted", topic=topic.name, topic_id=str(topic.topic_id))
+        await self._change(plan)
 
     async def change_configs(
         self,
@@ -246,12 +213,7 @@ class Topics:
         if validate_only:
             plan(self._cluster.catalog)
             return
-        await self._to_the_end(self._change(plan, self._reconfigure))
-
-    def _reconfigure(self, delta: TopicConfigsChanged) -> None:
-        topic = self._cluster.catalog.topic_by_id(delta.topic_id)
-        if topic is not None:
-            self._partitions.reconfigure(topic)
+        await self._to_the_end(self._change(plan))
 
     async def _planned(self, plan: Callable[[Catalog], Steps[_D]]) -> _D:
         """What `plan` says of the newest catalog. Raises ApiError."""
@@ -259,13 +221,13 @@ class Topics:
             await self._cluster.settle()
         except _STORE_ERRORS as error:
             raise self._store_failed(error) from error
-        await self._follow()
+        await self._reconciler.settled()
         return await self._turns.run(plan(self._cluster.catalog))
 
-    async def _add(self, topic: Topic, first: int, delta: _D) -> None:
-        """Make the partitions of `topic` from `first` on, and then `delta` durable. Raises ApiError."""
+    async def _add(self, topic: Topic, first: int, plan: Callable[[Catalog], Delta]) -> None:
+        """Make the partitions of `topic` from `first` on, then what `plan` says durable. Raises ApiError."""
         try:
-            logs = await self._partitions.prepare(topic, first)
+            await self._reconciler.prepare(topic, first)
         except OSError as error:
             self._events.error(
                 "topic_not_made",
@@ -278,28 +240,18 @@ class Topics:
             is_lasting = isinstance(error, HandleLimitError)
             code = ErrorCode.POLICY_VIOLATION if is_lasting else ErrorCode.KAFKA_STORAGE_ERROR
             raise ApiError(code, f"the partitions could not be made: {error.strerror or error}") from error
-        await self._change(
-            lambda _: delta,
-            lambda _: self._partitions.serve(topic, logs),
-            lambda: self._follow_up(self._discard(topic, logs)),
-        )
-
-    async def _discard(self, topic: Topic, logs: Sequence[PartitionLog]) -> None:
-        try:
-            await self._partitions.discard(topic, logs)
-        except OSError as error:
-            _folders_left(topic, error, "nothing was made; the next start removes the empty folders")
+        await self._change(plan, lambda: self._reconciler.discard(topic.topic_id))
 
     async def _change(
-        self,
-        plan: Callable[[Catalog], _D],
-        applied: Callable[[_D], None] | None = None,
-        dropped: Callable[[], None] | None = None,
-    ) -> _D:
+        self, plan: Callable[[Catalog], Delta], dropped: Callable[[], None] | None = None
+    ) -> None:
+        """Commit what `plan` says, and return once the replicas are so. Raises ApiError."""
         try:
-            return await self._cluster.change(plan, applied, dropped)
+            await self._cluster.change(plan, dropped)
         except _STORE_ERRORS as error:
             raise self._store_failed(error) from error
+        finally:
+            await self._reconciler.settled()
 
     def _store_failed(self, error: Exception) -> ApiError:
         self._events.error(
@@ -310,15 +262,6 @@ class Topics:
         )
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}")
 
-    def _follow_up(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do `work` before any other change is planned."""
-        self._followers.append(work)
-        _ = self._start(self._follow())
-
-    async def _follow(self) -> None:
-        while self._followers:
-            await self._followers.popleft()
-
     async def _to_the_end(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a change to its end even if who asked for it goes away, one change after the other."""
 
@@ -328,20 +271,17 @@ class Topics:
             except ApiError as error:
                 return error  # As a result, for a refusal that nobody waits for any more is no failure.
 
-        answer = await asyncio.shield(self._start(answered()))
+        task = asyncio.get_running_loop().create_task(self._in_turn(answered()))
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        answer = await asyncio.shield(task)
         if isinstance(answer, ApiError):
             raise answer
         return answer
 
-    def _start(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        async def run() -> _T:
-            async with self._lock:
-                return await work
-
-        task = asyncio.get_running_loop().create_task(run())
-        self._changes.add(task)
-        task.add_done_callback(self._changes.discard)
-        return task
+    async def _in_turn(self, work: Coroutine[Any, Any, _T]) -> _T:
+        async with self._lock:
+            return await work
 
     async def close(self) -> None:
         """Let changes that are under way finish."""
@@ -356,8 +296,3 @@ def _existing(catalog: Catalog, name: str) -> Topic:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
         )
     return topic
-
-
-def _folders_left(topic: Topic, error: OSError, advice: str) -> None:
-    topic_id = str(topic.topic_id)
-    logger.warning("topic_folders_left", topic=topic.name, topic_id=topic_id, error=str(error), advice=advice)

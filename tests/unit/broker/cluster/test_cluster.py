@@ -9,17 +9,26 @@ from uuid import uuid4
 import pytest
 
 from tests.unit.broker.test_services import Clock, opened, stored
-from tidelog.broker.cluster.catalog import Catalog, Delta, ProducerIdsReserved, Topic, TopicCreated, assign
+from tests.waiting import until
+from tidelog.broker.cluster.catalog import (
+    Catalog,
+    Delta,
+    ProducerIdsReserved,
+    Topic,
+    TopicCreated,
+    TopicDeleted,
+    assign,
+)
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.sqlite_store import SqliteStore
-from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.cluster.store import Commit, StoreError
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import STORE_FILE
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 
 class DoubtfulStore(SqliteStore):
-    """Does not say what became of a commit: whether it `stores`, and whether `load` works."""
+    """Its disk does not say what became of a commit: whether it `stores`, and whether `load` works."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / STORE_FILE, node_id=1)
@@ -27,14 +36,14 @@ class DoubtfulStore(SqliteStore):
         self.stores = False
         self.is_readable = True
 
-    async def load(self) -> Catalog:
+    def _load(self) -> Catalog:
         if not self.is_readable:
             raise StoreError("the disk is away")
-        return await super().load()
+        return super()._load()
 
-    async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+    def _commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
         if not self.fails or self.stores:
-            await super().commit(deltas, expected_revision)
+            super()._commit(deltas, expected_revision)
         if self.fails:
             raise StoreError("the disk gave no answer")
 
@@ -57,8 +66,9 @@ async def test_a_commit_that_failed_and_is_stored_all_the_same_has_succeeded(tmp
     store = DoubtfulStore(tmp_path)
     cluster = Cluster(await store.load(), store)
     told: list[Delta] = []
+    cluster.follow(lambda change: told.append(change.delta))
     store.begin(stores=True)
-    delta = await cluster.change(reserve, told.append)
+    delta = await cluster.change(reserve)
     assert told == [delta]
     assert cluster.catalog.next_producer_id == 1000
     store.heal()
@@ -90,9 +100,10 @@ async def test_while_nobody_knows_whether_a_change_is_stored_there_is_no_other(
     store = DoubtfulStore(tmp_path)
     cluster = Cluster(await store.load(), store)
     became: list[str] = []
+    cluster.follow(lambda change: became.append(type(change.delta).__name__))
     store.begin(stores=stores, is_readable=False)
     with pytest.raises(StoreError):
-        await cluster.change(reserve, lambda _: became.append("applied"), lambda: became.append("dropped"))
+        await cluster.change(reserve, lambda: became.append("dropped"))
     store.fails = False
     for _ in range(2):
         with pytest.raises(StoreError, match="away"):
@@ -100,18 +111,46 @@ async def test_while_nobody_knows_whether_a_change_is_stored_there_is_no_other(
     assert (became, cluster.catalog.revision) == ([], 0)
     store.heal()
     await cluster.change(lambda _: create("t"))
-    assert became == ["applied" if stores else "dropped"]
+    assert became == ["ProducerIdsReserved" if stores else "dropped", "TopicCreated"]
     assert cluster.catalog.next_producer_id == (1000 if stores else 0)
     await cluster.close()
 
 
-async def test_another_writer_is_told_and_not_overwritten(tmp_path: Path) -> None:
+async def test_what_others_commit_is_followed_and_not_overwritten(tmp_path: Path) -> None:
+    store = DoubtfulStore(tmp_path)
+    clusters = [Cluster(await store.load(), store) for _ in range(2)]
+    for number in range(5):
+        await clusters[number % 2].change(lambda _, number=number: create(f"t{number}"))
+        await until(lambda: clusters[0].catalog.revision == clusters[1].catalog.revision)
+    for cluster in clusters:
+        assert [topic.name for topic in cluster.catalog.topics()] == [f"t{number}" for number in range(5)]
+    await clusters[0].close()
+
+
+async def test_a_writer_that_the_watch_does_not_show_is_told_and_not_overwritten(tmp_path: Path) -> None:
     store = DoubtfulStore(tmp_path)
     cluster = Cluster(await store.load(), store)
-    await store.commit([create("a"), create("b")], 0)
+    await store._run(lambda: store._commit([create("a"), create("b")], 0))
     store.begin(stores=False)
     with pytest.raises(StoreError, match="something else writes"):
         await cluster.change(reserve)
+    store.heal()
+    assert (await store.load()).revision == 2
+    await cluster.close()
+
+
+async def test_where_the_store_cannot_be_followed_nothing_more_is_changed(tmp_path: Path) -> None:
+    store = DoubtfulStore(tmp_path)
+    cluster = Cluster(await store.load(), store)
+    foreign = TopicDeleted(uuid4())  # Durable, and of no topic that the image knows.
+    store._feed.publish(Commit(1, (foreign,)))
+    await until(lambda: cluster._failure is not None)
+    dropped: list[bool] = []
+    for _ in range(2):
+        with pytest.raises(StoreError, match="cannot be followed"):
+            await cluster.change(reserve, lambda: dropped.append(True))
+    assert dropped == [True, True]
+    assert (await store.load()).revision == 0
     await cluster.close()
 
 

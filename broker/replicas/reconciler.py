@@ -1,0 +1,214 @@
+"""The one place where this broker's replicas begin, change their role and end: it makes them what the catalog
+says, whoever changed that.
+
+Owns the order of that work, what was made for a topic that is not stored yet, and of which deleted topics no
+folder is left.
+
+Invariants:
+- changes are followed one after the other, in the order of the catalog. The first step is done in the same
+  step of the loop in which the catalog changes, unless earlier ones are still followed; the others are done
+  in turns (`protocol.steps`), so that thousands of partitions keep nobody waiting;
+- folders are made before a topic is stored (`prepare`) and removed after its deletion is stored, so a crash
+  leaves only folders without records or of an id that the catalog remembers;
+- what others created is opened, or made, when it is stored;
+- work that fails is told, and keeps no later one from being done.
+
+Event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TypeAlias
+from uuid import UUID
+
+import structlog
+
+from tidelog.broker.cluster.catalog import (
+    Catalog,
+    Change,
+    Delta,
+    Topic,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+from tidelog.broker.limits.turns import Turns
+from tidelog.broker.replicas.partitions import Partitions
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.replicas.roles import Role, partitions_held, partitions_touched, role_in
+from tidelog.broker.storage.disk import advice_on
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.steps import Pace
+
+logger = structlog.get_logger(__name__)
+ELEMENTS_A_REPLICA = 4
+"""Beginning or ending a replica is the work of so many elements (see `protocol.steps`)."""
+_Work: TypeAlias = Iterator[Awaitable[None] | None]
+"""Gives None where others may have their turn, and what it has to wait for."""
+
+
+class Reconciler:
+    """Of one broker."""
+
+    def __init__(self, partitions: Partitions, turns: Turns) -> None:
+        self.gone: set[UUID] = set()
+        """Deleted topics of which no folder is left here."""
+        self._partitions = partitions
+        self._turns = turns
+        self._prepared: dict[UUID, tuple[Topic, list[PartitionLog]]] = {}
+        self._busy = asyncio.Lock()
+        self._waiting: deque[_Work] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    async def open_all(self, catalog: Catalog) -> None:
+        """Let every replica begin that the catalog assigns here, and remove what is left of deleted topics.
+
+        Changes that come meanwhile are followed behind it. Raises OSError, and DataFolderError where the
+        catalog is not the one of these folders.
+        """
+        node_id = self._partitions.node_id
+        async with self._busy:
+            deleted = set(catalog.deleted)
+            held = [(topic, partitions_held(topic, node_id)) for topic in catalog.topics()]
+            await self._partitions.settle_strays(catalog)
+            await self._partitions.open(held)
+            for topic, indexes in held:
+                for index in indexes:
+                    role = role_in(topic, index, node_id)
+                    if role is not None:
+                        self._partitions.begin(topic, index, role)
+            self.gone |= deleted
+
+    async def prepare(self, topic: Topic, first: int) -> None:
+        """Make folders and logs for partitions of `topic` from `first` on, all or none, before it is stored.
+
+        They are used once the catalog shows them; `discard` them where it never will. Raises OSError.
+        """
+        async with self._busy:
+            self._prepared[topic.topic_id] = (topic, await self._partitions.make(topic, first))
+
+    def discard(self, topic_id: UUID) -> None:
+        """Remove what `prepare` made and nobody uses."""
+        self._begin(self._discarded(topic_id))
+
+    def _discarded(self, topic_id: UUID) -> _Work:
+        topic, logs = self._prepared.pop(topic_id, (None, ()))
+        if topic is not None:
+            yield self._remove(topic, [log.partition for log in logs], (), is_deletion=False)
+
+    def follow(self, change: Change) -> None:
+        """Make the replicas what a change says that the catalog shows from now on."""
+        if isinstance(change.delta, TopicConfigsChanged) and change.after is not None:
+            self._begin(self._partitions.reconfigure(change.after, Pace()))
+        elif (topic := change.after or change.before) is not None:
+            self._begin(self._followed(change, topic))
+
+    def _followed(self, change: Change, topic: Topic) -> _Work:
+        pace = Pace()
+        node_id = self._partitions.node_id
+        begun: list[tuple[int, Role]] = []
+        ended: list[int] = []
+        replicas: list[Replica] = []
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if change.after else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for index in partitions_touched(change):
+            before, now = role_in(change.before, index, node_id), role_in(change.after, index, node_id)
+            if now is None and before is not None:
+                ended.append(index)
+                replicas += self._partitions.end(topic, index, code)
+            elif now is not None and before is None:
+                begun.append((index, now))
+            elif now is not None and now != before:
+                self._partitions.change_role(topic, index, now)
+            if pace.spent(1 if before == now or before is None else ELEMENTS_A_REPLICA):
+                yield None
+        yield from self._opened(topic, [index for index, _ in begun])
+        for index, role in begun:
+            self._partitions.begin(topic, index, role)
+            if pace.spent(ELEMENTS_A_REPLICA):
+                yield None
+        if change.after is None or ended:
+            yield self._remove(topic, ended, replicas, is_deletion=change.after is None)
+        self._tell(change.delta, topic)
+
+    def _opened(self, topic: Topic, indexes: Sequence[int]) -> _Work:
+        """Have the logs of partitions open: those that `prepare` made, and others now."""
+        self._prepared.pop(topic.topic_id, None)
+        for topic_id in [each for each, (other, _) in self._prepared.items() if other.name == topic.name]:
+            yield from self._discarded(topic_id)
+        logs = self._partitions.logs.logs
+        missing = [index for index in indexes if (topic.name, index) not in logs]
+        if missing:
+            yield self._open(topic, missing)
+
+    async def _open(self, topic: Topic, indexes: Sequence[int]) -> None:
+        try:
+            await self._partitions.open([(topic, indexes)])
+        except OSError as error:
+            advice = advice_on(error, "check the disk that holds the data folder, then restart the broker")
+            logger.error("topic_not_opened", topic=topic.name, error=str(error), advice=advice)
+
+    async def _remove(
+        self, topic: Topic, indexes: Sequence[int], ended: Iterable[Replica], *, is_deletion: bool
+    ) -> None:
+        try:
+            await self._partitions.remove(topic, indexes, ended)
+        except OSError as error:
+            logger.warning(
+                "topic_folders_left",
+                topic=topic.name,
+                topic_id=str(topic.topic_id),
+                error=str(error),
+                advice="nothing to do: they are of no use, and the next start removes them",
+            )
+        else:
+            if is_deletion:
+                self.gone.add(topic.topic_id)
+
+    def _tell(self, delta: Delta, topic: Topic) -> None:
+        known = {"topic": topic.name, "topic_id": str(topic.topic_id)}
+        match delta:
+            case TopicCreated():
+                logger.info("topic_created", **known, partitions=len(topic.partitions))
+            case TopicDeleted(_, gone):
+                self.gone.difference_update(gone)
+                self._partitions.forget_topic(topic)
+                logger.info("topic_deleted", **known)
+
+    def _begin(self, work: _Work) -> None:
+        """Do the first step now if nothing is under way, and all else in its turn."""
+        if not self._waiting and not self._busy.locked():
+            try:
+                work = chain((next(work),), work)
+            except StopIteration:
+                return
+            except Exception as error:
+                _failed(error)
+                return
+        self._waiting.append(work)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._do_waiting())
+
+    async def _do_waiting(self) -> None:
+        while self._waiting:
+            async with self._busy:
+                try:
+                    for wanted in self._waiting[0]:
+                        await (self._turns.next() if wanted is None else wanted)
+                except Exception as error:
+                    _failed(error)
+                self._waiting.popleft()
+
+    async def settled(self) -> None:
+        """Return when the replicas are what the catalog says."""
+        while self._waiting and self._task is not None:
+            await asyncio.wait([self._task])
+
+
+def _failed(error: Exception) -> None:
+    advice = "restart the broker: it makes its replicas what the catalog says; and report this"
+    logger.error("reconciliation_failed", error=repr(error), advice=advice, exc_info=error)

@@ -1,0 +1,64 @@
+"""What a broker is to a partition, and the partitions for which a change of the catalog changes that.
+
+Owns both rules. A broker holds a partition where it is one of the replicas, and leads it where it is the
+leader.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tidelog.broker.cluster.catalog import (
+    Change,
+    PartitionAssignment,
+    PartitionsAdded,
+    PartitionsChanged,
+    Topic,
+    TopicCreated,
+    TopicDeleted,
+)
+
+
+class Role(NamedTuple):
+    """What a broker is to a partition of which it holds a replica."""
+
+    is_leader: bool
+    leader_epoch: int
+
+
+def role_of(assigned: PartitionAssignment, node_id: int) -> Role | None:
+    """The role of a broker; None where it holds no replica."""
+    if node_id not in assigned.replicas:
+        return None
+    return Role(assigned.leader_id == node_id, assigned.leader_epoch)
+
+
+def role_in(topic: Topic | None, index: int, node_id: int) -> Role | None:
+    """The role of a broker for a partition, which need not exist."""
+    if topic is None or index >= len(topic.partitions):
+        return None
+    return role_of(topic.partitions[index], node_id)
+
+
+def partitions_held(topic: Topic, node_id: int, first: int = 0) -> list[int]:
+    """The partitions from `first` on of which a broker holds a replica."""
+    return [
+        index for index in range(first, len(topic.partitions)) if node_id in topic.partitions[index].replicas
+    ]
+
+
+def partitions_touched(change: Change) -> Iterable[int]:
+    """The partitions whose replicas a change may start, stop, or give another role."""
+    match change.delta:
+        case TopicCreated(topic):
+            return range(len(topic.partitions))
+        case TopicDeleted() if change.before is not None:
+            return range(len(change.before.partitions))
+        case PartitionsAdded(_, added) if change.before is not None:
+            return range(len(change.before.partitions), len(change.before.partitions) + len(added))
+        case PartitionsChanged(_, changed):
+            return sorted(changed)
+    return ()
