@@ -180,7 +180,6 @@ async def open_services(
     store = store or _embedded_store(config, logs, may_begin=not is_in_use(disk, config.data_dir))
     group_commit = GroupCommit(asyncio.get_running_loop(), disk.sync_queue())
     settings = TopicConfigs(config)
-    cluster: Cluster | None = None
     try:
         cluster = Cluster(await store.load(), store)
         identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
@@ -196,13 +195,11 @@ async def open_services(
             metrics=metrics,
             clock_ms=clock_ms,
         )
-        reconciler = Reconciler(partitions, turns)
-        cluster.follow(reconciler.follow)
-        await reconciler.open_all(cluster.catalog)
+        reconciler = await _reconciled(cluster, partitions, turns)
         await _register(cluster, BrokerRegistration(config.node_id, tuple(listeners)))
         await _begin_producer_ids(held[0], cluster.catalog, partitions, disk, is_newest=store.is_newest)
     except BaseException:
-        await _give_up(group_commit, store if cluster is None else cluster, logs)
+        await _give_up(group_commit, store, logs)
         raise
     events = PeerEvents()
     topics = _topics(config, cluster, reconciler, settings, events, turns)
@@ -210,8 +207,6 @@ async def open_services(
     metrics.count_producer_ids_with(lambda: logs.producer_id_count)
     groups = GroupCoordinator(config, cluster.catalog, topics, partitions.replicas, clock_ms, steady_ms)
     maintenance.start()
-    groups.start()
-    cluster.follow(groups.follow)
     return Services(
         config,
         metrics,
@@ -221,7 +216,7 @@ async def open_services(
         partitions=partitions,
         reconciler=reconciler,
         topics=topics,
-        groups=groups,
+        groups=_begun(groups, cluster),
         maintenance=maintenance,
         events=events,
         handles=HandleBudget(disk, lambda: len(partitions.replicas)),
@@ -229,11 +224,25 @@ async def open_services(
     )
 
 
-async def _give_up(group_commit: GroupCommit, store: ClusterStore | Cluster, logs: LogManager) -> None:
+def _begun(groups: GroupCoordinator, cluster: Cluster) -> GroupCoordinator:
+    groups.start()
+    cluster.follow(groups.follow)
+    return groups
+
+
+async def _give_up(group_commit: GroupCommit, store: ClusterStore, logs: LogManager) -> None:
     await group_commit.close()
     await store.close()
     # Logs that were not opened are as the last process left them: only what it left clean is clean.
     await asyncio.to_thread(logs.close, clean=logs.was_clean)
+
+
+async def _reconciled(cluster: Cluster, partitions: Partitions, turns: Turns) -> Reconciler:
+    """Who makes the replicas what the catalog says, from now on. Raises DataFolderError, OSError."""
+    reconciler = Reconciler(partitions, turns)
+    cluster.follow(reconciler.follow)
+    await reconciler.open_all(cluster.catalog)
+    return reconciler
 
 
 async def _register(cluster: Cluster, broker: BrokerRegistration) -> None:

@@ -170,7 +170,6 @@ async def test_what_was_appended_before_another_leads_becomes_durable_all_the_sa
     topic_id = await created_by_others(services, led_by(1, 0))
     replica = services.replica("t", 0)
     replica.append_as_leader(batch(), NOW_MS)
-    replica.flush_soon()
     await changed(services, PartitionsChanged(topic_id, {0: led_by(2, 1)}))
     await until(lambda: replica.log.flushed_end_offset == 1)
 
