@@ -50,6 +50,7 @@ from tidelog.client.types import (
 
 if TYPE_CHECKING:
     from tidelog.client.admin import Admin
+    from tidelog.client.cluster_config import ClusterConfig
     from tidelog.client.consumer import Consumer
     from tidelog.client.delivery import Delivery
     from tidelog.client.producer import Producer
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Admin": "tidelog.client.admin",
     "BatchBuilder": "tidelog.client.record_batch",
+    "ClusterConfig": "tidelog.client.cluster_config",
     "Consumer": "tidelog.client.consumer",
     "Delivery": "tidelog.client.delivery",
     "Producer": "tidelog.client.producer",
@@ -74,6 +76,7 @@ __all__ = [
     "BrokerUnavailableError",
     "ClientClosedError",
     "ClientError",
+    "ClusterConfig",
     "ClusterDescription",
     "ConfigEntry",
     "ConfigResource",

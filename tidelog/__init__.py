@@ -31,6 +31,9 @@ if TYPE_CHECKING:
         ClientError as ClientError,
     )
     from tidelog.client import (
+        ClusterConfig as ClusterConfig,
+    )
+    from tidelog.client import (
         ClusterDescription as ClusterDescription,
     )
     from tidelog.client import (

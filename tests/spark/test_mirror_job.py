@@ -15,7 +15,6 @@ from tidelog.pipeline.jobs.job import JobProgress
 from tidelog.pipeline.jobs.mirror import MirrorReport, run
 from tidelog.pipeline.jobs.mirror_settings import MirrorSettings
 from tidelog.pipeline.mirror.session_folder import MirrorCounts
-from tidelog.pipeline.source.offsets import OptionError
 
 TIME = 1_700_000_000_000
 
@@ -98,7 +97,7 @@ def test_what_cannot_be_mirrored_is_refused(
         broker.create_topic("wide", 2)
         broker.create_topic("narrow-wide")
     given: dict[str, Any] = {"topics": ("wide",), "checkpoint": str(tmp_path)} | changes
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(ValueError, match=message):
         run(spark, MirrorSettings(cluster=ClusterConfig(broker.bootstrap_servers), **given))
 
 

@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.cli.main import main
+from tidelog.protocol.settings import as_text, settings_of
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,6 +37,14 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_command_explains_itself(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--help"]) == 0
     assert f"usage: tidelog {' '.join(command)}".lower() in capsys.readouterr().out.lower()
+
+
+def test_the_flags_of_serve_say_what_the_brokers_table_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--help"]) == 0
+    shown = "".join(capsys.readouterr().out.split())
+    for each in settings_of(BrokerConfig):
+        if each.name in ("host", "port", "data.dir", "http.port", "faults.enable"):
+            assert "".join(f"{each.description} Default: {as_text(each.default)}.".split()) in shown
 
 
 def test_version_is_the_distribution_s(capsys: pytest.CaptureFixture[str]) -> None:

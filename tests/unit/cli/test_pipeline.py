@@ -5,6 +5,7 @@ import io
 import os
 import signal
 import subprocess
+import sys
 import threading
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,9 +22,7 @@ from tidelog.pipeline.jobs.job import JobProgress, MetricsFile
 from tidelog.pipeline.jobs.settings import JOBS, CommonSettings, names_of, table_of
 from tidelog.protocol.settings import settings_of
 
-COMMANDS = {
-    each.callback.__name__: each.callback for each in pipeline.app.registered_commands if each.callback
-}
+COMMANDS = {job: pipeline.command_of(job) for job in JOBS}
 
 
 def test_an_installation_without_the_extra_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,8 +35,19 @@ def test_nothing_is_missing_where_the_extra_is_installed() -> None:
     pipeline_run._require_extra()
 
 
-def test_every_job_has_a_command() -> None:
-    assert sorted(COMMANDS) == sorted(JOBS)
+def test_every_job_has_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert [job for job in JOBS if f"\n  {job} " not in shown] == []
+    assert main(["pipeline", "nothing"]) == 2
+
+
+def test_no_command_brings_spark_or_a_clients_machinery_along() -> None:
+    """Imports are part of the start-up time of each command."""
+    ask = "import sys, tidelog.cli.app; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
+    heavy = {"pyspark", "numpy", "pyarrow", "construct", "uvloop", "structlog", "tidelog.client.cluster"}
+    assert heavy & set(loaded.split()) == set()
 
 
 @pytest.mark.parametrize("job", JOBS)
