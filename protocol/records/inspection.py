@@ -20,11 +20,12 @@ from tidelog.protocol.records.columns import SMALLEST_RECORD_BYTES, Lists, decod
 from tidelog.protocol.records.header import BATCH_HEADER_SIZE, COMPRESSION_MASK, BatchHeader
 from tidelog.protocol.records.lanes import deltas_of
 from tidelog.protocol.records.uniform import stretches_of
-from tidelog.protocol.records.varints import decode_varint
+from tidelog.protocol.records.varints import decode_varint, distinct
 from tidelog.protocol.types import NO_TIMESTAMP, Buffer
 
 _new_tuple = tuple.__new__
 _INT64_MAX = 2**63 - 1
+_NO_DELTA = {0}
 _NULL = 1
 _TWO_BYTES_END = 1 << 14
 _FIRST_BYTES = Struct("7B")
@@ -97,7 +98,7 @@ def inspect_uniform(data: bytes, header: BatchHeader) -> Inspection | None:
     stretches = stretches_of(data, _START, header.record_count)
     if stretches is None:
         return None
-    return _inspection(header, {each for _, _, _, stamps in stretches for each in set(stamps)})
+    return _inspection(header, distinct(b"".join([stamps for _, _, _, stamps in stretches])))
 
 
 def inspect_in_lanes(data: bytes, header: BatchHeader) -> Inspection | None:
@@ -125,7 +126,10 @@ def inspect_one_by_one(data: bytes, header: BatchHeader) -> Inspection:
 
 def _inspection(header: BatchHeader, deltas: set[int]) -> Inspection:
     """By timestamp deltas as zigzag numbers. Raises ProtocolError."""
-    timestamps = {header.base_timestamp + ((each >> 1) ^ -(each & 1)) for each in deltas}
+    base_timestamp = header.base_timestamp
+    if deltas == _NO_DELTA and base_timestamp >= NO_TIMESTAMP:
+        return _new_tuple(Inspection, (base_timestamp, base_timestamp))
+    timestamps = {base_timestamp + ((each >> 1) ^ -(each & 1)) for each in deltas}
     latest = max(timestamps)
     if latest > _INT64_MAX or min(timestamps) < ~_INT64_MAX:
         raise ProtocolError("a record's timestamp does not fit into int64")

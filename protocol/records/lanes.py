@@ -10,7 +10,7 @@ raised. Memory: about a hundred bytes a record while it runs. Pure; safe in any 
 
 from functools import lru_cache
 
-from tidelog.protocol.records.varints import MOST_NUMBERS, dense_column, widths
+from tidelog.protocol.records.varints import MOST_NUMBERS, dense_column, distinct, widths
 
 _NULL = 1
 # By the first byte of a length: bytes from there to the next record, but for what the second one says.
@@ -98,7 +98,7 @@ def _deltas(heads: bytes, size: int, width: int, first: int, count: int, key_siz
             return None
         lows, highs = run[_STAMP::size], run[_STAMP + 1 :: size]
         if not more:
-            deltas |= set(lows)
+            deltas |= distinct(lows)
         elif highs.isascii():
             deltas |= {(low & 127) + (high << 7) for low, high in set(zip(lows, highs, strict=True))}
         else:

@@ -39,6 +39,7 @@ _LAST_BYTES: Final = bytes(each[-1] for each in VARINTS)
 # The first numbers whose varints take a byte more.
 _WIDER_AT: Final = (0, 64, 8192, 1 << 20)
 MOST_NUMBERS: Final = 1 << 27
+_FEW: Final = 8
 
 
 @lru_cache(maxsize=512)
@@ -65,6 +66,16 @@ def dense_column(first: int, count: int, byte: int) -> bytes:
     column = b"".join([bytes((each & 127 | more,)) * (1 << shift) for each in range(begin, end)])
     skipped = first - (begin << shift)
     return column[skipped : skipped + count]
+
+
+def distinct(column: bytes) -> set[int]:
+    """The values of the bytes, quickly where they are few, as those of timestamps are."""
+    found: set[int] = set()
+    while column and len(found) < _FEW:
+        first = column[:1]
+        found.add(first[0])
+        column = column.translate(None, first)
+    return found.union(column)
 
 
 def encode_varint(value: int) -> bytes:

@@ -20,7 +20,7 @@ from tidelog.protocol.records import (
     read_batch_header,
 )
 from tidelog.protocol.records.columns import Lists, decode_record
-from tidelog.protocol.records.varints import decode_varint, dense_column, encode_varint, widths
+from tidelog.protocol.records.varints import decode_varint, dense_column, distinct, encode_varint, widths
 
 NOW = 1_700_000_000_000
 sizes = st.sampled_from([0, 1, 5, 50, 55, 56, 57, 58, 63, 64, 65, 100, 400, 8180, 8192])
@@ -231,3 +231,8 @@ def test_columns_of_offset_deltas_are_those_of_their_varints(near: int, more: in
 def test_a_varint_of_an_offset_is_read_as_it_is_written() -> None:
     for number in (0, 63, 64, 8191, 8192, 2**20, 2**27):
         assert decode_varint(encode_varint(number), 0) == (number, len(encode_varint(number)))
+
+
+@given(st.binary() | st.lists(st.integers(0, 3), max_size=40).map(bytes))
+def test_the_distinct_values_of_a_column_are_those_of_its_bytes(column: bytes) -> None:
+    assert distinct(column) == set(column)
