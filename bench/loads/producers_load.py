@@ -21,7 +21,8 @@ from typing import Any
 
 from bench.targets.process import resident_bytes
 from tidelog.broker.storage.disk import Disk
-from tidelog.broker.storage.producer_state import Append, ProducerRules, ProducerStates
+from tidelog.broker.storage.producer_memory import ProducerStates
+from tidelog.broker.storage.producer_state import Append, ProducerRules
 from tidelog.broker.storage.producer_table import CACHED_BATCHES
 from tidelog.broker.storage.snapshot import load_newest, write_snapshot
 from tidelog.protocol.records import BatchHeader

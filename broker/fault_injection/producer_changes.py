@@ -21,7 +21,7 @@ import structlog
 from tidelog.broker.fault_injection.rules import FaultError
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
-from tidelog.broker.storage.producer_state import ProducerEntry
+from tidelog.broker.storage.producer_table import ProducerEntry
 from tidelog.protocol.types import MAX_SEQUENCE
 
 logger = structlog.get_logger(__name__)

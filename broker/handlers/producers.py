@@ -19,8 +19,8 @@ from typing import Any
 from tidelog.broker.coordinator.producer_ids import check_init_producer_id
 from tidelog.broker.handlers.context import EncodedAnswer, RequestContext
 from tidelog.broker.services import Services
-from tidelog.broker.storage.producer_state import ProducerEntry, ProducerStates
-from tidelog.broker.storage.producer_table import FrozenTable, entries_of
+from tidelog.broker.storage.producer_memory import ProducerStates
+from tidelog.broker.storage.producer_table import FrozenTable, ProducerEntry, entries_of
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey, encode_response_steps
 from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps, each

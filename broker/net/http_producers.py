@@ -17,7 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.services import Services
-from tidelog.broker.storage.producer_state import ProducerEntry
+from tidelog.broker.storage.producer_table import ProducerEntry
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.sequences import decrement_sequence
 

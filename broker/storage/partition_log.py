@@ -36,7 +36,8 @@ from tidelog.broker.storage.log_types import (
     ReadResult,
     TimestampedOffset,
 )
-from tidelog.broker.storage.producer_state import Append, Duplicate, ProducerEntry, Refusal
+from tidelog.broker.storage.producer_state import Append, Duplicate, Refusal
+from tidelog.broker.storage.producer_table import ProducerEntry
 from tidelog.broker.storage.recovery import Recovered, Recovery, RecoveryReport
 from tidelog.broker.storage.segment import Segment
 from tidelog.broker.storage.upkeep import Upkeep

@@ -1,75 +1,34 @@
-"""Who wrote what last: the rules of idempotence on one partition.
+"""The rules of idempotence: what to do with a producer's batch, by what its partition knows of that producer.
 
-Owns the verdict on a producer's batch (append it, it is a duplicate, refuse it) and what is remembered of
-each producer: epoch, the last five batches, the time of its last append by the broker's clock.
+Owns the verdict: append the batch, the log holds it already, or refuse it. What is known of a producer, and
+for how long, is for `producer_memory`; that what is called a duplicate can still be read, for `holes`.
 
-Invariants:
-- `check` changes nothing; `apply` is called only for what the log holds, so state never runs ahead of it;
-- replaying the headers of the log through `apply` gives the state that the appends gave;
-- who wrote lately is in `_recent` until anybody looks into the table: its batches are packed then, and of
-  many batches of one producer only the last five;
-- a producer is forgotten only by expiry, by the limit (longest idle first, never with an open
-  transaction) or by `forget`; never because its records went;
-- whom the limit put out may be sending a batch again that is stored: its id and epoch are kept for a while,
-  over restarts too, and its sequence 0 is no first one. A newer epoch is: its client began anew, knowing
-  what that means.
+Invariants, in the order of the checks, which is Kafka's:
+- a batch with the epoch, last sequence and length of one that is remembered is a duplicate, whatever else;
+- a producer's epoch never goes back;
+- sequences follow each other without a gap within an epoch, and begin at 0 in each;
+- a producer that is not known begins at 0 too, under an id that was issued, and not in the epoch in which
+  the limit put it out: it may be sending a batch again that is stored.
 
-Pure: takes facts and now_ms, returns verdicts. Source: KIP-98, KIP-360, Kafka's ProducerAppendInfo and
-ProducerStateManager; the answers 59 and 46, where Kafka appends or answers 45, are the seeds' and can be
-switched off.
+Pure. Source: KIP-98, KIP-360, Kafka's ProducerAppendInfo; the answers 59 and 46, where Kafka appends or
+answers 45, are the seeds' and can be switched off.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
-from tidelog.broker.storage.producer_table import (
-    CACHED_BATCHES,
-    FOREIGN_IDS_FROM,
-    CachedBatch,
-    FrozenTable,
-    ProducerEntry,
-    ProducerTable,
-)
+from tidelog.broker.storage.producer_table import ProducerEntry, ProducerTable
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import BatchHeader, EndTransactionMarker
-from tidelog.protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
-from tidelog.protocol.sequences import decrement_sequence, increment_sequence, sequence_distance
-from tidelog.protocol.types import (
-    MAX_SEQUENCE,
-    NO_OFFSET,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
-)
-
-__all__ = [
-    "Append",
-    "CachedBatch",
-    "Duplicate",
-    "ProducerEntry",
-    "ProducerRules",
-    "ProducerStates",
-    "Refusal",
-    "Verdict",
-]
+from tidelog.protocol.sequences import increment_sequence, sequence_distance
+from tidelog.protocol.types import MAX_SEQUENCE
 
 _HALF_RING: Final = (MAX_SEQUENCE + 1) // 2
-_EXPIRED_AT_ONCE: Final = 1_000
-_EVICTED_AT_ONCE: Final = 100
-_MOST_RECENT: Final = 1_024
-"""So many are packed in a few milliseconds."""
-_EVICTED_KEPT_SHARE: Final = 8
-"""Of how many places for producers one is for remembering who was evicted."""
-_EVICTED_KEPT_AT_LEAST: Final = 1_000
 
 
 class Append(NamedTuple):
-    """The batch is the next one: write it, then `apply` it."""
+    """The batch is the next one: write it, then remember it."""
 
 
 class Duplicate(NamedTuple):
@@ -88,11 +47,11 @@ class Refusal(NamedTuple):
 
 
 Verdict: TypeAlias = Append | Duplicate | Refusal
-_APPEND: Final = Append()
+APPEND: Final = Append()
 
 
 class ProducerRules(NamedTuple):
-    """The settings that the machine depends on, by Kafka's names where Kafka has them."""
+    """The settings for producers, by Kafka's names where Kafka has them."""
 
     reject_unknown_sequence: bool = True
     duplicate_below_window: bool = True
@@ -103,338 +62,103 @@ class ProducerRules(NamedTuple):
 DEFAULT_RULES = ProducerRules()
 
 
-class _Recent:
-    """A producer that wrote since the table was last looked at, and its batches since then: five at most."""
-
-    __slots__ = ("batches", "epoch", "last_append_ms", "next_sequence")
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.batches: deque[tuple[int, int, int, int]] = deque(maxlen=CACHED_BATCHES)
-        """Next sequence, and a CachedBatch's other fields."""
-        self.next_sequence = 0
-        self.last_append_ms = 0
-
-
-_NOBODY: Final = (int(NO_PRODUCER_ID), _Recent(NO_PRODUCER_EPOCH))
-
-
-class ProducerStates:
-    """Every producer known to one partition.
-
-    `next_producer_id` gives the first id that was never issued: a batch under that or a later id can only be
-    a mistake or an attack.
-    """
-
-    def __init__(
-        self,
-        rules: ProducerRules,
-        next_producer_id: Callable[[], int],
-        restored: FrozenTable | None = None,
-        now_ms: int = 0,
-    ) -> None:
-        """`restored` is as old at `now_ms` as when it was taken: the time when nobody ran it makes no
-        producer idle, for it cannot be told from a clock that was set. Raises ValueError when it
-        contradicts itself.
-        """
-        self.rules = rules
-        self.evicted = 0
-        """How many were forgotten because of the limit since the start."""
-        self.changes = 0
-        """How often it changed without a batch, so that the end of the log does not tell of it."""
-        self._evicted_epochs: OrderedDict[int, int] = OrderedDict(restored.evicted if restored else {})
-        self._highest_evicted = max(filter(FOREIGN_IDS_FROM.__gt__, self._evicted_epochs), default=-1)
-        self._next_producer_id = next_producer_id
-        self._table = ProducerTable() if restored is None else ProducerTable.from_frozen(restored)
-        self._recent: dict[int, _Recent] = {}
-        """By producer id, in the order of the last append; all others appended before all of these."""
-        self._latest = _NOBODY
-        """The last of `_recent`, which mostly appends the next batch too; nobody's while that is empty."""
-        self._clock_ms = max(restored.clock_ms, self._table.latest_append_ms()) if restored else 0
-        self._ahead_ms = self._clock_ms - now_ms if self._clock_ms else 0
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    @property
-    def clock_ms(self) -> int:
-        """The time by which they grow old, as of the last append or expiry."""
-        return self._clock_ms
-
-    @property
-    def highest_producer_id(self) -> int:
-        """The highest that was ever seen here, as far as it is known, or -1."""
-        return max(self._table.highest_producer_id, self._highest_evicted)
-
-    def check(self, header: BatchHeader) -> Verdict:
-        """What to do with a batch that carries a producer id and passed every check that needs no state."""
-        recent = self._recent.get(header.producer_id)
-        if recent is not None:
-            if (
-                recent.next_sequence == header.base_sequence
-                and recent.epoch == header.producer_epoch
-                and not header.attributes & TRANSACTIONAL_BIT
-            ):
-                return _APPEND
-            self._settle()
-        return self._check_stored(header)
-
-    def _check_stored(self, header: BatchHeader) -> Verdict:
-        """As `check`, of what the table says."""
-        table = self._table
-        slot = table.find(header.producer_id)
-        if not slot:
-            return self._check_unknown(header)
-        txn_start_offset, epoch, count, last_sequence = table.state(slot)
-        if header.producer_epoch == epoch and count:
-            expected = increment_sequence(last_sequence, 1)
-            if header.base_sequence != expected and (cached := self._cached(slot, count, header)) is not None:
-                return Duplicate(cached.base_offset, cached.last_offset, cached.timestamp)
-        else:
-            expected = 0
-        if header.is_transactional:
-            return _no_transaction(header)
-        if header.producer_epoch < epoch:
-            return Refusal(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header.producer_id} sent epoch {header.producer_epoch}, the current is {epoch}",
-            )
-        if header.base_sequence != expected:
-            return self._check_gap(header, epoch, last_sequence if count else NO_SEQUENCE, expected)
-        if txn_start_offset >= 0:
-            return Refusal(
-                ErrorCode.INVALID_TXN_STATE,
-                f"producer {header.producer_id} has a transaction open; end it before sending outside of one",
-            )
-        return _APPEND
-
-    def _check_unknown(self, header: BatchHeader) -> Verdict:
-        if header.is_transactional:
-            return _no_transaction(header)
-        if self.rules.reject_unknown_sequence:
-            if header.producer_id >= self._next_producer_id():
-                return Refusal(
-                    ErrorCode.UNKNOWN_PRODUCER_ID, f"producer id {header.producer_id} was never issued here"
-                )
-            if header.producer_epoch <= self._evicted_epochs.get(header.producer_id, -1):
-                return Refusal(
-                    ErrorCode.UNKNOWN_PRODUCER_ID,
-                    f"producer {header.producer_id} was forgotten, for more than"
-                    f" max.producer.ids.per.partition={self.rules.max_producers} write here; whether this"
-                    " batch was stored before is not known any more",
-                )
-            if header.base_sequence != 0:
-                return Refusal(
-                    ErrorCode.UNKNOWN_PRODUCER_ID,
-                    f"producer {header.producer_id} sent sequence {header.base_sequence}, but this partition"
-                    " knows nothing of it: it never wrote here, or was idle past producer.id.expiration.ms",
-                )
-        return _APPEND
-
-    def _check_gap(self, header: BatchHeader, epoch: int, last: int, expected: int) -> Refusal:
-        """The refusal for a base sequence that is neither the next one nor a cached duplicate."""
-        sequences = f"{header.base_sequence}..{header.last_sequence}"
-        who = f"producer {header.producer_id} epoch {header.producer_epoch}"
-        if header.producer_epoch == epoch and last != NO_SEQUENCE and self.rules.duplicate_below_window:
-            behind_first = sequence_distance(header.base_sequence, last)
-            behind_last = sequence_distance(header.last_sequence, last)
-            if behind_last <= behind_first < _HALF_RING:
-                return Refusal(
-                    ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
-                    f"{who} sent sequences {sequences} again; they were stored before, {last} is the last",
-                )
+def check(sent: BatchHeader, table: ProducerTable, slot: int, rules: ProducerRules) -> Verdict:
+    """What to do with a batch of the producer in this slot of the table."""
+    txn_start_offset, epoch, count, last_sequence = table.state(slot)
+    expected, is_old = 0, False
+    if sent.producer_epoch == epoch and count:
+        expected = increment_sequence(last_sequence, 1)
+        if sent.base_sequence != expected:
+            for batch in table.batches(slot, count):
+                is_last = batch.last_sequence == sent.last_sequence
+                if is_last and batch.offset_delta == sent.last_offset_delta:
+                    return Duplicate(batch.base_offset, batch.last_offset, batch.timestamp)
+            is_old = rules.duplicate_below_window and _is_behind(sent, last_sequence)
+    if sent.is_transactional:
+        return _no_transaction(sent)
+    if sent.producer_epoch < epoch:
         return Refusal(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"{who} sent sequences {sequences}, the next is {expected}",
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"producer {sent.producer_id} sent epoch {sent.producer_epoch}, the current is {epoch}",
         )
-
-    def _cached(self, slot: int, count: int, header: BatchHeader) -> CachedBatch | None:
-        last_sequence, delta = header.last_sequence, header.last_offset_delta
-        for batch in self._table.batches(slot, count):
-            if batch.last_sequence == last_sequence and batch.offset_delta == delta:
-                return batch
-        return None
-
-    def apply(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        """Remember a batch that the log holds from `base_offset` on; one without a producer id does nothing,
-        and neither does a control batch: see `apply_marker`.
-
-        `now_ms` is the broker's clock at the append; for replayed batches, the time of the replay.
-        """
-        # One unpacking costs less than the six look-ups that it stands for.
-        _, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, base_sequence, _ = header
-        if producer_id < 0 or attributes & CONTROL_BIT:
-            return
-        latest_id, recent = self._latest
-        if latest_id != producer_id:
-            recent = self._make_latest(producer_id, epoch)
-        if recent.epoch != epoch:
-            recent.epoch = epoch
-            recent.batches.clear()
-        recent.next_sequence = next_sequence = increment_sequence(base_sequence, delta + 1)
-        recent.batches.append((next_sequence, delta, base_offset + delta, timestamp))
-        # As `_advance`, without its call.
-        moment = now_ms + self._ahead_ms
-        if moment > self._clock_ms:
-            self._clock_ms = moment
-        recent.last_append_ms = self._clock_ms
-
-    def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> Append | Refusal:
-        """What to do with the control batch by which a coordinator ends a producer's transaction."""
-        known = self.entry(header.producer_id)
-        if known is not None and header.producer_epoch < known.producer_epoch:
-            return Refusal(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"a coordinator ends a transaction of producer {header.producer_id} in epoch"
-                f" {header.producer_epoch}, the current is {known.producer_epoch}",
-            )
-        if known is not None and marker.coordinator_epoch < known.coordinator_epoch:
-            return Refusal(
-                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"a coordinator of epoch {marker.coordinator_epoch} ends a transaction of producer"
-                f" {header.producer_id}, one of epoch {known.coordinator_epoch} did so before",
-            )
-        return _APPEND
-
-    def apply_marker(self, header: BatchHeader, marker: EndTransactionMarker, now_ms: int) -> None:
-        """Remember that the log holds this control batch; `now_ms` as in `apply`."""
-        self._settle()
-        slot = self._table.find(header.producer_id)
-        if not slot:
-            self._make_room()
-            slot = self._table.add(header.producer_id, header.producer_epoch)
-        self._table.mark(slot, header.producer_epoch, marker.coordinator_epoch, self._advance(now_ms))
-
-    def _make_latest(self, producer_id: int, epoch: int) -> _Recent:
-        """What `_recent` holds of a producer, from now on as the last one; a new one begins with `epoch`."""
-        recent = self._recent.pop(producer_id, None)
-        if recent is None:
-            if len(self._recent) >= _MOST_RECENT:
-                self._settle()
-            if not self._table.find(producer_id):
-                self._make_room()
-                self._table.add(producer_id, epoch)
-            recent = _Recent(epoch)
-        self._recent[producer_id] = recent
-        self._latest = (producer_id, recent)
-        return recent
-
-    def _settle(self) -> None:
-        """Pack what `_recent` holds into the table, in the order of the appends."""
-        table = self._table
-        for producer_id, recent in self._recent.items():
-            slot = table.find(producer_id)
-            for next_sequence, delta, last_offset, timestamp in recent.batches:
-                batch = (decrement_sequence(next_sequence, 1), delta, last_offset, timestamp)
-                table.push(slot, recent.epoch, batch, recent.last_append_ms)
-        self._recent.clear()
-        self._latest = _NOBODY
-
-    def _advance(self, now_ms: int) -> int:
-        """The producers' own time: it goes on with the caller's clock, and never back."""
-        moment = now_ms + self._ahead_ms
-        if moment > self._clock_ms:
-            self._clock_ms = moment
-        return self._clock_ms
-
-    def _make_room(self) -> None:
-        # Bounded, for a limit that was lowered by far must not stop one append for seconds.
-        excess = min(len(self._table) + 1 - self.rules.max_producers, _EVICTED_AT_ONCE)
-        if excess <= 0:
-            return
-        self._settle()
-        for slot in self._table.in_idle_order():
-            if self._table.current_txn_start_offset(slot) < 0:
-                self._evict(slot)
-                excess -= 1
-                if excess <= 0:
-                    return
-
-    def _evict(self, slot: int) -> None:
-        _, epoch, _, _ = self._table.state(slot)
-        producer_id = self._table.producer_id(slot)
-        self._table.remove(producer_id)
-        self.evicted += 1
-        self._evicted_epochs[producer_id] = epoch
-        self._evicted_epochs.move_to_end(producer_id)
-        kept = max(self.rules.max_producers // _EVICTED_KEPT_SHARE, _EVICTED_KEPT_AT_LEAST)
-        while len(self._evicted_epochs) > kept:
-            self._evicted_epochs.popitem(last=False)
-
-    def expire(self, now_ms: int, at_most: int = _EXPIRED_AT_ONCE) -> int:
-        """Forget producers idle for `expiration_ms` without an open transaction; returns how many.
-
-        When it returns `at_most`, more may wait: call again after a step of the loop.
-        """
-        self._settle()
-        oldest_to_keep = self._advance(now_ms) - self.rules.expiration_ms
-        expired = 0
-        for slot in self._table.in_idle_order():
-            if expired == at_most or self._table.last_append_ms(slot) > oldest_to_keep:
-                break
-            if self._table.current_txn_start_offset(slot) < 0:
-                self._table.remove(self._table.producer_id(slot))
-                expired += 1
-        self.changes += expired
-        return expired
-
-    def forget(self, producer_id: int) -> bool:
-        """Drop one producer, as if it had expired; False when it is not known."""
-        self._settle()
-        if not self._table.find(producer_id):
-            return False
-        self._table.remove(producer_id)
-        self.changes += 1
-        return True
-
-    def set_next_sequence(
-        self, producer_id: int, producer_epoch: int, next_sequence: int, now_ms: int
-    ) -> None:
-        """Expect `next_sequence` of a producer, known or not, as if all before it had been written elsewhere.
-
-        For tests of clients (`tidelog fault sequence`): its window then is one batch without a place in the
-        log, at offset -1. It must not have a transaction open.
-        """
-        known = self.entry(producer_id)
-        self.forget(producer_id)
-        self._make_room()
-        slot = self._table.add(producer_id, producer_epoch)
-        timestamp = NO_TIMESTAMP if known is None else known.last_timestamp
-        batch = (decrement_sequence(next_sequence, 1), 0, NO_OFFSET, timestamp)
-        self._table.push(slot, producer_epoch, batch, self._advance(now_ms))
-        self.changes += 1
-
-    def entry(self, producer_id: int) -> ProducerEntry | None:
-        self._settle()
-        slot = self._table.find(producer_id)
-        return self._table.entry(slot) if slot else None
-
-    def entries(self) -> Iterator[ProducerEntry]:
-        """Every producer, the longest idle first. Do not change the states while reading it."""
-        self._settle()
-        return map(self._table.entry, self._table.in_idle_order())
-
-    def latest(self) -> Iterator[ProducerEntry]:
-        """Every producer, the latest appended first. Do not change the states while reading it."""
-        self._settle()
-        return map(self._table.entry, self._table.in_latest_order())
-
-    def freeze(self) -> FrozenTable:
-        """The state as it is now, safe to read in another thread until `thaw`."""
-        self._settle()
-        return replace(self._table.freeze(), clock_ms=self._clock_ms, evicted=dict(self._evicted_epochs))
-
-    def view(self) -> FrozenTable:
-        """The state as it is until the next change."""
-        self._settle()
-        return replace(self._table.view(), clock_ms=self._clock_ms, evicted=dict(self._evicted_epochs))
-
-    def thaw(self) -> None:
-        self._table.thaw()
+    if sent.base_sequence != expected:
+        return _out_of_order(sent, expected, last_sequence if is_old else None)
+    if txn_start_offset >= 0:
+        return Refusal(
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {sent.producer_id} has a transaction open; end it before sending outside of one",
+        )
+    return APPEND
 
 
-def _no_transaction(header: BatchHeader) -> Refusal:
+def check_unknown(
+    sent: BatchHeader, next_producer_id: int, evicted_epoch: int, rules: ProducerRules
+) -> Verdict:
+    """What to do with a batch of a producer that is not known. Ids from `next_producer_id` on were never
+    issued; `evicted_epoch` is the one in which the limit put it out, -1 where it did not."""
+    if sent.is_transactional:
+        return _no_transaction(sent)
+    if not rules.reject_unknown_sequence:
+        return APPEND
+    if sent.producer_id >= next_producer_id:
+        problem = f"producer id {sent.producer_id} was never issued here"
+    elif sent.producer_epoch <= evicted_epoch:
+        problem = (
+            f"producer {sent.producer_id} was forgotten, for more than"
+            f" max.producer.ids.per.partition={rules.max_producers} write here; whether this"
+            " batch was stored before is not known any more"
+        )
+    elif sent.base_sequence != 0:
+        problem = (
+            f"producer {sent.producer_id} sent sequence {sent.base_sequence}, but this partition"
+            " knows nothing of it: it never wrote here, or was idle past producer.id.expiration.ms"
+        )
+    else:
+        return APPEND
+    return Refusal(ErrorCode.UNKNOWN_PRODUCER_ID, problem)
+
+
+def check_marker(
+    sent: BatchHeader, marker: EndTransactionMarker, known: ProducerEntry | None
+) -> Append | Refusal:
+    """What to do with the control batch by which a coordinator ends a producer's transaction."""
+    if known is not None and sent.producer_epoch < known.producer_epoch:
+        return Refusal(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"a coordinator ends a transaction of producer {sent.producer_id} in epoch"
+            f" {sent.producer_epoch}, the current is {known.producer_epoch}",
+        )
+    if known is not None and marker.coordinator_epoch < known.coordinator_epoch:
+        return Refusal(
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+            f"a coordinator of epoch {marker.coordinator_epoch} ends a transaction of producer"
+            f" {sent.producer_id}, one of epoch {known.coordinator_epoch} did so before",
+        )
+    return APPEND
+
+
+def _is_behind(sent: BatchHeader, last_sequence: int) -> bool:
+    """Whether all sequences of a batch lie at or before the last one, in the half of the ring behind it."""
+    behind_first = sequence_distance(sent.base_sequence, last_sequence)
+    return sequence_distance(sent.last_sequence, last_sequence) <= behind_first < _HALF_RING
+
+
+def _out_of_order(sent: BatchHeader, expected: int, stored_to: int | None) -> Refusal:
+    """The refusal of a sequence that is neither the next one nor that of a cached batch."""
+    what = (
+        f"producer {sent.producer_id} epoch {sent.producer_epoch} sent sequences"
+        f" {sent.base_sequence}..{sent.last_sequence}"
+    )
+    if stored_to is not None:
+        return Refusal(
+            ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+            f"{what} again; they were stored before, {stored_to} is the last",
+        )
+    return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"{what}, the next is {expected}")
+
+
+def _no_transaction(sent: BatchHeader) -> Refusal:
     return Refusal(
         ErrorCode.INVALID_TXN_STATE,
-        f"producer {header.producer_id} sent a transactional batch, but no transaction is open here",
+        f"producer {sent.producer_id} sent a transactional batch, but no transaction is open here",
     )

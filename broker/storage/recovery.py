@@ -33,7 +33,8 @@ from tidelog.broker.storage.cleaned_offset import CleanedOffset
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.holes import Hole, holes_between
 from tidelog.broker.storage.integrity import CorruptSegmentError, is_unfinished, problem_of
-from tidelog.broker.storage.producer_state import ProducerRules, ProducerStates
+from tidelog.broker.storage.producer_memory import ProducerStates
+from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.broker.storage.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,

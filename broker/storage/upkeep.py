@@ -21,7 +21,7 @@ from tidelog.broker.storage.disk import FULL, Disk
 from tidelog.broker.storage.leader_epochs import LeaderEpochs
 from tidelog.broker.storage.log_segments import LogSegments
 from tidelog.broker.storage.log_types import CheckpointWork
-from tidelog.broker.storage.producer_state import ProducerStates
+from tidelog.broker.storage.producer_memory import ProducerStates
 from tidelog.broker.storage.recovery import RecoveryReport
 from tidelog.broker.storage.snapshot import snapshots, write_snapshot
 

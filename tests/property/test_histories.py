@@ -19,7 +19,9 @@ from tests.unit.broker.storage.power import PowerDisk
 from tests.unit.broker.storage.support import NEVER_ISSUED, NOW_MS, append, batch, open_log, stored
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog
-from tidelog.broker.storage.producer_state import ProducerEntry, ProducerRules, ProducerStates
+from tidelog.broker.storage.producer_memory import ProducerStates
+from tidelog.broker.storage.producer_state import ProducerRules
+from tidelog.broker.storage.producer_table import ProducerEntry
 from tidelog.broker.storage.snapshot import snapshot_path, snapshots
 from tidelog.protocol.records import BatchHeader, read_batch_header
 

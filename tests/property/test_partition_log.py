@@ -28,7 +28,8 @@ from tests.unit.broker.storage.support import (
 from tidelog.broker.storage.checkpoints import CLEANED_OFFSET
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog
-from tidelog.broker.storage.producer_state import ProducerRules, ProducerStates
+from tidelog.broker.storage.producer_memory import ProducerStates
+from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.records import iter_batches, read_marker, set_offset_and_leader_epoch
 

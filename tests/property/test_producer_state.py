@@ -10,14 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.unit.broker.storage.support import header
 from tidelog.broker.storage.disk import Disk
-from tidelog.broker.storage.producer_state import (
-    Append,
-    Duplicate,
-    ProducerRules,
-    ProducerStates,
-    Refusal,
-    Verdict,
-)
+from tidelog.broker.storage.producer_memory import ProducerStates
+from tidelog.broker.storage.producer_state import Append, Duplicate, ProducerRules, Refusal, Verdict
 from tidelog.broker.storage.snapshot import load_newest, write_snapshot
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.types import MAX_SEQUENCE

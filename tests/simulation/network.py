@@ -15,7 +15,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import NamedTuple
 
-from tidelog.broker.storage.producer_state import Duplicate, ProducerRules, ProducerStates, Refusal
+from tidelog.broker.storage.producer_memory import ProducerStates
+from tidelog.broker.storage.producer_state import Duplicate, ProducerRules, Refusal
 from tidelog.client.types import TopicPartition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import BatchHeader, batch_crc_is_valid, decode_batch, read_batch_header

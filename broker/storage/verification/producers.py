@@ -1,6 +1,6 @@
 """Do the batches of a log follow each other by the rules of idempotence, and do the snapshots say the same?
 
-Owns a replay through `producer_state`: each batch must be one that the broker would have appended. At the
+Owns a replay through `producer_memory`: each batch must be one that the broker would have appended. At the
 offset of each snapshot the replay and the snapshot are compared, as far as the log still holds what the
 snapshot speaks of. Invariants: memory is that of a broker with as many producers, at most a million.
 
@@ -14,15 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidelog.broker.storage.disk import Disk
-from tidelog.broker.storage.producer_state import (
-    CachedBatch,
-    Duplicate,
-    ProducerEntry,
-    ProducerRules,
-    ProducerStates,
-    Refusal,
-)
-from tidelog.broker.storage.producer_table import ProducerTable
+from tidelog.broker.storage.producer_memory import ProducerStates
+from tidelog.broker.storage.producer_state import Duplicate, ProducerRules, Refusal
+from tidelog.broker.storage.producer_table import CachedBatch, ProducerEntry, ProducerTable
 from tidelog.broker.storage.snapshot import decode_snapshot
 from tidelog.broker.storage.verification.findings import Findings
 from tidelog.broker.storage.verification.reader import FoundBatch

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from tests.unit.broker.storage.support import header
 from tidelog.broker.clock import SteadyClock
-from tidelog.broker.storage.producer_state import Append, ProducerRules, ProducerStates
+from tidelog.broker.storage.producer_memory import ProducerStates
+from tidelog.broker.storage.producer_state import Append, ProducerRules
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

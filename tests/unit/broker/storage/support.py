@@ -14,7 +14,7 @@ from tidelog.broker.storage.batch_rules import AppendOrigin
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import AppendResult, PartitionLog
-from tidelog.broker.storage.producer_state import ProducerEntry
+from tidelog.broker.storage.producer_table import ProducerEntry
 from tidelog.protocol.compression import Compression, compress
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import BatchHeader, RecordBatchBuilder, iter_batches, read_batch_header

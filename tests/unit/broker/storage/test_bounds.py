@@ -14,7 +14,8 @@ from tests.unit.broker.storage.support import NOW_MS, append, batch, header
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import LogManager
-from tidelog.broker.storage.producer_state import ProducerRules, ProducerStates
+from tidelog.broker.storage.producer_memory import ProducerStates
+from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.broker.storage.producer_table import CHUNK_SIZE, SLOT_SIZE
 from tidelog.broker.storage.snapshot import read_snapshot, snapshot_path, write_snapshot
 from tidelog.protocol.types import Buffer

@@ -11,7 +11,8 @@ from crc32c import crc32c
 
 from tests.unit.broker.storage.support import NEVER_ISSUED, NOW_MS, FaultyDisk, header
 from tidelog.broker.storage.disk import Disk
-from tidelog.broker.storage.producer_state import Append, ProducerRules, ProducerStates, Refusal
+from tidelog.broker.storage.producer_memory import ProducerStates
+from tidelog.broker.storage.producer_state import Append, ProducerRules, Refusal
 from tidelog.broker.storage.snapshot import (
     decode_snapshot,
     load_newest,
