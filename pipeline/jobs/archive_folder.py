@@ -148,7 +148,7 @@ def folder_of(path: str) -> Path:
     """The folder that a setting names. Raises OptionError for what is none."""
     if (found := local_path(path)) is None:
         raise OptionError(
-            f"{path}: an archive lies in a folder that driver and executors see as a path, not behind"
+            f"{path}: an archive must be in a folder that driver and executors see as a path, not behind"
             f" {path.partition(':')[0]}:"
         )
     return found.absolute()

@@ -22,12 +22,12 @@ def check_folder(name: str, text: str) -> None:
     if not _check_parents(name, path):
         return
     if not path.is_dir():
-        raise OptionError(f"{name}: {path} is a file, and a folder is needed: name another")
+        raise OptionError(f"{name}: {path} is a file. Name a folder")
     for each in path.iterdir():
         if not _OF_RESULTS.fullmatch(each.name):
             raise OptionError(
-                f"{name}: {path} would be replaced, and holds {each.name}, which is not of an earlier result:"
-                " name a new folder, or empty this one"
+                f"{name}: {path} would be replaced, but it contains {each.name}, which is not part of an"
+                " earlier result. Name a new folder, or empty this one"
             )
 
 
@@ -35,7 +35,7 @@ def check_file(name: str, text: str) -> None:
     """Raises OptionError where the setting `name` names no file that can be written."""
     path = Path(text)
     if _check_parents(name, path) and not path.is_file():
-        raise OptionError(f"{name}: {path} is a folder, and a file is needed: name one in it")
+        raise OptionError(f"{name}: {path} is a folder. Name a file in it")
 
 
 def _check_parents(name: str, path: Path) -> bool:

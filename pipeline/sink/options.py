@@ -64,7 +64,7 @@ class SinkOptions:
     cluster: ClusterConfig
     topic: str | None
     delivery: str = AT_LEAST_ONCE
-    compression_type: str = "none"
+    compression_type: str = OPTIONS["compression.type"].default
     batch_bytes: int = _BATCH_BYTES
     delivery_timeout_ms: int = _DELIVERY_TIMEOUT_MS
     session_path: str | None = None
@@ -84,8 +84,8 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
     delivery = text_of(given, OPTIONS, "delivery").lower()
     if delivery == _EXACTLY_ONCE:
         raise OptionError(
-            "delivery=exactly_once needs transactions, which this sink does not have yet; for rows that come"
-            " from topics use delivery=mirror, which is exact, for others at_least_once"
+            "delivery=exactly_once needs transactions, which this sink does not have yet. For rows from"
+            " topics use delivery=mirror, which is exact. For other rows use at_least_once"
         )
     if delivery not in (AT_LEAST_ONCE, MIRROR):
         raise OptionError(f"delivery={delivery}: expected {AT_LEAST_ONCE} or {MIRROR}")
@@ -122,16 +122,16 @@ def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool) 
     types = {field.name: field.dataType for field in schema.fields}
     wanted = (*_CONTENT_COLUMNS, *(POSITION_COLUMNS if options.delivery == MIRROR else ()))
     if unknown := [name for name in types if name not in wanted]:
-        raise OptionError(f"column {unknown[0]!r} has no place in a record; select from {', '.join(wanted)}")
+        raise OptionError(f"a record has no field for column {unknown[0]!r}: select from {', '.join(wanted)}")
     if "key" not in types and "value" not in types:
         raise OptionError("a record needs a column key or value")
     if options.topic is None and "topic" not in types:
         raise OptionError("name the topic, by option topic or by a column of that name")
     if options.delivery == MIRROR and (missing := [name for name in POSITION_COLUMNS if name not in types]):
         raise OptionError(
-            f"delivery=mirror tells rows by where they come from: column {missing[0]} is missing; add"
-            " topic AS source_topic, partition AS source_partition, offset AS source_offset as the source"
-            " gives them, or use delivery=at_least_once"
+            f"delivery=mirror needs to know where each row comes from: column {missing[0]} is missing. Add"
+            " the source's columns topic AS source_topic, partition AS source_partition, offset AS"
+            " source_offset, or use delivery=at_least_once"
         )
     for name, kind in types.items():
         if not _fits(name, kind):
@@ -183,10 +183,10 @@ def _session_path(given: Mapping[str, str], *, is_stream: bool) -> str:
     if text := given.get("checkpointlocation") if is_stream else None:
         return f"{folder_path('checkpointLocation', text)}/{SESSION_FOLDER}"
     raise OptionError(
-        "delivery=mirror keeps a session between runs: set option checkpointLocation on the stream"
+        "delivery=mirror keeps a session between runs. Set option checkpointLocation on the stream"
         if is_stream
-        else "delivery=mirror keeps a session between runs: set option session.path, a folder that belongs"
-        " to this write alone"
+        else "delivery=mirror keeps a session between runs. Set option session.path: a folder that only this"
+        " write uses"
     )
 
 
@@ -194,7 +194,7 @@ def folder_path(name: str, text: str) -> str:
     """The folder that an option names, as a path or a file: URI. Raises OptionError for other URIs."""
     if (path := local_path(text)) is None:
         raise OptionError(
-            f"{name}={text}: the session of delivery=mirror must lie in a folder that driver and executors"
-            " see as a path; set option session.path to one on a shared file system"
+            f"{name}={text}: the session of delivery=mirror must be in a folder that driver and executors"
+            " see as a path. Set option session.path to a folder on a shared file system"
         )
     return str(path)

@@ -78,15 +78,15 @@ class SourceOptions:
     ending: Positions
     min_partitions: int | None
     columns: tuple[str, ...]
-    pattern: str | None = None
-    starting_times: Positions | None = None
-    ending_times: Positions | None = None
-    starts_at_end: bool = False
-    max_offsets_per_trigger: int | None = None
-    fail_on_data_loss: bool = True
-    read_committed: bool = False
-    read_path: str | None = None
-    losses_path: str | None = None
+    pattern: str | None
+    starting_times: Positions | None
+    ending_times: Positions | None
+    starts_at_end: bool
+    max_offsets_per_trigger: int | None
+    fail_on_data_loss: bool
+    read_committed: bool
+    read_path: str | None
+    losses_path: str | None
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -96,7 +96,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """
     given = _known(options)
     if "maxoffsetspertrigger" in given:
-        raise OptionError("maxOffsetsPerTrigger bounds a stream's micro-batches, a batch has none")
+        raise OptionError("maxOffsetsPerTrigger is for streams only: a batch has no micro-batches")
     starting = _parse_positions("startingOffsets", _text(given, "startingOffsets"))
     ending = _parse_positions("endingOffsets", _text(given, "endingOffsets"))
     _refuse(starting, LATEST, "startingOffsets", "latest would read nothing in a batch")
@@ -113,7 +113,7 @@ def parse_stream_options(options: Mapping[str, str]) -> SourceOptions:
     for name in ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"):
         if name in given:
             raise OptionError(
-                f"{name}: a stream has no end; trigger(availableNow=True) stops at what is there"
+                f"{name}: a stream has no end. Use trigger(availableNow=True) to stop at the current end"
             )
     starting = _parse_positions("startingOffsets", given.get("startingoffsets", "latest"))
     return _options(given, starting, LATEST)
@@ -192,7 +192,7 @@ def _offset(value: Any) -> int:
 def _parse_topics(text: str) -> tuple[str, ...]:
     topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",")))
     if not all(topics):
-        raise OptionError(f"subscribe: {text!r} holds an empty topic name")
+        raise OptionError(f"subscribe: {text!r} contains an empty topic name")
     return topics
 
 
@@ -206,7 +206,7 @@ def _parse_assignment(text: str) -> tuple[Place, ...]:
     except (ValueError, TypeError) as error:
         raise OptionError(f'assign: {text!r} is not JSON like {{"topic":[0,1]}} ({error})') from None
     if not places or min(place.partition for place in places) < 0:
-        raise OptionError(f"assign: {text!r} names no partition, or one below 0")
+        raise OptionError(f"assign: {text!r} must name partitions, and none below 0")
     return tuple(dict.fromkeys(places))
 
 
@@ -273,5 +273,5 @@ def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
     names = [name.strip().lower() for name in text.split(",")]
     for name in names:
         if name not in by_name or names.count(name) > 1:
-            raise OptionError(f"columns: {name!r} is twice there or none of {', '.join(COLUMNS)}")
+            raise OptionError(f"columns: {name!r} is named twice, or is not one of {', '.join(COLUMNS)}")
     return tuple(by_name[name] for name in names)

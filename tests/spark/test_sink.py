@@ -96,7 +96,7 @@ def test_a_stream_stores_its_rows(spark: SparkSession, broker: RunningBroker, tm
     ("columns", "options", "message"),
     [
         (["id AS value"], {"topic": "t"}, "column value is bigint, expected binary or string; cast it"),
-        (["'v' AS value"], {"topic": "t", "delivery": "mirror"}, r"set option session\.path"),
+        (["'v' AS value"], {"topic": "t", "delivery": "mirror"}, r"Set option session\.path"),
     ],
 )
 def test_what_cannot_be_written_is_refused_when_it_is_planned(

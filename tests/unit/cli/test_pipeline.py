@@ -110,10 +110,10 @@ def test_every_command_explains_itself(job: str, capsys: pytest.CaptureFixture[s
         ),
         (["replay", "-b", "x:1", "--archive", "a", "--where", "timestamp > now()"], "write the time down"),
         (["stats", "t", "-b", "x:1", "--window", "99999999 weeks"], "is longer than 36500 days"),
-        (["audit", "t", "-b", "x:1", "--output", __file__], "is a file, and a folder is needed"),
+        (["audit", "t", "-b", "x:1", "--output", __file__], "is a file. Name a folder"),
         (
             ["stats", "t", "-b", "x:1", "--output", str(Path(__file__).parent)],
-            "which is not of an earlier result",
+            "which is not part of an earlier result",
         ),
         (["stats", "t", "-b", "x:1", "--plot", f"{__file__}/plot.png"], "cannot be written"),
         (["audit", "--path", "p", "--metrics-file", "absent/a.prom"], "metrics_file: absent is not a folder"),

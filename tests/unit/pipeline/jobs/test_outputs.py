@@ -15,7 +15,7 @@ def test_a_folder_of_results_is_new_or_holds_earlier_ones_only(tmp_path: Path) -
         (tmp_path / name).touch()
     check_folder("output", f"file://{tmp_path}/")
     (tmp_path / "thesis.odt").touch()
-    with pytest.raises(OptionError, match=r"output: .* would be replaced, and holds thesis.odt"):
+    with pytest.raises(OptionError, match=r"output: .* would be replaced, but it contains thesis.odt"):
         check_folder("output", str(tmp_path))
     check_folder("output", "s3a://bucket/folder")
 
@@ -23,12 +23,12 @@ def test_a_folder_of_results_is_new_or_holds_earlier_ones_only(tmp_path: Path) -
 def test_what_is_in_the_way_is_told(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(OptionError, match=r"output: .*file is a file, and a folder is needed"):
+    with pytest.raises(OptionError, match=r"output: .*file is a file. Name a folder"):
         check_folder("output", str(file))
     for check in (check_folder, check_file):
         with pytest.raises(OptionError, match=r"x: .*below cannot be written: .*Not a directory"):
             check("x", str(file / "below"))
-    with pytest.raises(OptionError, match=r"plot: .* is a folder, and a file is needed"):
+    with pytest.raises(OptionError, match=r"plot: .* is a folder. Name a file"):
         check_file("plot", str(tmp_path))
     check_file("plot", str(file))
     check_file("plot", str(tmp_path / "new" / "plot.png"))

@@ -54,8 +54,8 @@ def test_a_mirrors_session_lies_in_the_checkpoint_or_where_it_is_told() -> None:
         (SERVERS | {"mirror.gaps": "allow"}, True, "belongs to delivery=mirror"),
         (SERVERS | {"compression.type": "rar"}, True, "expected none, gzip"),
         (SERVERS | {"batch.size": "-5"}, True, "expected a whole number above 0"),
-        (MIRROR, True, "set option checkpointLocation"),
-        (MIRROR, False, r"set option session\.path"),
+        (MIRROR, True, "Set option checkpointLocation"),
+        (MIRROR, False, r"Set option session\.path"),
         (MIRROR | {"checkpointLocation": "hdfs://host/c"}, True, "on a shared file system"),
         (MIRROR | {"session.path": "/s", "mirror.gaps": "yes"}, True, "expected refuse or allow"),
     ],
@@ -85,7 +85,7 @@ def test_columns_of_a_record_pass() -> None:
         (
             {"value": StringType(), "offset": LongType()},
             SinkOptions(ClusterConfig("a:1"), "t"),
-            "'offset' has no place",
+            "no field for column 'offset'",
         ),
         ({"partition": LongType()}, SinkOptions(ClusterConfig("a:1"), "t"), "needs a column key or value"),
         ({"value": StringType()}, SinkOptions(ClusterConfig("a:1"), None), "name the topic"),
@@ -107,7 +107,7 @@ def test_columns_of_a_record_pass() -> None:
         (
             {"value": StringType(), **POSITION},
             SinkOptions(ClusterConfig("a:1"), "t"),
-            "'source_topic' has no place",
+            "no field for column 'source_topic'",
         ),
     ],
 )

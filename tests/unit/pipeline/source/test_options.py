@@ -67,12 +67,12 @@ def test_positions_and_assignments_are_sparks_json() -> None:
         (BOOTSTRAP | {"subscribe": "a", "startingOffsetsByTimestampStrategy": "no"}, "nor latest"),
         (BOOTSTRAP | {"assign": '{"a":0}'}, "assign"),
         (BOOTSTRAP | {"assign": '{"a":[-1]}'}, "below 0"),
-        (BOOTSTRAP | {"assign": "{}"}, "names no partition"),
+        (BOOTSTRAP | {"assign": "{}"}, "must name partitions"),
         (BOOTSTRAP | {"subscribe": "a", "isolation.level": "committed"}, "neither read_uncommitted nor"),
         (BOOTSTRAP | {"subscribe": "a", "minPartitions": "0"}, "at least 1"),
         (BOOTSTRAP | {"subscribe": "a", "minPartitions": "x"}, "at least 1"),
         (BOOTSTRAP | {"subscribe": "a", "columns": "key,velue"}, "'velue'"),
-        (BOOTSTRAP | {"subscribe": "a", "columns": "key,key"}, "'key' is twice"),
+        (BOOTSTRAP | {"subscribe": "a", "columns": "key,key"}, "'key' is named twice"),
     ],
 )
 def test_a_wrong_option_is_refused_with_the_reason(options: dict[str, str], reason: str) -> None:
