@@ -31,6 +31,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps, each
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
 
+_SEVERAL_GROUPS_FROM = 8
 _TOPIC_IDS_FROM = 10
 _DEFAULT_RETENTION = -1
 _Held = Mapping[str, Mapping[int, CommittedOffset]]
@@ -101,8 +102,8 @@ class GroupOffsetsHandler:
     async def offset_fetch(self, context: RequestContext, request: Any) -> dict[str, Any]:
         """An answer for each group, or for the one that older versions name."""
         by_id = context.header.api_version >= _TOPIC_IDS_FROM
-        if not request.groups:
-            return await self._group(request.group_id, request.topics, by_id=False)
+        if context.header.api_version < _SEVERAL_GROUPS_FROM:
+            return {"topics": await self._group(request.group_id, request.topics, by_id=False)}
         wanted: dict[str, list[Any] | None] = {}
         for group in request.groups:
             present = wanted.setdefault(group.group_id, [])
@@ -112,24 +113,29 @@ class GroupOffsetsHandler:
                 present.extend(group.topics)
         groups = []
         for group_id, topics in wanted.items():
-            groups.append({"group_id": group_id, **await self._group(group_id, topics, by_id=by_id)})
+            answer: dict[str, Any] = {"group_id": group_id}
+            try:
+                answer["topics"] = await self._group(group_id, topics, by_id=by_id)
+            except ApiError as error:
+                answer["error_code"] = error.code
+            groups.append(answer)
             await self._services.turns.next()
         return {"groups": groups}
 
-    async def _group(self, group_id: str, topics: Sequence[Any] | None, *, by_id: bool) -> dict[str, Any]:
-        """What the group committed in these topics (None: in all), each of which names its partitions."""
+    async def _group(
+        self, group_id: str, topics: Sequence[Any] | None, *, by_id: bool
+    ) -> list[dict[str, Any]]:
+        """What the group committed in these topics (None: in all), each of which names its partitions.
+
+        Raises ApiError.
+        """
         turns = self._services.turns
-        try:
-            if topics is None:
-                held = await self._held(group_id, None)
-                answers = await turns.run(self._all_committed(held, by_id=by_id))
-            else:
-                wanted = await turns.run(self._wanted(topics, by_id=by_id))
-                held = await self._held(group_id, [topic.name for topic, _ in wanted.values() if topic])
-                answers = await turns.run(self._committed(wanted, held, by_id=by_id))
-        except ApiError as error:
-            return {"topics": [], "error_code": error.code}
-        return {"topics": answers, "error_code": ErrorCode.NONE}
+        if topics is None:
+            held = await self._held(group_id, None)
+            return await turns.run(self._all_committed(held, by_id=by_id))
+        wanted = await turns.run(self._wanted(topics, by_id=by_id))
+        held = await self._held(group_id, [topic.name for topic, _ in wanted.values() if topic])
+        return await turns.run(self._committed(wanted, held, by_id=by_id))
 
     async def _held(self, group_id: str, names: Sequence[str] | None) -> _Held:
         if not self._groups.has_topic:

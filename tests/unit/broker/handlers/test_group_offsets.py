@@ -224,6 +224,31 @@ async def test_a_commit_that_no_batch_holds_is_refused_as_a_whole(asker: Asker) 
     assert await committed(asker) == {}
 
 
+async def test_a_group_whose_partition_is_offline_fails_alone_and_with_a_code_in_every_version(
+    asker: Asker,
+) -> None:
+    await asker.create("t")
+    await commit(asker, ("t", 0, 1), group="offline")
+    await commit(asker, ("t", 0, 2), group="g")
+    assert partition_of("offline", 5) != partition_of("g", 5)
+    asker.replica(OFFSETS_TOPIC, partition_of("offline", 5)).fail(OSError("the disk is gone"))
+    groups = [{"group_id": group, "topics": None} for group in ("offline", "g")]
+    for version in (8, 9, 10):
+        answer = await asker.ask(ApiKey.OFFSET_FETCH, version, groups=groups)
+        assert [(group.error_code, len(group.topics)) for group in answer.groups] == [
+            (ErrorCode.NOT_COORDINATOR, 0),
+            (ErrorCode.NONE, 1),
+        ]
+    with pytest.raises(ApiError) as refused:
+        await asker.ask(ApiKey.OFFSET_FETCH, 1, group_id="offline", topics=[])
+    assert refused.value.code == ErrorCode.NOT_COORDINATOR
+    found = await asker.ask(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["offline", "g"])
+    assert [each.error_code for each in found.coordinators] == [
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NONE,
+    ]
+
+
 async def test_offsets_are_deleted_and_stay_so(open_asker: Callable[..., Any]) -> None:
     asker = await open_asker()
     await asker.create("t", 3)
