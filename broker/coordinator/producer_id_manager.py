@@ -1,8 +1,9 @@
 """Producer ids of one broker, and the cluster's store as the journal of the coordinator that reserves blocks.
 
 Owns the reservation that is under way. Invariants: a block is committed to the cluster store before the
-allocator hears of it, and lies above every id that the logs knew at the start; a request waits for a block
-that is on its way and is sent away with a retriable code when reserving failed just now.
+allocator hears of it, on the bound that the catalog shows, so no two brokers get one block; it lies above
+every id that the logs knew at the start; a request waits for a block that is on its way and is sent away with
+a retriable code when reserving failed just now.
 
 On the event loop.
 """
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
-from tidelog.broker.cluster.catalog import ProducerIdsReserved
+from tidelog.broker.cluster.catalog import Catalog, ProducerIdsReserved
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.store import StoreConflict, StoreError
 from tidelog.broker.coordinator.producer_ids import (
@@ -50,8 +51,15 @@ class _StoreJournal:
 
     async def write(self, records: Sequence[BlockReserved]) -> None:
         (record,) = records
+
+        def plan(catalog: Catalog) -> ProducerIdsReserved:
+            if catalog.next_producer_id != self._told:
+                message = "another broker reserved producer ids at the same moment; ask again"
+                raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
+            return ProducerIdsReserved(record.end)
+
         try:
-            await self._cluster.change(lambda _: ProducerIdsReserved(record.end))
+            await self._cluster.change(plan)
         except (StoreError, StoreConflict, OSError) as error:
             raise _store_failed(error) from error
         self._told = record.end
@@ -71,6 +79,7 @@ class ProducerIds:
 
     def __init__(self, cluster: Cluster, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
+        self._catalog = cluster.catalog
         self._first = cluster.catalog.next_producer_id
         self._allocator = ProducerIdAllocator(self._first)
         self._blocks = ProducerIdBlocks()
@@ -103,8 +112,8 @@ class ProducerIds:
         self.try_next()  # Gives none yet, and has a block reserved, for the logs may forget whom they saw.
 
     def bound(self) -> int:
-        """Ids at or above it were never issued."""
-        return self._allocator.next_producer_id
+        """Ids at or above it were never issued, by no broker."""
+        return self._allocator.first_unissued(max(self._catalog.next_producer_id, self._first))
 
     def try_next(self) -> int | None:
         """A fresh id, or None when one must be waited for."""

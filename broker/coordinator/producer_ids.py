@@ -133,10 +133,15 @@ class ProducerIdAllocator:
         self._reserving = False
         self._retry_at_ms = 0
 
-    @property
-    def next_producer_id(self) -> int:
-        """Ids at or above it were never issued."""
-        return self._next
+    def first_unissued(self, reserved_end: int) -> int:
+        """Ids at or above it were never issued, by whoever; `reserved_end`: no block of the cluster is above.
+
+        Above this broker's blocks those of others may lie, of which it does not know how far they are used.
+        """
+        first = reserved_end
+        if self._following is not None and self._following.end == first:
+            first = self._following.first
+        return self._next if self._current.end == first else first
 
     @property
     def retry_at_ms(self) -> int:

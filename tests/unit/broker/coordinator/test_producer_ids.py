@@ -51,11 +51,35 @@ def test_a_crash_leaves_a_gap_and_never_a_reuse() -> None:
 
 def test_ids_at_or_above_the_bound_were_never_issued() -> None:
     allocator = ProducerIdAllocator(3000)
-    assert allocator.next_producer_id == 3000
+    assert allocator.first_unissued(3000) == 3000
     allocator.allocate(0)
     allocator.block_reserved(ProducerIdBlock(3000, 4000))
+    assert allocator.first_unissued(4000) == 3000
     allocator.allocate(0)
-    assert allocator.next_producer_id == 3001
+    assert allocator.first_unissued(4000) == 3001
+
+
+@pytest.mark.parametrize(
+    ("reserved_end", "following", "first"),
+    [
+        (1000, None, 900),
+        (2000, ProducerIdBlock(1000, 2000), 900),
+        (3000, ProducerIdBlock(2000, 3000), 2000),  # Between them is a block of another broker,
+        (2000, None, 2000),  # or above them,
+        (5000, ProducerIdBlock(2000, 3000), 5000),
+    ],
+)
+def test_ids_in_blocks_of_other_brokers_may_have_been_issued(
+    reserved_end: int, following: ProducerIdBlock | None, first: int
+) -> None:
+    allocator = ProducerIdAllocator(0)
+    allocator.allocate(0)
+    allocator.block_reserved(ProducerIdBlock(0, 1000))
+    for _ in range(900):
+        allocator.allocate(0)
+    if following is not None:
+        allocator.block_reserved(following)
+    assert allocator.first_unissued(reserved_end) == first
 
 
 def test_a_failed_reservation_is_tried_again_after_the_back_off() -> None:
@@ -92,7 +116,7 @@ def test_ids_rise_strictly_over_any_history(steps: list[str], size: int) -> None
             if allocation.producer_id is not None:
                 assert issued[-1] < allocation.producer_id < durable
                 issued.append(allocation.producer_id)
-                assert allocator.next_producer_id == allocation.producer_id + 1
+                assert allocator.first_unissued(durable) == allocation.producer_id + 1
             assert not (allocation.reserve_block and reserving)
             reserving = reserving or allocation.reserve_block
         elif step == "crash":
