@@ -55,7 +55,7 @@ class CommitFeed:
                 await self._news.wait()
 
     def _following(self, revision: int) -> Commit:
-        for commit in self._kept:
+        for commit in reversed(self._kept):
             if commit.revision - len(commit.deltas) == revision:
                 return commit
         raise StoreError(

@@ -23,6 +23,7 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -83,13 +84,26 @@ class SqliteStore:
         """A commit that failed, until a `load` shows whether it is stored."""
 
     async def load(self) -> Catalog:
-        loop = asyncio.get_running_loop()
-        return await self._run(lambda: self._loaded(loop))
+        catalog = await self._run(self._load)
+        unknown, self._unknown = self._unknown, None
+        if unknown is not None and unknown.revision == catalog.revision:
+            self._feed.publish(unknown)
+        self._feed.begin(catalog.revision)
+        return catalog
 
     async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
-        loop = asyncio.get_running_loop()
         made = Commit(expected_revision + len(deltas), tuple(deltas))
-        await self._run(lambda: self._committed(made, expected_revision, loop))
+        running = self._run(lambda: self._commit(made.deltas, expected_revision))
+        running.add_done_callback(partial(self._ended, made))
+        # A caller that goes away keeps nobody from hearing of it.
+        await asyncio.shield(running)
+
+    def _ended(self, made: Commit, running: asyncio.Future[None]) -> None:
+        error = running.exception()
+        if error is None:
+            self._feed.publish(made)
+        elif not isinstance(error, StoreConflict):
+            self._unknown = made
 
     def watch(self, revision: int) -> AsyncIterator[Commit]:
         return self._feed.watch(revision)
@@ -101,29 +115,9 @@ class SqliteStore:
             self._thread.shutdown(wait=True)
             self._feed.close()
 
-    def _loaded(self, loop: asyncio.AbstractEventLoop) -> Catalog:
-        catalog = self._load()
-        unknown, self._unknown = self._unknown, None
-        if unknown is not None and unknown.revision == catalog.revision:
-            loop.call_soon_threadsafe(self._feed.publish, unknown)
-        else:
-            loop.call_soon_threadsafe(self._feed.begin, catalog.revision)
-        return catalog
-
-    def _committed(self, made: Commit, expected_revision: int, loop: asyncio.AbstractEventLoop) -> None:
-        # Told from this thread, so that a caller that goes away meanwhile keeps nobody from hearing of it.
-        try:
-            self._commit(made.deltas, expected_revision)
-        except StoreConflict:
-            raise
-        except BaseException:
-            self._unknown = made
-            raise
-        loop.call_soon_threadsafe(self._feed.publish, made)
-
-    async def _run(self, work: Callable[[], _T]) -> _T:
+    def _run(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
         """Run in the store's thread; a cancelled caller still leaves the work to finish."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._translated, work)
+        return asyncio.get_running_loop().run_in_executor(self._thread, self._translated, work)
 
     def _translated(self, work: Callable[[], _T]) -> _T:
         try:
