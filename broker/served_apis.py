@@ -35,11 +35,19 @@ class Kind(Enum):
     """Reads, and may do so after its handler returned. Those behind it may change that, so they wait."""
     CHANGE = auto()
     """Takes effect at any time until it is answered. Those behind it must see that, so they wait."""
+    LONG_CHANGE = auto()
+    """A change that is answered when other clients have come, which may be much later. As in Kafka, those
+    behind it wait for so long: a heartbeat behind a join is one of the generation that the join tells of."""
 
     @property
     def holds_back(self) -> bool:
         """Whether nothing behind such a request is served until it is answered."""
-        return self in (Kind.READ, Kind.CHANGE)
+        return self in (Kind.READ, Kind.CHANGE, Kind.LONG_CHANGE)
+
+    @property
+    def may_be_long(self) -> bool:
+        """Whether it waits for other clients. A stop of the broker does not wait for that."""
+        return self in (Kind.LONG_POLL, Kind.LONG_CHANGE)
 
 
 class ServedApi(NamedTuple):
@@ -72,6 +80,12 @@ SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     ApiKey.OFFSET_COMMIT: _served(Kind.CHANGE, 2, 10),
     ApiKey.OFFSET_FETCH: _served(Kind.READ, 1, 10),
     ApiKey.FIND_COORDINATOR: _served(Kind.CHANGE, 0, 5),  # It makes the topic of the groups.
+    ApiKey.JOIN_GROUP: _served(Kind.LONG_CHANGE, 0, 9),
+    ApiKey.HEARTBEAT: _served(Kind.CHANGE, 0, 4),
+    ApiKey.LEAVE_GROUP: _served(Kind.CHANGE, 0, 5),
+    ApiKey.SYNC_GROUP: _served(Kind.LONG_CHANGE, 0, 5),
+    ApiKey.DESCRIBE_GROUPS: _served(Kind.READ, 0, 6),
+    ApiKey.LIST_GROUPS: _served(Kind.READ, 0, 5),
     ApiKey.SASL_HANDSHAKE: _served(Kind.CHANGE, 0, 1),
     ApiKey.API_VERSIONS: _served(Kind.READ, 0, 4),
     ApiKey.CREATE_TOPICS: _served(Kind.CHANGE, 2, 7),
@@ -83,6 +97,7 @@ SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     ApiKey.ALTER_CONFIGS: _served(Kind.CHANGE, 0, 2),
     ApiKey.SASL_AUTHENTICATE: _served(Kind.CHANGE, 0, 2),
     ApiKey.CREATE_PARTITIONS: _served(Kind.CHANGE, 0, 3),
+    ApiKey.DELETE_GROUPS: _served(Kind.CHANGE, 0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _served(Kind.CHANGE, 0, 1),
     ApiKey.OFFSET_DELETE: _served(Kind.CHANGE, 0, 0),
     ApiKey.DESCRIBE_CLUSTER: _served(Kind.READ, 0, 1),

@@ -121,6 +121,26 @@ class BrokerConfig:
     auto_create_topics_enable: bool = _setting(True, "Create a topic when a client that may asks for it.")
     delete_topic_enable: bool = _setting(True, "Let clients delete topics.")
 
+    group_initial_rebalance_delay_ms: int = _setting(
+        3_000,
+        "How long the first member of a group waits for others to join; 0 suits tests and single consumers.",
+        low=0,
+        high=_INT,
+    )
+    group_min_session_timeout_ms: int = _setting(
+        6_000, "Shortest session timeout that a member of a group may ask for.", low=1, high=_INT
+    )
+    group_max_session_timeout_ms: int = _setting(
+        1_800_000, "Longest session timeout that a member of a group may ask for.", low=1, high=_INT
+    )
+    group_max_size: int = _setting(_INT, "Members that a group may have.", low=1, high=_INT)
+    groups_max_bytes: int = _setting(
+        64 << 20,
+        "Most memory of the groups in one partition of __consumer_offsets: what their members say of "
+        "themselves and are assigned. Members beyond it are refused.",
+        low=1 << 20,
+        high=_LONG,
+    )
     offsets_topic_num_partitions: int = _setting(
         5,
         "Partitions of __consumer_offsets, which is made for the first group. A group is in one of them.",

@@ -16,7 +16,7 @@ On the event loop. Source: Kafka's GroupCoordinatorService and CoordinatorOperat
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, Catalog, Change, Topic
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator.decision import Decision, ResponseT
 from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, GroupMachine, partition_of
+from tidelog.broker.coordinator.groups.messages import GroupLimits, ListedGroup
 from tidelog.broker.coordinator.log_journal import LogJournal
 from tidelog.broker.coordinator.runtime import CoordinatorRuntime
 from tidelog.broker.replicas.replica import Replica
@@ -36,6 +37,8 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 
 LOAD_WAIT_SECONDS = 1.0
 RELOAD_AFTER_MS = 10_000
+GROUPS_AT_ONCE = 100
+"""Groups that one operation over all of them looks at."""
 _MS_A_MINUTE = 60_000
 _ADVICE = (
     "check the disk that holds the data folder; `tidelog log verify` shows what is damaged. Until it can be "
@@ -72,6 +75,13 @@ class GroupCoordinator:
         self._replicas = replicas
         self._clock_ms = clock_ms
         self._steady_ms = steady_ms
+        self._limits = GroupLimits(
+            config.group_initial_rebalance_delay_ms,
+            config.group_min_session_timeout_ms,
+            config.group_max_session_timeout_ms,
+            config.group_max_size,
+            config.groups_max_bytes,
+        )
         self._shards: dict[int, _Shard] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._sweep_soon = asyncio.Event()
@@ -134,6 +144,19 @@ class GroupCoordinator:
         except ApiError as error:
             raise _as_coordinator(error) from error
 
+    async def listed(self) -> AsyncIterator[ListedGroup | ApiError]:
+        """All groups, and the error of each partition that cannot list its own."""
+        for partition in range(self._partition_count):
+            try:
+                shard = self._shard_of(partition)
+                await shard.loaded()
+                run, machine = shard.runtime.run, shard.machine
+                for some in _some_at_once(await run(machine.ids)):
+                    for group in await run(partial(machine.listed, some)):
+                        yield group
+            except ApiError as error:
+                yield _as_coordinator(error)
+
     def _shard(self, group_id: str) -> _Shard:
         count = self._partition_count
         if not count:
@@ -151,7 +174,8 @@ class GroupCoordinator:
                 closing = asyncio.get_running_loop().create_task(shard.close())
                 self._closing.add(closing)
                 closing.add_done_callback(self._closing.discard)
-            machine = GroupMachine(self._config.offsets_retention_minutes * _MS_A_MINUTE)
+            retention_ms = self._config.offsets_retention_minutes * _MS_A_MINUTE
+            machine = GroupMachine(retention_ms, self._limits)
             shard = self._shards[partition] = _Shard(replica, machine, self._clock_ms, self._steady_ms)
         return shard
 
@@ -166,7 +190,7 @@ class GroupCoordinator:
             await self.sweep()
 
     async def sweep(self) -> None:
-        """Remove the offsets that expired, and those of topics that were deleted."""
+        """Remove offsets that expired, those of topics that were deleted, and groups that have nothing."""
         for partition, shard in list(self._shards.items()):
             if not shard.is_loaded:
                 continue
@@ -175,6 +199,8 @@ class GroupCoordinator:
                 await shard.runtime.run(offsets.begin_sweep)
                 while await shard.runtime.run(partial(self._sweep_some, shard.machine)):
                     pass
+                for some in _some_at_once(list(shard.machine.groups.ids())):
+                    await shard.runtime.run(partial(shard.machine.forget_idle, some))
             except ApiError as error:
                 logger.warning(
                     "offsets_not_expired",
@@ -226,6 +252,8 @@ class _Shard:
     async def _load(self) -> None:
         try:
             await self.runtime.start()
+            for some in _some_at_once(list(self.machine.groups.ids())):
+                await self.runtime.run(partial(self.machine.groups.loaded, some))
         except ApiError as error:
             self._failed_at_ms = self._steady_ms()
             self.failure = _as_coordinator(error)
@@ -255,6 +283,11 @@ class _Shard:
         self._journal.stop_reading()
         await asyncio.wait([self._loading])
         await self.runtime.close()
+
+
+def _some_at_once(group_ids: list[str]) -> Iterator[list[str]]:
+    for first in range(0, len(group_ids), GROUPS_AT_ONCE):
+        yield group_ids[first : first + GROUPS_AT_ONCE]
 
 
 def _as_coordinator(error: ApiError) -> ApiError:

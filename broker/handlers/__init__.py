@@ -17,6 +17,8 @@ from tidelog.broker.handlers.configs import ConfigsHandler
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.coordinators import CoordinatorsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.group_admin import GroupAdminHandler
+from tidelog.broker.handlers.group_membership import GroupMembershipHandler
 from tidelog.broker.handlers.group_offsets import GroupOffsetsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offsets import OffsetsHandler
@@ -34,6 +36,8 @@ Handler = Callable[[RequestContext, Any], Response | Awaitable[Response]]
 def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
     """Handlers over open services. Call it on the running loop."""
     cluster_admin = ClusterAdminHandler(services)
+    group_admin = GroupAdminHandler(services)
+    group_membership = GroupMembershipHandler(services)
     group_offsets = GroupOffsetsHandler(services)
     metadata = MetadataHandler(services)
     offsets = OffsetsHandler(services)
@@ -49,6 +53,12 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.OFFSET_FETCH: group_offsets.offset_fetch,
         ApiKey.OFFSET_DELETE: group_offsets.offset_delete,
         ApiKey.FIND_COORDINATOR: CoordinatorsHandler(services).find_coordinator,
+        ApiKey.JOIN_GROUP: group_membership.join_group,
+        ApiKey.HEARTBEAT: group_membership.heartbeat,
+        ApiKey.LEAVE_GROUP: group_membership.leave_group,
+        ApiKey.SYNC_GROUP: group_membership.sync_group,
+        ApiKey.DESCRIBE_GROUPS: group_admin.describe_groups,
+        ApiKey.LIST_GROUPS: group_admin.list_groups,
         ApiKey.API_VERSIONS: metadata.api_versions,
         ApiKey.CREATE_TOPICS: topics.create_topics,
         ApiKey.DELETE_TOPICS: topics.delete_topics,
@@ -58,6 +68,7 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.DESCRIBE_CONFIGS: configs.describe_configs,
         ApiKey.ALTER_CONFIGS: configs.alter_configs,
         ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+        ApiKey.DELETE_GROUPS: group_admin.delete_groups,
         ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
         ApiKey.DESCRIBE_CLUSTER: metadata.describe_cluster,
         ApiKey.DESCRIBE_PRODUCERS: producers.describe_producers,

@@ -241,8 +241,8 @@ class Pending:
             future.cancel()
 
     def interrupt(self) -> None:
-        """The broker stops: a waiting Fetch is answered now."""
-        if self.api_key == ApiKey.FETCH and isinstance(self.future, asyncio.Task):
+        """The broker stops: what waits for other clients is answered now."""
+        if self._route.may_be_long and isinstance(self.future, asyncio.Task):
             self.future.cancel()
 
 

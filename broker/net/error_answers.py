@@ -164,6 +164,18 @@ def _elect_leaders(request: Any, code: ErrorCode, message: str | None) -> Steps[
     return {"error_code": code, "replica_election_results": results}
 
 
+def _join_group(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {"error_code": code, "member_id": request.member_id}
+
+
+def _describe_groups(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {"groups": [{"group_id": group_id, "error_code": code} for group_id in request.groups]}
+
+
+def _delete_groups(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {"results": [{"group_id": group_id, "error_code": code} for group_id in request.groups_names]}
+
+
 def _describe_producers(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
     return {
         "topics": [
@@ -206,6 +218,12 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.OFFSET_COMMIT: _offset_commit,
     ApiKey.OFFSET_FETCH: _offset_fetch,
     ApiKey.FIND_COORDINATOR: _find_coordinator,
+    ApiKey.JOIN_GROUP: _join_group,
+    ApiKey.HEARTBEAT: _top_level,
+    ApiKey.LEAVE_GROUP: _top_level,
+    ApiKey.SYNC_GROUP: _top_level,
+    ApiKey.DESCRIBE_GROUPS: _describe_groups,
+    ApiKey.LIST_GROUPS: _top_level,
     ApiKey.SASL_HANDSHAKE: _top_level,
     ApiKey.API_VERSIONS: _top_level,
     ApiKey.CREATE_TOPICS: _by_topic("topics"),
@@ -217,6 +235,7 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.ALTER_CONFIGS: _by_resource("responses"),
     ApiKey.SASL_AUTHENTICATE: _top_level_with_message,
     ApiKey.CREATE_PARTITIONS: _by_topic("results"),
+    ApiKey.DELETE_GROUPS: _delete_groups,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _by_resource("responses"),
     ApiKey.OFFSET_DELETE: _top_level,
     ApiKey.DESCRIBE_CLUSTER: _top_level_with_message,

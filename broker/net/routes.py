@@ -66,6 +66,7 @@ class Route:
         "handle",
         "holds_back",
         "is_hot",
+        "may_be_long",
         "tally",
         "version",
     )
@@ -74,7 +75,9 @@ class Route:
         self.api_key = int(api_key)
         self.api_name = APIS[api_key].name
         self.version = version
-        self.holds_back = SERVED_APIS[api_key].kind.holds_back
+        kind = SERVED_APIS[api_key].kind
+        self.holds_back = kind.holds_back
+        self.may_be_long = kind.may_be_long
         self.is_hot = api_key in _DECODERS
         self.handle = handle
         self.tally = tally

@@ -18,8 +18,12 @@ from tidelog.protocol.records import RecordBatchBuilder, iter_batches
 from tidelog.protocol.schema import ApiKey
 
 TIMES = 20
-REFUSED = {ApiKey.OFFSET_COMMIT, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
-"""They change nothing as long as there are no groups and no listener with SASL."""
+REFUSED = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+"""They change nothing as long as there is no listener with SASL."""
+UNSEEN = {ApiKey.FIND_COORDINATOR, ApiKey.HEARTBEAT}
+"""What they change no request reads: a topic is there the second time, and a session ends later."""
+OF_GROUPS = {ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_DELETE, ApiKey.LEAVE_GROUP, ApiKey.DELETE_GROUPS}
+"""They need more before them than a topic: a test of their own sends them all together."""
 TOPIC_RESOURCE = 2
 
 
@@ -147,13 +151,20 @@ PAIRS: Mapping[ApiKey, Pair] = {
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[RawClient]:
-    config = BrokerConfig(data_dir=tmp_path, port=0, http_port=-1, auto_create_topics_enable=True)
+    config = BrokerConfig(
+        data_dir=tmp_path,
+        port=0,
+        http_port=-1,
+        auto_create_topics_enable=True,
+        group_initial_rebalance_delay_ms=0,
+    )
     async with await Broker.start(config) as broker, connected(broker.port) as connection:
         yield connection
 
 
 def test_every_api_that_changes_something_later_has_a_pair() -> None:
-    assert set(PAIRS) | REFUSED == {key for key, served in SERVED_APIS.items() if served.kind is Kind.CHANGE}
+    changes = {key for key, served in SERVED_APIS.items() if served.kind is Kind.CHANGE}
+    assert set(PAIRS) | REFUSED | UNSEEN | OF_GROUPS == changes
 
 
 @pytest.mark.parametrize("api_key", PAIRS)
@@ -171,6 +182,62 @@ async def test_a_reader_right_behind_a_change_on_one_connection_sees_it(
         await client.receive()
         answer = await client.receive()
         assert sees(answer, number), answer
+
+
+def life_of_a_group(group_id: str) -> list[tuple[ApiKey, int, Mapping[str, Any]]]:
+    """Offsets are committed, deleted, committed again; a member comes and leaves; the group is deleted."""
+    topics = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 7}]}]
+    commit = (ApiKey.OFFSET_COMMIT, 7, {"group_id": group_id, "topics": topics})
+    partitions = [{"name": "t", "partition_indexes": [0]}]
+    fetch = (ApiKey.OFFSET_FETCH, 7, {"group_id": group_id, "topics": partitions})
+    unwanted = [{"name": "t", "partitions": [{"partition_index": 0}]}]
+    join = {
+        "group_id": group_id,
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "group_instance_id": "i",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+    leave = {"group_id": group_id, "members": [{"member_id": "", "group_instance_id": "i"}]}
+    describe = (ApiKey.DESCRIBE_GROUPS, 5, {"groups": [group_id]})
+    return [
+        commit,
+        fetch,
+        (ApiKey.OFFSET_DELETE, 0, {"group_id": group_id, "topics": unwanted}),
+        fetch,
+        commit,
+        (ApiKey.JOIN_GROUP, 5, join),
+        describe,
+        (ApiKey.LEAVE_GROUP, 3, leave),
+        describe,
+        (ApiKey.DELETE_GROUPS, 2, {"groups_names": [group_id]}),
+        describe,
+    ]
+
+
+async def test_each_reader_behind_a_change_of_a_group_sees_it_and_nothing_that_comes_later(
+    client: RawClient,
+) -> None:
+    await client.create("t")
+    await client.send_together([(ApiKey.FIND_COORDINATOR, 3, {"key": "g"})])
+    await client.receive()
+    for number in range(TIMES):
+        requests = life_of_a_group(f"g{number}")
+        await client.send_together(requests)
+        answers = [(key, await client.receive()) for key, _, _ in requests]
+        offsets = [
+            answer.topics[0].partitions[0].committed_offset
+            for key, answer in answers
+            if key == ApiKey.OFFSET_FETCH
+        ]
+        states = [
+            (answer.groups[0].group_state, len(answer.groups[0].members))
+            for key, answer in answers
+            if key == ApiKey.DESCRIBE_GROUPS
+        ]
+        assert offsets == [7, -1]
+        assert states == [("CompletingRebalance", 1), ("Empty", 0), ("Dead", 0)]
 
 
 def appended(number: int, acks: int) -> Mapping[str, Any]:

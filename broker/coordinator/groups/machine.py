@@ -158,17 +158,24 @@ class Groups:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP)
         return (GroupRecord(group_id, None),)
 
+    def deletion_if_empty(self, group_id: str) -> tuple[GroupRecord, ...]:
+        """The records that delete a group, none where it has members or may get some."""
+        group = self._groups.get(group_id)
+        if group is None or group.state is not GroupState.EMPTY or group.pending_joins:
+            return ()
+        return (GroupRecord(group_id, None),)
+
     # Time
 
-    def loaded(self, now_ms: int) -> Decision[Any, None]:
-        """After all records were applied: from now on the members must send heartbeats."""
+    def loaded(self, group_ids: Sequence[str], now_ms: int) -> Decision[Any, None]:
+        """After all records were applied: from now on the members of these must send heartbeats."""
         timers: dict[Any, Timer | None] = {}
         changes: list[Any] = []
-        for group in self._groups.values():
-            change = self._change(group.group_id, now_ms)
-            for member in group.members.values():
+        for group_id in group_ids:
+            change = self._change(group_id, now_ms)
+            for member in change.group.members.values():
                 change.keep_alive(member.member_id, member.session_timeout_ms)
-            if len(group.members) > self.limits.max_size:
+            if len(change.group.members) > self.limits.max_size:
                 rebalance.rebalance(change)
             decision = change.decision(None)
             timers.update(decision.timers)

@@ -114,3 +114,11 @@ class DescribedGroup(NamedTuple):
     protocol_type: str
     protocol: str
     members: Sequence[DescribedMember]
+
+
+class ListedGroup(NamedTuple):
+    """One line of a list of groups."""
+
+    group_id: str
+    state: GroupState
+    protocol_type: str

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from tidelog.broker.coordinator.groups.group import Group, Member, Protocol
 from tidelog.broker.coordinator.groups.states import GroupState
+from tidelog.broker.coordinator.record_formats import RecordKind
 from tidelog.protocol.coordinator_records import RecordSchema
 from tidelog.protocol.messages.group_records import GROUP_METADATA_VALUE
 from tidelog.protocol.messages.offset_records import GROUP_METADATA_KEY
@@ -32,7 +33,7 @@ class GroupRecord(NamedTuple):
     group: Group | None
 
 
-def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
+def _encoded(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Key and value."""
     key = _KEY.encode(_KEY_VERSION, {"group": record.group_id})
     return key, None if record.group is None else _VALUE.encode(_VALUE_VERSION, _values_of(record.group))
@@ -61,7 +62,7 @@ def _values_of(group: Group) -> dict[str, Any]:
     }
 
 
-def decode_record(key: bytes, value: bytes | None) -> GroupRecord:
+def _decoded(key: bytes, value: bytes | None) -> GroupRecord:
     """A record whose key is of version 2. Raises ProtocolError."""
     group_id: str = _KEY.decode(key).group
     return GroupRecord(group_id, None if value is None else _group_of(group_id, _VALUE.decode(value)))
@@ -93,3 +94,6 @@ def _group_of(group_id: str, values: Any) -> Group:
             )
         )
     return group._replace(leader=values.leader) if values.leader in group.members else group
+
+
+GROUP_RECORDS = RecordKind(GroupRecord, (_KEY_VERSION,), _encoded, _decoded)

@@ -17,7 +17,7 @@ Pure. Source: Kafka's OffsetMetadataManager, KIP-211 (expiry), KIP-496 (OffsetDe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -70,27 +70,6 @@ class Membership(Protocol):
 
     def idle_since_ms(self, group_id: str, commit_timestamp_ms: int) -> int | None:
         """From when the retention of an offset of that commit counts; None: it is needed."""
-
-
-class NoMembers:
-    """The Membership of groups that are nothing but their offsets."""
-
-    def knows(self, group_id: str) -> bool:
-        return False
-
-    def check_commit(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
-    ) -> Timers:
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-
-    def check_offset_delete(self, group_id: str) -> None:
-        return
-
-    def is_subscribed(self, group_id: str, topic: str) -> bool:
-        return False
-
-    def idle_since_ms(self, group_id: str, commit_timestamp_ms: int) -> int | None:
-        return commit_timestamp_ms
 
 
 _Offsets = dict[str, dict[int, CommittedOffset]]
@@ -190,13 +169,11 @@ class CommittedOffsets:
 
         return operation
 
-    def removal(self, group_id: str) -> list[OffsetRecord]:
+    def removal(self, group_id: str) -> Iterator[OffsetRecord]:
         """The records that remove all offsets of a group."""
-        return [
-            OffsetRecord(group_id, topic, partition, None)
-            for topic, partitions in self._groups.get(group_id, {}).items()
-            for partition in partitions
-        ]
+        for topic, partitions in self._groups.get(group_id, {}).items():
+            for partition in partitions:
+                yield OffsetRecord(group_id, topic, partition, None)
 
     def begin_sweep(self, now_ms: int) -> Decision[OffsetRecord, None]:
         """Let `sweep` go through all that is there now."""

@@ -157,7 +157,9 @@ async def open_asker(tmp_path: Path, clock: Clock) -> AsyncIterator[Callable[...
     opened: list[Services] = []
 
     async def open_one(*, disk: Disk | None = None, **settings: Any) -> Asker:
-        config = BrokerConfig(data_dir=tmp_path / "data", **settings)
+        # Else each group of a test begins seconds later.
+        wanted = {"group_initial_rebalance_delay_ms": 0, **settings}
+        config = BrokerConfig(data_dir=tmp_path / "data", **wanted)
         services = await open_services(config, Metrics(), clock, disk=disk)
         opened.append(services)
         return Asker(services, clock)

@@ -43,6 +43,25 @@ async def create_partitions(asker: Asker) -> list[tuple[Any, int]]:
     return [(held.name, held.error_code) for held in answer.results]
 
 
+async def commit_for(asker: Asker, *groups: str) -> None:
+    partitions = [{"partition_index": 0, "committed_offset": 7}]
+    for group_id in groups:
+        topics = [{"name": "t", "partitions": partitions}]
+        await asker.ask(ApiKey.OFFSET_COMMIT, 9, group_id=group_id, topics=topics)
+
+
+async def describe_groups(asker: Asker) -> list[tuple[Any, int]]:
+    await commit_for(asker, "t", "once")
+    answer = await asker.ask(ApiKey.DESCRIBE_GROUPS, 6, groups=["t"] * TIMES + ["once"])
+    return [(held.group_id, held.error_code) for held in answer.groups]
+
+
+async def delete_groups(asker: Asker) -> list[tuple[Any, int]]:
+    await commit_for(asker, "t", "once")
+    answer = await asker.ask(ApiKey.DELETE_GROUPS, 2, groups_names=["t"] * TIMES + ["once"])
+    return [(held.group_id, held.error_code) for held in answer.results]
+
+
 async def find_coordinator(asker: Asker) -> list[tuple[Any, int]]:
     answer = await asker.ask(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["t"] * TIMES + ["once"])
     return [(held.key, held.error_code) for held in answer.coordinators]
@@ -188,6 +207,8 @@ ANSWERED_ONCE: dict[ApiKey, Repeats] = {
     ApiKey.ELECT_LEADERS: elect_leaders,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
     ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
+    ApiKey.DESCRIBE_GROUPS: describe_groups,
+    ApiKey.DELETE_GROUPS: delete_groups,
 }
 REFUSED: dict[ApiKey, Repeats] = {
     ApiKey.PRODUCE: produce,
@@ -202,14 +223,16 @@ REFUSED: dict[ApiKey, Repeats] = {
 }
 
 
-ANSWERED_EACH = {ApiKey.OFFSET_COMMIT}
+ANSWERED_EACH = {ApiKey.OFFSET_COMMIT, ApiKey.LEAVE_GROUP}
+ANSWERED_AS_A_WHOLE = {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LIST_GROUPS}
 # What they name is not made by anybody, so `test_cluster_admin` asks them twice.
 ABOUT_THE_CLUSTER = {ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES}
 
 
 def test_each_api_that_can_name_a_thing_twice_is_of_a_known_kind() -> None:
     naming = {key for key in SERVED_APIS if any(field.is_array for field in APIS[key].request.fields)}
-    assert naming == ANSWERED_ONCE.keys() | REFUSED.keys() | ANSWERED_EACH | ABOUT_THE_CLUSTER
+    answered = ANSWERED_ONCE.keys() | ANSWERED_EACH | ANSWERED_AS_A_WHOLE
+    assert naming == answered | REFUSED.keys() | ABOUT_THE_CLUSTER
 
 
 @pytest.mark.parametrize("api_key", ANSWERED_ONCE)
@@ -259,3 +282,24 @@ async def test_partitions_of_a_topic_named_in_two_places_are_all_described(asker
     topics = [{"name": "t", "partition_indexes": [index]} for index in (1, 0)]
     answer = await asker.ask(ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics)
     assert [[part.partition_index for part in topic.partitions] for topic in answer.topics] == [[1, 0]]
+
+
+async def test_a_protocol_an_assignment_and_a_member_that_are_named_twice_count_once(asker: Asker) -> None:
+    protocols = [{"name": "range", "metadata": data} for data in (b"first", b"second")]
+    joined = await asker.ask(
+        ApiKey.JOIN_GROUP,
+        3,
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=protocols,
+    )
+    assert [member.metadata for member in joined.members] == [b"first"]
+    assignments = [{"member_id": joined.member_id, "assignment": data} for data in (b"first", b"last")]
+    same = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
+    synced = await asker.ask(ApiKey.SYNC_GROUP, 3, **same, assignments=assignments)
+    assert synced.assignment == b"last"
+    leaving = [{"member_id": joined.member_id}] * 2
+    left = await asker.ask(ApiKey.LEAVE_GROUP, 3, group_id="g", members=leaving)
+    assert [member.error_code for member in left.members] == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]

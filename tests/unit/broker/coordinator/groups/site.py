@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -89,7 +90,7 @@ class Site:
         site = Site(self.limits, self.now_ms)
         for record in self.records:
             site.machine.apply(record)
-        site.run(site.machine.loaded)
+        site.run(partial(site.machine.loaded, [*site.machine.ids()]))
         return site
 
     # Requests

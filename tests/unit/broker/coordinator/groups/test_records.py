@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.broker.coordinator.groups.site import Site
 from tidelog.broker.coordinator.groups.group import Group, Protocol
-from tidelog.broker.coordinator.groups.records import GroupRecord, decode_record, encode_record
+from tidelog.broker.coordinator.groups.records import GROUP_RECORDS, GroupRecord
 from tidelog.broker.coordinator.groups.states import GroupState
 from tidelog.protocol.coordinator_records import RecordSchema
 from tidelog.protocol.errors import ProtocolError
@@ -33,9 +33,9 @@ VALUES = {
 
 
 def test_a_group_is_written_in_the_bytes_that_kafka_writes() -> None:
-    group = decode_record(KEY, RecordSchema(GROUP_METADATA_VALUE, 3, 3).encode(3, VALUES)).group
+    group = GROUP_RECORDS.decode(KEY, RecordSchema(GROUP_METADATA_VALUE, 3, 3).encode(3, VALUES)).group
     assert group is not None
-    key, value = encode_record(GroupRecord("g", group))
+    key, value = GROUP_RECORDS.encode(GroupRecord("g", group))
     assert key == KEY
     assert value == (
         bytes.fromhex("0003")  # version
@@ -51,17 +51,17 @@ def test_a_group_is_written_in_the_bytes_that_kafka_writes() -> None:
 
 
 def test_an_empty_group_and_one_that_was_deleted_are_told_apart() -> None:
-    key, value = encode_record(GroupRecord("g", Group("g", generation=3, protocol_type="consumer")))
+    key, value = GROUP_RECORDS.encode(GroupRecord("g", Group("g", generation=3, protocol_type="consumer")))
     assert value is not None
-    group = decode_record(key, value).group
+    group = GROUP_RECORDS.decode(key, value).group
     assert group == Group("g", generation=3, protocol_type="consumer")
-    assert encode_record(GroupRecord("g", None)) == (KEY, None)
-    assert decode_record(KEY, None) == GroupRecord("g", None)
+    assert GROUP_RECORDS.encode(GroupRecord("g", None)) == (KEY, None)
+    assert GROUP_RECORDS.decode(KEY, None) == GroupRecord("g", None)
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_every_version_is_read_and_what_it_lacks_has_its_default(version: int) -> None:
-    group = decode_record(KEY, RecordSchema(GROUP_METADATA_VALUE, 0, 4).encode(version, VALUES)).group
+    group = GROUP_RECORDS.decode(KEY, RecordSchema(GROUP_METADATA_VALUE, 0, 4).encode(version, VALUES)).group
     assert group is not None
     (member,) = group.members.values()
     assert (group.state, group.generation, group.leader) == (GroupState.STABLE, 7, "m1")
@@ -75,11 +75,11 @@ def test_every_version_is_read_and_what_it_lacks_has_its_default(version: int) -
 
 def test_a_record_of_a_version_that_is_not_known_is_refused() -> None:
     with pytest.raises(ProtocolError, match="version 5: expected 0 to 4"):
-        decode_record(KEY, bytes.fromhex("0005") + bytes(20))
+        GROUP_RECORDS.decode(KEY, bytes.fromhex("0005") + bytes(20))
 
 
 def test_what_a_stable_group_wrote_is_what_comes_back() -> None:
     site = Site()
     site.stable(a="a", b="b")
     written = site.records[-1]
-    assert decode_record(*encode_record(written)) == written
+    assert GROUP_RECORDS.decode(*GROUP_RECORDS.encode(written)) == written

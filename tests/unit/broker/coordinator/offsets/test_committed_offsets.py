@@ -6,12 +6,13 @@ from uuid import UUID
 
 import pytest
 
+from tests.unit.broker.coordinator.groups.site import LIMITS
+from tidelog.broker.coordinator.groups.machine import Groups
 from tidelog.broker.coordinator.offsets import committed_offsets
 from tidelog.broker.coordinator.offsets.committed_offsets import (
     SWEPT_AT_ONCE,
     CommittedOffsets,
     Committer,
-    NoMembers,
 )
 from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -27,6 +28,13 @@ def offset(
         committed, commit_timestamp_ms=at_ms, topic_id=TOPIC_IDS.get(topic, UUID(int=0)), **more
     )
     return OffsetRecord(group, topic, partition, value)
+
+
+class NoMembers(Groups):
+    """Groups that are nothing but their offsets."""
+
+    def __init__(self) -> None:
+        super().__init__(LIMITS)
 
 
 class Members(NoMembers):

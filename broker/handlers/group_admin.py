@@ -1,0 +1,131 @@
+"""DescribeGroups, ListGroups and DeleteGroups: what operators ask about groups.
+
+Owns the three answers. Invariants: a group that is named again and again is answered once; a group that has
+nothing but committed offsets is one without members.
+
+Source: Kafka's KafkaApis and GroupCoordinatorService, KIP-430 (authorized operations), KIP-518 and KIP-848
+(filters), KIP-1043 (GROUP_ID_NOT_FOUND).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from tidelog.broker.coordinator.groups.messages import DescribedGroup, ListedGroup
+from tidelog.broker.coordinator.groups.states import GroupState
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.steps import Pace
+
+GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+"""Read, delete, describe, describe and alter configs: with no ACLs, all are allowed."""
+_TYPE = "classic"
+_NOT_FOUND_FROM = 6
+
+
+class GroupAdminHandler:
+    """Serves DescribeGroups 0-6, ListGroups 0-5 and DeleteGroups 0-2."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._groups = services.groups
+
+    async def describe_groups(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        groups = []
+        for group_id in dict.fromkeys(request.groups):
+            answer = await self._described(group_id, context.header.api_version)
+            if request.include_authorized_operations:
+                answer["authorized_operations"] = GROUP_OPERATIONS
+            groups.append(answer)
+            await self._services.turns.next()
+        return {"groups": groups}
+
+    async def _described(self, group_id: str, version: int) -> dict[str, Any]:
+        try:
+            group = await self._describe(group_id)
+        except ApiError as error:
+            return {"group_id": group_id, "error_code": error.code, **_message(error.message, version)}
+        if group.state is GroupState.DEAD and version >= _NOT_FOUND_FROM:
+            return {
+                "group_id": group_id,
+                "group_state": group.state.value,
+                "error_code": ErrorCode.GROUP_ID_NOT_FOUND,
+                **_message(f"group {group_id} does not exist", version),
+            }
+        return _group(group)
+
+    async def _describe(self, group_id: str) -> DescribedGroup:
+        if not self._groups.has_topic:
+            return DescribedGroup(group_id, GroupState.DEAD, "", "", ())
+        return await self._groups.run(group_id, lambda machine: partial(machine.describe, group_id))
+
+    async def list_groups(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        states = {state.lower() for state in request.states_filter}
+        types = {kind.lower() for kind in request.types_filter}
+        if types and _TYPE not in types:
+            return {"error_code": ErrorCode.NONE, "groups": []}
+        pace = Pace()
+        groups = []
+        code = ErrorCode.NONE
+        async for listed in self._groups.listed():
+            if isinstance(listed, ApiError):
+                code = listed.code
+            elif not states or listed.state.value.lower() in states:
+                groups.append(_listed(listed))
+            if pace.spent():
+                await self._services.turns.next()
+        return {"error_code": code, "groups": groups}
+
+    async def delete_groups(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        results = []
+        for group_id in dict.fromkeys(request.groups_names):
+            results.append({"group_id": group_id, "error_code": await self._delete(group_id)})
+            await self._services.turns.next()
+        return {"results": results}
+
+    async def _delete(self, group_id: str) -> ErrorCode:
+        if not self._groups.has_topic:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        try:
+            # Its offsets first, as many at a time as fit into a batch.
+            while await self._groups.run(group_id, lambda machine: partial(machine.delete_some, group_id)):
+                pass
+        except ApiError as error:
+            return error.code
+        return ErrorCode.NONE
+
+
+def _message(message: str, version: int) -> dict[str, str]:
+    return {"error_message": message} if version >= _NOT_FOUND_FROM else {}
+
+
+def _group(group: DescribedGroup) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.NONE,
+        "group_id": group.group_id,
+        "group_state": group.state.value,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata,
+                "member_assignment": member.assignment,
+            }
+            for member in group.members
+        ],
+    }
+
+
+def _listed(group: ListedGroup) -> dict[str, Any]:
+    return {
+        "group_id": group.group_id,
+        "protocol_type": group.protocol_type,
+        "group_state": group.state.value,
+        "group_type": _TYPE,
+    }
