@@ -83,18 +83,18 @@ class BrokerConfig:
         "Security protocol of each listener, as NAME:PROTOCOL, separated by commas. The only protocol so far "
         "is PLAINTEXT.",
     )
-    host: str = _setting("127.0.0.1", "Address to listen on for clients; 0.0.0.0 for all.")
-    port: int = _setting(9092, "Port for clients; 0 lets the system choose.", low=0, high=_PORT)
+    host: str = _setting("127.0.0.1", "Address to listen on for clients. 0.0.0.0: all addresses.")
+    port: int = _setting(9092, "Port to listen on for clients. 0: the system chooses.", low=0, high=_PORT)
     advertised_host: str = _setting(
         "",
-        "Host that clients are told to use. Empty: host, or where they connected to if that is 0.0.0.0.",
+        "Host that clients are told to use. Empty: host. If that is 0.0.0.0: the address they connected to.",
     )
     advertised_port: int = _setting(
         0, "Port that clients are told to use. 0: the port listened on.", low=0, high=_PORT
     )
     internal_port: int = _setting(
         -1,
-        "Port of a second listener with its own advertised address (a container's network). -1: none.",
+        "Port of a second listener with its own advertised address, for example in a container. -1: none.",
         low=-1,
         high=_PORT,
     )
@@ -105,20 +105,24 @@ class BrokerConfig:
     )
     http_port: int = _setting(
         9644,
-        "Port of /metrics, /healthz, /producers and /faults; 0 lets the system choose, -1: none.",
+        "Port of /metrics, /healthz, /producers and /faults. 0: the system chooses. -1: none.",
         low=-1,
         high=_PORT,
     )
     http_host: str = _setting("", "Address that the HTTP port listens on. Empty: that of the first listener.")
-    data_dir: Path = _setting("tidelog-data", "Folder of logs and catalog; made when missing.")
-    node_id: int = _setting(1, "This broker's id in the cluster.", low=0, high=_INT)
+    data_dir: Path = _setting("tidelog-data", "Folder of logs and catalog. It is made if it is missing.")
+    node_id: int = _setting(1, "Id of this broker in the cluster.", low=0, high=_INT)
     cluster_id: str = _setting("", "Id of the cluster. Empty: made once and kept in the data folder.")
 
-    num_partitions: int = _setting(1, "Partitions of a topic whose creator names none.", low=1, high=100_000)
-    default_replication_factor: int = _setting(
-        1, "Replicas of a topic whose creator names none; one broker keeps one.", low=1, high=32767
+    num_partitions: int = _setting(
+        1, "Partitions of a new topic, if its creator gives no number.", low=1, high=100_000
     )
-    auto_create_topics_enable: bool = _setting(True, "Create a topic when a client that may asks for it.")
+    default_replication_factor: int = _setting(
+        1, "Replicas of a new topic, if its creator gives no number. One broker keeps one.", low=1, high=32767
+    )
+    auto_create_topics_enable: bool = _setting(
+        True, "Create a missing topic when a client asks for it and allows it."
+    )
     delete_topic_enable: bool = _setting(True, "Let clients delete topics.")
 
     group_initial_rebalance_delay_ms: int = _setting(
@@ -143,13 +147,13 @@ class BrokerConfig:
     )
     offsets_topic_num_partitions: int = _setting(
         5,
-        "Partitions of __consumer_offsets, which is made for the first group. A group is in one of them.",
+        "Partitions that __consumer_offsets gets when it is made. A group uses one of them.",
         low=1,
         high=10_000,
     )
     offsets_topic_segment_bytes: int = _setting(
         100 << 20,
-        "The segment.bytes with which __consumer_offsets is made.",
+        "Value of segment.bytes that __consumer_offsets gets when it is made.",
         low=14,
         high=_INT,
     )
@@ -158,12 +162,13 @@ class BrokerConfig:
     )
     offsets_retention_minutes: int = _setting(
         7 * 24 * 60,
-        "Minutes that offsets are kept once their group has no members. Without any ever: since the commit.",
+        "Minutes that committed offsets are kept after their group lost its last member. If it never had one: "
+        "after the commit.",
         low=1,
         high=_INT,
     )
     offsets_retention_check_interval_ms: int = _setting(
-        600_000, "How often to look for expired offsets.", low=1, high=_LONG
+        600_000, "Interval at which expired offsets are looked for and deleted.", low=1, high=_LONG
     )
 
     log_segment_bytes: int = _default_of("segment.bytes")
@@ -171,11 +176,12 @@ class BrokerConfig:
     log_retention_ms: int = _default_of("retention.ms")
     log_retention_bytes: int = _default_of("retention.bytes")
     log_retention_check_interval_ms: int = _setting(
-        300_000, "How often retention is applied.", low=1, high=_LONG
+        300_000, "Interval at which old segments are looked for and deleted.", low=1, high=_LONG
     )
     log_flush_offset_checkpoint_interval_ms: int = _setting(
         60_000,
-        "How often indexes, snapshots and recovery points are written; a crash costs reading from there.",
+        "Interval at which indexes, snapshots and recovery points are written. After a crash, the start "
+        "reads the log from there.",
         low=1,
         high=_LONG,
     )
@@ -184,27 +190,31 @@ class BrokerConfig:
     message_max_bytes: int = _default_of("max.message.bytes")
     log_message_timestamp_type: str = _default_of("message.timestamp.type")
 
-    socket_request_max_bytes: int = _setting(100 << 20, "Largest request.", low=1, high=_INT)
+    socket_request_max_bytes: int = _setting(100 << 20, "Size of the largest request.", low=1, high=_INT)
     max_connections: int = _setting(
-        10_000, "Connections served at a time; more are closed.", low=1, high=_INT
+        10_000, "Most connections at a time. Further ones are closed.", low=1, high=_INT
     )
     connections_max_idle_ms: int = _setting(
-        600_000, "A connection with nothing asked for this long is closed; -1: never.", low=-1, high=_LONG
+        600_000, "Time after which a connection without a request is closed. -1: never.", low=-1, high=_LONG
     )
     connection_queued_max_requests: int = _setting(
-        256, "Unanswered requests of one connection at which no more of it is read.", low=1, high=_INT
+        256,
+        "Unanswered requests of one connection at which the broker stops reading from it.",
+        low=1,
+        high=_INT,
     )
     connection_queued_max_bytes: int = _setting(
         64 << 20,
-        "Bytes of unsent answers of one connection at which no more of it is read.",
+        "Bytes of unsent answers of one connection at which the broker stops reading from it.",
         low=1,
         high=_LONG,
     )
 
     queued_max_bytes: int = _setting(
         512 << 20,
-        "Most memory of all connections together: requests that arrive or wait, answers not read yet, fetch "
-        "sessions. From half of it on answers are smaller, above it who holds the most is cut off.",
+        "Most memory of all connections together: requests that arrive or wait, answers that are not read "
+        "yet, fetch sessions. Above half of it, answers are smaller. Above all of it, the connection that "
+        "holds the most is closed.",
         low=1,
         high=_LONG,
     )
@@ -214,42 +224,44 @@ class BrokerConfig:
     )
     max_producer_ids_per_partition: int = _setting(
         DEFAULT_RULES.max_producers,
-        "Producers a partition remembers; past it the longest idle goes.",
+        "Most producers that a partition remembers. Above it, the one that was idle longest is forgotten.",
         low=1,
         high=_INT,
     )
     producer_id_unknown_sequence: str = _setting(
         "reject" if DEFAULT_RULES.reject_unknown_sequence else "accept",
-        "What to do with a later batch of a forgotten producer: reject it (code 59) or, as Kafka, accept it.",
+        "What to do with a later batch of a forgotten producer. reject: answer code 59. accept: store it, as "
+        "Kafka does.",
         choices=("reject", "accept"),
     )
     producer_duplicate_below_window: bool = _setting(
         DEFAULT_RULES.duplicate_below_window,
-        "Answer DUPLICATE_SEQUENCE_NUMBER for duplicates older than five batches; false: as Kafka, 45.",
+        "Answer DUPLICATE_SEQUENCE_NUMBER to duplicates older than five batches. false: answer code 45, as "
+        "Kafka does.",
     )
 
-    fetch_max_bytes: int = _setting(57_671_680, "Most bytes of one Fetch answer.", low=1024, high=_INT)
+    fetch_max_bytes: int = _setting(57_671_680, "Size of the largest answer to a Fetch.", low=1024, high=_INT)
     fetch_max_wait_ms: int = _setting(
-        300_000, "Longest time that a Fetch may wait for data, whatever it asks.", low=0, high=_INT
+        300_000, "Longest time that a Fetch waits for data. A request cannot ask for more.", low=0, high=_INT
     )
     max_incremental_fetch_session_cache_slots: int = _setting(
-        1000, "Incremental fetch sessions kept; 0: none.", low=0, high=_INT
+        1000, "Most incremental fetch sessions. 0: none.", low=0, high=_INT
     )
     max_incremental_fetch_session_cache_partitions: int = _setting(
         200_000,
-        "Most partitions that all incremental fetch sessions together keep (about 400 bytes each, at most a "
-        "quarter of queued.max.bytes); consumers beyond that are served without a session.",
+        "Most partitions of all incremental fetch sessions together. Each takes about 400 bytes, and all at "
+        "most a quarter of queued.max.bytes. Further consumers are served without a session.",
         low=0,
         high=_INT,
     )
     shutdown_timeout_ms: int = _setting(
         10_000,
-        "How long a stop waits for requests in flight before it closes their connections.",
+        "Time that a stop waits for requests in flight before it closes their connections.",
         low=0,
         high=_INT,
     )
     faults_enable: bool = _setting(
-        False, "Let whoever reaches the HTTP port order faults (`tidelog fault`). For tests only."
+        False, "Let everyone who reaches the HTTP port order faults with `tidelog fault`. For tests only."
     )
 
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)

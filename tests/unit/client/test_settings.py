@@ -1,6 +1,7 @@
 """Settings that contradict each other are refused with the way out."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.consumer_config import ConsumerConfig
 from tidelog.client.producer_config import ProducerConfig
 from tidelog.protocol.compression import Compression
+from tidelog.protocol.settings import settings_of
 
 
 @pytest.mark.parametrize("acks", [0, 1, "1", "0"])
@@ -81,3 +83,10 @@ def test_backoff_doubles_up_to_its_maximum_with_a_fifth_of_jitter() -> None:
     for failures, middle in [(1, 100), (2, 200), (3, 400), (4, 800), (5, 1_000), (500, 1_000)]:
         delays = {backoff.delay_ms(failures) for _ in range(200)}
         assert middle * 0.8 <= min(delays) < middle < max(delays) <= middle * 1.2
+
+
+@pytest.mark.parametrize("table", [ClusterConfig, ProducerConfig, ConsumerConfig])
+def test_every_setting_of_a_client_says_what_it_means_and_may_hold_its_default(table: Any) -> None:
+    for each in settings_of(table):
+        assert each.description.endswith(".")
+        assert each.check(each.default) == each.default
