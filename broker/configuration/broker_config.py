@@ -162,8 +162,8 @@ class BrokerConfig:
     )
     offsets_retention_minutes: int = _setting(
         7 * 24 * 60,
-        "Minutes that committed offsets are kept after their group lost its last member. If it never had one: "
-        "after the commit.",
+        "Minutes that committed offsets are kept after their group lost its last member. If it never had "
+        "one: after the commit.",
         low=1,
         high=_INT,
     )
