@@ -169,7 +169,7 @@ class GroupCoordinator:
         if replica is None or replica.stopped is not None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}-{partition} is offline")
         shard = self._shards.get(partition)
-        if shard is None or shard.replica is not replica or shard.is_to_be_replaced(self._steady_ms()):
+        if shard is None or not shard.is_of(replica) or shard.is_to_be_replaced(self._steady_ms()):
             if shard is not None:
                 closing = asyncio.get_running_loop().create_task(shard.close())
                 self._closing.add(closing)
@@ -240,6 +240,7 @@ class _Shard:
         steady_ms: Callable[[], int],
     ) -> None:
         self.replica = replica
+        self._leader_epoch = replica.leader_epoch
         self.machine = machine
         self.failure: ApiError | None = None
         self.is_loaded = False
@@ -248,6 +249,10 @@ class _Shard:
         self._steady_ms = steady_ms
         self._failed_at_ms = 0
         self._loading = asyncio.get_running_loop().create_task(self._load())
+
+    def is_of(self, replica: Replica) -> bool:
+        """Whether it was replayed in the present leader epoch: in between another broker may have led."""
+        return self.replica is replica and self._leader_epoch == replica.leader_epoch
 
     async def _load(self) -> None:
         try:

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.waiting import until
-from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
+from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, PartitionAssignment, PartitionsChanged
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator import group_coordinator
 from tidelog.broker.coordinator.group_coordinator import RELOAD_AFTER_MS
@@ -214,3 +214,21 @@ async def test_a_deleted_topic_s_offsets_are_removed_from_the_log_too(open_one: 
         replica = services.replicas[OFFSETS_TOPIC, partition_of(group, 5)]
         await until(lambda: replica.high_watermark == 2)  # noqa: B023
         assert await held(group) == {}
+
+
+async def test_groups_are_replayed_when_the_lead_of_their_partition_comes_back(open_one: Open) -> None:
+    services = await begun(open_one)
+    partition = partition_of(HURT, 5)
+    before = services.groups._shard_of(partition)
+    topic = services.catalog.topic(OFFSETS_TOPIC)
+    assert topic is not None
+    for leader_epoch, leader_id in ((1, -1), (2, 1)):
+        led = PartitionAssignment(leader_id, leader_epoch, (1,), (1,))
+        change = PartitionsChanged(topic.topic_id, {partition: led})
+        await services._cluster.change(lambda _, change=change: change)
+        if leader_id == -1:
+            assert await code_of(committed(services, HURT)) == ErrorCode.NOT_COORDINATOR
+    assert await committed(services, HURT) == 1
+    assert services.groups._shard_of(partition) is not before
+    await commit(services, HURT, 2)
+    assert await committed(services, WHOLE) == 1

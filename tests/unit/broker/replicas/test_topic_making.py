@@ -4,7 +4,9 @@ import asyncio
 import errno
 import gc
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,6 +20,7 @@ from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import STORE_FILE, Services
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.types import Buffer
 
 
 class BadDisk(Disk):
@@ -283,3 +286,119 @@ async def test_a_topic_is_deleted_where_the_disk_has_no_room_for_another_name(tm
     await services.topics.delete(topic.topic_id)
     assert folders(tmp_path) == []
     await services.close(clean=False)
+
+
+class Dying(Disk):
+    """Makes only so many changes more, and then none, as if the process had ended before the next."""
+
+    changes_left = 1 << 30
+
+    def change(self) -> None:
+        if self.changes_left == 0:
+            raise OSError(errno.EIO, "the process has ended")
+        self.changes_left -= 1
+
+    def open(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+        if flags & os.O_CREAT and not path.exists():
+            self.change()
+        return super().open(path, flags)
+
+    def writev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        self.change()
+        return super().writev(fd, buffers, position)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self.change()
+        super().rename(old, new)
+
+    def unlink(self, path: Path) -> None:
+        self.change()
+        super().unlink(path)
+
+    def remove_directory(self, path: Path) -> None:
+        self.change()
+        super().remove_directory(path)
+
+    def make_directory(self, path: Path) -> None:
+        if not path.exists():
+            self.change()
+        super().make_directory(path)
+
+
+class DyingStore(SqliteStore):
+    """Ends with the process of its disk."""
+
+    def __init__(self, folder: Path, disk: Dying) -> None:
+        super().__init__(folder / STORE_FILE, node_id=1)
+        self._disk = disk
+
+    def _commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+        self._disk.change()
+        super()._commit(deltas, expected_revision)
+
+
+async def create_t(services: Services) -> None:
+    await services.topics.create("t", NewTopic(num_partitions=3))
+
+
+async def grow_t(services: Services) -> None:
+    await services.topics.add_partitions("t", 4)
+
+
+async def delete_t(services: Services) -> None:
+    topic = services.catalog.topic("t")
+    assert topic is not None
+    await services.topics.delete(topic.topic_id)
+
+
+async def has_ended(folder: Path, change: Callable[[Services], Awaitable[None]], changes: int) -> bool:
+    """Let a broker end before its change of the disk number `changes` of a `change`; whether there were so
+    many, and else the change is done.
+    """
+    disk = Dying()
+    services = await opened(folder, disk=disk, store=DyingStore(folder, disk))
+    disk.changes_left = changes
+    with suppress(ApiError):
+        await change(services)
+    has_ended = disk.changes_left == 0
+    await services.close(clean=False)
+    return has_ended
+
+
+@pytest.mark.parametrize(("change", "partitions"), [(create_t, (0, 3)), (grow_t, (2, 4)), (delete_t, (2, 0))])
+async def test_wherever_a_process_ends_a_topic_is_as_before_or_changed_whole_and_no_other_folder_is_left(
+    tmp_path: Path, change: Callable[[Services], Awaitable[None]], partitions: tuple[int, int]
+) -> None:
+    before, after = partitions
+    services = await opened(tmp_path / "base")
+    await services.topics.create("kept")
+    await stored(services, b"v", topic="kept")
+    if before:
+        await services.topics.create("t", NewTopic(num_partitions=before))
+        await stored(services, b"v", topic="t")
+    await services.close()
+    seen = []
+    for changes in range(200):
+        folder = tmp_path / "now"
+        shutil.copytree(tmp_path / "base", folder)
+        ended = await has_ended(folder, change, changes)
+        services = await opened(folder)
+        services.partitions.logs.purge()
+        topic = services.catalog.topic("t")
+        seen.append(len(topic.partitions) if topic is not None else 0)
+        expected = ["kept-0", *(f"t-{index}" for index in range(seen[-1]))]
+        assert folders(folder) == expected, changes
+        assert sorted(f"{name}-{index}" for name, index in services.replicas) == expected
+        assert services.replicas["kept", 0].high_watermark == 1
+        if before and seen[-1]:
+            assert services.replicas["t", 0].high_watermark == 1
+        await services.close()
+        shutil.rmtree(folder)
+        if not ended:
+            break
+    assert not ended
+    # As before up to some change of the disk, and changed from there on.
+    assert seen == [before] * seen.count(before) + [after] * seen.count(after)
+    assert len(seen) > 5
+    assert seen.count(before)
+    assert seen.count(after)
