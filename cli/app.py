@@ -14,7 +14,19 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli import bench, config, consume, fault, log, pipeline, produce, producers, storage, topic
+from tidelog.cli import (
+    bench,
+    config,
+    consume,
+    fault,
+    group,
+    log,
+    pipeline,
+    produce,
+    producers,
+    storage,
+    topic,
+)
 from tidelog.cli.failures import Failure
 
 app = typer.Typer(
@@ -57,6 +69,7 @@ def _serve(context: typer.Context) -> None:
 
 
 app.add_typer(topic.app, name="topic")
+app.add_typer(group.app, name="group")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("producers")(producers.producers)

@@ -23,6 +23,7 @@ from tidelog.client.backoff import Backoff
 from tidelog.client.cluster import Cluster
 from tidelog.client.cluster_config import ClusterConfig, ClusterSettings, take_cluster
 from tidelog.client.errors import BrokerUnavailableError, ClientError, broker_error
+from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.metadata import EMPTY, ClusterImage, apply_metadata
 from tidelog.client.signatures import shows_settings
 from tidelog.client.types import TopicPartition
@@ -47,6 +48,8 @@ class Admin:
             raise TypeError(f"Admin() got an unexpected keyword argument {next(iter(own))!r}")
         self._cluster = Cluster(self._config)
         self._backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+        self.groups = GroupAdmin(self._cluster, self._retry)
+        """Consumer groups."""
 
     async def start(self) -> None:
         """Connect. Raises BrokerUnavailableError."""

@@ -1,7 +1,7 @@
 """What `Admin` takes and gives. Plain values.
 
-Owns: the shapes of topics, configurations, clusters and producers as an administrator sees them. Invariants:
-immutable; numbers that brokers did not tell are -1.
+Owns: the shapes of topics, configurations, clusters, producers and groups as an administrator sees them.
+Invariants: immutable; numbers that brokers did not tell are -1.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,13 @@ from tidelog.client.metadata import Node, PartitionInfo
 
 __all__ = [
     "ClusterDescription",
+    "CommittedOffset",
     "ConfigEntry",
     "ConfigResource",
     "ConfigResourceType",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
     "NewTopic",
     "ProducerDescription",
     "TopicDescription",
@@ -81,3 +85,38 @@ class ProducerDescription(NamedTuple):
     last_timestamp: int
     coordinator_epoch: int
     current_txn_start_offset: int
+
+
+class GroupListing(NamedTuple):
+    """One line of the list of groups. `state` is Kafka's word; "" where the broker does not say."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+
+
+class GroupMember(NamedTuple):
+    """`instance_id` is that of a static member."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+
+
+class GroupDescription(NamedTuple):
+    """A group: `protocol` is how its partitions are assigned, "" while it has no generation."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[GroupMember, ...]
+
+
+class CommittedOffset(NamedTuple):
+    """What a group committed for a partition: the offset that it reads next."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str

@@ -1,0 +1,217 @@
+"""`tidelog group`: list, describe and delete consumer groups, and move what they committed.
+
+Asks a broker through `client.Admin`. Lag is how many offsets lie between what a group committed and the end
+of the log. What is committed for a group is changed only while it has no members, for they would overwrite
+it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from tidelog.cli.failures import Failure, run
+from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin, CommittedOffset, Consumer, TopicPartition
+    from tidelog.client.cluster_config import ClusterConfig
+
+app = typer.Typer(no_args_is_help=True, help="List, describe and delete consumer groups, move their offsets.")
+
+Group: TypeAlias = Annotated[
+    str, typer.Argument(metavar="GROUP", help="Id of the group.", show_default=False)
+]
+Groups: TypeAlias = Annotated[
+    list[str], typer.Argument(metavar="GROUP", help="Ids of groups.", show_default=False)
+]
+_DEAD = "Dead"
+_NONE = "-"
+
+
+@app.command("list")
+def list_groups(cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+    """Print all groups and their states."""
+    run(_list(cluster), cluster)
+
+
+async def _list(cluster: ClusterConfig) -> None:
+    from tidelog.cli.tables import print_table
+    from tidelog.client import Admin
+
+    async with Admin(cluster=cluster) as admin:
+        print_table(("GROUP", "STATE"), [(each.group_id, each.state) for each in await admin.groups.list()])
+
+
+@app.command()
+def describe(groups: Groups, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+    """Show the members of groups, what they committed, and how far behind they are."""
+    run(_describe(groups, cluster), cluster)
+
+
+async def _describe(group_ids: list[str], cluster: ClusterConfig) -> None:
+    from tidelog.cli.tables import print_table
+    from tidelog.client import Admin, Consumer
+
+    async with Admin(cluster=cluster) as admin, Consumer(cluster=cluster) as consumer:
+        for group_id in group_ids:
+            group = await admin.groups.describe(group_id)
+            if group.state == _DEAD:
+                raise Failure(f"there is no group {group_id!r}; `tidelog group list` shows those there are")
+            print(f"{group_id}  {group.state}  {len(group.members)} members  {group.protocol}".rstrip())
+            for member in group.members:
+                print(f"  {member.member_id}  {member.client_host}")
+            offsets = await admin.groups.offsets(group_id)
+            ends = await _ends(admin, consumer, list(offsets))
+            rows = [
+                (*where, committed.offset, *_lag(committed, ends.get(where)))
+                for where, committed in offsets.items()
+            ]
+            print_table(("TOPIC", "PARTITION", "COMMITTED", "NEXT OFFSET", "LAG"), rows)
+
+
+def _lag(committed: CommittedOffset, end: int | None) -> tuple[object, object]:
+    """Where the log ends, and how far that is from what was committed."""
+    return (_NONE, _NONE) if end is None else (end, max(end - committed.offset, 0))
+
+
+async def _ends(
+    admin: Admin, consumer: Consumer, partitions: list[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The next offset of each partition that is there."""
+    from tidelog.client import TopicPartition
+
+    present = set(await admin.list_topics()) & {topic for topic, _ in partitions}
+    known = {
+        TopicPartition(topic.name, each.partition)
+        for topic in await admin.describe_topics(sorted(present))
+        for each in topic.partitions
+    }
+    return await consumer.end_offsets([each for each in partitions if each in known])
+
+
+@app.command()
+def delete(groups: Groups, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+    """Delete groups that have no members, with all that they committed."""
+    run(_delete(groups, cluster), cluster)
+
+
+async def _delete(group_ids: list[str], cluster: ClusterConfig) -> None:
+    from tidelog.client import Admin
+
+    async with Admin(cluster=cluster) as admin:
+        for group_id in group_ids:
+            await admin.groups.delete([group_id])
+            print(f"deleted {group_id}")
+
+
+@app.command("reset-offsets")
+def reset_offsets(
+    group: Group,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC",
+            help="Only of this topic. May be repeated. Without it: all that the group committed.",
+            show_default=False,
+        ),
+    ] = None,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first offset.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.")] = False,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", min=0, help="To this offset.", show_default=False)
+    ] = None,
+    to_timestamp: Annotated[
+        int | None,
+        typer.Option(
+            "--to-timestamp",
+            min=0,
+            metavar="MILLISECONDS",
+            help="To the first record that is not older than this time since 1970.",
+            show_default=False,
+        ),
+    ] = None,
+    shift_by: Annotated[
+        int | None,
+        typer.Option("--shift-by", help="By so many offsets, back where negative.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it and change nothing.")] = False,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """Move what a group committed. It must have no members. No offset lies outside of its log afterwards."""
+    given = [to_earliest, to_latest, to_offset is not None, to_timestamp is not None, shift_by is not None]
+    if sum(given) != 1:
+        raise typer.BadParameter(
+            "expected one of --to-earliest, --to-latest, --to-offset, --to-timestamp and --shift-by"
+        )
+    target = _Target(to_latest, to_offset, to_timestamp, shift_by)
+    run(_reset(group, topics, target, dry_run, cluster), cluster)
+
+
+class _Target:
+    """Where offsets are to go: to the first one where nothing else is said."""
+
+    def __init__(
+        self, to_latest: bool, to_offset: int | None, to_timestamp: int | None, shift_by: int | None
+    ) -> None:
+        self._to_latest = to_latest
+        self._to_offset = to_offset
+        self._to_timestamp = to_timestamp
+        self._shift_by = shift_by
+
+    async def of(
+        self,
+        consumer: Consumer,
+        partitions: list[TopicPartition],
+        before: dict[TopicPartition, CommittedOffset],
+    ) -> dict[TopicPartition, int]:
+        """The new offset of each of these partitions that has one, within its log."""
+        first = await consumer.beginning_offsets(partitions)
+        end = await consumer.end_offsets(partitions)
+        if self._to_latest:
+            return end
+        wanted: dict[TopicPartition, int] = first
+        if self._to_offset is not None:
+            wanted = dict.fromkeys(partitions, self._to_offset)
+        elif self._shift_by is not None:
+            wanted = {each: before[each].offset + self._shift_by for each in partitions if each in before}
+        elif self._to_timestamp is not None:
+            found = await consumer.offsets_for_times(dict.fromkeys(partitions, self._to_timestamp))
+            wanted = {each: end[each] if at is None else at.offset for each, at in found.items()}
+        return {each: min(max(offset, first[each]), end[each]) for each, offset in wanted.items()}
+
+
+async def _reset(
+    group_id: str, topics: list[str] | None, target: _Target, dry_run: bool, cluster: ClusterConfig
+) -> None:
+    from tidelog.cli.tables import print_table
+    from tidelog.client import Admin, Consumer, TopicPartition
+
+    async with Admin(cluster=cluster) as admin, Consumer(cluster=cluster) as consumer:
+        group = await admin.groups.describe(group_id)
+        if group.members:
+            raise Failure(
+                f"group {group_id!r} has {len(group.members)} members; stop them first, or they overwrite it"
+            )
+        before = await admin.groups.offsets(group_id)
+        if topics is None:
+            partitions = list(await _ends(admin, consumer, list(before)))
+        else:
+            partitions = [
+                TopicPartition(topic.name, each.partition)
+                for topic in await admin.describe_topics(topics)
+                for each in topic.partitions
+            ]
+        if not partitions:
+            raise Failure(f"group {group_id!r} has committed nothing; name a topic with --topic")
+        after = await target.of(consumer, partitions, before)
+        if not dry_run:
+            await admin.groups.commit(group_id, after)
+        rows = [
+            (*where, before[where].offset if where in before else _NONE, offset)
+            for where, offset in after.items()
+        ]
+        print_table(("TOPIC", "PARTITION", "BEFORE", "AFTER"), rows)

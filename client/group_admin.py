@@ -1,0 +1,116 @@
+"""Administration of consumer groups: which there are, who is in them, what they committed.
+
+Owns: the questions of `Admin.groups` and which broker each goes to. Invariants: what is about one group is
+asked of its coordinator, which is looked up each time; a call either did all it was asked or raises. Source:
+KIP-222, KIP-396 (offsets of groups).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tidelog.client.admin_types import CommittedOffset, GroupDescription, GroupListing, GroupMember
+from tidelog.client.cluster import Cluster
+from tidelog.client.connection import Connection
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import NO_OFFSET
+
+Retry = Callable[..., Any]
+_GROUP = 0
+
+
+class GroupAdmin:
+    """The groups of a cluster. Every call raises ClientError."""
+
+    def __init__(self, cluster: Cluster, retry: Retry) -> None:
+        """`retry(ask, results, name)` asks until no result is refused for a passing reason."""
+        self._cluster = cluster
+        self._retry = retry
+
+    async def list(self) -> list[GroupListing]:
+        """All groups, sorted by id."""
+        await self._cluster.refresh()
+        found = []
+        for node_id in self._cluster.image.nodes:
+
+            async def ask(node_id: int = node_id) -> Any:
+                connection = await self._cluster.connected(node_id)
+                return await connection.call(ApiKey.LIST_GROUPS, {})
+
+            answer = await self._retry(ask, _itself, lambda _: "the list of groups")
+            found += [
+                GroupListing(each.group_id, each.group_state, each.protocol_type) for each in answer.groups
+            ]
+        return sorted(found)
+
+    async def describe(self, group_id: str) -> GroupDescription:
+        """A group's state and members. One that is not there is Dead and has none."""
+        answer = await self._of(
+            group_id, ApiKey.DESCRIBE_GROUPS, {"groups": [group_id]}, lambda answer: answer.groups
+        )
+        (group,) = answer.groups
+        members = tuple(
+            GroupMember(each.member_id, each.group_instance_id, each.client_id, each.client_host)
+            for each in group.members
+        )
+        return GroupDescription(
+            group.group_id, group.group_state, group.protocol_type, group.protocol_data, members
+        )
+
+    async def offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """All that the group has committed, by topic and partition."""
+
+        def results(answer: Any) -> Any:
+            return [answer, *(each for topic in answer.topics for each in topic.partitions)]
+
+        values = {"group_id": group_id, "topics": None}
+        answer = await self._of(group_id, ApiKey.OFFSET_FETCH, values, results)
+        return {
+            TopicPartition(topic.name, each.partition_index): CommittedOffset(
+                each.committed_offset, each.committed_leader_epoch, each.metadata or ""
+            )
+            for topic in sorted(answer.topics, key=lambda topic: str(topic.name))
+            for each in sorted(topic.partitions, key=lambda each: int(each.partition_index))
+            if each.committed_offset != NO_OFFSET
+        }
+
+    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit these offsets for a group, which must have no members: else UNKNOWN_MEMBER_ID."""
+        by_topic: dict[str, list[dict[str, object]]] = {}
+        for where, offset in offsets.items():
+            partition = {"partition_index": where.partition, "committed_offset": offset}
+            by_topic.setdefault(where.topic, []).append({**partition, "committed_metadata": ""})
+        topics = [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]
+        await self._of(group_id, ApiKey.OFFSET_COMMIT, {"group_id": group_id, "topics": topics}, _partitions)
+
+    async def delete(self, group_ids: Iterable[str]) -> None:
+        """Delete groups with all that they committed. They must have no members: else NON_EMPTY_GROUP."""
+        for group_id in group_ids:
+            values = {"groups_names": [group_id]}
+            await self._of(group_id, ApiKey.DELETE_GROUPS, values, lambda answer: answer.results)
+
+    async def _of(
+        self, group_id: str, api_key: ApiKey, values: Mapping[str, object], results: Callable[[Any], Any]
+    ) -> Any:
+        async def ask() -> Any:
+            connection = await self._coordinator(group_id)
+            return await connection.call(api_key, values)
+
+        return await self._retry(ask, results, lambda _: f"group {group_id!r}")
+
+    async def _coordinator(self, group_id: str) -> Connection:
+        values: dict[str, object] = {"key": group_id, "key_type": _GROUP}
+
+        async def ask() -> Any:
+            return await self._cluster.call_any(ApiKey.FIND_COORDINATOR, values)
+
+        answer = await self._retry(ask, _itself, lambda _: f"the coordinator of group {group_id!r}")
+        return await self._cluster.connected(answer.node_id)
+
+
+def _itself(answer: Any) -> list[Any]:
+    return [answer]
+
+
+def _partitions(answer: Any) -> list[Any]:
+    return [each for topic in answer.topics for each in topic.partitions]

@@ -1,0 +1,147 @@
+"""`tidelog group` against a real broker, with groups that clients of others made."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.conformance.commands import Type
+from tests.conformance.conftest import RunningBroker
+from tests.conformance.peers import Message
+from tests.conformance.peers.confluent import ConfluentKafka
+from tests.waiting import DEADLINE_SECONDS, wait_for
+
+RECORDS = 10
+FIRST_TIMESTAMP = 1_000
+
+
+@pytest.fixture(scope="module")
+def address(broker: RunningBroker) -> str:
+    peer = ConfluentKafka()
+    peer.create_topics(broker.address, {"t": 2})
+    messages = [Message(0, FIRST_TIMESTAMP + number, None, b"v") for number in range(RECORDS)]
+    peer.write(broker.address, {"t": ("none", messages)})
+    return broker.address
+
+
+def consumer_of(address: str, group: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+
+
+@pytest.fixture
+def group(address: str, request: pytest.FixtureRequest) -> str:
+    """A group without members that committed 4 in the first partition of t."""
+    name = f"group-of-{request.node.name}"
+    consumer = consumer_of(address, name)
+    consumer.commit(offsets=[TopicPartition("t", 0, 4)], asynchronous=False)
+    consumer.close()
+    return name
+
+
+@pytest.fixture
+def member(address: str) -> Iterator[str]:
+    """A group with a member that reads t."""
+    consumer = consumer_of(address, "with-a-member")
+    consumer.subscribe(["t"])
+    wait_for(lambda: consumer.poll(0.1) and consumer.assignment(), "an assignment", DEADLINE_SECONDS)
+    yield "with-a-member"
+    consumer.close()
+
+
+def cells(shown: str) -> list[list[str]]:
+    return [line.split() for line in shown.splitlines()]
+
+
+def test_groups_are_listed_with_their_states(tidelog: Type, group: str, member: str) -> None:
+    code, shown, _ = tidelog("group", "list")
+    assert code == 0
+    heading, *rows = cells(shown)
+    assert heading == ["GROUP", "STATE"]
+    assert [group, "Empty"] in rows
+    assert [member, "Stable"] in rows
+
+
+def test_a_group_is_described_with_its_lag(tidelog: Type, group: str) -> None:
+    code, shown, _ = tidelog("group", "describe", group)
+    assert code == 0
+    assert cells(shown) == [
+        [group, "Empty", "0", "members"],
+        ["TOPIC", "PARTITION", "COMMITTED", "NEXT", "OFFSET", "LAG"],
+        ["t", "0", "4", str(RECORDS), str(RECORDS - 4)],
+    ]
+
+
+def test_members_are_shown_with_where_they_come_from(tidelog: Type, member: str) -> None:
+    code, shown, _ = tidelog("group", "describe", member)
+    assert code == 0
+    heading, who, *_ = cells(shown)
+    assert heading == [member, "Stable", "1", "members", "range"]
+    assert who[0].startswith("rdkafka-")
+    assert who[1].endswith("127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "after"),
+    [
+        (("--to-earliest",), 0),
+        (("--to-latest",), RECORDS),
+        (("--to-offset", "7"), 7),
+        (("--to-offset", "99"), RECORDS),
+        (("--shift-by", "-3"), 1),
+        (("--shift-by", "-9"), 0),
+        (("--to-timestamp", str(FIRST_TIMESTAMP + 3)), 3),
+        (("--to-timestamp", str(FIRST_TIMESTAMP + 99)), RECORDS),
+    ],
+)
+def test_offsets_are_moved_and_a_consumer_goes_on_there(
+    tidelog: Type, address: str, group: str, wanted: tuple[str, ...], after: int
+) -> None:
+    expected = [["TOPIC", "PARTITION", "BEFORE", "AFTER"], ["t", "0", "4", str(after)]]
+    code, shown, _ = tidelog("group", "reset-offsets", group, *wanted, "--dry-run")
+    assert (code, cells(shown)) == (0, expected)
+    assert cells(tidelog("group", "describe", group)[1])[-1][2] == "4"
+    code, shown, _ = tidelog("group", "reset-offsets", group, *wanted)
+    assert (code, cells(shown)) == (0, expected)
+    consumer = consumer_of(address, group)
+    (found,) = consumer.committed([TopicPartition("t", 0)], timeout=DEADLINE_SECONDS)
+    consumer.close()
+    assert found.offset == after
+
+
+def test_offsets_of_a_topic_that_the_group_never_read_are_set(tidelog: Type, group: str) -> None:
+    code, shown, _ = tidelog("group", "reset-offsets", group, "--to-latest", "--topic", "t")
+    assert code == 0
+    assert cells(shown)[1:] == [["t", "0", "4", str(RECORDS)], ["t", "1", "-", "0"]]
+
+
+def test_a_group_with_members_keeps_what_it_committed_and_is_not_deleted(tidelog: Type, member: str) -> None:
+    code, _, error = tidelog("group", "reset-offsets", member, "--to-earliest", "--topic", "t")
+    assert code == 1
+    assert "has 1 members; stop them first" in error
+    code, _, error = tidelog("group", "delete", member)
+    assert code == 1
+    assert "NON_EMPTY_GROUP" in error
+
+
+def test_a_deleted_group_is_gone(tidelog: Type, group: str) -> None:
+    assert tidelog("group", "delete", group) == (0, f"deleted {group}\n", "")
+    code, _, error = tidelog("group", "describe", group)
+    assert code == 1
+    assert f"there is no group {group!r}" in error
+    code, _, error = tidelog("group", "delete", group)
+    assert code == 1
+    assert "GROUP_ID_NOT_FOUND" in error
+
+
+def test_one_target_must_be_named(tidelog: Type, group: str) -> None:
+    for wanted in ((), ("--to-earliest", "--to-latest")):
+        code, _, error = tidelog("group", "reset-offsets", group, *wanted)
+        assert code == 2
+        assert "expected one of --to-earliest" in error
