@@ -33,7 +33,8 @@ ASKED_APIS: Final[Mapping[ApiKey, Versions]] = {
     ApiKey.OFFSET_COMMIT: Versions(2, 9),
     ApiKey.OFFSET_FETCH: Versions(2, 7),
     ApiKey.FIND_COORDINATOR: Versions(1, 3),
-    ApiKey.DESCRIBE_GROUPS: _every_version(ApiKey.DESCRIBE_GROUPS),
+    # From version 6 on, a group that is not there is an error.
+    ApiKey.DESCRIBE_GROUPS: Versions(0, 5),
     ApiKey.LIST_GROUPS: _every_version(ApiKey.LIST_GROUPS),
     ApiKey.API_VERSIONS: Versions(0, 4),
     ApiKey.CREATE_TOPICS: Versions(2, 7),

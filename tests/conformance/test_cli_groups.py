@@ -140,6 +140,14 @@ def test_a_deleted_group_is_gone(tidelog: Type, group: str) -> None:
     assert "GROUP_ID_NOT_FOUND" in error
 
 
+def test_a_group_that_never_was_may_be_given_offsets(tidelog: Type, address: str) -> None:
+    code, shown, _ = tidelog("group", "reset-offsets", "new", "--to-latest", "--topic", "t")
+    assert (code, cells(shown)[1:]) == (0, [["t", "0", "-", str(RECORDS)], ["t", "1", "-", "0"]])
+    code, _, error = tidelog("group", "reset-offsets", "other", "--to-latest")
+    assert code == 1
+    assert "has committed nothing; name a topic with --topic" in error
+
+
 def test_one_target_must_be_named(tidelog: Type, group: str) -> None:
     for wanted in ((), ("--to-earliest", "--to-latest")):
         code, _, error = tidelog("group", "reset-offsets", group, *wanted)
