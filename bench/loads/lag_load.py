@@ -27,6 +27,7 @@ from tidelog.broker.services import Services, open_services
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.snapshot import snapshot_offsets
 from tidelog.protocol.records import RecordBatchBuilder
+from tidelog.protocol.types import NO_OFFSET
 
 _NEVER_MS = 2**40
 
@@ -60,7 +61,7 @@ def fill(services: Services, producers: int) -> None:
     """As many producers on partition 0, one batch each: what they take does not depend on how many."""
     states, now_ms = services.replicas[TOPIC, 0].log.producers, clock_ms()
     for producer_id in range(producers):
-        states.apply(header(producer_id, 0), producer_id, now_ms)
+        states.apply(header(producer_id, 0), NO_OFFSET, now_ms)
     states.view()
 
 

@@ -17,6 +17,7 @@ import structlog
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.storage.disk import advice_on
+from tidelog.broker.storage.invariants import InvariantError
 
 CHECKPOINT_BYTES = 128 << 20
 CHECKPOINT_BYTES_INTERVAL_MS = 1_000
@@ -99,6 +100,9 @@ class Maintenance:
                 work = log.begin_checkpoint()
             except OSError as error:
                 logs.report_checkpoint_failed(log, error)
+                continue
+            except InvariantError as error:
+                self._partitions.fail(log, error)
                 continue
             if work is not None:
                 failure = await asyncio.to_thread(work.attempt)

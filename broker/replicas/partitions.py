@@ -28,6 +28,7 @@ from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.replica import MovedStart, Replica
 from tidelog.broker.replicas.roles import Role, partitions_held
+from tidelog.broker.storage.invariants import InvariantError
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import LogManager
 from tidelog.broker.storage.partition_log import PartitionLog
@@ -166,6 +167,14 @@ class Partitions:
     def forget_topic(self, topic: Topic) -> None:
         """Count nothing more for a topic that is gone."""
         self._metrics.forget_topic(topic.name)
+
+    def fail(self, log: PartitionLog, error: InvariantError) -> None:
+        """Take a partition offline whose log contradicts itself."""
+        replica = self.replicas.get((log.topic, log.partition))
+        if replica is not None and replica.log is log:
+            replica.fail(error)
+        else:
+            log.mark_failed(error)
 
     def reconfigure(self, topic: Topic, pace: Pace) -> Steps[None]:
         """Let the running logs follow the topic's settings."""

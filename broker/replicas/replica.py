@@ -36,6 +36,7 @@ from tidelog.broker.replicas.group_commit import GroupCommit, Work
 from tidelog.broker.storage.batch_inspection import Effort
 from tidelog.broker.storage.disk import HANDLES_ADVICE, advice_on, is_out_of_handles
 from tidelog.broker.storage.integrity import CorruptSegmentError
+from tidelog.broker.storage.invariants import InvariantError
 from tidelog.broker.storage.log_types import LogEnds
 from tidelog.broker.storage.partition_log import (
     AppendOrigin,
@@ -57,6 +58,14 @@ _DAMAGE_ADVICE = (
 )
 _FLUSHES_AWAITED_AT_ONCE = 100
 _ResultT = TypeVar("_ResultT")
+_DISK_ADVICE = (
+    "check the disk that holds the data folder, then restart the broker; nothing that was acknowledged with"
+    " acks=all is lost"
+)
+_FAULT_ADVICE = (
+    "this is a fault of the broker: report this event, and restart the broker, which reads the log anew;"
+    " `tidelog log verify` shows whether anything is damaged"
+)
 logger = structlog.get_logger(__name__)
 
 
@@ -264,7 +273,11 @@ class Replica:
             self._flush_timer = None
         if self._has_ended:
             return None
-        work = self.log.begin_flush()
+        try:
+            work = self.log.begin_flush()
+        except InvariantError as error:
+            self.fail(error)
+            return None
         if work is not None:
             self._flushing_bytes = self._appended_bytes
             self._metrics.group_commit(self._unflushed_batches)
@@ -283,7 +296,11 @@ class Replica:
         if error is not None:
             self.fail(error)
             return
-        self.log.finish_flush(work)  # type: ignore[arg-type]
+        try:
+            self.log.finish_flush(work)  # type: ignore[arg-type]
+        except InvariantError as broken:
+            self.fail(broken)
+            return
         durable_end = self.log.flushed_end_offset
         if durable_end > self.high_watermark:
             self.high_watermark = durable_end
@@ -302,16 +319,17 @@ class Replica:
         self._tell_watchers()
 
     def fail(self, error: BaseException) -> None:
-        """Take the partition offline after a disk error: what is in memory can no longer be trusted."""
+        """Take the partition offline: what is in memory of it can no longer be trusted."""
+        known = isinstance(error, OSError | InvariantError)
         logger.error(
             "partition_offline",
             topic=self.topic,
             partition=self.partition,
-            error=str(error),
+            error=str(error) if known else repr(error),
             durable_end_offset=self.high_watermark,
             end_offset=self.log.end_offset,
-            advice="check the disk that holds the data folder, then restart the broker; "
-            "nothing that was acknowledged with acks=all is lost",
+            advice=_DISK_ADVICE if isinstance(error, OSError) else _FAULT_ADVICE,
+            **({} if known else {"exc_info": error}),
         )
         self._metrics.partition_failed()
         self.log.mark_failed(error)

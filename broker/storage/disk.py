@@ -115,9 +115,10 @@ class Disk:
     def exists(self, path: Path) -> bool:
         return path.exists()
 
-    def is_unlinked(self, fd: int) -> bool:
-        """Whether no name leads to the open file any more: its bytes go with the process."""
-        return os.fstat(fd).st_nlink == 0
+    def names_and_size(self, fd: int) -> tuple[int, int]:
+        """How many names lead to the open file (without one its bytes go with the process), and its size."""
+        found = os.fstat(fd)
+        return found.st_nlink, found.st_size
 
     def modified_ms(self, path: Path) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000

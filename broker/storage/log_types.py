@@ -105,7 +105,7 @@ class FlushWork:
         """The fdatasync of `lone_fd` went well, or gave `error`: what `run` would have raised."""
         try:
             if error is None:
-                self._check_names()
+                self._check_last_file()
             return error
         except OSError as gone:
             return gone
@@ -121,16 +121,26 @@ class FlushWork:
             step()
         for file in self.files:
             self.disk.fdatasync(file.fd)
-        self._check_names()
+        self._check_last_file()
         if self.folder is not None:
             # What the folder was made with, its names and its topic id, lasts as long as its records.
             sync_topic_id(self.disk, self.folder)
             self.disk.fsync_directory(self.folder)
 
-    def _check_names(self) -> None:
+    def _check_last_file(self) -> None:
         # The last one grows, so no retention has taken it away.
-        if self.files and self.disk.is_unlinked(self.files[-1].fd):
-            raise OSError(errno.ENOENT, f"{self.files[-1].path} was removed while the broker wrote to it")
+        if not self.files:
+            return
+        last, (_, end_offset, expected) = self.files[-1], self.mark
+        names, size = self.disk.names_and_size(last.fd)
+        if not names:
+            raise OSError(errno.ENOENT, f"{last.path} was removed while the broker wrote to it")
+        if size < expected:
+            raise OSError(
+                errno.EIO,
+                f"{last.path} became shorter while the broker wrote to it: {size} bytes, offsets up to"
+                f" {end_offset} take {expected}",
+            )
 
 
 @dataclass(slots=True)

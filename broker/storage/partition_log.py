@@ -7,7 +7,11 @@ Invariants:
   indexes and the producer state are as before; a write that failed is cut off again, and when that fails
   too the log is failed and takes nothing more;
 - producer state never runs ahead of the log, and retention never touches it;
-- `flushed_end_offset` moves only by `finish_flush` of work that ran without error.
+- `flushed_end_offset` moves only by `finish_flush` of work that ran without error;
+- leader epochs never go back, and no segment comes between two others.
+
+Where one of these is seen broken (`invariants`), the partition goes offline: what is on disk is read anew by
+the next start.
 
 Everything belongs to the event loop's thread but `read` with `nowait=False`, the look-ups by time, and `run`
 of the pieces of work.
@@ -25,6 +29,12 @@ from tidelog.broker.storage.batch_rules import CLIENT, AppendOrigin, check_times
 from tidelog.broker.storage.disk import FULL, ColdRead, Disk, is_out_of_handles
 from tidelog.broker.storage.holes import Hole, raise_if_lost
 from tidelog.broker.storage.integrity import CorruptSegmentError
+from tidelog.broker.storage.invariants import (
+    check_ends,
+    check_leader_epoch,
+    check_producers,
+    check_segments,
+)
 from tidelog.broker.storage.leader_epochs import LeaderEpochs
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.log_lookup import find_first_at, find_max_timestamp, segments_to_delete
@@ -233,11 +243,7 @@ class PartitionLog:
                     return self._stored_before(verdict, header)
         else:
             latest = max_timestamp
-            if origin is AppendOrigin.LEADER:
-                self._follow(header)
-                base_offset, leader_epoch = header.base_offset, header.partition_leader_epoch
-            if header.is_control and idempotent:
-                marker = self._marker(batch, header, origin)
+            base_offset, leader_epoch, marker = self._admit_own(batch, header, origin, leader_epoch)
         log_append_time_ms: int = NO_TIMESTAMP
         if config.message_timestamp_type != "CreateTime" and origin is not AppendOrigin.LEADER:
             log_append_time_ms = now_ms
@@ -250,24 +256,51 @@ class PartitionLog:
         buffers = (patched_prefix(header, base_offset, leader_epoch), memoryview(batch)[_PREFIX_SIZE:])
         size = len(batch)
         try:
+            is_new_epoch = leader_epoch != self._epochs.latest
+            if is_new_epoch:
+                check_leader_epoch(self._epochs.latest, leader_epoch)
             if self._segments.append(buffers, size, header, base_offset, config, now_ms):
                 self._upkeep.snapshot_due = True
+            self.end_offset = last_offset + 1
+            if is_new_epoch:
+                self._epochs.note(leader_epoch, base_offset)
+            if marker is not None:
+                self.producers.apply_marker(header, marker, self._producers_ms(now_ms))
+            elif idempotent:
+                self.producers.apply(header, base_offset, self._steady_ms() if self._steady_ms else now_ms)
         except OSError as error:
             raise self._undo(error) from error
-        self.end_offset = last_offset + 1
-        if leader_epoch > self._epochs.latest:
-            self._epochs.note(leader_epoch, base_offset)
-        if marker is not None:
-            self.producers.apply_marker(header, marker, self._producers_ms(now_ms))
-        elif idempotent:
-            self.producers.apply(header, base_offset, self._steady_ms() if self._steady_ms else now_ms)
+        except Exception as error:
+            raise self._broken(error) from error
         self._upkeep.appended_bytes += size
         # Past the constructor, which takes twice as long.
         row = base_offset, last_offset, log_append_time_ms, self.start_offset, False
         return tuple.__new__(AppendResult, row)
 
-    def _follow(self, header: BatchHeader) -> None:
-        """Allow the gaps of the leader's batch. Raises ApiError where it cannot lie behind the last one."""
+    def _broken(self, error: Exception) -> ApiError:
+        """A write that this cannot vouch for, or may not make: the log takes nothing more."""
+        self.mark_failed(error)
+        return self._failed()
+
+    def _check_ends(self) -> None:
+        """Raises InvariantError."""
+        last_file_end = self._segments.active.end_offset
+        check_ends(self.start_offset, self.flushed_end_offset, self.end_offset, last_file_end)
+
+    def _admit_own(
+        self, batch: Buffer, header: BatchHeader, origin: AppendOrigin, leader_epoch: int
+    ) -> tuple[int, int, EndTransactionMarker | None]:
+        """Base offset and leader epoch of a batch that no client sent, and what it says as a marker, if it is
+        one. Raises ApiError."""
+        base_offset = self.end_offset
+        if origin is AppendOrigin.LEADER:
+            base_offset, leader_epoch = self._follow(header)
+        is_marker = header.is_control and header.producer_id >= 0
+        return base_offset, leader_epoch, self._marker(batch, header, origin) if is_marker else None
+
+    def _follow(self, header: BatchHeader) -> tuple[int, int]:
+        """Allow the gaps of the leader's batch. Returns its offset and leader epoch. Raises ApiError where it
+        cannot lie behind the last one."""
         base_offset, epoch = header.base_offset, header.partition_leader_epoch
         if not self.end_offset <= base_offset <= self.end_offset + _LARGEST_GAP or epoch < self.leader_epoch:
             raise ApiError(
@@ -279,6 +312,7 @@ class PartitionLog:
             self._cleaned.note(header.last_offset + 1)
         elif base_offset > self.end_offset:
             self._cleaned.note(base_offset)
+        return base_offset, epoch
 
     def _marker(
         self, batch: Buffer, header: BatchHeader, origin: AppendOrigin
@@ -426,9 +460,13 @@ class PartitionLog:
         return TimestampedOffset(found[0], found[1], self._epochs.epoch_at(found[0]))
 
     def begin_flush(self) -> FlushWork | None:
-        """All that is not durable yet, or None. One flush at a time: finish it before beginning another."""
-        if self.failure is not None or self.end_offset <= self.flushed_end_offset:
+        """All that is not durable yet, or None. One flush at a time: finish it before beginning another.
+
+        Raises InvariantError.
+        """
+        if self.failure is not None or self.end_offset == self.flushed_end_offset:
             return None
+        self._check_ends()
         before: list[Callable[[], None]] = []
         if self._epochs.is_dirty:
             before.append(partial(self._epochs.save_if_room, list(self._epochs.entries)))
@@ -441,9 +479,11 @@ class PartitionLog:
     def finish_flush(self, work: FlushWork) -> None:
         """`work.run` returned: what it covered is durable.
 
-        If it raised, call `mark_failed` instead, or `flush_undone` where no file could be opened.
+        If it raised, call `mark_failed` instead, or `flush_undone` where no file could be opened. Raises
+        InvariantError.
         """
         self._segments.finish_flush(work)
+        self._check_ends()
 
     def flush_undone(self, work: FlushWork) -> None:
         """`work.run` found no file handle: nothing has failed, and the next flush has all of it to do."""
@@ -455,9 +495,14 @@ class PartitionLog:
         """Indexes, and a snapshot when one is due; None when there is nothing to do or one is under way.
 
         `run` it in a thread, then `finish_checkpoint`, whether it raised or not. Raises OSError where an
-        index cannot be opened; then nothing has begun.
+        index cannot be opened, and InvariantError; then nothing has begun.
         """
-        return None if self.failure is not None else self._upkeep.begin(self.end_offset)
+        if self.failure is not None:
+            return None
+        self._check_ends()
+        check_producers(next(self.producers.latest(), None), self.end_offset)
+        check_segments(self._segments.segments, self.start_offset, self.recovery.holes)
+        return self._upkeep.begin(self.end_offset)
 
     def finish_checkpoint(self, work: CheckpointWork, error: OSError | None = None) -> None:
         """Take over what `work` achieved. An error is not fatal: recovery will have more to read."""

@@ -19,7 +19,7 @@ from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.services import Services, open_services
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.partition_log import PartitionLog
-from tidelog.protocol.types import Buffer
+from tidelog.protocol.types import NO_OFFSET, Buffer
 
 PRODUCERS = 5_000
 MOST_EXPIRED_A_STEP = 1_000
@@ -50,7 +50,7 @@ async def opened(folder: Path, disk: Disk | None = None) -> tuple[Services, Part
     await services.topics.create("t")
     log = services.replicas["t", 0].log
     for producer_id in range(PRODUCERS):
-        log.producers.apply(header(producer_id, 0, 0), producer_id, clock_ms())
+        log.producers.apply(header(producer_id, 0, 0), NO_OFFSET, clock_ms())
     return services, log
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -87,6 +88,37 @@ async def test_a_coordinator_is_not_told_of_what_did_not_become_durable(replica:
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(ApiError):
         replica.append_as_coordinator(batch(b"b"), NOW_MS)
+
+
+@pytest.mark.parametrize("found_by", ["append", "flush", "checkpoint"])
+async def test_a_broken_invariant_takes_the_partition_offline_with_its_numbers(
+    tmp_path: Path, found_by: str
+) -> None:
+    services = await open_services(BrokerConfig(data_dir=tmp_path), Metrics(), lambda: NOW_MS)
+    await services.topics.create("t")
+    replica, other = services.replicas["t", 0], None
+    await services.topics.create("other")
+    other = services.replicas["other", 0]
+    replica.leader_epoch = 3
+    waiting = replica.append_as_coordinator(batch(b"v"), NOW_MS)
+    with capture_logs() as events:
+        if found_by == "append":
+            replica.leader_epoch = 2
+            with pytest.raises(ApiError):
+                replica.append_as_leader(batch(b"v"), NOW_MS)
+        else:
+            replica.log.start_offset = 9
+            if found_by == "checkpoint":
+                await services.maintenance.checkpoint()
+        with pytest.raises(ApiError) as caught:
+            await waiting
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    (event,) = [event for event in events if event["event"] == "partition_offline"]
+    assert "written 3, now 2" in event["error"] or "start_offset 9, flushed_end_offset 0" in event["error"]
+    assert "fault of the broker" in event["advice"]
+    assert replica.stopped == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await other.append_as_coordinator(batch(b"v"), NOW_MS)).base_offset == 0
+    await services.close()
 
 
 async def test_bytes_become_visible_with_the_watermark(replica: Replica) -> None:

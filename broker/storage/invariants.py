@@ -1,0 +1,58 @@
+"""What takes a partition offline when it is not so: numbers of a log that contradict each other.
+
+Owns the checks and their error. They are made where they cost nothing on the way of a request: once a flush,
+once a checkpoint, once a leader epoch. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.broker.storage.holes import Extent, Hole, holes_between
+from tidelog.broker.storage.producer_table import ProducerEntry
+
+
+class InvariantError(Exception):
+    """What the broker holds in memory of a log cannot be true, by its own fault. The message has numbers."""
+
+    def __init__(self, invariant: str, **numbers: int) -> None:
+        said = ", ".join(f"{name} {number}" for name, number in numbers.items())
+        super().__init__(f"broken invariant: {invariant} ({said})")
+        self.numbers = numbers
+
+
+def check_ends(start: int, flushed_end: int, end: int, last_file_end: int) -> None:
+    """Raise InvariantError unless the offsets are in this order, and the last file ends with the log."""
+    if not start <= flushed_end <= end == last_file_end:
+        raise InvariantError(
+            "start <= flushed end <= end, where the last file ends",
+            start_offset=start,
+            flushed_end_offset=flushed_end,
+            end_offset=end,
+            last_file_end_offset=last_file_end,
+        )
+
+
+def check_leader_epoch(latest: int, leader_epoch: int) -> None:
+    """Raise InvariantError where a batch is to get an older epoch than the last one: a start after a crash
+    would take it for damage, and cut the log before it."""
+    if leader_epoch < latest:
+        raise InvariantError("leader epochs never go back", written=latest, now=leader_epoch)
+
+
+def check_producers(latest: ProducerEntry | None, end: int) -> None:
+    """Raise InvariantError where the producer that appended last knows more than the log holds."""
+    if latest is not None and latest.batches and latest.batches[-1].last_offset >= end:
+        raise InvariantError(
+            "producer state never runs ahead of the log",
+            producer_id=latest.producer_id,
+            last_offset=latest.batches[-1].last_offset,
+            end_offset=end,
+        )
+
+
+def check_segments(segments: Sequence[Extent], start: int, known: Sequence[Hole]) -> None:
+    """Raise InvariantError where segments of a log from `start` on do not join, but for the holes known."""
+    for hole in holes_between(segments, max(start, segments[0].base_offset)):
+        if hole.end_offset not in {each.end_offset for each in known}:
+            raise InvariantError("segments join", end_offset=hole[0], next_base_offset=hole[1])
