@@ -162,9 +162,9 @@ class ProduceHandler:
         self, context: RequestContext, request: ProduceRequest
     ) -> ProduceResponse | LateAnswer | Steps[ProduceResponse | LateAnswer | None] | None:
         """Append every batch; the response, a LateAnswer of it, or None when acks=0."""
-        if request.acks not in _VALID_ACKS:
+        _, acks, _, topics = request
+        if acks not in _VALID_ACKS:
             return _all_refused(request, ErrorCode.INVALID_REQUIRED_ACKS)
-        topics = request.topics
         if len(topics) != 1 or len(topics[0][1]) != 1:
             return self._append_many(context, request)
         topic, partitions = topics[0]

@@ -152,11 +152,11 @@ class Connection(asyncio.BufferedProtocol):
         out = self._out
         memory = self._memory
         dispatch = self._dispatcher.dispatch
-        started = time.perf_counter()
+        arrived = self.last_arrival
         ready_bytes = 0
         try:
             for frame in frames:
-                answer = dispatch(self, frame, started)
+                answer = dispatch(self, frame, arrived)
                 if answer is None:
                     continue
                 if isinstance(answer, Pending):
