@@ -1,8 +1,8 @@
-"""An asyncio client for Kafka and Tidelog: idempotent, pipelined, and honest about what it does not know.
+"""An asyncio client for Kafka and Tidelog: idempotent, pipelined, and explicit about unknown outcomes.
 
-The public names. `Producer`, `Consumer` and `Admin` have aiokafka's verbs and argument names where it has
-them. What brings much along is imported when it is first asked for: a process that wants one of them, as each
-of Spark's workers does, does not pay for the others.
+The public names. `Producer`, `Consumer` and `Admin` have the names of aiokafka's methods and arguments if it
+has them. Modules with many imports are imported when they are first used: a process that needs one of them
+(each of Spark's workers) does not load the others.
 """
 
 from importlib import import_module

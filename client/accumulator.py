@@ -1,15 +1,15 @@
-"""Records that wait to be sent: per partition a queue of batches, within one bound on memory.
+"""Records that wait to be sent: one queue of batches per partition, within one bound on memory.
 
 Owns: the queues, linger and batch size, the memory account, and the expiry of batches that were never sent.
-Pure: facts and now_ms in, answers out; who waits for room waits elsewhere.
-Invariants: a queue's batches are in the order of `send`; only the last may still take records, and it is
-`queue.open` then. Memory in use is the sum of what all batches that are not released hold: a batch that takes
-records holds as much as it may take at present, from its draining on only its encoded bytes. It never exceeds
-`buffer_memory`. A batch that was drained never comes back: retries wait in producer_state.
+Pure: it takes facts and now_ms and returns answers. It does not wait; `buffer_memory` waits for memory.
+Invariants: a queue's batches are in the order of `send`. Only the last one may take more records; it is then
+`queue.open`. Memory in use is the sum over all batches that are not released: a batch that takes records
+counts with its present limit, an encoded batch with its encoded bytes. The sum never exceeds `buffer_memory`.
+A batch that was drained never returns: retries wait in producer_state.
 
-A batch begins small and is given more room in steps, up to `max_batch_size`, for as long as nobody drains it:
-so batches become as large as the way to the broker is slow, many partitions take little memory each, and a
-producer that never waits lets others work after each step.
+A batch begins small. Its limit grows in steps up to `max_batch_size` until the batch is drained. So batches
+are larger if the broker is slower, and many partitions take little memory each. After each step of a producer
+that never waits, other tasks run.
 """
 
 from collections import deque
@@ -23,10 +23,10 @@ from tidelog.protocol.records import RecordBatchBuilder
 
 __all__ = ["Accumulator", "PartitionQueue"]
 
-# A batch's first bound, which is reserved for it. Larger: fewer and cheaper requests from a producer that
-# never waits; smaller: others work sooner, and more partitions find room.
+# A batch's first limit, which is reserved for it. A larger one makes fewer and cheaper requests of a producer
+# that never waits. With a smaller one other tasks run sooner, and more partitions fit in memory.
 _FIRST_STEP_BYTES: Final = 32_768
-# It doubles from there, but grows by no more than this between two moments in which others work.
+# Then the limit doubles, but it grows by at most this much before other tasks run.
 _MAX_STEP_BYTES: Final = 65_536
 # Below this a request costs both sides more than the records that it carries.
 _WORTHWHILE_BYTES: Final = 100_000
@@ -42,7 +42,7 @@ class PartitionQueue:
         self.max_batch_size = max_batch_size
         self.batches: deque[ProducerBatch] = deque()
         self.open: ProducerBatch | None = None
-        # Sends that only pause, to let others work, and go on with this queue in the loop's next turn.
+        # Sends that only pause for other tasks. They append to this queue in the loop's next turn.
         self.fillers = 0
 
 
@@ -59,7 +59,7 @@ class Accumulator:
         self._delivery_timeout_ms = delivery_timeout_ms
         self._used_bytes = 0
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        # Insertion order is service order: a queue that was served goes to the end.
+        # Queues are served in insertion order. A queue that was served goes to the end.
         self._waiting: dict[PartitionQueue, None] = {}
         self._hurries = 0
 
@@ -80,15 +80,15 @@ class Accumulator:
         return queue
 
     def waiting_queues(self) -> Iterable[PartitionQueue]:
-        """Queues that hold batches, in the order in which they are to be served; a copy."""
+        """A copy of the list of queues that hold batches, in the order in which to serve them."""
         return list(self._waiting)
 
     def room_needed(self, record_size_bytes: int) -> int:
-        """Bytes that a new batch takes whose first record needs at most `record_size_bytes`."""
+        """Bytes to reserve for a new batch whose first record needs at most `record_size_bytes`."""
         return max(self._first_step, record_size_bytes)
 
     def can_ever_hold(self, record_size_bytes: int) -> bool:
-        """Whether a batch for such a record fits when nothing else is held."""
+        """Whether a batch for such a record fits if no other batch is held."""
         return self.room_needed(record_size_bytes) <= self._buffer_memory
 
     def has_room(self, record_size_bytes: int) -> bool:
@@ -105,12 +105,12 @@ class Accumulator:
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> ProducerBatch:
-        """A new batch with this record at the end of `queue`, its `open` one; only after `has_room`.
+        """Add a new batch with this record to `queue` as its `open` batch. Only if `has_room` is true.
 
-        Raises as RecordBatchBuilder.append does for values that no record can have, and opens nothing then.
+        Raises as RecordBatchBuilder.append does for values that no record can have; no batch is opened then.
         """
         if not self.has_room(record_size_bytes):
-            raise RuntimeError(f"no room for {record_size_bytes} bytes: ask has_room first")
+            raise RuntimeError(f"buffer_memory has no {record_size_bytes} bytes free: call has_room first")
         size_bytes = min(self._first_step, queue.max_batch_size)
         batch = ProducerBatch(queue.key, size_bytes, now_ms, now_ms + self._delivery_timeout_ms)
         batch.builder.append(timestamp_ms, key, value, headers)
@@ -122,8 +122,8 @@ class Accumulator:
         return batch
 
     def add_batch(self, queue: PartitionQueue, builder: RecordBatchBuilder, now_ms: int) -> ProducerBatch:
-        """A batch that an application filled, at the end of `queue`; it takes no more records. Only after
-        `has_room` for its size."""
+        """Add a batch that the application filled to `queue`. It takes no more records. Only if `has_room` is
+        true for its size."""
         batch = ProducerBatch(queue.key, self._max_batch_size, now_ms, now_ms + self._delivery_timeout_ms)
         batch.builder = builder
         batch.reserved_bytes = self.room_needed(builder.size_bytes)
@@ -134,8 +134,8 @@ class Accumulator:
         return batch
 
     def grow(self, queue: PartitionQueue, record_size_bytes: int) -> bool:
-        """Let the `open` batch take such a record too, and more besides; False when there is none, or the
-        largest size or the memory forbids it."""
+        """Raise the limit of the `open` batch so that it can take such a record. False if no batch is open,
+        or the largest size or the memory does not allow it."""
         batch = queue.open
         if batch is None:
             return False
@@ -151,8 +151,8 @@ class Accumulator:
         return True
 
     def ready_at_ms(self, queue: PartitionQueue) -> int | None:
-        """When the queue's oldest batch may be sent: at once (its creation) when it takes no more records or
-        somebody hurries, else after the linger time. None for an empty queue."""
+        """When the queue's oldest batch may be sent: at once (its creation) if it takes no more records or
+        after `hurry`, else after the linger time. None for an empty queue."""
         if not queue.batches:
             return None
         batch = queue.batches[0]
@@ -182,7 +182,7 @@ class Accumulator:
         return batch
 
     def hurry(self) -> None:
-        """From now on nothing lingers, until `relax` was called as often."""
+        """From now on batches do not linger, until `relax` was called as often."""
         self._hurries += 1
 
     def relax(self) -> None:
@@ -194,10 +194,11 @@ class Accumulator:
         batch.reserved_bytes = size_bytes
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """`parts` hold the records of `batch` now, which is released.
+        """Replace `batch` by `parts`, which hold its records, and release it.
 
-        They may hold a little more together, as each has a header; for that long the bound is exceeded. What
-        a broker found too large is not tried again: the partition's next batches stay below it.
+        Together they may need a little more memory, because each has a header. Until they are released, the
+        bound may be exceeded by that. If a broker found `batch` too large, the partition's next batches stay
+        smaller.
         """
         if batch.last_code in SPLITTABLE:
             queue = self.queue(batch.key)
@@ -206,7 +207,7 @@ class Accumulator:
         self.release(batch)
 
     def release(self, batch: ProducerBatch) -> None:
-        """The batch is settled: its memory is free again."""
+        """Free the batch's memory. The batch is settled."""
         self._used_bytes -= batch.reserved_bytes
         batch.reserved_bytes = 0
         batch.release()
@@ -224,5 +225,5 @@ class Accumulator:
         return min((queue.batches[0].deadline_ms for queue in self._waiting), default=None)
 
     def drain_all(self) -> list[ProducerBatch]:
-        """Every batch that waits: the producer is being closed."""
+        """Drain every waiting batch, because the producer is being closed."""
         return [self.drain(queue) for queue in list(self._waiting) for _ in range(len(queue.batches))]

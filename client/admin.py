@@ -1,8 +1,8 @@
 """Administration: topics, configurations, producers, the cluster itself.
 
-Owns: the public interface and which broker each question goes to. Invariants: a call either did all it was
-asked or raises; where one of several topics is refused, the error names it, and the others may have been
-done. Refusals that may pass are asked again until request_timeout_ms. Source: aiokafka's AIOKafkaAdminClient
+Owns: the public interface and the choice of the broker for each request. Invariants: a call does everything
+that was requested, or it raises. If one of several topics fails, the error names it, and the others may have
+been changed. Retriable errors are retried until request_timeout_ms. Source: aiokafka's AIOKafkaAdminClient
 for names.
 """
 
@@ -70,7 +70,7 @@ class Admin:
     # Topics
 
     async def create_topics(self, new_topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
-        """Create topics, or only check whether that would work. Raises TopicAlreadyExistsError and others."""
+        """Create topics, or only check whether they can be created. Raises TopicAlreadyExistsError, ..."""
         topics = [
             {
                 "name": topic.name,
@@ -100,7 +100,7 @@ class Admin:
         await self._ask_controller(ApiKey.DELETE_TOPICS, values, lambda answer: answer.responses)
 
     async def create_partitions(self, total_counts: Mapping[str, int]) -> None:
-        """Raise the number of partitions of each topic to the number given."""
+        """Increase the number of partitions of each topic to the given total."""
         topics = [{"name": name, "count": count, "assignments": None} for name, count in total_counts.items()]
         values = {"topics": topics, "timeout_ms": self._config.request_timeout_ms, "validate_only": False}
         await self._ask_controller(ApiKey.CREATE_PARTITIONS, values, lambda answer: answer.results)
@@ -110,7 +110,7 @@ class Admin:
         return sorted((await self._metadata(None)).topics)
 
     async def describe_topics(self, topics: Iterable[str] | None = None) -> list[TopicDescription]:
-        """Topics in the order asked for, or all, sorted. Raises UnknownTopicError."""
+        """These topics in the given order, or all topics, sorted. Raises UnknownTopicError."""
         names = None if topics is None else list(topics)
         found = (await self._metadata(names)).topics
         described = []
@@ -152,7 +152,7 @@ class Admin:
         }
 
     async def alter_configs(self, changes: Mapping[ConfigResource, Mapping[str, str | None]]) -> None:
-        """Set these and leave all other settings alone; None takes a setting back to its default."""
+        """Change these settings and no others. None resets a setting to its default."""
         resources = [
             {
                 "resource_type": resource.resource_type,
@@ -169,7 +169,7 @@ class Admin:
             ApiKey.INCREMENTAL_ALTER_CONFIGS, values, lambda answer: answer.responses, _resource_name
         )
 
-    # The cluster, and who writes to it
+    # The cluster and its producers
 
     async def describe_cluster(self) -> ClusterDescription:
         """The cluster's id, controller and brokers."""
@@ -180,7 +180,7 @@ class Admin:
     async def describe_producers(
         self, topic: str, partitions: Sequence[int] | None = None
     ) -> dict[TopicPartition, list[ProducerDescription]]:
-        """What each of these partitions (by default all) remembers of idempotent producers."""
+        """The idempotent producers that each of these partitions (default: all) knows."""
         (described,) = await self.describe_topics([topic])
         wanted = [each.partition for each in described.partitions] if partitions is None else list(partitions)
         self._cluster.watch_topics([topic])
@@ -215,7 +215,7 @@ class Admin:
             for each in partition.active_producers
         ]
 
-    # How it is asked
+    # Requests
 
     async def _metadata(self, names: list[str] | None) -> ClusterImage:
         values: dict[str, object] = {
@@ -231,13 +231,13 @@ class Admin:
         results: Callable[[Any], Any],
         name: Callable[[Any], str] | None = None,
     ) -> Any:
-        """`values` may depend on the version that the controller takes."""
+        """`values` may depend on the version that the controller supports."""
 
         async def ask() -> Any:
             nodes, controller = self._cluster.image.nodes, self._cluster.image.controller_id
             if not nodes:
-                raise BrokerUnavailableError("the cluster names none of its brokers")
-            # Where no controller is named, any broker passes the request on.
+                raise BrokerUnavailableError("the metadata of the cluster names no broker")
+            # If no controller is named, any broker forwards the request.
             connection = await self._cluster.connected(controller if controller in nodes else min(nodes))
             version = connection.version(api_key)
             fields = values(version) if callable(values) else values
@@ -251,8 +251,8 @@ class Admin:
         results: Callable[[Any], Any],
         name: Callable[[Any], str] | None = None,
     ) -> Any:
-        """`ask` until no result is refused for a passing reason. Raises the first refusal, by result
-        order."""
+        """Call `ask` until no result has a retriable error. Raises the first error, in the order of the
+        results."""
         deadline = asyncio.get_running_loop().time() + self._config.request_timeout_ms / 1000
         failures = 0
         while True:
@@ -292,5 +292,5 @@ def _resource_name(result: Any) -> str:
 
 
 def _is_unknown(error: ClientError) -> bool:
-    """A topic that is not there is no passing trouble to an administrator."""
+    """For Admin an unknown topic is not retriable: nothing creates the topic meanwhile."""
     return getattr(error, "code", None) in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

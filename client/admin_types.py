@@ -1,7 +1,7 @@
-"""What `Admin` takes and gives. Plain values.
+"""The values that `Admin` takes and returns.
 
-Owns: the shapes of topics, configurations, clusters, producers and groups as an administrator sees them.
-Invariants: immutable; numbers that brokers did not tell are -1.
+Owns: the types for topics, configurations, clusters, producers and groups. Invariants: immutable; a number
+that the broker did not give is -1.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class NewTopic(NamedTuple):
-    """A topic to be created; -1 takes the broker's default. `topic_configs` by Kafka's names."""
+    """A topic to create. -1 means the broker's default. `topic_configs` are by Kafka's names."""
 
     name: str
     num_partitions: int = -1
@@ -35,7 +35,7 @@ class NewTopic(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """A topic as the cluster has it; `topic_id` is a uuid.UUID, all zero where brokers know no ids."""
+    """A topic of the cluster. `topic_id` is a uuid.UUID, all zero if the brokers have no topic ids."""
 
     name: str
     topic_id: object
@@ -44,14 +44,14 @@ class TopicDescription(NamedTuple):
 
 
 class ConfigResourceType(IntEnum):
-    """What a configuration belongs to."""
+    """The type of resource that a configuration belongs to."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ConfigResource(NamedTuple):
-    """One bearer of configuration; a broker's name is its node id in digits."""
+    """A resource with a configuration. The name of a broker is its node id in digits."""
 
     resource_type: ConfigResourceType
     name: str
@@ -77,7 +77,7 @@ class ClusterDescription(NamedTuple):
 
 
 class ProducerDescription(NamedTuple):
-    """What a partition remembers of a producer. `last_timestamp` in milliseconds; -1 means none."""
+    """A partition's state of one producer. `last_timestamp` is in milliseconds; -1 means none."""
 
     producer_id: int
     producer_epoch: int

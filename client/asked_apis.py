@@ -1,9 +1,9 @@
-"""What this client asks for: each API that it uses, in the versions that it speaks.
+"""The APIs and versions that this client requests.
 
-Owns the one table of that. It may be narrower than `protocol.schema.APIS`, which says what has codecs: a
-version that is not listed here is not asked for, whatever a broker offers.
+Owns the one table of them. It may be narrower than `protocol.schema.APIS`, the table of codecs: a version
+that is not listed here is never requested, even if a broker offers it.
 
-Invariant: pure; every API listed has codecs for its versions (a test holds it).
+Invariant: pure; every listed API has codecs for its versions (a test checks this).
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,9 @@
-"""The assigned partitions, and whose turn it is to be read.
+"""The assigned partitions, and which of them is read next.
 
-Owns: one reader a partition, in the order of their turns, and which of their errors were told. Pure.
-Invariants: partitions take turns; a turn is a batch where records are taken singly, and all that is wanted or
-there where many are. An error of one partition is raised once what was fetched before it has been read, and
-then whenever no other partition has records to give; the others stay readable.
+Owns: one reader per partition, in the order of their turns, and which of their errors were raised. Pure.
+Invariants: partitions take turns. If records are read one by one, a turn is one batch; else it is all wanted
+or available records. An error of one partition is raised after the records fetched before it were read. It is
+raised again whenever no other partition has records. The other partitions stay readable.
 """
 
 from collections.abc import Iterable
@@ -18,8 +18,8 @@ _MOST_TOLD = 100
 
 
 class Assignment:
-    """`readers` is one dictionary for good, in the order of the partitions' turns; `current` is the one that
-    records are taken from singly, within a batch."""
+    """`readers` is always the same dictionary, in the order of the partitions' turns. `current` is the reader
+    in the middle of a batch when records are read one by one."""
 
     def __init__(self) -> None:
         self.readers: dict[TopicPartition, PartitionReader] = {}
@@ -43,7 +43,8 @@ class Assignment:
     def take(
         self, limit: int, partitions: tuple[TopicPartition, ...]
     ) -> tuple[PartitionReader, list[ConsumerRecord]] | None:
-        """Up to `limit` records of the partition whose turn it is, moving past them; None for none."""
+        """Up to `limit` records of the next partition; moves its position past them. None if there are
+        none."""
         while (reader := self._next_reader(partitions)) is not None:
             records = reader.take(limit)
             if limit > 1 or reader.is_between_batches:
@@ -66,13 +67,13 @@ class Assignment:
         return None
 
     def _end_turn(self, reader: PartitionReader) -> None:
-        """The others come first from now on."""
+        """Put this reader behind the others."""
         self.current = None
         if self.readers.pop(reader.key, None) is not None:
             self.readers[reader.key] = reader
 
     def raise_trouble(self, partitions: tuple[TopicPartition, ...], *, only_new: bool) -> None:
-        """Raise the error of a partition that has nothing left to read before it."""
+        """Raise the error of a partition that has no more records before it."""
         for key, reader in self.readers.items():
             error = reader.error
             if error is None or reader.is_paused or reader.has_unread or (only_new and error in self._told):

@@ -1,7 +1,7 @@
-"""How long to wait before trying again: exponential growth with jitter, up to a maximum.
+"""The delay before a retry: it grows exponentially up to a maximum, with jitter.
 
-Owns: the one formula. Source: KIP-580 and KIP-144: each further failure doubles the wait, and a random fifth
-more or less keeps clients that failed together from coming back together.
+Owns: the one formula. Source: KIP-580 and KIP-144. Each failure doubles the delay. The jitter of ±20 %
+prevents that clients which failed together all retry at the same time.
 """
 
 import random
@@ -13,7 +13,7 @@ _MAX_DOUBLINGS = 30
 
 
 class Backoff:
-    """`base_ms` for the first failure, doubled for each further one, at most `max_ms`, each ±20 %."""
+    """`base_ms` for the first failure, doubled for each one after it, at most `max_ms`, each ±20 %."""
 
     __slots__ = ("_base_ms", "_max_ms", "_random")
 

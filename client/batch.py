@@ -1,10 +1,9 @@
-"""A batch of records on its way from `send` to its acknowledgement.
+"""A batch of records, from `send` until its acknowledgement.
 
-Owns: the batch's encoded bytes, its identity (producer id, epoch, first sequence), what is known of its
-attempts, and its outcome. Pure: who waits for the outcome is a callback. Invariants: the outcome is set once.
-The bytes are built at the first sending and never change after it, except their producer fields when the
-identity changes, which happens only while no attempt is under way. `may_be_stored` is True from the first
-attempt whose outcome stayed unknown.
+Owns: the batch's encoded bytes, its identity (producer id, epoch, first sequence), the state of its attempts,
+and its outcome. Pure: waiters are callbacks. Invariants: the outcome is set once. The bytes are built when
+the batch is first sent. After that only their producer fields change, when the identity changes, and only
+while no attempt is in flight. `may_be_stored` is True from the first attempt whose outcome stayed unknown.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENC
 __all__ = ["Identity", "Outcome", "ProducerBatch"]
 
 
-# Stands in for the builder of a batch whose bytes were dropped; nothing is ever appended to it.
+# Replaces the builder of a batch whose bytes were dropped. Nothing is ever appended to it.
 _SPENT = RecordBatchBuilder(0)
 
 
@@ -32,7 +31,7 @@ class Identity(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a batch ended: stored at `base_offset` (-1: not known where), or `error`."""
+    """How a batch ended: stored at `base_offset` (-1: offset not known), or failed with `error`."""
 
     base_offset: int
     log_append_time_ms: int
@@ -98,21 +97,21 @@ class ProducerBatch:
 
     @property
     def size_bytes(self) -> int:
-        """As encoded so far; before compression until `encode`."""
+        """The encoded size so far; until `encode` it is the size before compression."""
         return self.builder.size_bytes
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; the batch must have been numbered."""
+        """Sequence of the last record. The batch must be numbered."""
         return last_sequence(self.base_sequence, self.record_count)
 
     def number(self, identity: Identity, base_sequence: int) -> None:
-        """Give the batch its place in its producer's sequence."""
+        """Set the batch's identity and first sequence."""
         self.identity = identity
         self.base_sequence = base_sequence
 
     def encode(self, compression: Compression) -> bytearray:
-        """The bytes to send under the present identity; built once, then only patched."""
+        """The bytes to send under the present identity. They are built once, then only patched."""
         now = (self.identity, self.base_sequence)
         producer_id, epoch = self.identity or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         encoded = self._encoded
@@ -125,11 +124,10 @@ class ProducerBatch:
         return encoded
 
     def split(self) -> "list[ProducerBatch]":
-        """Two or more batches that hold the records of this one (of at least two) in order, and take its
-        place.
+        """Replace this batch (of at least two records) by two or more with the same records in order.
 
-        Before compression each has at most half of this one's size, unless it is a single record. Whoever
-        waits for this batch is woken and goes on to wait for the part that holds its record.
+        Before compression each has at most half of this one's size, unless it is a single record. Waiters of
+        this batch are woken and then wait for the part that holds their record.
         """
         if self._encoded is None or self.record_count < 2:
             raise ValueError("only an encoded batch of at least two records can be split")
@@ -151,7 +149,7 @@ class ProducerBatch:
         return parts
 
     def part_of(self, index: int) -> "tuple[ProducerBatch, int]":
-        """The batch that holds record `index` now, through all splits, and the record's place in it."""
+        """After all splits: the batch that now holds record `index`, and the record's index in it."""
         batch = self
         while batch.parts is not None:
             for part in batch.parts:
@@ -162,11 +160,11 @@ class ProducerBatch:
         return batch, index
 
     def first_open(self) -> "ProducerBatch | None":
-        """The first batch with records of this one, through all splits, whose outcome is not known."""
+        """After all splits: the first batch with records of this one whose outcome is not known."""
         return next((each for each in self._last_parts() if each.outcome is None), None)
 
     def first_error(self) -> ClientError | None:
-        """Why the first records that are known not to be stored were given up."""
+        """The error of the first records that were given up."""
         outcomes = (each.outcome for each in self._last_parts())
         return next((each.error for each in outcomes if each is not None and each.error is not None), None)
 
@@ -177,7 +175,7 @@ class ProducerBatch:
             yield from part._last_parts()
 
     def resolve(self, outcome: Outcome) -> bool:
-        """Set the outcome and wake who waits; False when it was set before, which then stands."""
+        """Set the outcome and wake the waiters. False if an outcome was set before; it stays."""
         if self.outcome is not None:
             return False
         self.outcome = outcome

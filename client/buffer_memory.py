@@ -1,8 +1,8 @@
-"""Back-pressure: who waits for memory, in the order of their coming.
+"""Back-pressure: sends wait for memory in the order of their calls.
 
-Owns: the queue of sends that found `buffer_memory` full. Invariants: the first in the queue goes first,
-whatever it needs; nobody overtakes it. No polling: a waiter is woken when memory was freed and enough is
-there. While anybody waits, batches do not linger. For one event loop.
+Owns: the queue of sends that found `buffer_memory` full. Invariants: the first in the queue continues first,
+whatever size it needs; no send overtakes it. No polling: a waiter is woken once enough memory is free. While
+a send waits, batches do not linger. For one event loop.
 """
 
 from asyncio import Future, get_running_loop, sleep
@@ -36,12 +36,12 @@ class BufferMemory:
         return not self._tickets and self._accumulator.has_room(record_size_bytes)
 
     def grow(self, queue: PartitionQueue, record_size_bytes: int) -> bool:
-        """Let the open batch take such a record too, if it may and nobody waits; see Accumulator.grow."""
+        """Raise the limit of the open batch for such a record, unless a send waits; see Accumulator.grow."""
         return not self._tickets and self._accumulator.grow(queue, record_size_bytes)
 
     @staticmethod
     async def pause(queue: PartitionQueue) -> None:
-        """Let others work; the caller goes on to fill the queue as soon as this returns."""
+        """Let other tasks run once. The caller then continues to fill the queue."""
         queue.fillers += 1
         try:
             await sleep(0)
@@ -49,9 +49,9 @@ class BufferMemory:
             queue.fillers -= 1
 
     async def wait(self, record_size_bytes: int) -> None:
-        """Return when there is room, which lasts until the caller awaits again.
+        """Wait until enough memory is free. It stays free until the caller awaits again.
 
-        Raises what `fail` was called with.
+        Raises the error of `fail`.
         """
         loop = get_running_loop()
         began = loop.time()
@@ -71,14 +71,14 @@ class BufferMemory:
             self.notify()
 
     def notify(self) -> None:
-        """Memory was freed: wake the first if there is enough for it."""
+        """Memory was freed: wake the first waiter if there is enough for it."""
         if self._tickets and self._accumulator.has_room(self._tickets[0].size_bytes):
             waiter = self._tickets[0].waiter
             if not waiter.done():
                 waiter.set_result(None)
 
     def fail(self, error: ClientError) -> None:
-        """Nobody will ever get room again."""
+        """From now on every `wait` raises `error`."""
         for ticket in self._tickets:
             if not ticket.waiter.done():
                 ticket.waiter.set_exception(error)

@@ -1,12 +1,13 @@
-"""The way to the cluster: which broker leads what, and a connection to it.
+"""The client's view of the cluster: the leader of each partition, and connections to brokers.
 
-Owns: the metadata, refreshed when it is too old and whenever somebody found it wrong, and whom to ask.
+Owns: the metadata and the choice of the broker for a request. The metadata is refreshed when it is too old
+and on request, when a caller found it wrong.
 Invariants:
-- one metadata request is under way at a time; whoever asks meanwhile shares the next one;
-- refreshes that somebody asked for and that tell nothing new come more and more slowly;
-- `start`, `refresh` and `topic` name the servers, or the broker's refusal, when nothing comes of them;
-- listeners are called on every change that may let a waiting request go: new metadata, a connection made or
-  lost. They are called from the event loop and must not block or raise.
+- at most one metadata request is in flight; callers that need one meanwhile share the next one;
+- requested refreshes back off while they bring no news;
+- the errors of `start`, `refresh` and `topic` name the servers or the broker's error;
+- listeners are called on every change after which a waiting request may be sent: new metadata, a connection
+  opened or lost. They are called from the event loop and must not block or raise.
 For one event loop.
 """
 
@@ -37,14 +38,14 @@ from tidelog.protocol.schema import ApiKey
 __all__ = ["Cluster"]
 
 _LONGEST_NAME_BYTES = 32_767
-"""Of any text in the protocol; what brokers allow is for them to say."""
+"""Of any string in the protocol. Brokers may allow less."""
 _PATIENT_LOOKS = 3
-"""How often a topic that no broker would create is looked for before it is called unknown."""
+"""How often a topic that brokers may not create is requested before it counts as unknown."""
 
 
 class Cluster:
-    """One per client. `start` before use, `close` at the end. With `allow_auto_create_topics` a broker may
-    create a topic that is asked for."""
+    """One per client. Call `start` first and `close` at the end. With `allow_auto_create_topics` a broker may
+    create a requested topic."""
 
     def __init__(
         self,
@@ -68,13 +69,13 @@ class Cluster:
             on_trouble=self.request_refresh,
         )
         self._topics: set[str] = set()
-        # Topics are watched that no request named yet: nothing is known to be wrong with them.
+        # Some watched topics were not in a request yet, so nothing is known to be wrong with them.
         self._is_unasked = False
         self._listeners: list[Callable[[], None]] = []
         self._refresh_task: asyncio.Task[None] | None = None
         self._refreshed_at = 0.0
         self._is_refresh_wanted = False
-        # Refreshes in a row, close to each other, that failed or told nothing new.
+        # Refreshes in a row, close to each other, that failed or brought no news.
         self._useless_refreshes = 0
         self._age_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -91,10 +92,10 @@ class Cluster:
         await self.close()
 
     async def start(self) -> None:
-        """Find a broker and learn who else there is.
+        """Find a broker and fetch the metadata.
 
-        Raises BrokerUnavailableError, which names the servers, after request_timeout_ms without an answer; at
-        once what no retry can mend (UnsupportedVersionError).
+        Raises BrokerUnavailableError, which names the servers, after request_timeout_ms without an answer. An
+        error that is not retriable (UnsupportedVersionError) is raised at once.
         """
         self._loop = asyncio.get_running_loop()
         trouble: ClientError | None = None
@@ -119,7 +120,7 @@ class Cluster:
             raise
 
     async def close(self) -> None:
-        """Close every connection. Harmless when closed."""
+        """Close every connection. A second call does nothing."""
         self._is_closed = True
         if self._age_timer is not None:
             self._age_timer.cancel()
@@ -136,15 +137,15 @@ class Cluster:
     # Metadata
 
     def watch_topics(self, topics: Iterable[str]) -> None:
-        """Keep the metadata of these topics from the next refresh on, which a new one need not wait for."""
+        """Include these topics in each refresh. The next requested refresh for new ones starts at once."""
         new = {_checked(name) for name in topics} - self._topics
         if new:
             self._topics |= new
             self._is_unasked = True
 
     def request_refresh(self) -> None:
-        """Somebody found the metadata wrong: refresh it soon, at most once every retry_backoff_ms, and less
-        often as long as it tells nothing new; but at once for topics that no request named yet."""
+        """The caller found the metadata wrong: refresh it soon, at most once every retry_backoff_ms, and less
+        often while it brings no news; but at once if watched topics were not in a request yet."""
         self._is_refresh_wanted = True
         if self._refresh_task is None and not self._is_closed:
             since = self._loop.time() - self._refreshed_at
@@ -154,9 +155,9 @@ class Cluster:
             self._refresh_task = self._spawn(self._refresh_after(max(0.0, pause - since)))
 
     async def refresh(self) -> ClusterImage:
-        """The metadata as of now or later. Raises BrokerUnavailableError or what the broker refused with."""
+        """The metadata as of now or later. Raises BrokerUnavailableError or the broker's error."""
         if self._refresh_task is not None:
-            # It may have been asked before the caller's topics were watched.
+            # It may have been sent before the caller's topics were watched.
             await asyncio.wait([self._refresh_task])
         if self._refresh_task is None:
             self._require_open()
@@ -165,10 +166,10 @@ class Cluster:
         return self.image
 
     async def topic(self, name: str) -> TopicInfo:
-        """The topic with at least one partition, waiting up to request_timeout_ms for it to appear.
+        """The topic, with at least one partition. Waits up to request_timeout_ms until it exists.
 
-        Raises UnknownTopicError, AuthorizationError or another BrokerError; BrokerUnavailableError when it
-        could not be asked for; TypeError or ValueError for what is no name.
+        Raises UnknownTopicError, AuthorizationError or another BrokerError; BrokerUnavailableError if no
+        broker answered; TypeError or ValueError if `name` cannot be a name.
         """
         _checked(name)
         deadline = self._loop.time() + self.config.request_timeout_ms / 1000
@@ -186,7 +187,7 @@ class Cluster:
             delay = self._retry.delay_ms(failures) / 1000 if failures else 0.0
             if self._loop.time() + delay >= deadline or (is_hopeless and failures > _PATIENT_LOOKS):
                 self._topics.discard(name)
-                # Where a broker answered at all, its answer says more than what went wrong later.
+                # If a broker answered at all, its answer says more than a later failure.
                 raise _absent(name, info) if was_answered or trouble is None else trouble
             failures += 1
             if delay:
@@ -196,7 +197,7 @@ class Cluster:
             was_answered |= trouble is None
 
     async def _try_refresh(self, deadline: float) -> ClientError | None:
-        """Refresh, or say what is in the way and may pass."""
+        """Refresh. Returns the error if it is retriable, raises it if not."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self.refresh()
@@ -222,7 +223,7 @@ class Cluster:
             self._refreshed_at = self._loop.time()
             self._arm_age_timer()
             if self._is_refresh_wanted:
-                # Asked for while this one was about to fail.
+                # It was requested while this refresh was failing.
                 self.request_refresh()
             self._notify()
 
@@ -250,7 +251,7 @@ class Cluster:
     # Connections
 
     def connection(self, node_id: int) -> Connection | None:
-        """A connection to the node that is ready; None while there is none, and then one is being made."""
+        """A ready connection to the node. If there is none, None, and one is being opened."""
         if self._is_closed:
             return None
         node = self.image.nodes.get(node_id)
@@ -260,17 +261,17 @@ class Cluster:
         return self._links.ready(Address(node.host, node.port))
 
     async def connected(self, node_id: int, lane: str = "") -> Connection:
-        """A connection to the node, one for each lane: brokers answer in order, so that what waits long (a
-        fetch) needs its own. Raises BrokerUnavailableError."""
+        """A connection to the node, one per lane: brokers answer in order, so a request that waits long (a
+        fetch) needs its own connection. Raises BrokerUnavailableError."""
         self._require_open()
         node = self.image.nodes.get(node_id)
         if node is None:
             self.request_refresh()
-            raise BrokerUnavailableError(f"no broker has the id {node_id}")
+            raise BrokerUnavailableError(f"the metadata names no broker with id {node_id}")
         return await self._links.connected(Address(node.host, node.port, lane))
 
     async def leader_connection(self, key: TopicPartition) -> Connection:
-        """A connection to the partition's leader. Raises BrokerUnavailableError when it has none now."""
+        """A connection to the partition's leader. Raises BrokerUnavailableError if it has no leader now."""
         leader = self.image.leader(key)
         if leader < 0:
             self.request_refresh()
@@ -278,10 +279,10 @@ class Cluster:
         return await self.connected(leader)
 
     async def call_any(self, api_key: ApiKey, values: dict[str, object]) -> Any:
-        """Ask any broker, one after the other.
+        """Send the request to one broker after the other until one answers.
 
-        Raises the last error when none answers; but where one lacks the API, that, for it says more than that
-        another cannot be reached.
+        If none answers, raises UnsupportedVersionError if a broker lacks the API, because that says more than
+        a connection error; else the last error.
         """
         error: ClientError = BrokerUnavailableError("no broker is known")
         for address in self._candidates():
@@ -295,8 +296,8 @@ class Cluster:
         raise error
 
     def _candidates(self) -> list[Address]:
-        """Addresses to try: connected nodes first, then the other nodes, then the bootstrap servers; those
-        that failed just now last."""
+        """Addresses to try: connected nodes, then other nodes, then the bootstrap servers; addresses that
+        failed a short time ago come last."""
         nodes = [Address(node.host, node.port) for node in self.image.nodes.values()]
         bootstrap = [Address(host, port) for host, port in self.config.addresses]
         self._rng.shuffle(nodes)
@@ -331,15 +332,15 @@ class Cluster:
 
 
 def _checked(name: str) -> str:
-    """`name`, if a request can hold it: else it would fail those for all other topics too."""
+    """`name`, if a request can hold it. Else the requests for all other topics would fail too."""
     if type(name) is not str:
-        raise TypeError(f"a topic is named {name!r}, expected a str")
+        raise TypeError(f"the topic name is {name!r}, expected a str")
     try:
         size_bytes = len(name.encode())
     except UnicodeEncodeError as error:
-        raise ValueError(f"topic {name!r}: expected text that UTF-8 can hold") from error
+        raise ValueError(f"the topic name is {name!r}, expected text that UTF-8 can encode") from error
     if size_bytes > _LONGEST_NAME_BYTES:
-        raise ValueError(f"a topic's name has {size_bytes} bytes, expected at most {_LONGEST_NAME_BYTES}")
+        raise ValueError(f"the topic name has {size_bytes} bytes, expected at most {_LONGEST_NAME_BYTES}")
     return name
 
 

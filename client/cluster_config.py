@@ -1,11 +1,11 @@
-"""The way to a cluster: the settings that every client shares, as one value.
+"""The connection settings that every client shares, as one value.
 
-Owns the table of them and how they are read: keywords of a client's constructor, or options by Kafka's names.
-What reaches a cluster takes and passes on a `ClusterConfig`, never its parts, so that a setting is added in
-this file alone: in the table, and with its type in `ClusterSettings`.
+Owns the table of them and how they are read: from keywords of a client's constructor, or from options by
+Kafka's names. Code that connects to a cluster takes and passes on a `ClusterConfig`, never its parts. So a
+setting is added only in this file: in the table, and with its type in `ClusterSettings`.
 
 Invariants: a `ClusterConfig` never changes, can be pickled, and has at least one server. Its repr and the
-errors here show no secret: a setting that is one is declared so.
+errors here show no secret, because the table declares which settings are secret.
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ _DEFAULT_PORT = 9092
 
 
 def _servers(servers: object) -> str:
-    """Servers in their one form: "host:port,host:port". Raises ValueError for what is not an address.
+    """Servers in their one form: "host:port,host:port". Raises ValueError for an invalid address.
 
-    Takes such text or a list of addresses; port 9092 where none is given; IPv6 in brackets: "[::1]:9092".
+    Takes such text or a list of addresses. The default port is 9092. IPv6 is in brackets: "[::1]:9092".
     """
     texts = servers.split(",") if isinstance(servers, str) else servers
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
@@ -43,7 +43,7 @@ def _servers(servers: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """How to reach a cluster. Raises ValueError for a value that a setting cannot hold."""
+    """The connection settings. Raises ValueError for an invalid value."""
 
     bootstrap_servers: str | list[str] = setting(
         f"127.0.0.1:{_DEFAULT_PORT}",
@@ -70,12 +70,13 @@ class ClusterConfig:
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """("host", port) of each bootstrap server; an IPv6 address without its brackets."""
+        """("host", port) of each bootstrap server. An IPv6 address has no brackets."""
         parts = [text.rpartition(":") for text in str(self).split(",")]
         return [(host.removeprefix("[").removesuffix("]"), int(port)) for host, _, port in parts]
 
     def to_options(self) -> dict[str, str]:
-        """The settings that are not defaults, as text by Kafka's names: what `cluster_from_options` reads."""
+        """The settings that differ from their defaults, as text by Kafka's names, for
+        `cluster_from_options`."""
         values = {
             each.name: (getattr(self, each.attribute), each.default) for each in settings_of(ClusterConfig)
         }
@@ -85,7 +86,7 @@ class ClusterConfig:
 
 
 class ClusterSettings(TypedDict, total=False):
-    """The keywords that every client takes: a `cluster`, and the settings that go before what it says."""
+    """The keywords that every client takes: a `cluster`, and settings that override those of `cluster`."""
 
     cluster: ClusterConfig
     bootstrap_servers: str | list[str]
@@ -100,13 +101,13 @@ class ClusterSettings(TypedDict, total=False):
 
 
 OPTIONS = frozenset(each.name for each in settings_of(ClusterConfig))
-"""Kafka's names of the settings: `bootstrap.servers`."""
+"""Kafka's names of the settings, for example `bootstrap.servers`."""
 
 
 def take_cluster(keywords: dict[str, Any], *, client_id: str) -> ClusterConfig:
-    """The way to the cluster that a client's keywords name; they are taken out of `keywords`.
+    """The connection settings in a client's keywords. They are removed from `keywords`.
 
-    `client_id` is the name of a client that is given none. Raises ValueError.
+    `client_id` is the default client id. Raises ValueError.
     """
     cluster: ClusterConfig = keywords.pop("cluster", None) or ClusterConfig(client_id=client_id)
     names = {each.attribute for each in settings_of(ClusterConfig)} & keywords.keys()
@@ -114,9 +115,9 @@ def take_cluster(keywords: dict[str, Any], *, client_id: str) -> ClusterConfig:
 
 
 def cluster_from_options(options: Mapping[str, str]) -> ClusterConfig | None:
-    """The way to the cluster that options by Kafka's names say, None where they name no server.
+    """The connection settings in options by Kafka's names, None if they name no server.
 
-    Options that are not settings of it are left alone. Raises ValueError.
+    Other options are ignored. Raises ValueError.
     """
     if not options.get("bootstrap.servers"):
         return None

@@ -1,11 +1,11 @@
-"""One TCP connection to one broker: pipelined requests out, answers in, matched by correlation id.
+"""One TCP connection to one broker: it pipelines requests and matches answers by correlation id.
 
-Owns: the socket, the receive buffer, the requests that wait for answers, and the versions agreed on.
+Owns: the socket, the receive buffer, the requests that wait for answers, and the negotiated versions.
 Invariants:
 - every request's handler is called exactly once, with the body of its answer or with an error;
-- once anything is wrong (end of stream, bad bytes, an answer that is late) the connection closes, and every
-  request that waits fails at that moment: no answer can arrive for a request that was given up;
-- requests leave in the order of `send`, whose bytes are handed to the transport before it returns;
+- after any fault (end of stream, malformed bytes, a late answer) the connection closes, and every waiting
+  request fails at once: no answer can arrive for a request that was given up;
+- requests are sent in the order of `send`, which passes their bytes to the transport before it returns;
 - the view that a handler gets is valid only until it returns.
 For one event loop.
 Source: the protocol guide ("Network", "Common Request and Response Structure"), KIP-511 for ApiVersions.
@@ -84,7 +84,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         self.address = address
         self.is_open = False
-        # The broker reads more slowly than we write: better not to send more before `on_writable`.
+        # The broker reads more slowly than the client writes: send no more before `on_writable`.
         self.is_congested = False
         self.on_writable: Callable[[], None] | None = None
         self.metrics = ClientMetrics()
@@ -111,9 +111,9 @@ class Connection(asyncio.BufferedProtocol):
         connect_timeout_ms: int,
         on_close: Callable[[Connection, ClientError], None],
     ) -> Connection:
-        """Connect and agree on versions. `on_close` is called once when the connection ends.
+        """Connect and negotiate versions. `on_close` is called once when the connection ends.
 
-        Raises BrokerUnavailableError when nobody answers there, or what answers is no broker.
+        Raises BrokerUnavailableError if nothing answers at the address, or not as a broker.
         """
         loop = asyncio.get_running_loop()
         address = f"{host}:{port}"
@@ -137,11 +137,11 @@ class Connection(asyncio.BufferedProtocol):
         return len(self._waiting)
 
     def supports(self, api_key: ApiKey) -> bool:
-        """Whether both sides know a common version of the API."""
+        """Whether client and broker have a common version of the API."""
         return api_key in self._versions
 
     def version(self, api_key: ApiKey, at_least: int = 0) -> int:
-        """The highest common version. Raises UnsupportedVersionError for none, or one below `at_least`."""
+        """The highest common version. Raises UnsupportedVersionError if none is `at_least` or above."""
         version = self._versions.get(api_key)
         if version is None or version < at_least:
             raise UnsupportedVersionError(f"{self.address} does not serve {APIS[api_key].name} as needed")
@@ -155,9 +155,9 @@ class Connection(asyncio.BufferedProtocol):
         handler: AnswerHandler,
         timeout_ms: int | None = None,
     ) -> None:
-        """Write a request; `handler` gets the answer's body or the error. Never calls it before it returns.
+        """Write a request. `handler` gets the answer's body or the error, always after `send` has returned.
 
-        Raises ConnectionLostError when the connection is closed already: nothing was sent then.
+        Raises ConnectionLostError if the connection is closed already: nothing is sent then.
         """
         now = self._loop.time()
         deadline = now + (self._request_timeout if timeout_ms is None else timeout_ms / 1000)
@@ -179,10 +179,10 @@ class Connection(asyncio.BufferedProtocol):
         version: int | None = None,
         timeout_ms: int | None = None,
     ) -> Any:
-        """Send a request of the schema and wait for its decoded answer, by default at the highest version.
+        """Send a request by its schema and return the decoded answer. The default is the highest version.
 
-        Raises ConnectionLostError, RequestTimeoutError or UnsupportedVersionError. Cancelling it leaves the
-        request on its way and forgets the answer.
+        Raises ConnectionLostError, RequestTimeoutError or UnsupportedVersionError. If cancelled, the request
+        is still executed, and its answer is dropped.
         """
         if version is None:
             version = self.version(api_key)
@@ -201,14 +201,14 @@ class Connection(asyncio.BufferedProtocol):
         return await answer
 
     def close(self, error: ClientError | None = None) -> None:
-        """Close now; every waiting request fails with `error`. Harmless when closed."""
+        """Close now. Every waiting request fails with `error`. A second call does nothing."""
         transport = getattr(self, "_transport", None)
         if transport is not None:
             transport.abort()
         self._closed(error or ConnectionLostError(f"{self.address}: closed by this client"))
 
     async def _negotiate(self) -> None:
-        """ApiVersions, from our highest version; a broker that is older says so in a version 0 answer."""
+        """Send ApiVersions in our highest version. An older broker answers an error in version 0."""
         version = ASKED_APIS[ApiKey.API_VERSIONS].last
         while True:
             answer = await self._ask_versions(version)
@@ -261,8 +261,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timer = self._loop.call_at(at, self._on_timer)
 
     def _on_timer(self) -> None:
-        """One timer serves all requests: it looks for the earliest deadline when it fires, not at each
-        answer."""
+        """One timer serves all requests. It searches the earliest deadline when it fires, not per answer."""
         self._timer = None
         if not self._waiting:
             return
@@ -308,7 +307,7 @@ class Connection(asyncio.BufferedProtocol):
         waiting = self._waiting.pop(int.from_bytes(frame[:4], "big", signed=True), None)
         if waiting is None:
             if self.is_open:
-                raise ProtocolError("it answers no request that waits")
+                raise ProtocolError("no waiting request has its correlation id")
             return
         now = self._loop.time()
         self.metrics.request_ended(now - waiting.began, now)

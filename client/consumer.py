@@ -1,15 +1,15 @@
-"""The consumer: records of assigned partitions, in offset order each.
+"""The consumer: it reads the records of assigned partitions, in offset order within each.
 
-Owns: the public interface. `assignment` knows whose turn it is, `fetcher` what is fetched ahead.
+Owns: the public interface. `assignment` chooses the partition to read next, `fetcher` fetches ahead.
 Invariants:
-- a position moves only in the step that hands the record out: a read that is cancelled, or times out, has
-  moved nothing, and no record is skipped or handed out twice;
-- within a partition records come in offset order; partitions take turns: a batch each where records are read
-  one by one, else `max_records` or all that was fetched;
-- an error of one partition is raised once what was fetched before it has been read, and then whenever no
-  other partition has records to give, until a seek; the other partitions stay readable.
-All calls from one event loop.
-Source: aiokafka's AIOKafkaConsumer for names. Groups are not here: partitions are assigned by hand.
+- a position moves only in the step that returns the record. A read that is cancelled or times out moves
+  nothing. No record is skipped or returned twice;
+- within a partition records come in offset order. Partitions take turns: one batch per turn if records are
+  read one by one, else `max_records` or all that was fetched;
+- an error of one partition is raised after the records fetched before it were read. It is raised again
+  whenever no other partition has records, until a seek. The other partitions stay readable.
+All calls must come from one event loop.
+Source: aiokafka's AIOKafkaConsumer for names. There are no groups: the application assigns partitions.
 """
 
 import asyncio
@@ -42,9 +42,9 @@ class Consumer:
     """`async with Consumer("topic", bootstrap_servers="host:port") as consumer:`, `async for record in
     consumer:`
 
-    With topics, all their partitions are assigned at the start; without, call `assign`. `cluster` is the way
-    to the cluster as one value; settings of it that are given beside it go first. Sizes are bytes, times
-    milliseconds. The settings and what they mean are declared in `ClusterConfig` and `ConsumerConfig`.
+    If topics are given, all their partitions are assigned at the start; else call `assign`. `cluster` holds
+    the connection settings as one value; keywords override it. Sizes are in bytes, times in milliseconds.
+    `ClusterConfig` and `ConsumerConfig` declare the settings.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Consumer:
         self._is_closed = False
 
     async def start(self) -> None:
-        """Connect, and assign the partitions of the topics given. Raises BrokerUnavailableError,
+        """Connect, and assign the partitions of the given topics. Raises BrokerUnavailableError or
         UnknownTopicError."""
         if self._is_closed:
             raise ClientClosedError("a consumer cannot be started again")
@@ -88,7 +88,7 @@ class Consumer:
             self._watch()
 
     async def stop(self) -> None:
-        """Close. Reads that wait raise ClientClosedError, iterations end. Harmless when closed."""
+        """Close. Waiting reads raise ClientClosedError, iterations end. A second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -111,7 +111,7 @@ class Consumer:
     # Assignment and positions
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these. Those that were assigned before keep their position and what was fetched."""
+        """Read exactly these. Partitions that stay assigned keep their position and their fetched records."""
         wanted = [TopicPartition(*key) for key in partitions]
         self._assignment.replace(self._readers.get(key) or self._new_reader(key) for key in wanted)
         self._watch()
@@ -130,23 +130,23 @@ class Consumer:
         return set(self._readers)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from `offset`. Raises ValueError for a negative one or a partition that is not assigned."""
+        """Continue at `offset`. Raises ValueError if it is negative or the partition is not assigned."""
         if offset < 0:
             raise ValueError(f"offset is {offset}, expected 0 or more")
         self._assignment.reader(partition).seek(offset)
         self._changed()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read from the first record on, of these or of all partitions assigned."""
+        """Continue at the first record of these partitions, or of all assigned ones."""
         self._reset(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read what comes from now on, of these or of all partitions assigned."""
+        """Continue at the end of these partitions, or of all assigned ones: only new records are read."""
         self._reset(partitions, LATEST)
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that a read will give. Raises NoOffsetError with auto_offset_reset
-        "none" and no seek, UnknownTopicError and others."""
+        """The offset of the next record to read. Raises UnknownTopicError and others, and NoOffsetError if
+        auto_offset_reset is "none" and no position was set."""
         reader = self._assignment.reader(partition)
         while reader.position is None:
             self._require_open()
@@ -156,7 +156,7 @@ class Consumer:
         return reader.position
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Let reads pass these by, and fetch no more for them; what was fetched is kept."""
+        """Stop reading and fetching these partitions. Records that were fetched already are kept."""
         for key in partitions:
             self._assignment.reader(key).is_paused = True
 
@@ -171,7 +171,7 @@ class Consumer:
         return {key for key, reader in self._readers.items() if reader.is_paused}
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The partition's end as of the last fetch, None before the first."""
+        """The partition's high watermark as of the last fetch, None before the first."""
         mark = self._assignment.reader(partition).high_watermark
         return None if mark < 0 else mark
 
@@ -190,7 +190,7 @@ class Consumer:
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each timestamp (milliseconds); None where all are older."""
+        """The first record at or after each timestamp (milliseconds); None if all records are older."""
         self._require_open()
         if any(timestamp < 0 for timestamp in timestamps.values()):
             raise ValueError("timestamps must be 0 or more")
@@ -198,7 +198,7 @@ class Consumer:
         return {key: place if place.offset >= 0 else None for key, place in found.items()}
 
     def metrics(self) -> dict[str, float]:
-        """What this client measured so far, by Kafka's names; see `client.metrics` for how to be told."""
+        """The metrics of this client by Kafka's names. `client.metrics` can also report them regularly."""
         return self._cluster.metrics.snapshot(monotonic())
 
     async def partitions_for_topic(self, topic: str) -> set[int]:
@@ -209,13 +209,13 @@ class Consumer:
     # Reading
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
-        """The next record of these or all assigned partitions; waits until there is one.
+        """The next record of these or all assigned partitions. Waits until one is available.
 
-        Raises what went wrong with a partition (OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError,
-        ...), or ClientClosedError.
+        Raises the error of a partition (OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError, ...) or
+        ClientClosedError.
         """
         current = self._assignment.current
-        # Nearly every record takes this way: a batch is open and holds another one.
+        # The fast path, for nearly every record: an open batch has another one.
         if current is not None and not (self._has_news or partitions) and self._deserializers == _NONE:
             record = current.next_record()
             if record is not None:
@@ -234,10 +234,10 @@ class Consumer:
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """All records that are there, at most `max_records` (by default `max_poll_records`, else all).
+        """The records that were fetched, at most `max_records` (default: `max_poll_records`, else all).
 
-        Waits up to `timeout_ms` for the first; empty when none came. Raises as `getone` does, but never when
-        it has records to give.
+        Waits up to `timeout_ms` for the first record; the result is empty if none came. Raises as `getone`
+        does, but only if it has no records to return.
         """
         left = max_records or self._config.max_poll_records or _ALL
         loop = asyncio.get_running_loop()
@@ -252,7 +252,7 @@ class Consumer:
                     if (earlier := found.setdefault(taken[0].key, records)) is not records:
                         earlier += records
             except BaseException:
-                # A deserializer raised: nothing was handed out, so nothing has moved.
+                # A deserializer raised. No record was returned, so the positions must not move.
                 for key, kept in found.items():
                     self._assignment.reader(key).seek(kept[0].offset)
                 raise
@@ -311,7 +311,7 @@ class Consumer:
             _wake(waiter)
 
     async def _wait(self, seconds: float | None) -> None:
-        """Until something came for a reader, or the time has passed."""
+        """Wait until a reader has new records or an error, or until the time has passed."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiters.append(waiter)

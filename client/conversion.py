@@ -1,8 +1,7 @@
-"""From batches as they lie in the log to records as an application reads them.
+"""Converts batches as the log stores them into the records that an application reads.
 
-Owns: the rows that a consumer hands out. What runs for every record runs in the interpreter's own loops:
-columns from the batch, zipped into rows. Invariants: deserializers see bytes or None, once for each record
-handed out.
+Owns: the rows that a consumer returns. The work per record runs in the interpreter's own loops: columns of
+the batch are zipped into rows. Invariants: deserializers get bytes or None, once for each returned record.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +22,7 @@ _TYPES = [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME]
 def opened(
     key: TopicPartition, batch: bytes, header: BatchHeader, *, check_crc: bool
 ) -> list[ConsumerRecord]:
-    """The records of `batch`, whose header is `header`, keys and values as bytes. Raises ProtocolError."""
+    """The records of `batch`, with keys and values as bytes. Raises ProtocolError."""
     columns = decode_batch_columns(batch, header=header, check_crc=check_crc)
     rows = zip(
         repeat(key.topic),
@@ -45,7 +44,7 @@ def opened(
 def converted(
     records: list[ConsumerRecord], to_key: Deserializer | None, to_value: Deserializer | None
 ) -> list[ConsumerRecord]:
-    """`records` with what the deserializers make of them; raises whatever those raise."""
+    """`records` with deserialized keys and values. Raises what the deserializers raise."""
     if to_key is None and to_value is None:
         return records
     return [

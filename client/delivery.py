@@ -1,9 +1,9 @@
-"""What `Producer.send` gives: a promise of one record's metadata that costs next to nothing to make.
+"""The result of `Producer.send`: an awaitable for one record's metadata that is very cheap to create.
 
-Owns: `Delivery`. It is a place in a batch, and the batch has the one outcome for all of its records. And
-`BatchDelivery`, what `send_batch` gives, for a batch that the broker finds too large is split into several.
-Invariants: it may be awaited any number of times, by any number of tasks, before or after the outcome.
-Cancelling one that waits concerns nobody else and takes back nothing that was sent.
+Owns: `Delivery`, which is a batch and an index in it; the batch has one outcome for all its records. And
+`BatchDelivery`, the result of `send_batch`, because a batch that is too large for the broker is split.
+Invariants: any number of tasks may await it any number of times, before or after the outcome. If one of them
+is cancelled, the others still wait, and the record is still sent.
 """
 
 from asyncio import Future, get_running_loop
@@ -23,15 +23,15 @@ class Delivery:
 
     __slots__ = ("_batch", "_index", "_timestamp_ms")
 
-    # No __init__, which would take longer than all else that is done here: the producer's fast path fills in
-    # these itself.
+    # No __init__: calling it would take longer than everything else here. The producer's fast path sets the
+    # attributes itself.
     _batch: ProducerBatch
     _index: int
     _timestamp_ms: int
 
     @classmethod
     def of(cls, batch: ProducerBatch, index: int, timestamp_ms: int) -> Self:
-        """Of the record that is the batch's `index`-th, counted from 0."""
+        """The delivery of record `index` (from 0) of the batch."""
         delivery = cls()
         delivery._batch = batch
         delivery._index = index
@@ -47,11 +47,11 @@ class Delivery:
         return self._batch.key.partition
 
     def done(self) -> bool:
-        """Whether the outcome is known, so that awaiting does not wait."""
+        """Whether the outcome is known, so awaiting returns at once."""
         return self._find()[0].outcome is not None
 
     def exception(self) -> BaseException | None:
-        """Why the record was given up; None while that is open or when it was stored."""
+        """Why the record was given up; None if the outcome is not known yet or the record was stored."""
         outcome = self._find()[0].outcome
         return None if outcome is None else outcome.error
 
@@ -68,7 +68,7 @@ class Delivery:
 
     def _metadata(self, batch: ProducerBatch, index: int, outcome: Outcome) -> RecordMetadata:
         if outcome.error is not None:
-            # Raised once for each that waits: their tracebacks must not pile up on the shared error.
+            # Each waiter raises its own copy, so tracebacks do not accumulate on the shared error.
             raise outcome.error.with_traceback(None)
         offset, sequence = outcome.base_offset, batch.base_sequence
         producer_id, epoch = batch.identity or (-1, -1)
@@ -88,8 +88,8 @@ class Delivery:
 
 
 class BatchDelivery(Delivery):
-    """`await` it for the metadata of the batch's first record, once all of its records are stored; raises the
-    DeliveryError of the first one that is not."""
+    """`await` it for the metadata of the batch's first record, once all its records are stored. Raises the
+    DeliveryError of the first record that is not."""
 
     __slots__ = ("_batches",)
 
@@ -97,7 +97,7 @@ class BatchDelivery(Delivery):
 
     @classmethod
     def of_records(cls, records: Sequence[Delivery]) -> "BatchDelivery":
-        """Of these records, in the order in which they were sent, at least one."""
+        """The delivery of these records (at least one), in the order in which they were sent."""
         first = records[0]
         delivery = cls.of(first._batch, first._index, first._timestamp_ms)
         delivery._batches = list(dict.fromkeys(each._batch for each in records))
@@ -120,7 +120,7 @@ class BatchDelivery(Delivery):
 
 
 def _change_of(batch: ProducerBatch) -> "Future[None]":
-    # One for each that waits, not shared: cancelling a task cancels the future it waits for.
+    # Each waiter has its own future: cancelling a task cancels the future that it awaits.
     waiter: Future[None] = get_running_loop().create_future()
     batch.when_changed(partial(_wake, waiter))
     return waiter

@@ -1,10 +1,10 @@
-"""Everything that the client raises on purpose: one tree under `ClientError`.
+"""The exceptions of the client: all are subclasses of `ClientError`.
 
-Owns: the exception classes, whether each is worth a retry (`retriable`), and what to do about it (`hint`).
-Invariants: `retriable` is True only where the same call may succeed later and cannot store anything twice. A
-refusal by a broker keeps its code. `DeliveryUncertainError` is raised if and only if the client cannot know
-whether the records are stored; every other `DeliveryError` means that they are not. Wrong arguments raise
-ValueError or TypeError.
+Owns: the classes, whether a retry may help (`retriable`), and what to do (`hint`). Invariants: `retriable` is
+True only if the same call may succeed later and cannot store anything twice. An error that a broker answered
+keeps its code. `DeliveryUncertainError` is raised if and only if the client cannot know whether the records
+are stored; every other `DeliveryError` means that they are not. Wrong arguments raise ValueError or
+TypeError.
 """
 
 from typing import ClassVar
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class ClientError(Exception):
-    """Base of all. `str()` says what happened and what to do about it."""
+    """The base class. `str()` says what happened and what to do."""
 
     retriable: bool = False
     hint: ClassVar[str] = ""
@@ -62,32 +62,32 @@ class BrokerUnavailableError(ClientError):
     """No broker could be reached."""
 
     retriable = True
-    hint = "Check the address, and that the broker runs and advertises an address that this host can reach"
+    hint = "Check the address. Check that the broker runs and advertises an address that this host can reach"
 
 
 class ConnectionLostError(ClientError):
-    """The connection broke before the answer came; whether the broker acted on the request is not known."""
+    """The connection broke before the answer came. The broker may have executed the request."""
 
     retriable = True
-    hint = "Requests that change nothing can be repeated at once"
+    hint = "A request that changes nothing can be repeated at once"
 
 
 class RequestTimeoutError(ConnectionLostError):
-    """The broker did not answer in time; the connection was closed, so that no late answer can confuse."""
+    """The broker did not answer in time. The connection was closed, so a late answer cannot arrive."""
 
-    hint = "Raise request_timeout_ms if the broker is slow rather than gone"
+    hint = "If the broker is slow, increase request_timeout_ms"
 
 
 class UnsupportedVersionError(ClientError):
-    """Client and broker share no version of an API."""
+    """Client and broker have no common version of an API."""
 
     hint = "The broker is too old or too new for this call"
 
 
 class BrokerError(ClientError):
-    """A broker refused a request; the protocol's `code` says whether a retry may help."""
+    """A broker answered a request with an error. `code` is the protocol's error code."""
 
-    hint = "A retry helps only where `retriable` says so; else change what was asked for"
+    hint = "If `retriable` is True, a retry may help; else change the request"
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(f"{message} [{code.name} {code.value}]")
@@ -96,35 +96,35 @@ class BrokerError(ClientError):
 
 
 class TopicAlreadyExistsError(BrokerError):
-    """The topic to be created is there already."""
+    """The topic exists already."""
 
-    hint = "Use the topic that is there, or choose another name"
+    hint = "Use the existing topic, or choose another name"
 
 
 class UnknownTopicError(BrokerError):
     """The cluster has no such topic or partition."""
 
-    hint = "Create it, or check its name"
+    hint = "Check the name, or create the topic"
 
 
 class AuthorizationError(BrokerError):
-    """The broker does not allow it."""
+    """The broker does not permit the request."""
 
-    hint = "Ask for the permission; a retry does not help"
+    hint = "Ask an administrator for the permission. A retry does not help"
 
 
 class OffsetOutOfRangeError(BrokerError):
-    """The log does not hold the offset to be read, and auto_offset_reset is "none"."""
+    """The log does not hold the requested offset, and auto_offset_reset is "none"."""
 
     hint = "Seek to an offset between beginning_offsets() and end_offsets(), or set auto_offset_reset"
 
 
 class RecordsLostError(BrokerError):
-    """The broker's disk lost or damaged what was to be read; asked again, the broker answers the same."""
+    """The broker's disk lost or damaged the requested records. A retry gets the same answer."""
 
     hint = (
-        "The broker's log names the lost offsets, as `tidelog log verify` does. Seek past them to go on, or"
-        " have them deleted (DeleteRecords)"
+        "The broker's log and `tidelog log verify` name the lost offsets. Seek past them to continue, or"
+        " delete them (DeleteRecords)"
     )
 
     def __init__(self, code: ErrorCode, message: str) -> None:
@@ -139,31 +139,31 @@ class NoOffsetError(ClientError):
 
 
 class CorruptRecordError(ClientError):
-    """Bytes that were fetched are not a valid record batch."""
+    """The fetched bytes are not a valid record batch."""
 
-    hint = "Seek past the offset named to go on without the batch"
+    hint = "To continue without this batch, seek past the offset above"
 
 
 class RecordTooLargeError(ClientError, ValueError):
-    """A record can never be sent: it exceeds max_request_size or buffer_memory."""
+    """The record exceeds max_request_size or buffer_memory, so it can never be sent."""
 
-    hint = "Raise max_request_size (and the topic's max.message.bytes), or send less in one record"
+    hint = "Increase max_request_size (and the topic's max.message.bytes), or send a smaller record"
 
 
 class ProducerFencedError(ClientError):
-    """Another producer has taken over this producer's identity; this one can send nothing more."""
+    """Another producer uses this producer's identity now. This one cannot send any more records."""
 
-    hint = "Close this producer; its successor is at work"
+    hint = "Close this producer. Another one has replaced it"
 
 
 class SessionError(ClientError):
-    """A saved session does not fit what the log holds, or what it is used for."""
+    """A saved session does not match the log, or it cannot be used in this way."""
 
-    hint = "Start again from the saved session and position, unless the message says that records are gone"
+    hint = "Start again from the saved session and position, unless the message says that records are lost"
 
 
 class DeliveryError(ClientError):
-    """A batch of records was given up. `topic`, `partition` and `code` (None without an answer) say more."""
+    """A batch of `topic` and `partition` was given up. `code` is the broker's last error code or None."""
 
     def __init__(self, message: str, topic: str, partition: int, code: ErrorCode | None = None) -> None:
         super().__init__(f"{topic}-{partition}: {message}")
@@ -173,27 +173,27 @@ class DeliveryError(ClientError):
 
 
 class DeliveryFailedError(DeliveryError):
-    """The broker refused the records for good. They are not stored."""
+    """The broker refused the records. They are not stored."""
 
-    hint = "They are not stored; a retry of the same records meets the same refusal"
+    hint = "The records are not stored. A retry of the same records fails again"
 
 
 class DeliveryTimeoutError(DeliveryError):
-    """Time ran out (delivery_timeout_ms, or the producer was closed) before the records were stored. They are
-    not stored and never will be."""
+    """delivery_timeout_ms passed, or the producer was closed, before the records were stored. They are not
+    stored and never will be."""
 
     retriable = True
-    hint = "They are not stored, so they can be sent again"
+    hint = "The records are not stored, so they can be sent again"
 
 
 class DeliveryUncertainError(DeliveryError):
-    """The records may or may not be stored: an acknowledgement was lost and nothing can tell any more.
+    """The records may or may not be stored: an acknowledgement was lost, and the client cannot find out.
 
-    `producer_id`, `producer_epoch`, `base_sequence` and `record_count` name the batch as it stands in the log
-    if it is there (-1 without idempotence).
+    If the batch is stored, its header in the log has this `producer_id`, `producer_epoch`, `base_sequence`
+    and `record_count` (-1 without idempotence).
     """
 
-    hint = "Read the end of the partition before sending them again, or accept that they may be stored twice"
+    hint = "Before you send them again, read the end of the partition. Else they may be stored twice"
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ _AUTHORIZATION = {
 
 
 def broker_error(code: ErrorCode, what: str, message: str | None = None) -> BrokerError:
-    """The exception for `code`; `what` was attempted ("topic 'a'"), `message` is the broker's own text."""
+    """The exception for `code`. `what` names the subject ("topic 'a'"), `message` is the broker's text."""
     text = f"{what}: {message or code.message}"
     if code in _AUTHORIZATION:
         return AuthorizationError(code, text)
@@ -240,7 +240,7 @@ def broker_error(code: ErrorCode, what: str, message: str | None = None) -> Brok
 
 
 def read_error(code: ErrorCode, what: str) -> BrokerError:
-    """`broker_error` for an answer to who reads: there CORRUPT_MESSAGE tells of the broker's disk."""
+    """`broker_error` for a read: there CORRUPT_MESSAGE means that the broker's disk is damaged."""
     if code is ErrorCode.CORRUPT_MESSAGE:
-        return RecordsLostError(code, f"{what}: the broker's disk lost or damaged them")
+        return RecordsLostError(code, f"{what}: the broker's disk lost or damaged records")
     return broker_error(code, what)

@@ -1,8 +1,8 @@
 """The client's log: structured events, named as snake_case facts ("batch_retried", "connection_lost").
 
-Owns: the logger. Where the application has configured structlog, events take its way, with its processors and
-its renderer. Where it has not, they reach Python's own logging under the name "tidelog.client", with the
-fields as `extra`: an application that configures nothing sees warnings on standard error and nothing else.
+Owns: the logger. If the application has configured structlog, events use its processors and its renderer. If
+not, they go to Python's own logging under the name "tidelog.client", with the fields as `extra`: an
+application without any configuration sees only warnings, on standard error.
 """
 
 import logging
@@ -17,7 +17,7 @@ _PLAIN = logging.getLogger(_NAME)
 
 
 class _Logger:
-    """Decides at each event, for structlog may be configured after the client was imported."""
+    """Decides at each event, because structlog may be configured after the client was imported."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class _Logger:
 
 
 def _log(level: str, event: str, fields: dict[str, Any]) -> None:
-    # Importing structlog takes longer than many a short-lived process has to say: those that Spark starts.
+    # Importing structlog is slow for short-lived processes that log nothing, such as Spark's workers.
     structlog = sys.modules.get("structlog")
     if structlog is not None and structlog.is_configured():
         getattr(structlog.get_logger(_NAME), level)(event, **fields)

@@ -1,9 +1,9 @@
-"""What an answer to Fetch means for the partitions that it was asked for.
+"""Applies an answer to Fetch to the requested partitions.
 
 Owns: the step from a decoded answer to the readers: bytes, errors, positions that the log no longer holds.
-Invariants: an answer is dropped for a reader that was sought elsewhere since it was asked, or that a new
-leader gave the same bytes meanwhile; it is taken while the bytes lie in the connection's buffer, and nothing
-here keeps a view of them.
+Invariants: a partition's answer is dropped if its reader was moved by a seek since the request, or got the
+same bytes from a new leader. The bytes are copied while they are in the connection's buffer; no view of them
+is kept.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,16 +21,16 @@ __all__ = ["FetchAnswers", "Verdict"]
 
 
 class Verdict(Enum):
-    """How the next poll follows an answer."""
+    """When and how to send the next request after an answer."""
 
     GO_ON = "at once"
-    PAUSE = "after a pause, for something in it may pass"
-    ASK_ANEW = "at once and in full, for the session was lost"
+    PAUSE = "after a pause, because a partition has a retriable error"
+    ASK_ANEW = "at once and in full, because the session was lost"
 
 
 class FetchAnswers:
-    """`reset_timestamp` is for positions that the log does not hold, None where that is an error. The other
-    two are called when metadata turned out to be old, and when a position has to be found."""
+    """`reset_timestamp` is for positions that the log does not hold; None makes that an error.
+    `request_refresh` is called if the metadata is old, `wake` if a position must be found."""
 
     def __init__(
         self, reset_timestamp: int | None, request_refresh: Callable[[], None], wake: Callable[[], None]
@@ -45,9 +45,10 @@ class FetchAnswers:
         response: FetchResponse,
         wanted: Iterable[tuple[PartitionReader, int, int]],
     ) -> Verdict:
-        """Hand the answer to the readers, each with its generation when it was asked for, and the offset.
+        """Give the answer to the readers. `wanted` has each reader with its generation and offset at the
+        request.
 
-        Raises BrokerError for an answer that is an error as a whole.
+        Raises BrokerError if the whole answer is an error.
         """
         was_incremental = session.is_incremental
         if not session.answered(response) and was_incremental:
@@ -65,7 +66,7 @@ class FetchAnswers:
         return Verdict.PAUSE if is_troubled else Verdict.GO_ON
 
     def _take_one(self, reader: PartitionReader, result: FetchPartitionResult) -> bool:
-        """Whether it calls for a pause."""
+        """Whether a pause is needed."""
         code = error_code(result.error_code)
         what = f"{reader.key.topic}-{reader.key.partition}"
         if code is ErrorCode.NONE:
@@ -81,7 +82,7 @@ class FetchAnswers:
                 text = f"{what}: the log does not hold offset {reader.fetch_offset}"
                 reader.fail(OffsetOutOfRangeError(code, text))
             elif reader.has_unread:
-                # What was fetched before is still to be read; then the offset is asked for again.
+                # The records fetched before must be read first. Then the offset is requested again.
                 return True
             else:
                 logger.warning("offset_out_of_range", partition=what, offset=reader.fetch_offset)

@@ -1,11 +1,11 @@
-"""An incremental fetch session with one broker (KIP-227): what it knows already need not be asked again.
+"""An incremental fetch session with one broker (KIP-227): requests name only changed partitions.
 
-Owns: the session's id and epoch, and what the broker holds as this client's standing request. Pure.
+Owns: the session's id and epoch, and the partitions that the broker holds for the session. Pure.
 Invariants:
-- `partitions` is what the broker reads for the session, exactly: what it opened with, then each difference
-  that was answered without an error;
-- whatever goes wrong, the next request is full: it names everything, closes the session that there may be,
-  and opens a new one. A broker that gives none (session id 0, or a version before 7) is asked in full always;
+- `partitions` is exactly what the broker reads for the session: the partitions of the first request, then
+  each change that was answered without an error;
+- after any error the next request is a full one: it names all partitions, closes the old session and opens a
+  new one. If a broker opens none (session id 0, or a version before 7), every request is a full one;
 - one request at a time: `ask`, then `answered` or `failed`.
 Source: KIP-227, Kafka's FetchSessionHandler.
 """
@@ -43,7 +43,7 @@ class Ask(NamedTuple):
 
 
 class FetchSession:
-    """The standing request at one broker; begins without one."""
+    """The session with one broker. It is not open at first."""
 
     __slots__ = ("_asked", "epoch", "partitions", "session_id")
 
@@ -55,16 +55,16 @@ class FetchSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether the broker holds a session, as far as is known."""
+        """Whether the broker holds a session, as far as the client knows."""
         return self.session_id != _NO_SESSION
 
     @property
     def is_incremental(self) -> bool:
-        """Whether the next request relies on what the broker remembers."""
+        """Whether the next request names only changes."""
         return self.epoch != _INITIAL_EPOCH
 
     def ask(self, wanted: Mapping[TopicPartition, FetchPartition], version: int) -> Ask:
-        """How to ask for `wanted`, all of it and nothing else, in a request of `version`."""
+        """The request of `version` that fetches exactly `wanted`."""
         self._asked = wanted
         if version < FIRST_VERSION:
             return Ask(_NO_SESSION, FINAL_EPOCH, _by_topic(wanted), [])
@@ -78,7 +78,7 @@ class FetchSession:
         return Ask(self.session_id, self.epoch, _by_topic(changed), list(forgotten.items()))
 
     def answered(self, response: FetchResponse) -> bool:
-        """Take note of the answer; False for an error of the session itself, after which to ask again."""
+        """Apply the answer. False if the session itself failed: send the request again."""
         if response.error_code:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self.session_id = _NO_SESSION
@@ -90,13 +90,14 @@ class FetchSession:
         elif not self.is_incremental:
             self.session_id = response.session_id
             self.epoch = 1
-            # What the answer leaves out is not known to be held: it is named again by the next request.
-            told = {
+            # The broker may not hold partitions that the answer leaves out. The next request names them
+            # again.
+            answered = {
                 TopicPartition(topic, each.partition_index)
                 for topic, results in response.topics
                 for each in results
             }
-            self.partitions = {key: each for key, each in self._asked.items() if key in told}
+            self.partitions = {key: each for key, each in self._asked.items() if key in answered}
         elif response.session_id != self.session_id:
             self.failed()
         else:
@@ -105,7 +106,7 @@ class FetchSession:
         return True
 
     def failed(self) -> None:
-        """The answer was lost, or no sense could be made of it: the session begins anew."""
+        """The answer was lost or invalid: the next request opens a new session."""
         self.epoch = _INITIAL_EPOCH
         self.partitions = {}
 

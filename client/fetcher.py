@@ -1,12 +1,12 @@
-"""Fetching ahead: one long poll to each broker, filling the assigned partitions within a bound on memory.
+"""Fetches ahead: one long poll per broker for the assigned partitions, within a bound on memory.
 
-Owns: the loops (one task a broker) and the reset of positions. What a request names and what it leaves to the
-broker's memory is decided by `fetch_session`, what an answer means by `fetch_answers`.
+Owns: the loops (one task per broker) and the reset of positions. `fetch_session` decides which partitions a
+request names, `fetch_answers` what an answer means.
 Invariants:
-- a partition is fetched from where its reader's bytes end, and an answer that comes after a seek is dropped;
-- nothing is fetched for a paused partition, nor for one that has `max_partition_fetch_bytes` unread, nor for
-  any while `buffer_bytes` are unread; one answer a broker may exceed that;
-- errors that pass are repeated with backoff, others are kept for the read that meets them.
+- a partition is fetched from the end of its reader's bytes. An answer that comes after a seek is dropped;
+- a partition is not fetched while it is paused, while it has `max_partition_fetch_bytes` unread, or while
+  `buffer_bytes` of all partitions are unread. One answer per broker may exceed these limits;
+- retriable errors are retried with backoff; other errors are raised by the next read of the partition.
 """
 
 import asyncio
@@ -38,14 +38,15 @@ __all__ = ["Fetcher"]
 
 _CONSUMER: Final = -1
 _LANE: Final = "fetch"
-# How long a poll may take while a partition of the same broker waits only for its reader to catch up.
+# The longest poll while another partition of the same broker is not fetched because it has too much unread.
 _IMPATIENT_MS: Final = 25
-# How long a broker may take to answer that a session has ended; it would forget it by itself.
+# How long to wait for the end of a session. Without it the broker drops the session later.
 _GOODBYE_S: Final = 1.0
 
 
 class Fetcher:
-    """One per consumer, made within its loop. `on_data` is called when a reader has something new."""
+    """One per consumer, created within its loop. `on_data` is called if a reader has new records or an
+    error."""
 
     def __init__(
         self,
@@ -76,13 +77,13 @@ class Fetcher:
             self._loop.call_soon(self._look)
 
     def on_read(self) -> None:
-        """Records were handed out, which may have made room."""
+        """Records were returned, so more may be fetched."""
         if self._is_waiting_for_reads:
             self._is_waiting_for_reads = False
             self.wake()
 
     async def close(self) -> None:
-        """Stop; what was fetched stays with the readers."""
+        """Stop. The readers keep the fetched bytes."""
         self._is_scheduled = True
         tasks = list(self._tasks.values())
         for task in tasks:
@@ -91,10 +92,10 @@ class Fetcher:
         await asyncio.gather(*(self._end_session(*each) for each in self._sessions.items()))
 
     def _look(self) -> None:
-        """Start what is needed, and let the loops look again."""
+        """Start the tasks that are needed, and wake the others."""
         self._is_scheduled = False
         for topic in {key.topic for key, reader in self._readers.items() if _is_lost(reader)}:
-            # Each for itself: one that is not there keeps no other waiting.
+            # One task per topic: an unknown topic must not delay the others.
             self._spawn(("positions", topic), lambda topic=topic: self._find_positions(topic))  # type: ignore[misc]
         leaders = {self._cluster.image.leader(key) for key in self._readers}
         if -1 in leaders:
@@ -116,7 +117,7 @@ class Fetcher:
     # Positions
 
     async def _find_positions(self, topic: str) -> None:
-        """Give the topic's readers without a position one, by what each was told or by the policy."""
+        """Find positions for the topic's readers without one, by a seek's or the policy's timestamp."""
         lost = [
             (reader, reader.generation)
             for reader in self._readers.values()
@@ -126,7 +127,7 @@ class Fetcher:
         if error is not None and error.retriable:
             await asyncio.sleep(self._backoff.delay_ms(1) / 1000)
         elif error is not None:
-            # One of them may be to blame alone.
+            # Perhaps only one partition failed, so ask for each alone.
             errors = await asyncio.gather(*(self._place([each]) for each in lost))
             for (reader, generation), own in zip(lost, errors, strict=True):
                 if own is not None and not own.retriable and reader.generation == generation:
@@ -135,7 +136,7 @@ class Fetcher:
         self._loop.call_soon(self.wake)
 
     async def _place(self, lost: Sequence[tuple[PartitionReader, int]]) -> ClientError | None:
-        """Find positions for these readers, but for those sought elsewhere meanwhile; or what went wrong."""
+        """Find positions for these readers, except those moved by a seek meanwhile. Returns the error."""
         wanted = {reader.key: reader.reset_timestamp or 0 for reader, _ in lost}
         try:
             found = await look_up_offsets(self._cluster, wanted)
@@ -181,8 +182,10 @@ class Fetcher:
                 await asyncio.sleep(self._backoff.delay_ms(failures) / 1000)
 
     def _wanted(self, leader: int) -> tuple[list[tuple[PartitionReader, int]], bool]:
-        """Readers to fetch for, with their generation; and whether another one only has too much unread."""
-        room = self._config.buffer_bytes - sum(reader.buffered_bytes for reader in self._readers.values())
+        """Readers to fetch for, with their generation, and whether others are left out only because too much
+        is unread."""
+        unread_bytes = sum(reader.buffered_bytes for reader in self._readers.values())
+        remaining_bytes = self._config.buffer_bytes - unread_bytes
         wanted: list[tuple[PartitionReader, int]] = []
         is_full = False
         for key, reader in self._readers.items():
@@ -190,7 +193,7 @@ class Fetcher:
                 continue
             if reader.position is None or reader.error is not None:
                 continue
-            if room <= 0 or reader.buffered_bytes >= self._config.max_partition_fetch_bytes:
+            if remaining_bytes <= 0 or reader.buffered_bytes >= self._config.max_partition_fetch_bytes:
                 is_full = True
             else:
                 wanted.append((reader, reader.generation))
@@ -203,8 +206,8 @@ class Fetcher:
         wanted: Iterable[tuple[PartitionReader, int]],
         is_impatient: bool,
     ) -> Verdict:
-        """Ask once. The readers have what came when this returns: it is given to them while the answer lies
-        in the connection's buffer."""
+        """Send one request. When this returns, the readers have the answer's bytes: they copy them while the
+        answer is in the connection's buffer."""
         config = self._config
         max_bytes = config.max_partition_fetch_bytes
         partitions = {
@@ -252,7 +255,7 @@ class Fetcher:
         return await answer
 
     async def _end_session(self, leader: int, session: FetchSession) -> None:
-        """Tell the broker, on the connection that no long poll occupies, that it may forget the session."""
+        """Close the session at the broker, on the connection without long polls."""
         connection = self._cluster.connection(leader) if session.is_open else None
         if connection is None:
             return
@@ -270,5 +273,5 @@ class Fetcher:
 
 
 def _is_lost(reader: PartitionReader) -> bool:
-    """Whether a position has to be found for it."""
+    """Whether its position must be found."""
     return reader.position is None and reader.error is None and reader.reset_timestamp is not None

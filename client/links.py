@@ -1,10 +1,11 @@
-"""The connections to brokers: at most one to an address and lane, made when wanted, and made again.
+"""The connections to brokers: at most one per address and lane, opened when needed.
 
-Owns: dialling, and reconnecting with exponential backoff and jitter.
+Owns: connecting, and reconnecting with exponential backoff and jitter.
 Invariants:
-- an address that fails is not dialled again before its backoff has passed, however many ask;
-- `on_change` is called when a connection was made or lost, or may be dialled again; `on_trouble` when an
-  address failed or a connection broke, which may mean that the metadata is wrong.
+- after a failure no new connection to the address is tried before its backoff has passed, however many
+  callers need one;
+- `on_change` is called when a connection was opened or lost, or may be tried again. `on_trouble` is called
+  when an address failed or a connection broke, because the metadata may be wrong.
 Source: KIP-144 for the backoff.
 """
 
@@ -27,7 +28,7 @@ Spawn = Callable[[Coroutine[Any, Any, Connection]], "asyncio.Task[Connection]"]
 
 
 class Address(NamedTuple):
-    """Where to dial; connections of different lanes do not wait for each other's answers."""
+    """Where to connect. Connections of different lanes do not wait for each other's answers."""
 
     host: str
     port: int
@@ -35,7 +36,7 @@ class Address(NamedTuple):
 
 
 class _Link:
-    """What is known of the way to one address. `retry_at` is in seconds of the loop's clock."""
+    """The state of one address. `retry_at` is in seconds of the loop's clock."""
 
     __slots__ = ("connection", "dialling", "failures", "retry_at")
 
@@ -47,7 +48,7 @@ class _Link:
 
 
 class Links:
-    """One per cluster. `spawn` runs a coroutine as a task that the cluster's close cancels."""
+    """One per cluster. `spawn` runs a coroutine as a task; closing the cluster cancels it."""
 
     def __init__(
         self,
@@ -69,21 +70,21 @@ class Links:
         self._is_closed = False
 
     def ready(self, address: Address) -> Connection | None:
-        """A connection that takes requests; None while there is none, and then one is being made."""
+        """A connection that takes requests. If there is none, None, and one is being opened."""
         link = self._link(address)
         if link.connection is None and link.dialling is None:
             _ = self._dial(address, link)
         return link.connection
 
     async def connected(self, address: Address) -> Connection:
-        """A connection, made if there is none. Raises BrokerUnavailableError."""
+        """A connection, opened if there is none. Raises BrokerUnavailableError."""
         link = self._link(address)
         if link.connection is not None:
             return link.connection
         return await result_of(link.dialling or self._dial(address, link))
 
     def by_readiness(self, addresses: Iterable[Address]) -> list[Address]:
-        """Those that are connected first, then those that may be dialled at once, else as they came."""
+        """`addresses`: connected ones first, then those that may be tried at once; else in their order."""
 
         def wait(address: Address) -> tuple[bool, float]:
             link = self._links.get(address)
@@ -94,7 +95,7 @@ class Links:
         return sorted(addresses, key=wait)
 
     def keep_only(self, wanted: set[tuple[str, int]]) -> None:
-        """Close the connections to every other address, but for those that are just being made."""
+        """Close the connections to every other address, except those that are just being opened."""
         for address, link in list(self._links.items()):
             if (address.host, address.port) not in wanted and link.dialling is None:
                 del self._links[address]
@@ -103,7 +104,7 @@ class Links:
                     connection.close()
 
     def close(self) -> None:
-        """Close every connection; nothing is told any more."""
+        """Close every connection. No callback is called any more."""
         self._is_closed = True
         for link in self._links.values():
             if link.connection is not None:
@@ -167,7 +168,7 @@ class Links:
 
 
 async def result_of(task: "asyncio.Task[_T]") -> _T:
-    """What a task that others share gives; its end by a close is no cancellation of the caller."""
+    """The result of a shared task. If closing cancels the task, the caller gets ClientClosedError."""
     await asyncio.wait([task])
     if task.cancelled():
         raise ClientClosedError("the client was closed meanwhile")

@@ -1,8 +1,8 @@
-"""What the client knows of the cluster: nodes, topics, partitions and who leads them. Plain values.
+"""The client's image of the cluster: nodes, topics, partitions and their leaders. Plain values.
 
 Owns: the image, and how an answer to Metadata changes it. Invariants: an image is never changed, only
-replaced. A partition's leader never goes back to an older leader epoch of the same topic (a broker that lags
-behind cannot undo what is known), unless the topic is another one under the same name.
+replaced. A partition's leader epoch never decreases within one topic, so a broker that lags behind cannot
+undo newer metadata. A new topic of the same name starts again.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Node(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """`leader` is a node id, -1 for none; `leader_epoch` is -1 where brokers do not tell."""
+    """`leader` is a node id, -1 for none. `leader_epoch` is -1 if the broker does not give it."""
 
     partition: int
     leader: int
@@ -34,7 +34,7 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """A topic; `partitions` is in order of their numbers, 0 to n-1. `error` is NONE where it can be used."""
+    """A topic. `partitions` are in the order of their numbers, 0 to n-1. `error` is NONE if it is usable."""
 
     name: str
     topic_id: object
@@ -44,7 +44,7 @@ class TopicInfo(NamedTuple):
 
 
 class ClusterImage(NamedTuple):
-    """Everything known at one moment."""
+    """The metadata at one moment."""
 
     cluster_id: str | None
     controller_id: int
@@ -52,7 +52,7 @@ class ClusterImage(NamedTuple):
     topics: Mapping[str, TopicInfo]
 
     def leader(self, key: TopicPartition) -> int:
-        """Node id of the partition's leader, -1 when none is known."""
+        """Node id of the partition's leader, -1 if none is known."""
         topic = self.topics.get(key.topic)
         if topic is None or key.partition >= len(topic.partitions):
             return -1

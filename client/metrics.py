@@ -1,11 +1,11 @@
-"""What a client measures about itself, by Kafka's names.
+"""The metrics of a client, by Kafka's names.
 
-Owns: counters and windows that cost a few additions a request, never anything a record; and what is made of
-them: a snapshot, a callback at intervals. Invariants: totals only grow; a rate, an average or a maximum
-covers the last 30 to 60 seconds; an average of nothing is 0. `ClientMetrics` takes the clock's readings as
-arguments: no I/O, no clock. Applications read it through `Producer.metrics()` and `Consumer.metrics()`,
-`MetricsReporter` or `client.prometheus`. Source: Kafka's producer-metrics; rates are a second, times are
-milliseconds unless the name says otherwise.
+Owns: counters and windows that cost a few additions per request and nothing per record; the snapshot of them,
+and a callback at intervals. Invariants: totals only grow; a rate, an average or a maximum covers the last 30
+to 60 seconds; an average without values is 0. `ClientMetrics` gets the time as an argument: no I/O, no clock.
+Applications read it through `Producer.metrics()` and `Consumer.metrics()`, `MetricsReporter` or
+`client.prometheus`. Rates are per second, times are milliseconds unless the name says otherwise. Source:
+Kafka's producer-metrics.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class _Window:
         self.total = 0.0
         self._began: float | None = None
         self._sum = self._count = self._maximum = 0.0
-        # The same three of the window before the present one.
+        # The same three values of the window before.
         self._before = (0.0, 0.0, 0.0)
 
     def add(self, value: float, now: float) -> None:
@@ -44,7 +44,7 @@ class _Window:
             self._maximum = value
 
     def rate(self, now: float) -> float:
-        """A second."""
+        """Per second."""
         self._roll(now)
         if self._began is None:
             return 0.0
@@ -78,7 +78,7 @@ class ClientMetrics:
 
     def __init__(self) -> None:
         self.requests_in_flight = 0
-        # One value a batch: its records.
+        # One value per batch: its number of records.
         self._sent = _Window()
         self._failed = _Window()
         self._retried = _Window()
@@ -88,7 +88,7 @@ class ClientMetrics:
         self._waits_s = _Window()
         self._epoch_bumps = 0
 
-    # What happens
+    # Events
 
     def request_sent(self, now: float) -> None:
         self.requests_in_flight += 1
@@ -111,13 +111,13 @@ class ClientMetrics:
         self._failed.add(records, now)
 
     def bufferpool_waited(self, seconds: float, now: float) -> None:
-        """A send waited so long for memory."""
+        """A send waited `seconds` for memory."""
         self._waits_s.add(seconds, now)
 
     def epoch_bumped(self) -> None:
         self._epoch_bumps += 1
 
-    # What it amounts to
+    # Results
 
     def snapshot(self, now: float) -> dict[str, float]:
         """Every metric by its name."""
@@ -143,7 +143,7 @@ class ClientMetrics:
 
 
 class Measured(Protocol):
-    """A client that tells its metrics."""
+    """A client with metrics."""
 
     def metrics(self) -> dict[str, float]: ...
 

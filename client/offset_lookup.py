@@ -1,7 +1,7 @@
-"""Offsets by time: ListOffsets, asked of the leaders.
+"""Offsets by time: ListOffsets requests to the leaders.
 
-Owns: the question and its repetition while leaders change. Invariants: an answer covers every partition asked
-for, or an error is raised.
+Owns: the requests and their repetition while leaders change. Invariants: the result has every requested
+partition, or an error is raised.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _CONSUMER: Final = -1
 async def edge_offsets(
     cluster: Cluster, partitions: Iterable[TopicPartition], edge: int
 ) -> dict[TopicPartition, int]:
-    """Where each log begins (EARLIEST) or ends (LATEST). Raises as `look_up_offsets` does."""
+    """The first offset of each log (EARLIEST) or its end (LATEST). Raises as `look_up_offsets` does."""
     found = await look_up_offsets(cluster, {TopicPartition(*key): edge for key in partitions})
     return {key: place.offset for key, place in found.items()}
 
@@ -35,7 +35,7 @@ async def look_up_offsets(
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """For each partition the first offset at or after its timestamp (milliseconds, or EARLIEST or LATEST).
 
-    The offset is -1 where no record is as young. Raises UnknownTopicError, another BrokerError, or
+    The offset is -1 if all records are older. Raises UnknownTopicError, another BrokerError, or
     RequestTimeoutError after request_timeout_ms.
     """
     for topic in {key.topic for key in timestamps}:
@@ -56,7 +56,9 @@ async def look_up_offsets(
         if not error.retriable:
             raise error
         if loop.time() + delay > deadline:
-            raise RequestTimeoutError(f"offsets could not be found in time ({error})") from error
+            raise RequestTimeoutError(
+                f"the offsets were not found within {config.request_timeout_ms} ms ({error})"
+            ) from error
         await asyncio.sleep(delay)
         try:
             await cluster.refresh()
@@ -68,7 +70,8 @@ async def look_up_offsets(
 async def _ask_leaders(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, OffsetAndTimestamp]
 ) -> ClientError | None:
-    """Ask each leader for its partitions, put answers into `found`; the last error that came up."""
+    """Ask each leader for its partitions and put the answers into `found`. Returns an error, if any; one that
+    is not retriable first."""
     by_leader: dict[int, dict[TopicPartition, int]] = {}
     for key, timestamp in wanted.items():
         by_leader.setdefault(cluster.image.leader(key), {})[key] = timestamp

@@ -1,8 +1,8 @@
-"""How batches end: verdicts become outcomes, memory is freed, waiters and the log are told.
+"""The end of batches: it turns verdicts into outcomes, frees memory, wakes waiters and logs events.
 
 Owns: the set of batches that are not resolved, and the producer's fatal error. Invariants: a batch is
-resolved exactly once, and its memory is free from then on; a batch that was split is replaced by its parts.
-After a fatal error nothing stays unresolved and nobody waits for room.
+resolved exactly once, and then its memory is freed; a batch that was split is replaced by its parts. After a
+fatal error every batch is resolved and no send waits for memory.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ __all__ = ["Outcomes"]
 
 
 class Outcomes:
-    """One per producer. `refresh_metadata` is called when an answer or its lack casts doubt on the leader."""
+    """One per producer. `refresh_metadata` is called if an error suggests that the leader has changed."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Outcomes:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no outcome is open and no answer is awaited."""
+        """Whether every batch is resolved and no answer is outstanding."""
         return not self._unresolved and not self._state.unsettled_partitions()
 
     def expect(self, batch: ProducerBatch) -> None:
@@ -48,12 +48,12 @@ class Outcomes:
         self._unresolved[batch] = None
 
     async def wait_for_all(self) -> None:
-        """Wait until every batch that is unresolved now is resolved."""
+        """Wait until every batch that is unresolved at the call is resolved."""
         for batch in list(self._unresolved):
             await self._resolved(batch)
 
     def act(self, verdict: Verdict, cause: ClientError | None) -> None:
-        """Do what the verdict says; `cause` is what went wrong with the attempt, for the log."""
+        """Execute the verdict. `cause` is the error of the attempt, for the log."""
         action, batch = verdict.action, verdict.batch
         if action is Action.STORED:
             self._resolve(batch, Outcome(verdict.base_offset, verdict.log_append_time_ms))
@@ -71,19 +71,19 @@ class Outcomes:
         self._note_identity(cause)
 
     def expire(self, now_ms: int) -> None:
-        """Give up what is past its deadline."""
+        """Give up the batches whose deadline has passed."""
         for batch in self._accumulator.expire(now_ms):
             error = DeliveryTimeoutError("delivery_timeout_ms passed before they were sent", *batch.key)
             self._resolve(batch, Outcome(-1, -1, error))
             if self._state.is_session:
-                # What follows must not be stored without it.
+                # Later records must not be stored without this batch.
                 self.fail(error)
         for key in self._state.unsettled_partitions():
             for verdict in self._state.expire(key, now_ms):
                 self.act(verdict, None)
 
     def give_up_all(self, reason: str, error: ClientError | None = None) -> None:
-        """Resolve everything: what was never sent with `error` (or as timed out), the rest as what it is."""
+        """Resolve all batches: unsent ones with `error` (or a timeout), others by the state machine."""
         for batch in self._accumulator.drain_all():
             unsent = error or DeliveryTimeoutError(f"{reason} before they were sent", *batch.key)
             self._resolve(batch, Outcome(-1, -1, unsent))
@@ -122,8 +122,8 @@ class Outcomes:
         self._identity = now
         if before is not None:
             self._buffer_memory.metrics.epoch_bumped()
-            # Something was refused that a healthy broker takes; the client goes on, but somebody should look.
-            new = "to be asked for" if now is None else str(tuple(now))
+            # A healthy broker would not refuse this. The client continues, but an operator should look.
+            new = "to be requested" if now is None else str(tuple(now))
             logger.warning("producer_identity_left", old=tuple(before), new=new, cause=str(cause))
 
     async def _resolved(self, batch: ProducerBatch) -> None:

@@ -1,10 +1,9 @@
-"""One assigned partition: where its reader stands, and what was fetched ahead.
+"""One assigned partition: its position, and the bytes that were fetched ahead.
 
-Owns: the position (the next record to hand out), the place from which to fetch on, and the fetched bytes
-between the two, decoded one batch at a time. Pure. Invariants: the position moves only when a record is
-handed out, in the same call, so a read that is cancelled has moved nothing. A seek throws away what was
-fetched, and what is still being fetched when it happens (`generation` tells them apart). Records come in
-offset order, each once.
+Owns: the position (offset of the next record to return), the offset to fetch next, and the fetched bytes
+between the two, decoded one batch at a time. Pure. Invariants: the position moves only in the call that
+returns a record, so a cancelled read moves nothing. A seek drops fetched bytes, and also the answer to a
+fetch that is in flight (it has an older `generation`). Records come in offset order, each once.
 """
 
 from collections import deque
@@ -20,7 +19,7 @@ __all__ = ["PartitionReader"]
 
 
 class PartitionReader:
-    """`position` is None until it was set or found by the reset policy. Sizes in bytes."""
+    """`position` is None until it is set, or found by the reset policy. Sizes are in bytes."""
 
     __slots__ = (
         "_batches",
@@ -48,7 +47,7 @@ class PartitionReader:
         self.error: ClientError | None = None
         self.buffered_bytes = 0
         self.generation = 0
-        # With no position: the ListOffsets timestamp (-2 earliest, -1 latest) that is to give it.
+        # If there is no position: the ListOffsets timestamp (-2 earliest, -1 latest) to find it with.
         self.reset_timestamp: int | None = None
         self._check_crc = check_crc
         self._batches: deque[tuple[bytes, int, BatchHeader]] = deque()
@@ -57,41 +56,41 @@ class PartitionReader:
         self._end = 0
 
     def seek(self, offset: int) -> None:
-        """Read on from `offset`; an error is forgotten."""
+        """Continue at `offset`. Clears an error."""
         self._forget()
         self.position = self.fetch_offset = offset
         self.reset_timestamp = None
 
     def reset(self, timestamp: int) -> None:
-        """Have the position found by its timestamp: -2 the beginning, -1 the end."""
+        """Clear the position, so it is found by `timestamp`: -2 the beginning, -1 the end."""
         self._forget()
         self.position = None
         self.reset_timestamp = timestamp
 
     def fail(self, error: ClientError) -> None:
-        """Have reads raise `error`, once what was fetched before it has been read, until the next seek."""
+        """Reads raise `error` after the records fetched before it were read, until the next seek."""
         self.error = error
 
     @property
     def is_between_batches(self) -> bool:
-        """Whether the batch read last has no more records to give."""
+        """Whether the last batch has no more records to return."""
         return self._next >= len(self._records)
 
     @property
     def has_data(self) -> bool:
-        """Whether bytes are there to be read; they may yet hold no record."""
+        """Whether there are bytes to read. They may hold no record."""
         return not self.is_paused and self.has_unread
 
     @property
     def has_unread(self) -> bool:
-        """As `has_data`, paused or not."""
+        """As `has_data`, whether paused or not."""
         return self._next < len(self._records) or bool(self._batches)
 
     def add(self, data: Buffer) -> None:
-        """What a fetch from `fetch_offset` gave: whole batches, perhaps with a truncated one behind them.
-        It is copied out of `data`, whose bytes may change afterwards.
+        """Add the bytes of a fetch from `fetch_offset`: whole batches, and perhaps a truncated one at the
+        end. They are copied, so `data` may change afterwards.
 
-        Raises CorruptRecordError when these are no batches; nothing is added then.
+        Raises CorruptRecordError if they are not batches; nothing is added then.
         """
         batches: list[tuple[bytes, int, BatchHeader]] = []
         fetch_offset = self.fetch_offset
@@ -115,7 +114,7 @@ class PartitionReader:
         self.buffered_bytes += size_bytes
 
     def next_record(self) -> ConsumerRecord | None:
-        """As `take(1)`, quickly; None where the batch read last has not two more to give."""
+        """A fast `take(1)`. None unless the last batch has at least two more records."""
         at = self._next
         if self.is_paused or at + 1 >= len(self._records):
             return None
@@ -125,9 +124,9 @@ class PartitionReader:
         return record
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Up to `limit` (>= 1) records from the position on, which moves past them.
+        """Up to `limit` (>= 1) records from the position on. The position moves past them.
 
-        Empty when nothing is there. A corrupt batch becomes `error`; the position stays before it.
+        Empty if there are none. For a corrupt batch, `error` is set and the position stays before it.
         """
         taken: list[ConsumerRecord] = []
         while not self.is_paused:
@@ -144,7 +143,7 @@ class PartitionReader:
                 if self._next < len(self._records):
                     self.position = records[-1].offset + 1
                     break
-                # Past the batch, not only past its last record: compaction may have taken some behind it.
+                # Past the batch, not only past its last record: compaction may have removed later ones.
                 self.position = self._end
                 self._records = []
                 self._next = 0
@@ -155,14 +154,14 @@ class PartitionReader:
             try:
                 self._open_next()
             except CorruptRecordError as error:
-                # What lies behind it cannot be reached without a seek, which fetches anew.
+                # Only a seek gets past this batch, and a seek fetches again.
                 self._drop_fetched()
                 self.error = error
         return taken
 
     def _open_next(self) -> None:
         data, at, header = self._batches[0]
-        # A copy that lives for a moment: its bytes are in the processor's cache for all that is done to them.
+        # A short-lived copy: its bytes stay in the processor's cache while they are processed.
         batch = data[at : at + LOG_OVERHEAD + header.batch_length]
         position = self.position or 0
         try:

@@ -1,8 +1,8 @@
-"""Which partition a record goes to, where the application does not say.
+"""Chooses the partition of a record if the application does not.
 
-Owns: the partitioners and Java's murmur2. Pure, save for the random choice of the sticky one. Invariants: a
-keyed record goes where the Java client would send it, as long as the number of partitions stays the same:
-murmur2 over the key's bytes, sign bit cleared, modulo all partitions, led or not. Source:
+Owns: the partitioners and Java's murmur2. Pure, except for the random choice of the sticky one. Invariants: a
+record with a key gets the same partition as in the Java client, as long as the number of partitions stays the
+same: murmur2 of the key's bytes, sign bit cleared, modulo all partitions, with or without a leader. Source:
 org.apache.kafka.common.utils.Utils.murmur2, KIP-480 (sticky partitioner).
 """
 
@@ -39,18 +39,18 @@ def murmur2(data: bytes) -> int:
 
 
 def murmur2_partition(key: bytes, partitions: int) -> int:
-    """Where the Java client sends a record with this key."""
+    """The partition that the Java client chooses for this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def consistent(key: bytes | None, partitions: Sequence[int], led: Sequence[int]) -> int:
-    """librdkafka's "consistent" partitioner, for `Producer(partitioner=...)`: CRC-32 of the key; all records
-    without a key go where the empty key goes."""
+    """librdkafka's "consistent" partitioner, for `Producer(partitioner=...)`: CRC-32 of the key. Records
+    without a key get the partition of the empty key."""
     return partitions[crc32(key or b"") % len(partitions)]
 
 
 def next_sticky_partition(rng: random.Random, led: Sequence[int], current: int) -> int:
-    """A partition for the next batch of keyless records: any of `led` at random, another than `current` if
-    there is one; `current` when none is led."""
+    """A partition for the next batch of records without a key: a random one of `led` except `current`. If
+    there is no other, `current`."""
     others = [partition for partition in led if partition != current]
     return rng.choice(others) if others else current

@@ -1,13 +1,13 @@
-"""The producer: records in, promises of their metadata out.
+"""The producer: it takes records and returns deliveries, which give the metadata of stored records.
 
-Owns: the public interface, the choice of a batch for each record, and the life of all that works behind it.
+Owns: the public interface, the choice of a batch for each record, and the start and end of its parts.
 Invariants:
-- records of one partition are stored in the order in which their `send` calls took them, exactly once unless
-  their delivery raises (`DeliveryUncertainError`: perhaps; any other error: not at all);
-- `send` waits for room (or for a topic's first metadata) and for nothing else; a `send` that was cancelled or
-  raised has sent nothing, one that returned is not taken back by cancelling anything;
+- records of one partition are stored in the order in which their `send` calls took them, and exactly once,
+  unless their delivery raises. `DeliveryUncertainError`: they may be stored. Any other error: they are not;
+- `send` waits only for free memory or for a topic's first metadata. If `send` is cancelled or raises, nothing
+  is sent. Once `send` has returned, no cancellation takes the record back;
 - a record costs no task and no future.
-All calls from one event loop, from any number of tasks.
+Any number of tasks may use a producer, but all on one event loop.
 Source: aiokafka's AIOKafkaProducer for names, KIP-679 for defaults.
 """
 
@@ -45,11 +45,11 @@ _CLIENT_ID = "tidelog-producer"
 class Producer:
     """An idempotent producer. `async with Producer(bootstrap_servers="host:port") as producer: ...`
 
-    `partitioner` is called as (key, all partitions, partitions with a leader); the default sends keys where
-    the Java client does and keyless records in batches to one partition after the other. Raises ValueError
-    for settings that contradict each other. `cluster` is the way to the cluster as one value; settings of it
-    that are given beside it go first. Sizes are bytes, times milliseconds. The settings and what they mean
-    are declared in `ClusterConfig` and `ProducerConfig`.
+    `partitioner` is called as (key, all partitions, partitions with a leader). The default chooses the same
+    partition for a key as the Java client. It sends records without a key in batches, each to another
+    partition. `cluster` holds the connection settings as one value; keywords override it. Sizes are in bytes,
+    times in milliseconds. Raises ValueError for settings that contradict each other. `ClusterConfig` and
+    `ProducerConfig` declare the settings.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Producer:
         self._partitioner = partitioner
         self._rng = random.Random()
         self._routes: dict[str, Route] = {}
-        # The same, but always empty where there is something to call for each record.
+        # The same routes; always empty if a serializer or a partitioner must be called for each record.
         is_plain = (key_serializer, value_serializer, partitioner) == (None, None, None)
         self._plain_routes = self._routes if is_plain else {}
         self._sender: Sender | None = None
@@ -99,15 +99,15 @@ class Producer:
             self._cluster.add_listener(self._on_cluster_change)
 
     async def stop(self, timeout_ms: int | None = None) -> None:
-        """Send what is left, then close.
+        """Send the remaining records, then close.
 
-        What is not stored after `timeout_ms` (default: its delivery timeout) is given up and its delivery
-        raises. Harmless when closed.
+        A record that is not stored after `timeout_ms` (default: its delivery timeout) is given up, and its
+        delivery raises. A second call does nothing.
         """
         if self._is_closed:
             return
         self._is_closed = True
-        # Nothing may be appended any more, also not on the fast path.
+        # From here on no record may be appended. The fast path needs a route, so it ends too.
         self._routes.clear()
         self._buffer_memory.fail(ClientClosedError("the producer was closed"))
         try:
@@ -145,9 +145,9 @@ class Producer:
 
         Waits only while `buffer_memory` is full or the topic is not known yet. `value` and `key` are bytes or
         None, after their serializers. `timestamp_ms` defaults to now. Raises RecordTooLargeError,
-        UnknownTopicError, ClientClosedError, ValueError or TypeError, and then has sent nothing.
+        UnknownTopicError, ClientClosedError, ValueError or TypeError; nothing is sent then.
         """
-        # Nearly every record takes this way: a batch is open and takes it.
+        # The fast path, for nearly every record: an open batch takes it.
         route = self._plain_routes.get(topic)
         if route is not None and type(value) is bytes:
             if partition is not None:
@@ -159,7 +159,7 @@ class Producer:
             if queue is not None and (batch := queue.open) is not None:
                 builder = batch.builder
                 is_plain = key is None and timestamp_ms is None and not headers
-                # What `append` would do, without the call.
+                # The same as `append`, without the call.
                 if is_plain and builder.run_from_s <= time() < builder.run_until_s:
                     size = builder.size_bytes + builder.run_sizes[len(value)]
                     index = builder.record_count
@@ -190,11 +190,11 @@ class Producer:
         return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
 
     async def flush(self) -> None:
-        """Wait until everything that was sent so far is stored or given up; linger_ms is not waited for."""
+        """Wait until every record sent so far is stored or given up. Batches do not linger meanwhile."""
         await self._require_open().flush()
 
     def metrics(self) -> dict[str, float]:
-        """What this client measured so far, by Kafka's names; see `client.metrics` for how to be told."""
+        """The metrics of this client by Kafka's names. `client.metrics` can also report them regularly."""
         return self._cluster.metrics.snapshot(monotonic())
 
     async def partitions_for(self, topic: str) -> set[int]:
@@ -203,18 +203,18 @@ class Producer:
         return {each.partition for each in (await self._cluster.topic(topic)).partitions}
 
     async def session(self) -> ProducerSession:
-        """What `Producer(session=...)` needs to go on behind everything that was sent before this call.
+        """The session after all records that were sent before this call, for `Producer(session=...)`.
 
-        Returns when all of that is stored, so that the application can save its own position, as it was at
-        the call, together with the session. The first call begins the session, and its result has to be
-        saved before the first record: from then on each number names a record, and the first record that
-        cannot be stored ends the producer, so that each partition holds a prefix of what was sent to it.
+        Returns when all those records are stored. The application can then save its own position (as it was
+        at the call) together with the session. The first call begins the session. Save its result before the
+        first record is sent. From then on each sequence number names one record. The first record that
+        cannot be stored ends the producer, so each partition holds a prefix of what was sent to it.
 
-        Another process that resumes sends the same records again from the saved position, in the same order
-        within each partition; batches may differ. Records that the log holds are skipped, and their
-        deliveries give offset -1. Records need a key or a partition, for the way of others is chance.
-        Raises SessionError after records were sent without a session, ValueError without idempotence, or
-        the error that ended the producer.
+        Another process that resumes the session sends the same records again from the saved position, in the
+        same order within each partition; batches may differ. Records that the log already holds are skipped,
+        and their deliveries give offset -1. Each record needs a key or a partition, because without them its
+        partition is random. Raises SessionError if records were sent without a session before, ValueError
+        without idempotence, or the error that ended the producer.
         """
         sender = self._require_open()
         if self._session is None:
@@ -231,14 +231,15 @@ class Producer:
         return taken
 
     def create_batch(self) -> BatchBuilder:
-        """A batch for the application to fill, and to send whole with `send_batch`."""
+        """An empty batch, which the application fills and sends with `send_batch`."""
         return BatchBuilder(self._config.max_batch_size)
 
     async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> Delivery:
-        """Send the records of `batch` in one piece; the delivery waits for all, and is the first record's.
+        """Send `batch` as one batch. The delivery waits for all its records and gives the first's metadata.
 
-        Waits and raises as `send` does; ValueError for an empty batch or one that was sent before. Keys and
-        values are bytes, serializers are not applied. In a session the records that are stored are skipped.
+        Waits and raises as `send` does. Raises ValueError for an empty batch or one that was sent before.
+        Keys and values are bytes; serializers are not applied. In a session, records already stored are
+        skipped.
         """
         sender = self._require_open()
         self._check_size(size_bytes := batch.size())
@@ -266,7 +267,7 @@ class Producer:
         return BatchDelivery.of_records([Delivery.of(made, 0, batch.first_timestamp_ms)])
 
     async def _is_replayed(self, queue: PartitionQueue, session: SessionKeeper) -> bool:
-        """Whether the log holds the partition's next record already; asks it where that is not known."""
+        """Whether the log already holds the partition's next record. Asks the broker if that is unknown."""
         while session.must_prepare(queue.key, (now_ms := self._require_open().now_ms())):
             await session.prepare(queue.key, now_ms)
         return session.is_replaying(queue.key)
@@ -282,7 +283,7 @@ class Producer:
         *,
         is_raw: bool = False,
     ) -> Delivery:
-        """`send` for every case: opens batches, waits for room and for metadata."""
+        """`send` for every case: opens batches, waits for free memory and for metadata."""
         sender = self._require_open()
         if not is_raw:
             key = key if self._key_serializer is None else self._key_serializer(key)
@@ -297,7 +298,7 @@ class Producer:
         queue = route.choose(raw_key) if partition is None else route.named(partition)
         may_move = partition is None and raw_key is None and self._partitioner is None
         if self._session is not None and may_move and len(route.queues) > 1:
-            raise ValueError(f"in a session a record of topic {topic!r} needs a key or a partition")
+            raise ValueError(f"in a session each record of topic {topic!r} needs a key or a partition")
         while True:
             stamp = time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
             if may_move:
@@ -314,7 +315,7 @@ class Producer:
                 if not self._buffer_memory.grow(queue, size_bytes):
                     queue.open = None
                     sender.wake()
-                # A batch that needs more is where a producer that never waits lets all others work.
+                # The event loop runs other tasks here. A producer that never waits would block them else.
                 await self._buffer_memory.pause(queue)
                 self._require_open()
                 continue
@@ -337,7 +338,7 @@ class Producer:
         if size_bytes > self._config.max_request_size or not self._accumulator.can_ever_hold(size_bytes):
             limits = self._config.max_request_size, self._config.buffer_memory
             raise RecordTooLargeError(
-                f"about {size_bytes} bytes exceed (max_request_size, buffer_memory) = {limits}"
+                f"the record needs about {size_bytes} bytes, but (max_request_size, buffer_memory) = {limits}"
             )
 
     def _keeper(self, sender: Sender) -> SessionKeeper:
@@ -352,7 +353,7 @@ class Producer:
                 info = self._session.pin(info)
             route = self._routes[topic] = Route(info, self._accumulator, self._partitioner, self._rng)
             if self._session is not None and len(route.queues) > 1:
-                # Never open, so that a record without a key or a partition is looked at, and refused.
+                # This queue is never open, so a record without key and partition is refused on the slow path.
                 route.sticky = PartitionQueue(route.queues[0].key)
         return route
 
@@ -361,7 +362,8 @@ class Producer:
             info = self._cluster.image.topics.get(name)
             if info is not None and info.partitions:
                 if self._session is not None:
-                    # As many as there were: more would move keys, fewer exist only of another topic.
+                    # Keep the number of partitions: with more of them keys would move to others, and a topic
+                    # with fewer is another topic of the same name.
                     count = len(route.queues)
                     info = info._replace(partitions=info.partitions[:count])
                     if len(info.partitions) < count:

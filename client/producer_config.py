@@ -19,7 +19,7 @@ _MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
-    """Sizes in bytes, times in milliseconds. Raises ValueError for what contradicts itself."""
+    """Sizes in bytes, times in milliseconds. Raises ValueError for invalid or contradictory settings."""
 
     acks: str | int = setting(
         "all", "Acknowledgements to wait for. Only all (-1) is idempotent.", choices=tuple(_ACKS)
@@ -51,8 +51,8 @@ class ProducerConfig:
         hold_checked(self)
         if self.enable_idempotence and self.acks_number != -1:
             raise ValueError(
-                f"acks={self.acks!r} cannot be idempotent: a broker that fails may forget what it"
-                " acknowledged. Set acks='all', or enable_idempotence=False"
+                f"acks={self.acks!r} cannot be idempotent: a broker that fails may lose acknowledged records."
+                " Set acks='all', or enable_idempotence=False"
             )
         if self.enable_idempotence and (
             self.max_in_flight_requests_per_connection > _MAX_IN_FLIGHT_WITH_IDEMPOTENCE
@@ -64,7 +64,7 @@ class ProducerConfig:
             )
         if self.buffer_memory < self.max_batch_size:
             raise ValueError(
-                f"buffer_memory={self.buffer_memory} does not hold one batch of"
+                f"buffer_memory={self.buffer_memory} is smaller than one batch of"
                 f" max_batch_size={self.max_batch_size}"
             )
 
@@ -75,7 +75,7 @@ class ProducerConfig:
 
     @property
     def acks_number(self) -> int:
-        """-1, 0 or 1, as it stands in the request."""
+        """-1, 0 or 1, as in the request."""
         return _ACKS[str(self.acks)]
 
     @property

@@ -1,7 +1,7 @@
-"""One partition's part of the client's idempotence: its numbers and what is in flight under them.
+"""The state of one partition in the client's idempotence: its sequence and its in-flight batches.
 
-Owns: the values, and how they start over. What may change them when is `producer_state`'s, with its
-invariants. Invariants: in-flight batches are oldest first, in sequence order. Pure.
+Owns: the values, and how they start again. `producer_state` decides when they change. Invariants: in-flight
+batches are in sequence order, the oldest first. Pure.
 """
 
 from tidelog.client.batch import Identity, ProducerBatch
@@ -35,15 +35,15 @@ class PartitionState:
         self.end_offset = -1
         self.in_flight: list[ProducerBatch] = []
         self.on_wire = 0
-        # What the batches on the wire were sent by; order holds only within one connection.
+        # The route of the batches on the wire; only one connection keeps their order.
         self.route: object = None
-        # A numbered batch was given up: nothing new under this identity until that is settled.
+        # A numbered batch was given up: no new batch under this identity until that is settled.
         self.is_unresolved = False
-        # The identity is done with; what is in flight gets new numbers once nothing is on the wire.
+        # The identity is retired; in-flight batches get new sequences once none is on the wire.
         self.is_resetting = False
 
     def start(self, identity: Identity) -> None:
-        """Number from 0 under `identity`, first what is in flight, in its order."""
+        """Start at sequence 0 under `identity`. In-flight batches come first, in their order."""
         self.identity = identity
         self.last_acked = None
         self.is_unresolved = self.is_resetting = False
@@ -54,14 +54,14 @@ class PartitionState:
         self.next_sequence = sequence
 
     def resume(self, identity: Identity, next_sequence: int) -> None:
-        """Go on where an earlier process stopped; nothing may be in flight."""
+        """Continue where an earlier process stopped. No batch may be in flight."""
         self.identity = identity
         self.next_sequence = next_sequence
         self.last_acked = decrement_sequence(next_sequence, 1)
         self.sent_ms = None
 
     def begin_reset(self) -> None:
-        """The oldest batch was never stored, so none in flight is."""
+        """The oldest batch was never stored, so no batch in flight is stored."""
         self.is_resetting = True
         for batch in self.in_flight:
             batch.may_be_stored = False

@@ -1,12 +1,11 @@
-"""A producer's session: what is saved so that another process can go on without storing anything twice.
+"""A producer's session: saved values with which another process continues and stores nothing twice.
 
-Owns: the saved values, their JSON form, and the walk over what a log holds behind them. Pure.
+Owns: the saved values, their JSON form, and the comparison with the batches after them in the log. Pure.
 Invariants:
-- within a session a sequence number names a record: numbers start at 0 for each partition, go up by one for
-  each record sent, and are never given again to another record. So two processes that replay the same input
-  send the same record under the same number, and a broker takes one of both;
-- a session is saved together with the application's position: everything sent before that is stored.
-Source: seeds' proposal on transitivity.
+- within a session a sequence number names one record. Sequences start at 0 in each partition, increase by one
+  per record, and are never given to another record. So two processes that replay the same input send the same
+  record with the same sequence, and a broker stores it once;
+- a session is saved together with the application's position. Every record sent before that is stored.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ _HALF_RING: Final = 2**30
 
 
 class SessionPartition(NamedTuple):
-    """Where a partition stood: the next record's epoch and number, and an offset at or before its place in
-    the log (-1: not known)."""
+    """A partition's saved state: epoch and sequence of the next record, and an offset at or before its offset
+    in the log (-1: not known)."""
 
     producer_epoch: int
     next_sequence: int
@@ -37,11 +36,11 @@ class SessionPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProducerSession:
-    """What `Producer.session` gives and `Producer(session=...)` takes.
+    """What `Producer.session` returns and `Producer(session=...)` takes.
 
-    `saved_at_ms` is this host's clock, milliseconds since 1970. `topics` holds their numbers of partitions,
-    on which the way of keys depends. `cluster_id`: whose producer id it is, None where brokers do not tell;
-    in another cluster the same id is somebody else's.
+    `saved_at_ms` is this host's clock, milliseconds since 1970. `topics` maps a topic to its number of
+    partitions, which decides the partition of a key. `cluster_id` is the cluster that issued the producer id,
+    None if brokers do not say; in another cluster the same id belongs to another producer.
     """
 
     producer_id: int
@@ -65,10 +64,10 @@ class ProducerSession:
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> ProducerSession:
-        """Raises ValueError for what `to_dict` did not make."""
+        """The session of a `to_dict` result. Raises ValueError for other values."""
         try:
             if saved["format"] != _FORMAT:
-                raise ValueError(f"a session of format {saved['format']}, expected {_FORMAT}")
+                raise ValueError(f"the session has format {saved['format']}, expected {_FORMAT}")
             return cls(
                 int(saved["producer_id"]),
                 int(saved["producer_epoch"]),
@@ -83,11 +82,11 @@ class ProducerSession:
                 saved.get("cluster_id"),
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"this is no saved session ({error!r})") from error
+            raise ValueError(f"this is not a saved session ({error!r})") from error
 
 
 class Run(NamedTuple):
-    """Records of the session that the log holds under consecutive numbers."""
+    """Records of the session that the log holds with consecutive sequences."""
 
     producer_epoch: int
     base_sequence: int
@@ -95,7 +94,7 @@ class Run(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What the log holds beyond the saved place, in order, and under what the next record goes."""
+    """The session's records after the saved state, in log order, and epoch and sequence of the next one."""
 
     runs: tuple[Run, ...]
     producer_epoch: int
@@ -103,11 +102,11 @@ class Found(NamedTuple):
 
     @property
     def record_count(self) -> int:
-        """Records of a replay that are stored already."""
+        """The number of records of a replay that are stored already."""
         return sum(run.record_count for run in self.runs)
 
     def place(self, skipped: int) -> tuple[int, int]:
-        """Epoch and number of the record after the first `skipped` ones."""
+        """Epoch and sequence of the record after the first `skipped` ones."""
         for run in self.runs:
             if skipped < run.record_count:
                 return run.producer_epoch, increment_sequence(run.base_sequence, skipped)
@@ -116,9 +115,9 @@ class Found(NamedTuple):
 
 
 def found_in_entry(key: TopicPartition, saved: SessionPartition, last_sequence: int) -> Found:
-    """What a broker's last sequence under the saved epoch tells.
+    """The stored records by a broker's last sequence under the saved epoch.
 
-    Raises SessionError when it is behind the saved place: the log lost records, or the position was saved
+    Raises SessionError if that is before the saved sequence: the log lost records, or the position was saved
     before they were stored.
     """
     next_sequence = increment_sequence(last_sequence, 1)
@@ -126,7 +125,7 @@ def found_in_entry(key: TopicPartition, saved: SessionPartition, last_sequence: 
     if count >= _HALF_RING:
         raise SessionError(
             f"{key.topic}-{key.partition} ends before sequence {next_sequence}, but the session was saved at"
-            f" {saved.next_sequence}: records are gone that were acknowledged"
+            f" {saved.next_sequence}: acknowledged records are lost"
         )
     runs = (Run(saved.producer_epoch, saved.next_sequence, count),) if count else ()
     return Found(runs, saved.producer_epoch, next_sequence)
@@ -135,16 +134,16 @@ def found_in_entry(key: TopicPartition, saved: SessionPartition, last_sequence: 
 def found_in_batches(
     producer_id: int, saved: SessionPartition, headers: Iterable[BatchHeader], *, starts_anew: bool
 ) -> Found:
-    """What the batches from the saved offset on tell, whether or not the broker remembers the producer.
+    """The stored records by the batches from the saved offset on. Needs no memory of the broker.
 
-    With `starts_anew` the next record goes under an epoch of its own, as a broker demands that forgot.
+    With `starts_anew` the next record gets a new epoch, as a broker that forgot the producer requires.
     """
     runs: list[Run] = []
     epoch, next_sequence = saved.producer_epoch, saved.next_sequence
     for header in headers:
         if header.producer_id != producer_id or header.is_control or header.producer_epoch < epoch:
             continue
-        # Compaction may have taken records out; their numbers stay.
+        # Compaction may have removed records; their sequences stay.
         count = sequence_distance(header.base_sequence, header.last_sequence) + 1
         first = header.base_sequence
         if header.producer_epoch == epoch:

@@ -1,11 +1,11 @@
-"""A producer's session while it lives: what each partition holds, and which records of a replay to skip.
+"""A producer's session in use: what each partition holds, and which records of a replay to skip.
 
-Owns: the saved session, what was found stored behind it, and how far the replay has come.
+Owns: the saved session, the records found in the log after it, and the progress of the replay.
 Invariants:
-- no record is numbered in a partition of a resumed session before the log was asked what it holds, and none
-  is in another cluster than the session's;
+- in a resumed session no record of a partition is numbered before the broker was asked what the log holds,
+  and none in a cluster other than the session's;
 - records are skipped in the order of `send`, exactly as many as are stored, and none after that;
-- a topic keeps the number of partitions with which the session met it, for keys must not move.
+- a session keeps each topic's first number of partitions, because keys must not move.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class _Replay:
         self.saved = saved
         self.found = found
         self.skipped = 0
-        # For each run a batch that is stored already, and where in the replay its records begin.
+        # One stored batch per run, and the number of records of the replay before it.
         self._stand_ins: list[tuple[int, ProducerBatch]] = []
         first = 0
         for run in found.runs:
@@ -56,7 +56,7 @@ class _Replay:
 
 
 class SessionKeeper:
-    """One per producer that has a session. `saved` is where it resumes; a new one has written nowhere."""
+    """One per producer with a session. `saved` is the session to resume; None for a new one."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class SessionKeeper:
         self._accumulator = accumulator
         self._saved = saved
         self._topics: dict[str, int] = dict(saved.topics) if saved else {}
-        # Partitions whose place in the log is known, with what of the replay is left.
+        # Partitions whose state in the log is known, each with the rest of its replay.
         self._replays: dict[TopicPartition, _Replay | None] = {}
         self._lock = asyncio.Lock()
         state.is_session = True
@@ -78,16 +78,16 @@ class SessionKeeper:
             state.set_producer_id(saved.producer_id, saved.producer_epoch)
 
     def pin(self, info: TopicInfo) -> TopicInfo:
-        """The topic as the session knows it. Raises SessionError when it has fewer partitions now."""
+        """The topic with the session's partitions. Raises SessionError if it has fewer partitions now."""
         count = self._topics.setdefault(info.name, len(info.partitions))
         if len(info.partitions) < count:
             raise SessionError(
-                f"topic {info.name!r} has {len(info.partitions)} partitions, the session met it with {count}"
+                f"topic {info.name!r} has {len(info.partitions)} partitions, the session expects {count}"
             )
         return info._replace(partitions=info.partitions[:count])
 
     def must_prepare(self, key: TopicPartition, now_ms: int) -> bool:
-        """Whether `prepare` has to be awaited before a record of this partition is taken or skipped."""
+        """Whether to await `prepare` before a record of this partition is taken or skipped."""
         if key not in self._replays:
             if self._saved is not None:
                 return True
@@ -95,7 +95,7 @@ class SessionKeeper:
         return self._state.is_stale(key, now_ms) and not self._accumulator.queue(key).batches
 
     async def prepare(self, key: TopicPartition, now_ms: int) -> None:
-        """Ask the log what it holds. Raises SessionError, ProducerFencedError, or RequestTimeoutError."""
+        """Find out what the log holds. Raises SessionError, ProducerFencedError or RequestTimeoutError."""
         async with self._lock:
             if not self.must_prepare(key, now_ms):
                 return
@@ -128,16 +128,16 @@ class SessionKeeper:
         saved, here = self._saved.cluster_id if self._saved else None, self._cluster.image.cluster_id
         if saved is not None and here is not None and saved != here:
             raise SessionError(
-                f"the session belongs to cluster {saved}, this is {here}: what it holds of the session cannot"
-                " be told, for its producer ids are others'; begin a new session"
+                f"the session belongs to cluster {saved}, but this is cluster {here}. Here its producer id"
+                " belongs to another producer. Begin a new session"
             )
 
     def is_replaying(self, key: TopicPartition) -> bool:
-        """Whether the partition's next record is one to skip."""
+        """Whether the partition's next record must be skipped."""
         return self._replays.get(key) is not None
 
     def skip(self, key: TopicPartition, timestamp_ms: int) -> Delivery | None:
-        """The delivery of a record that the log holds already; None when the record has to be sent."""
+        """The delivery of a record that the log holds already; None if the record must be sent."""
         replay = self._replays.get(key)
         if replay is None:
             return None
@@ -147,7 +147,7 @@ class SessionKeeper:
         return delivery
 
     def snapshot(self, identity: Identity) -> ProducerSession:
-        """The session as it is behind everything that was sent or skipped so far."""
+        """The session after all records that were sent or skipped so far."""
         saved: Mapping[TopicPartition, SessionPartition] = self._saved.partitions if self._saved else {}
         places = {key: self._place(key, identity) for key in {**saved, **self._replays}}
         return ProducerSession(
@@ -175,7 +175,7 @@ class SessionKeeper:
         return SessionPartition(epoch, increment_sequence(next_sequence, unsent), end_offset)
 
     def _is_recent(self) -> bool:
-        """Whether a broker that knows nothing of the producer proves that nothing was stored since."""
+        """Whether nothing was stored since the save if a broker does not know the producer."""
         if self._saved is None or self._state.lease_ms is None:
             return False
         return 0 <= time() * 1000 - self._saved.saved_at_ms < self._state.lease_ms

@@ -1,10 +1,10 @@
-"""What a partition holds of a session: asked of its leader, or read from the log itself.
+"""Finds out which records of a session a partition holds, from its leader's memory or from the log.
 
-Owns: the questions, and their repetition while leaders change. Invariants: what is answered is on the
-leader's disk, as far as a broker can be made to wait for it: what is skipped because of it will not be sent
-again. The log is read only where the leader's memory cannot tell: it has no DescribeProducers, has forgotten
-the producer, or knows it under a later epoch than the session. Source: KIP-664 (DescribeProducers), KIP-734
-(max timestamp, for which our broker waits for the disk).
+Owns: the requests, and their repetition while leaders change. Invariants: the records found are on the
+leader's disk, as far as a broker can be made to wait for that, because skipped records are not sent again.
+The log is read only if the leader's memory does not suffice: it does not serve DescribeProducers, forgot the
+producer, or knows it under a later epoch than the session. Source: KIP-664 (DescribeProducers), KIP-734 (max
+timestamp, for which our broker waits for the disk).
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _FETCH_BYTES: Final = 4 * 1024 * 1024
 
 
 class ProducerEntry(NamedTuple):
-    """What a leader remembers of a producer."""
+    """A producer's entry in a leader's memory."""
 
     producer_epoch: int
     last_sequence: int
@@ -53,10 +53,10 @@ class ProducerEntry(NamedTuple):
 async def find_stored(
     cluster: Cluster, key: TopicPartition, producer_id: int, saved: SessionPartition, *, is_recent: bool
 ) -> Found:
-    """What the partition holds of the session behind `saved`.
+    """The session's records in the partition after `saved`.
 
-    `is_recent`: no broker can have forgotten what was stored since. Raises SessionError when it cannot be
-    told, or when records are gone; RequestTimeoutError when no leader answers within request_timeout_ms.
+    `is_recent`: no broker can have forgotten records stored since then. Raises SessionError if it cannot find
+    out, or if records are lost; RequestTimeoutError if no leader answers within request_timeout_ms.
     """
     try:
         entry = await repeat(cluster, lambda: describe_producer(cluster, key, producer_id))
@@ -73,7 +73,7 @@ async def find_stored(
                 return Found((), saved.producer_epoch, 0)
             raise SessionError(
                 f"{key.topic}-{key.partition} knows producer {producer_id} at epoch {entry.producer_epoch},"
-                f" before the session's {saved.producer_epoch}: records are gone that were acknowledged"
+                f" before the session's epoch {saved.producer_epoch}: acknowledged records are lost"
             )
     if entry is None and is_asked and is_recent:
         return found_in_batches(producer_id, saved, (), starts_anew=True)
@@ -83,8 +83,8 @@ async def find_stored(
 
 
 async def describe_producer(cluster: Cluster, key: TopicPartition, producer_id: int) -> ProducerEntry | None:
-    """What the leader remembers of the producer, None for nothing. Once; UnsupportedVersionError where it
-    cannot be asked."""
+    """The leader's entry of the producer, None if it has none. No retries; raises UnsupportedVersionError if
+    the leader does not serve DescribeProducers."""
     connection = await cluster.leader_connection(key)
     values = {"topics": [{"name": key.topic, "partition_indexes": [key.partition]}]}
     answer = await connection.call(ApiKey.DESCRIBE_PRODUCERS, values)
@@ -98,7 +98,7 @@ async def describe_producer(cluster: Cluster, key: TopicPartition, producer_id: 
 
 
 async def wait_for_disk(cluster: Cluster, key: TopicPartition) -> None:
-    """Return when what the partition holds now is on the disk, as far as the leader can be made to wait."""
+    """Wait until the partition's present records are on disk, as far as the leader can be made to wait."""
     connection = await cluster.leader_connection(key)
     if connection.version(ApiKey.LIST_OFFSETS) >= _FIRST_VERSION_WITH_MAX_TIMESTAMP:
         await look_up_offsets(cluster, {key: _MAX_TIMESTAMP})
@@ -115,8 +115,8 @@ async def _headers(cluster: Cluster, key: TopicPartition, producer_id: int, offs
             records = await repeat(cluster, lambda at=offset: fetch_batches(cluster, key, at))  # type: ignore[misc]
         except OffsetOutOfRangeError as error:
             raise SessionError(
-                f"{key.topic}-{key.partition} no longer has offset {offset}, where the session was saved:"
-                " what was stored since cannot be told"
+                f"{key.topic}-{key.partition} no longer has offset {offset}, where the session was saved."
+                " The records stored since then cannot be found"
             ) from error
         before = offset
         for _, header in iter_batches(records):
@@ -129,7 +129,7 @@ async def _headers(cluster: Cluster, key: TopicPartition, producer_id: int, offs
 
 
 async def fetch_batches(cluster: Cluster, key: TopicPartition, offset: int) -> bytes:
-    """Batches from the one that holds `offset` on, the last of them perhaps cut off. Once."""
+    """Batches from the one that holds `offset` on; the last one may be cut off. No retries."""
     connection = await cluster.leader_connection(key)
     partition = {"partition": key.partition, "fetch_offset": offset, "partition_max_bytes": _FETCH_BYTES}
     values = {
@@ -151,11 +151,11 @@ async def fetch_batches(cluster: Cluster, key: TopicPartition, offset: int) -> b
 def _check(number: int, key: TopicPartition) -> None:
     code = error_code(number)
     if code is not ErrorCode.NONE:
-        raise read_error(code, f"{key.topic}-{key.partition} at the resumption of a session")
+        raise read_error(code, f"{key.topic}-{key.partition} while a session is resumed")
 
 
 async def repeat(cluster: Cluster, ask: Callable[[], Awaitable[_T]]) -> _T:
-    """`ask` until it answers, for at most request_timeout_ms."""
+    """Call `ask` until it succeeds, for at most request_timeout_ms."""
     config = cluster.config
     backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
     loop = asyncio.get_running_loop()

@@ -1,27 +1,28 @@
-"""The client's half of idempotence: which batch may go out, under which number, and what an answer means.
+"""The client's half of idempotence: which batch may be sent, with which sequence, and what an answer means.
 
-Owns: the producer's identity (id and epoch), each partition's next sequence, and its in-flight batches: all
-that were numbered and are not settled, on the wire or waiting for their retry. Pure: facts in, verdicts out.
+Owns: the producer's identity (id and epoch), each partition's next sequence, and its in-flight batches. A
+batch is in flight from the time it is numbered until it is settled: it is on the wire, or it waits for its
+retry. Pure: it takes facts and returns verdicts.
 
 Invariants, per partition:
 - In-flight batches stay in sequence order, so a retry needs no sorting and no comparison at the wrap.
-- A number is given once, at the first sending, and changes only with the identity, while nothing is on the
-  wire.
-- What waits for a retry goes out alone: the oldest first, with nothing else of its partition on the wire, and
-  nothing new before all that waits is settled. So at most `max_in_flight` batches are ever unsettled, which
-  is the window within which a broker recognises a duplicate.
-- If the oldest batch was refused each time it was sent, no batch behind it of the same identity is stored: a
-  broker takes a sequence only behind its predecessor. Then (and only then) all of them are numbered anew.
-- A batch with an attempt of unknown outcome is sent again under the same number or never: given up, it ends
-  as `DeliveryUncertainError`, and nothing new follows it under its identity, unless a later acknowledgement
-  proves that it was stored.
-- An identity is used once per partition, from sequence 0 on: a sequence never runs backwards within it.
-- In a session nothing is numbered anew or passed over: the first batch that cannot be stored is fatal, so a
-  partition holds a prefix of what was sent. Else one idle for `lease_ms` starts under a new epoch.
-- Sequence 0 after the wrap waits until all before it is settled, for to a broker that forgot this producer it
-  would look like a first batch.
+- A batch gets its sequence when it is first sent. It changes only with the identity, with none on the wire.
+- A retry is sent alone: the oldest batch first, with no other batch of its partition on the wire. New batches
+  are sent only after all retries are settled. So at most `max_in_flight` batches are ever unsettled. Within
+  this window a broker recognises a duplicate.
+- If each attempt of the oldest batch was refused, no later batch of the same identity is stored: a broker
+  takes a sequence only after its predecessor. Then (and only then) all of them get new sequences.
+- If the outcome of one attempt is unknown, the batch is retried with the same sequence only. If it is given
+  up, it ends with `DeliveryUncertainError`. No new batch then follows under its identity, unless a later
+  acknowledgement proves that it was stored.
+- An identity is used once per partition, from sequence 0 on. Its sequence never goes back.
+- In a session no batch gets a new sequence and none is skipped: the first batch that cannot be stored is
+  fatal, so a partition holds a prefix of what was sent. Without a session, a partition that was idle for
+  `lease_ms` starts under a new epoch.
+- After the wrap, sequence 0 waits until all earlier batches are settled. A broker that forgot this producer
+  would take it for a first batch.
 
-Source: KIP-98, KIP-360; what each code is worth, per client: semantics of the seeds.
+Source: KIP-98, KIP-360.
 """
 
 from collections.abc import Iterable
@@ -52,19 +53,19 @@ _HALF_RING: Final = 2**30
 
 
 class ProducerState:
-    """The machine; one per producer. Times are milliseconds of the client's monotonic clock.
+    """The state machine; one per producer. Times are milliseconds of the client's monotonic clock.
 
-    Without idempotence it numbers nothing and keeps one batch per partition on the wire, so that order holds
-    through retries; a retry may then store a batch twice.
+    Without idempotence batches have no sequences. Then at most one batch per partition is on the wire, so
+    retries keep the order; a retry may store a batch twice.
     """
 
     def __init__(
         self, *, is_idempotent: bool = True, max_in_flight: int = 5, lease_ms: int | None = None
     ) -> None:
         self.lease_ms = lease_ms
-        """How long a partition may be idle before its identity is renewed; None: never."""
+        """How long a partition may be idle before it gets a new identity; None: forever."""
         self.is_session = False
-        """Whether numbers outlive the process. To be set before the first batch is numbered."""
+        """Whether sequences outlive the process. Must be set before the first batch is numbered."""
         self._is_idempotent = is_idempotent
         self._max_in_flight = max_in_flight if is_idempotent else 1
         self._identity: Identity | None = None
@@ -73,12 +74,12 @@ class ProducerState:
 
     @property
     def identity(self) -> Identity | None:
-        """The identity under which partitions start anew; None while a producer id has to be asked for."""
+        """The identity for partitions that start again; None while a producer id must be requested."""
         return self._identity
 
     @property
     def needs_producer_id(self) -> bool:
-        """Whether InitProducerId must be called, and its answer given to `set_producer_id`."""
+        """Whether InitProducerId must be called. Pass its answer to `set_producer_id`."""
         return self._is_idempotent and self._identity is None
 
     def set_producer_id(self, producer_id: int, epoch: int) -> None:
@@ -89,17 +90,16 @@ class ProducerState:
         """The partition holds everything before `next_sequence` under `identity`; nothing is in flight."""
         state = self._partitions.setdefault(key, PartitionState())
         if state.in_flight or not self.is_session:
-            raise RuntimeError(f"{key} cannot be resumed: it is at work, or of no session")
+            raise RuntimeError(f"{key} cannot be resumed: it has batches in flight, or there is no session")
         state.resume(identity, next_sequence)
 
     def next_sequence(self, key: TopicPartition) -> tuple[Identity | None, int]:
-        """Identity and sequence of the partition's next new batch, as far as it was numbered (else None,
-        0)."""
+        """Identity and sequence of the partition's next new batch; (None, 0) if none was numbered yet."""
         state = self._partitions.get(key)
         return (None, 0) if state is None else (state.identity, state.next_sequence)
 
     def end_offset(self, key: TopicPartition) -> int:
-        """The offset behind the last batch that was acknowledged with one, -1 for none."""
+        """The offset after the last batch that was acknowledged with an offset, -1 if there is none."""
         state = self._partitions.get(key)
         return -1 if state is None else state.end_offset
 
@@ -109,11 +109,11 @@ class ProducerState:
         return [] if state is None else list(state.in_flight)
 
     def unsettled_partitions(self) -> Iterable[TopicPartition]:
-        """Partitions with something in flight; a copy, the longest unsettled first."""
+        """A copy of the list of partitions with batches in flight, the longest unsettled first."""
         return list(self._unsettled)
 
     def retry_due_ms(self, key: TopicPartition) -> int | None:
-        """When the partition's oldest batch may be sent again; None when none waits for that alone."""
+        """When the partition's oldest batch may be retried; None if it may not be or has other conditions."""
         state = self._partitions.get(key)
         if state is None or not state.in_flight or state.on_wire:
             return None
@@ -122,7 +122,7 @@ class ProducerState:
         return state.in_flight[0].retry_at_ms
 
     def accepts_new(self, key: TopicPartition, route: object) -> bool:
-        """Whether a batch that was never sent may go out by `route` now."""
+        """Whether a batch that was never sent may be sent by `route` now."""
         state = self._partitions.get(key)
         if state is None:
             return not self.needs_producer_id
@@ -132,14 +132,14 @@ class ProducerState:
             return False
         if state.is_resetting or state.is_unresolved or state.route is not route:
             return False
-        # The last condition holds a number 0 back that is not the first one.
+        # The last condition holds back sequence 0 after the wrap.
         return self._is_current(state) and state.next_sequence != 0
 
     def _is_current(self, state: PartitionState) -> bool:
         return self.is_session or state.identity == self._identity
 
     def take_retry(self, key: TopicPartition, route: object, now_ms: int) -> ProducerBatch | None:
-        """The batch that has to be sent again now, put on the wire; None when there is none."""
+        """Put the batch that must be retried now on the wire and return it; None if there is none."""
         due_ms = self.retry_due_ms(key)
         if due_ms is None or due_ms > now_ms:
             return None
@@ -149,21 +149,21 @@ class ProducerState:
         return self._put_on_wire(state, state.in_flight[0], route)
 
     def is_stale(self, key: TopicPartition, now_ms: int) -> bool:
-        """Whether brokers may soon forget what this partition was sent: it was idle for `lease_ms`."""
+        """Whether the partition was idle for `lease_ms`, so brokers may soon forget this producer there."""
         state = self._partitions.get(key)
         if state is None or self.lease_ms is None or state.in_flight or state.sent_ms is None:
             return False
         return now_ms - state.sent_ms >= self.lease_ms
 
     def renew(self, key: TopicPartition, now_ms: int) -> None:
-        """Leave the partition's identity if it is stale; before `accepts_new`. A session asks instead."""
+        """Retire the partition's identity if it is stale; before `accepts_new`. In a session do nothing."""
         if self._is_idempotent and self.is_stale(key, now_ms):
             self._retire(self._partitions[key], needs_new_id=False)
 
     def take_new(self, batch: ProducerBatch, route: object, now_ms: int = 0) -> ProducerBatch:
-        """Number `batch` and put it on the wire; only after `accepts_new`."""
+        """Number `batch` and put it on the wire. Only if `accepts_new` is true."""
         if not self.accepts_new(batch.key, route):
-            raise RuntimeError(f"{batch!r} may not be sent now: ask accepts_new first")
+            raise RuntimeError(f"{batch!r} may not be sent now: call accepts_new first")
         state = self._partitions.get(batch.key)
         if state is None:
             state = self._partitions[batch.key] = PartitionState()
@@ -172,7 +172,7 @@ class ProducerState:
                 state.start(self._identity)
             batch.number(state.identity or self._identity, state.next_sequence)
             state.next_sequence = increment_sequence(state.next_sequence, batch.record_count)
-        # Not at a retry: the broker's clock counts from the append, which may be that of the first attempt.
+        # A retry does not change this: the broker counts from the append, which may be the first attempt's.
         state.sent_ms = now_ms
         state.in_flight.append(batch)
         self._unsettled[batch.key] = None
@@ -186,7 +186,7 @@ class ProducerState:
         return batch
 
     def on_not_sent(self, batch: ProducerBatch, retry_at_ms: int) -> Verdict:
-        """Not a byte of the attempt left this process."""
+        """No byte of the attempt left this process."""
         state = self._landed(batch)
         batch.attempts -= 1
         return self._retry_or_drop(state, batch, retry_at_ms)
@@ -208,8 +208,7 @@ class ProducerState:
         message: str | None = None,
         retry_at_ms: int = 0,
     ) -> Verdict:
-        """The broker answered the attempt. `retry_at_ms` is when a retry may go out, if there is to be
-        one."""
+        """The broker answered the attempt. `retry_at_ms` is when a retry may be sent, if one is needed."""
         state = self._landed(batch)
         if code is ErrorCode.NONE:
             return self._acked(state, batch, base_offset, log_append_time_ms)
@@ -227,8 +226,7 @@ class ProducerState:
         return self._give_up(state, batch, refusal(batch, code, message), code)
 
     def split(self, batch: ProducerBatch, parts: list[ProducerBatch], retry_at_ms: int = 0) -> None:
-        """Put `parts` in the place of `batch`, for which the verdict SPLIT was given, within its
-        sequences."""
+        """After the verdict SPLIT: replace `batch` by `parts`, which share its sequences in order."""
         state = self._partitions[batch.key]
         at = state.in_flight.index(batch)
         sequence = batch.base_sequence
@@ -248,7 +246,7 @@ class ProducerState:
         return [self._abandon(state, batch, "delivery_timeout_ms has passed") for batch in late]
 
     def abandon_all(self, reason: str) -> list[Verdict]:
-        """FAILED for every numbered batch: the producer is being closed."""
+        """FAILED for every numbered batch, because the producer is being closed."""
         return [
             self._abandon(state, batch, reason)
             for state in self._partitions.values()
@@ -258,12 +256,12 @@ class ProducerState:
 
     def _abandon(self, state: PartitionState, batch: ProducerBatch, reason: str) -> Verdict:
         if batch.is_on_wire:
-            # It stays in its place until the answer comes, which may yet prove it stored.
+            # It stays in flight until the answer comes, which may still prove that it is stored.
             batch.is_abandoned = True
-            error: ClientError = uncertain(batch, f"{reason} while an answer was awaited")
+            error: ClientError = uncertain(batch, f"{reason} before the broker answered")
             return Verdict(self._failed, batch, error=error)
         if batch.may_be_stored:
-            error = uncertain(batch, f"{reason}, and an earlier attempt was never answered for certain")
+            error = uncertain(batch, f"{reason}, and the outcome of an earlier attempt is unknown")
         else:
             error = DeliveryTimeoutError(with_last_code(reason, batch), *batch.key, batch.last_code)
         self._drop(state, batch)
@@ -276,7 +274,7 @@ class ProducerState:
     def _landed(self, batch: ProducerBatch) -> PartitionState:
         state = self._partitions.get(batch.key)
         if state is None or not batch.is_on_wire:
-            raise RuntimeError(f"{batch!r} is not on the wire: an attempt must end exactly once")
+            raise RuntimeError(f"{batch!r} is not on the wire, but an attempt must end exactly once")
         batch.is_on_wire = False
         state.on_wire -= 1
         return state
@@ -294,32 +292,30 @@ class ProducerState:
         return Verdict(action, batch, base_offset, time_ms)
 
     def _known_to_broker(self, state: PartitionState, batch: ProducerBatch) -> Verdict:
-        """DUPLICATE_SEQUENCE_NUMBER: stored by an earlier attempt, if there was one that may have stored
-        it."""
+        """DUPLICATE_SEQUENCE_NUMBER: an earlier attempt stored the batch, if one may have stored it."""
         if batch.may_be_stored or batch.is_abandoned or self.is_session:
             return self._acked(state, batch, -1, -1)
-        # No attempt of ours can have stored it, so somebody else writes under our identity.
+        # No attempt of this producer can have stored it, so another one writes under the same identity.
         batch.may_be_stored = True
         self._retire(state, needs_new_id=True)
-        error = uncertain(batch, "the broker has had these sequences before, but not from this producer")
+        error = uncertain(batch, "another producer sent these sequences to the broker before")
         return self._give_up(state, batch, error, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
     def _refused_for_sequence(
         self, state: PartitionState, batch: ProducerBatch, code: ErrorCode, retry_at_ms: int
     ) -> Verdict:
-        """45, 47 or 59. Only the oldest batch's refusal says anything: the others' follows from what
-        precedes."""
+        """Error 45, 47 or 59. Only that of the oldest batch counts: the others may follow from it."""
         if batch.is_abandoned or state.is_resetting:
             return self._retry_or_drop(state, batch, retry_at_ms)
         if batch is not state.in_flight[0]:
             return self._retry_or_drop(state, batch, 0)
         if self.is_session:
             if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.record_count > 1:
-                # The log may hold its first records: halves are told apart, down to the record.
+                # The log may hold its first records. Splitting finds them, if necessary down to one record.
                 return Verdict(Action.SPLIT, batch)
             return self._give_up(state, batch, session_refusal(batch, code), code)
-        # A new epoch fences whatever of the old one is still under way, a new id does not; so a new id only
-        # where the old one serves no more: somebody else has it, or no broker has issued it.
+        # A new epoch fences requests of the old one that are still in flight; a new id does not. So a new id
+        # is taken only if the old one is useless: another producer has it, or no broker has issued it.
         needs_new_id = code is ErrorCode.INVALID_PRODUCER_EPOCH or (
             code is ErrorCode.UNKNOWN_PRODUCER_ID and batch.base_sequence == 0
         )
@@ -328,7 +324,7 @@ class ProducerState:
                 self._retire(state, needs_new_id=True)
             reason = f"an acknowledgement was lost, and then the broker answered {code.name}"
             return self._give_up(state, batch, uncertain(batch, reason), code)
-        # Nothing of what is in flight is stored, whatever the broker lost or forgot before it.
+        # No batch in flight is stored, even if the broker lost or forgot earlier ones.
         self._retire(state, needs_new_id=needs_new_id)
         state.begin_reset()
         return self._retry_or_drop(state, batch, retry_at_ms)
@@ -350,7 +346,7 @@ class ProducerState:
         return Verdict(Action.IGNORED if was_told else Action.FAILED, batch, error=error)
 
     def _drop(self, state: PartitionState, batch: ProducerBatch) -> None:
-        """Take an unacknowledged batch out of flight, which leaves a hole in the sequence."""
+        """Remove an unacknowledged batch from flight, which leaves a gap in the sequence."""
         is_oldest = batch is state.in_flight[0]
         self._remove(state, batch)
         if not self._is_idempotent or state.is_resetting:
@@ -359,7 +355,7 @@ class ProducerState:
             self._retire(state, needs_new_id=False)
             state.begin_reset()
         else:
-            # What follows is sent as it is: the broker's answer tells whether this one was stored.
+            # Later batches keep their sequences: the broker's answers show whether this one was stored.
             state.is_unresolved = True
             self._settle(state)
 
@@ -369,7 +365,7 @@ class ProducerState:
             del self._unsettled[batch.key]
 
     def _settle(self, state: PartitionState) -> None:
-        """With nothing left in flight, an unresolved partition is either proven complete or starts anew."""
+        """If nothing is in flight, an unresolved partition is proven complete or starts a new identity."""
         if state.in_flight or not state.is_unresolved:
             return
         state.is_unresolved = False
@@ -379,7 +375,7 @@ class ProducerState:
             state.is_resetting = True
 
     def _retire(self, state: PartitionState, *, needs_new_id: bool) -> None:
-        """Leave the partition's identity behind for good; others follow when nothing of theirs is in
+        """Use the partition's identity no more. Other partitions change theirs once they have nothing in
         flight."""
         identity = self._identity
         if identity is None or identity != state.identity or self.is_session:

@@ -1,7 +1,7 @@
-"""A client's metrics for prometheus-client: read when they are scraped, under Kafka's names.
+"""A client's metrics for prometheus-client, by Kafka's names. They are read at each scrape.
 
 Owns: the translation of names ("record-send-rate" is `tidelog_client_record_send_rate`, totals are counters)
-and the collector. prometheus-client is imported when a collector is made, not before.
+and the collector. prometheus-client is imported only when a collector is created.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ _PREFIX = "tidelog_client_"
 
 
 class PrometheusMetrics:
-    """`PrometheusMetrics()` in prometheus-client's default registry, or in `registry`; then `add(client)`.
+    """Create it for prometheus-client's default registry or for `registry`; then call `add(client)`.
 
-    Each client's samples carry its `client_id` as label. A client that is closed should be removed.
+    Each client's samples have its `client_id` as a label. Remove a client when it is closed.
     """
 
     def __init__(self, registry: "CollectorRegistry | None" = None) -> None:
@@ -31,21 +31,21 @@ class PrometheusMetrics:
         self._registry.register(self)
 
     def add(self, client: Measured, client_id: str) -> None:
-        """Show `client` from the next scrape on. Raises ValueError when the id is taken."""
+        """Show `client` from the next scrape on. Raises ValueError if the id is used already."""
         if client_id in self._clients:
-            raise ValueError(f"a client with the id {client_id!r} is shown already")
+            raise ValueError(f"a client with the id {client_id!r} was added already")
         self._clients[client_id] = client
 
     def remove(self, client_id: str) -> None:
-        """Show it no more; harmless when it is not."""
+        """Stop showing it. Does nothing if it is not shown."""
         self._clients.pop(client_id, None)
 
     def close(self) -> None:
-        """Leave the registry."""
+        """Unregister from the registry."""
         self._registry.unregister(self)
 
     def describe(self) -> list[Any]:
-        """Nothing in advance: names are known when there are clients."""
+        """An empty list: the names depend on the clients."""
         return []
 
     def collect(self) -> Iterator[Any]:

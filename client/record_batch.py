@@ -1,7 +1,7 @@
-"""A batch that the application fills itself and sends whole.
+"""A batch that the application fills and sends as one batch.
 
-Owns: `BatchBuilder`, with aiokafka's verbs. Pure but for the clock, where a record has no timestamp.
-Invariants: it never grows past the size it was made with, unless its only record is larger; it is sent once.
+Owns: `BatchBuilder`, with aiokafka's method names. Pure, except that it reads the clock for a record without
+a timestamp. Invariants: it never exceeds its maximum size, unless its only record does; it is sent once.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class BatchBuilder:
 
     @classmethod
     def of(cls, builder: RecordBatchBuilder) -> "BatchBuilder":
-        """A closed batch of the records in `builder`, which is not to be used elsewhere."""
+        """A closed batch of the records in `builder`. The caller must not use `builder` any more."""
         batch = cls(0)
         batch._builder = builder
         batch._is_closed = True
@@ -44,7 +44,7 @@ class BatchBuilder:
         timestamp_ms: int | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> bool:
-        """Whether the record was added: False once it does not fit, or after `close`."""
+        """Whether the record was added. False if it does not fit, or after `close`."""
         if self._is_closed:
             return False
         stamp = int(time() * 1000) if timestamp_ms is None else timestamp_ms
@@ -64,12 +64,12 @@ class BatchBuilder:
     def take(self) -> RecordBatchBuilder:
         """For the producer, once. Raises ValueError when the batch is empty or was sent before."""
         if self._is_sent or not self._builder.record_count:
-            raise ValueError("the batch was sent before" if self._is_sent else "the batch holds no record")
+            raise ValueError("the batch was sent before" if self._is_sent else "the batch has no records")
         self._is_closed = self._is_sent = True
         return self._builder
 
     def take_records(self) -> list[RecordFields]:
-        """As `take`, but each record for itself: (value, key, timestamp in milliseconds, headers)."""
+        """As `take`, but as a list of records: (value, key, timestamp in milliseconds, headers)."""
         encoded = self.take().build(Compression.NONE, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
         return [
             (record.value, record.key, record.timestamp, record.headers)
@@ -78,7 +78,7 @@ class BatchBuilder:
 
 
 def bytes_or_none(data: object, what: str) -> bytes | None:
-    """A key or a value as a record takes it. Raises TypeError for what is not bytes, with what to do."""
+    """A key or a value as bytes or None. Raises TypeError for other types and says what to do."""
     if data is None or type(data) is bytes:
         return data
     if isinstance(data, bytes | bytearray | memoryview):

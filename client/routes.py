@@ -1,8 +1,8 @@
-"""Where records of one topic go: the queues of its partitions, found with one look-up.
+"""Chooses the partition of each record of one topic, and finds its queue with one look-up.
 
-Owns: the choice of partition per topic, with what is remembered to make it cheap. Invariants: `queues` has
-one queue for each partition, in order; what was remembered for another number of partitions is gone. A key
-goes to the same partition as long as their number stays.
+Owns: the choice of partition per topic, and the caches that make it cheap. Invariants: `queues` has one queue
+per partition, in order; a change of the number of partitions clears the caches. A key goes to the same
+partition as long as their number stays the same.
 """
 
 import random
@@ -23,7 +23,7 @@ _REMEMBERED_KEYS: Final = 65_536
 
 
 class Route:
-    """The way of one topic's records. Public attributes serve the producer's fast path."""
+    """One per topic. The producer's fast path uses the public attributes."""
 
     __slots__ = ("_led", "_partitioner", "_rng", "by_key", "name", "queues", "sticky")
 
@@ -40,7 +40,7 @@ class Route:
         self.update(info, accumulator)
 
     def update(self, info: TopicInfo, accumulator: Accumulator) -> None:
-        """Take over new metadata."""
+        """Apply new metadata."""
         self._led = [each.partition for each in info.partitions if each.leader >= 0]
         if len(info.partitions) == len(self.queues):
             return
@@ -54,7 +54,7 @@ class Route:
             self.sticky = self.queues[next_sticky_partition(self._rng, self._led, 0)]
 
     def choose(self, key: bytes | None) -> PartitionQueue:
-        """The queue for a record for which no partition was named."""
+        """The queue for a record without a given partition."""
         if self._partitioner is not None:
             everything = range(len(self.queues))
             return self.named(self._partitioner(key, everything, self._led or everything))
@@ -68,7 +68,7 @@ class Route:
         return queue
 
     def named(self, partition: int) -> PartitionQueue:
-        """The queue of this partition. Raises ValueError when the topic has none such."""
+        """The queue of this partition. Raises ValueError if the topic does not have it."""
         if not 0 <= partition < len(self.queues):
             raise ValueError(
                 f"topic {self.name!r} has partitions 0 to {len(self.queues) - 1}, not {partition}"
@@ -76,6 +76,6 @@ class Route:
         return self.queues[partition]
 
     def move_on(self) -> None:
-        """A batch is begun: keyless records go elsewhere from now on."""
+        """A batch was begun: choose another partition for records without a key from now on."""
         here = self.sticky.key.partition
         self.sticky = self.queues[next_sticky_partition(self._rng, self._led, here)]

@@ -1,12 +1,12 @@
-"""The engine of the producer: takes batches that are ready to the brokers and brings their outcomes back.
+"""The sender: it sends batches that are ready to the brokers and handles the answers.
 
-Owns: the requests on the wire and the timers; what may be sent and what an answer means is decided by
-`producer_state`, what is ready by `accumulator`, how batches end by `outcomes`.
+Owns: the produce requests in flight and the timers. `producer_state` decides what may be sent and what an
+answer means, `accumulator` which batches are ready, `outcomes` how batches end.
 Invariants:
-- no task per request: `_pump` runs when something changed, sends all that may go, and returns;
-- at most `max_in_flight_requests_per_connection` produce requests wait on a connection;
-- a request holds at most one batch of a partition; batches of one partition leave in sequence order;
-- each batch that `producer_state` puts on the wire comes back to it exactly once.
+- no task per request: `_pump` runs after each change, sends every batch that may be sent, and returns;
+- at most `max_in_flight_requests_per_connection` produce requests wait for an answer on a connection;
+- a request holds at most one batch of a partition; batches of one partition are sent in sequence order;
+- for each batch that `producer_state` marks as sent, its result is reported to it exactly once.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ __all__ = ["Sender"]
 
 _FIRST_VERSION_WITH_ZSTD: Final = 7
 _NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
-# Deadlines are looked at this many times within delivery_timeout_ms, and at least once a second.
+# Deadlines are checked this many times within delivery_timeout_ms, and at least once per second.
 _EXPIRY_LOOKS: Final = 20
 _MAX_EXPIRY_INTERVAL_MS: Final = 1_000
 
@@ -57,7 +57,7 @@ class _Load:
 
 
 class Sender:
-    """One per producer, made within its event loop. Times are milliseconds of the loop's clock."""
+    """One per producer, created within its event loop. Times are milliseconds of the loop's clock."""
 
     def __init__(
         self, config: ProducerConfig, cluster: Cluster, accumulator: Accumulator, buffer_memory: BufferMemory
@@ -79,7 +79,7 @@ class Sender:
         self.outcomes = Outcomes(self._state, accumulator, buffer_memory, cluster.request_refresh)
         self._loop = asyncio.get_running_loop()
         self._in_flight: dict[Connection, int] = {}
-        # Brokers that asked for a pause (KIP-219), and when it ends.
+        # Brokers that throttle this client (KIP-219), and when the throttling ends.
         self._throttled_until_ms: dict[Connection, int] = {}
         self._is_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
@@ -93,11 +93,11 @@ class Sender:
 
     @property
     def state(self) -> ProducerState:
-        """For a session, which outlives this process."""
+        """The state, which a session saves."""
         return self._state
 
     async def identity(self) -> Identity:
-        """The producer id and epoch, asked for if there is none. Raises what a broker refused it with."""
+        """The producer id and epoch; requested from a broker first if needed. Raises the broker's error."""
         while (identity := self._state.identity) is None:
             self._start_obtaining()
             if self._id_task is not None:
@@ -110,13 +110,13 @@ class Sender:
         return int(self._loop.time() * 1000)
 
     def wake(self) -> None:
-        """Something changed: look, in the next step of the loop, for what may be sent."""
+        """Something changed: in the next step of the loop, send the batches that may be sent."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._pump)
 
     async def flush(self) -> None:
-        """Wait until every batch that is there now is resolved, without lingering."""
+        """Wait until every present batch is resolved. Batches do not linger meanwhile."""
         self._accumulator.hurry()
         self.wake()
         try:
@@ -125,7 +125,7 @@ class Sender:
             self._accumulator.relax()
 
     def close(self) -> None:
-        """Give up all that is not resolved, and stop."""
+        """Give up every batch that is not resolved, and stop."""
         self.outcomes.give_up_all("the producer was closed")
         if self._timer is not None:
             self._timer.cancel()
@@ -141,7 +141,7 @@ class Sender:
             self.outcomes.expire(now_ms)
             self._next_expiry_ms = now_ms + self._expiry_interval_ms
         self._start_obtaining()
-        # What is to be retried leaves with the first requests.
+        # The first requests hold the retries.
         while loads := self._fill(now_ms):
             for connection, load in loads.items():
                 self._transmit(connection, load.batches)
@@ -156,7 +156,7 @@ class Sender:
             self._id_task = self._loop.create_task(self._obtain_producer_id())
 
     def _fill(self, now_ms: int) -> dict[Connection, _Load]:
-        """At most one request for each connection, with what may go out now; already taken."""
+        """At most one request per connection, with batches that may be sent now. They are marked as sent."""
         loads: dict[Connection, _Load] = {}
         for key in self._state.unsettled_partitions():
             due_ms = self._state.retry_due_ms(key)
@@ -182,7 +182,7 @@ class Sender:
         if connection is None or not self._state.accepts_new(queue.key, connection):
             return
         if connection in self._in_flight and self._accumulator.is_filling(queue):
-            # The broker has work, and the batch will be larger in a moment.
+            # The broker is busy, and the batch gets more records in the loop's next turn.
             self.wake()
             return
         load = loads.get(connection)
@@ -196,7 +196,7 @@ class Sender:
         load.add(self._state.take_new(self._accumulator.drain(queue), connection, now_ms))
 
     def _route(self, key: TopicPartition, now_ms: int) -> Connection | None:
-        """The way to the partition's leader, if it takes another request now."""
+        """The connection to the partition's leader, if one more request may be sent on it now."""
         leader = self._cluster.image.leader(key)
         if leader < 0:
             self._cluster.request_refresh()
@@ -250,7 +250,7 @@ class Sender:
     ) -> None:
         results = {}
         if body is not None:
-            # Before anything else: malformed bytes end this call here, and it comes again with an error.
+            # Decode first: malformed bytes end this call here, and the handler is called again with an error.
             response = decode_produce_response(version, body)
             if response.throttle_time_ms > 0:
                 self._throttled_until_ms[connection] = self.now_ms() + response.throttle_time_ms
@@ -277,7 +277,7 @@ class Sender:
         log_append_time_ms: int = -1,
         message: str | None = None,
     ) -> None:
-        # A duplicate's answer bears a time even where records keep their own: that of the batch itself.
+        # The answer to a duplicate has a time even if records keep their own: the batch's max timestamp.
         if batch.attempts > 1 and log_append_time_ms == batch.builder.max_timestamp:
             log_append_time_ms = -1
         is_error = code is not ErrorCode.NONE
@@ -295,7 +295,7 @@ class Sender:
         return self.now_ms() + self._backoff.delay_ms(batch.attempts)
 
     def _arm(self, now_ms: int) -> None:
-        """Pump again when the next batch has lingered, may be retried, or may have expired."""
+        """Call `_pump` again when the next batch has lingered, may be retried, or may have expired."""
         at_ms = self._next_expiry_ms
         for key in self._state.unsettled_partitions():
             due_ms = self._state.retry_due_ms(key)
@@ -315,11 +315,11 @@ class Sender:
                 return
             self._timer.cancel()
         self._timer_at_ms = at_ms
-        # One more, for the clock is cut to whole milliseconds.
+        # One millisecond more, because now_ms is rounded down.
         self._timer = self._loop.call_later((at_ms - now_ms + 1) / 1000, self.wake)
 
     async def _obtain_producer_id(self) -> None:
-        """InitProducerId until a broker gives an id; a refusal for good is fatal to the producer."""
+        """Send InitProducerId until a broker gives an id. If an error is not retriable, end the producer."""
         values: dict[str, object] = {
             "transactional_id": None,
             "transaction_timeout_ms": _NO_TRANSACTION_TIMEOUT_MS,

@@ -1,7 +1,7 @@
-"""What `help` and editors show of a constructor whose keywords come from tables of settings.
+"""The signature that `help` and editors show for a constructor whose keywords come from tables of settings.
 
-Owns the decorator that puts the settings, with their types and defaults, into a class's signature. It changes
-nothing of what the constructor does.
+Owns the decorator that adds the settings, with their types and defaults, to a class's signature. It does not
+change the constructor.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _Class = TypeVar("_Class", bound=type[Any])
 
 
 def shows_settings(*tables: Any, **defaults: Any) -> Callable[[_Class], _Class]:
-    """A decorator: `defaults` are those in which the class differs from the tables."""
+    """A decorator. `defaults` override the defaults of the tables."""
 
     def decorate(shown: _Class) -> _Class:
         _, *declared = signature(shown.__init__).parameters.values()

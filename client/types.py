@@ -1,7 +1,7 @@
-"""The values that the client hands to applications, with aiokafka's names where it has them.
+"""The values that the client returns to applications, with aiokafka's names if it has them.
 
-Owns: the shapes of what goes out of `Producer`, `Consumer` and `Admin`. Immutable, no behaviour. Invariants:
-offsets, timestamps and epochs are plain ints with the protocol's own "none" (-1).
+Owns: the types that `Producer`, `Consumer` and `Admin` return. Immutable, no behaviour. Invariants: offsets,
+timestamps and epochs are plain ints; -1 means "none", as in the protocol.
 """
 
 from enum import IntEnum
@@ -22,7 +22,7 @@ RecordHeaders = tuple[tuple[str, bytes | None], ...]
 
 
 class TimestampType(IntEnum):
-    """Whose clock a timestamp came from."""
+    """Which clock a timestamp came from: the producer's or the broker's."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -38,9 +38,9 @@ class TopicPartition(NamedTuple):
 class RecordMetadata(NamedTuple):
     """Where a record was stored, and under which idempotent identity.
 
-    `offset` is -1 when the broker confirmed that it holds the record but no longer knows where
-    (DUPLICATE_SEQUENCE_NUMBER), and with acks=0. `timestamp` is in milliseconds: the broker's where the topic
-    says LogAppendTime, else the record's own. The last three are -1 without idempotence.
+    `offset` is -1 with acks=0, and if the broker confirmed that it holds the record but no longer knows its
+    offset (DUPLICATE_SEQUENCE_NUMBER). `timestamp` is in milliseconds: the broker's if the topic has
+    LogAppendTime, else the record's own. The last three are -1 without idempotence.
     """
 
     topic: str

@@ -1,9 +1,9 @@
-"""What the producer's state machine says about a batch, and what each error code proves.
+"""The verdicts of the producer's state machine about a batch, and what each error code proves.
 
-Owns: `Verdict`, the table of refusals after which an attempt cannot have been stored, and the wording of the
-errors that a batch can end with. Invariants: a code is in `REFUSED_BEFORE_APPEND` only if brokers answer it
-before they append; all others leave it open, as Kafka answers them from requests that wait after their append
-too (leader changes, timeouts).
+Owns: `Verdict`, the table of error codes that prove an attempt was not stored, and the texts of the errors
+with which a batch can end. Invariants: a code is in `REFUSED_BEFORE_APPEND` only if brokers answer it before
+they append. All other codes prove nothing: Kafka also answers them after the append (leader changes,
+timeouts).
 """
 
 from enum import Enum
@@ -31,7 +31,7 @@ __all__ = [
     "with_last_code",
 ]
 
-# Refusals that come before an append, always: the attempt that met one stored nothing.
+# Brokers answer these only before an append, so the attempt stored nothing.
 REFUSED_BEFORE_APPEND: Final = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -63,23 +63,23 @@ SEQUENCE_REFUSALS: Final = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
     }
 )
-# The broker would take the same records in smaller batches.
+# After these the broker may accept the same records in smaller batches.
 SPLITTABLE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
 class Action(Enum):
-    """What the sender has to do about a batch."""
+    """What the sender must do with a batch."""
 
     STORED = "stored"  # resolve it: `base_offset`, `log_append_time_ms`
-    RETRY = "retry"  # nothing: it waits inside until `take` hands it out again
+    RETRY = "retry"  # nothing: it waits in the state machine until `take_retry` returns it
     SPLIT = "split"  # replace it by its parts with `ProducerState.split`
     FAILED = "failed"  # resolve it with `error`
-    FATAL = "fatal"  # as FAILED, and the whole producer with it
-    IGNORED = "ignored"  # nothing: its outcome was told before
+    FATAL = "fatal"  # as FAILED, and end the producer
+    IGNORED = "ignored"  # nothing: its outcome was reported before
 
 
 class Verdict(NamedTuple):
-    """The judgement on one batch. `error` stands with FAILED and FATAL only."""
+    """The verdict on one batch. `error` is set for FAILED and FATAL only."""
 
     action: Action
     batch: ProducerBatch
@@ -89,7 +89,7 @@ class Verdict(NamedTuple):
 
 
 def refusal(batch: ProducerBatch, code: ErrorCode, message: str | None) -> ClientError:
-    """The error of a batch that was refused for good; `message` is the broker's own text."""
+    """The error of a batch that was refused and is not retried; `message` is the broker's own text."""
     text = f"{message or code.message} [{code.name} {code.value}]"
     if batch.may_be_stored:
         return uncertain(batch, f"an acknowledgement was lost, and then the broker answered: {text}")
@@ -99,7 +99,7 @@ def refusal(batch: ProducerBatch, code: ErrorCode, message: str | None) -> Clien
 
 
 def session_refusal(batch: ProducerBatch, code: ErrorCode) -> ClientError:
-    """The error of a session's batch whose number (45, 59) or epoch (47) the broker does not take."""
+    """The error of a session's batch whose sequence (45, 59) or epoch (47) the broker refuses."""
     if batch.may_be_stored:
         return uncertain(batch, f"an acknowledgement was lost, and then the broker answered {code.name}")
     what = f"sequence {batch.base_sequence} of {batch.key.topic}-{batch.key.partition} was refused"
@@ -110,7 +110,7 @@ def session_refusal(batch: ProducerBatch, code: ErrorCode) -> ClientError:
 
 
 def uncertain(batch: ProducerBatch, reason: str) -> DeliveryUncertainError:
-    """The error of a batch of which nothing tells any more whether it is stored."""
+    """The error of a batch for which the client cannot find out whether it is stored."""
     producer_id, epoch = batch.identity or (-1, -1)
     return DeliveryUncertainError(
         with_last_code(reason, batch),
@@ -124,5 +124,5 @@ def uncertain(batch: ProducerBatch, reason: str) -> DeliveryUncertainError:
 
 
 def with_last_code(reason: str, batch: ProducerBatch) -> str:
-    """`reason`, and what the broker answered last, if it ever did."""
+    """`reason` with the broker's last answer, if there was one."""
     return reason if batch.last_code is None else f"{reason} (last answer: {batch.last_code.name})"

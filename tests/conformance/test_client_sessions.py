@@ -180,7 +180,7 @@ async def test_a_place_beyond_the_end_of_the_log_is_refused(site: Site) -> None:
         saved = (await producer.session()).to_dict()
     saved["partitions"] = [[TOPIC, 0, 0, 5, 1]]
     async with site.producer(session=ProducerSession.from_dict(saved)) as producer:
-        with pytest.raises(SessionError, match="records are gone"):
+        with pytest.raises(SessionError, match="acknowledged records are lost"):
             await producer.send(TOPIC, b"b")
     assert await site.stored() == [b"a"]
 

@@ -116,7 +116,7 @@ async def test_a_leader_that_is_no_broker_is_a_reason_to_ask_again() -> None:
         del broker.scripts[ApiKey.METADATA]
         assert cluster.connection(2) is None
         await until(lambda: cluster.image.leader(key) == 1)
-        with pytest.raises(BrokerUnavailableError, match="no broker has the id 7"):
+        with pytest.raises(BrokerUnavailableError, match="names no broker with id 7"):
             await cluster.connected(7)
 
 
