@@ -109,7 +109,7 @@ class Archive(ABC):
         for topic, topic_id in topics.items():
             if topic_id and known.get(topic, topic_id) != topic_id:
                 raise ArchiveError(
-                    f"topic {topic!r} was deleted and made anew since it was archived: {elsewhere}"
+                    f"topic {topic!r} was deleted and created again since it was archived: {elsewhere}"
                 )
         merged = known | {topic: topic_id for topic, topic_id in topics.items() if topic_id}
         after = {"cluster_id": cluster_id or before["cluster_id"], "topics": merged}

@@ -1,21 +1,21 @@
-"""The session of a mirror: what outlives its runs, as small files in one folder.
+"""The session of a mirror: its state across runs, as small files in one folder.
 
 Owns the folder, by default `tidelog-session` inside the stream's checkpoint:
 - `session.json`: the session's id and its plan, made by the driver when the first write is planned;
-- `place.json`: where the folder was then, by which a copy of it is recognised;
-- `owner.json`: the query and the destination's cluster it belongs to, made by the first task;
-- `producers/`: for each source partition its producer id, before that id is first used;
-- `batches/`: for each batch of the stream the facts under which it is written, made by the commit before it;
+- `place.json`: where the folder was then; a copy of the folder is recognised by it;
+- `owner.json`: the query and the destination cluster of the session, made by the first task;
+- `producers/`: the producer id of each source partition, saved before that id is first used;
+- `batches/`: the facts for each batch of the stream, made by the commit of the previous batch;
 - `claims/`: which task of a batch writes which source partition;
 - `counts/`: what each run has done, for reports;
-- `refused/`: source partitions of which a task was refused because another one had rows of them too;
-- `lock`: held by the job that runs with it (`pipeline.jobs.copies`);
-- `topics/`: the ids of the topics that are read and written, for one that is made anew is another topic.
+- `refused/`: source partitions that a task was refused because another task had rows of them too;
+- `lock`: held by the job that runs with the session (`pipeline.jobs.copies`);
+- `topics/`: the ids of the topics that are read and written: a topic created again is another topic.
 
-Invariants: a file is complete or absent, and who comes first makes it: nothing but counts and place is ever
-overwritten, so every task, attempt and run reads the same. The facts of a batch never change, whoever runs
-it. Driver and executors must see the folder as the same path; a task that sees another one refuses. Nothing
-here uses the network.
+Invariants: a file is complete or absent, and the first process that needs it makes it. Only counts and place
+are ever overwritten, so every task, attempt and run reads the same. The facts of a batch never change.
+Driver and executors must see the folder under the same path; a task that sees another one fails. Nothing here
+uses the network.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ from tidelog.client.types import TopicPartition
 from tidelog.pipeline.source.offsets import NO_TOPIC_ID, OptionError, Place
 
 _FORMAT = 1
-# Spark replays one batch at most, the last.
+# Spark replays at most one batch, the last.
 _BATCHES_KEPT = 8
 _LONGEST_NAME = 200
 _CLAIMS_KEPT_SECONDS = 86_400
@@ -46,12 +46,12 @@ Side = Literal["from", "to"]
 
 
 class MirrorError(RuntimeError):
-    """The mirror cannot go on without losing or doubling rows; the message says why and what would do."""
+    """The mirror cannot continue without loss or duplicates. The message says why and what to do."""
 
 
 class StoredPlace(NamedTuple):
-    """What a destination partition holds of one source partition: the last record's position there, the
-    number that the next one gets, and an offset at or before which that next one will lie."""
+    """The state of one source partition in a destination partition: the source offset of the last record
+    there, the next sequence number, and an end offset: the next record lies there or behind it."""
 
     producer_epoch: int
     next_sequence: int
@@ -61,7 +61,7 @@ class StoredPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """One source partition: its producer, the epoch, the last offset read, and its places."""
+    """One source partition: its producer, the epoch, the last offset read, and its stored places."""
 
     producer_id: int
     producer_epoch: int
@@ -71,14 +71,14 @@ class SourceFacts:
 
 @dataclass(frozen=True, slots=True)
 class BatchFacts:
-    """What holds for all executions of one batch. `run` is the one whose epochs these are."""
+    """What holds for all executions of one batch. The epochs are those of `run`."""
 
     run: str | None = None
     sources: Mapping[Place, SourceFacts] = field(default_factory=dict)
 
 
 class MirrorCounts(NamedTuple):
-    """Rows that were read, stored, and skipped because they were stored before, in so many batches."""
+    """Rows that were read, stored, and skipped because they were stored before; number of batches."""
 
     read: int = 0
     written: int = 0
@@ -87,10 +87,10 @@ class MirrorCounts(NamedTuple):
 
 
 def next_facts(before: BatchFacts, run: str, written: Mapping[Place, SourceFacts]) -> BatchFacts:
-    """The facts of the batch after the one that `run` wrote under `before`.
+    """The facts of the batch that follows the one that `run` wrote under `before`.
 
-    A run that takes over gets epochs of its own: all rows of earlier batches are stored, so nothing that an
-    older run may still send is missing, and it is fenced from here on.
+    A run that takes over gets new epochs. All rows of earlier batches are stored, so late requests of an
+    older run carry nothing new. The new epochs fence that run.
     """
     is_new_run = before.run is not None and before.run != run
     sources = {}
@@ -110,16 +110,16 @@ def next_facts(before: BatchFacts, run: str, written: Mapping[Place, SourceFacts
 
 @dataclass(frozen=True, slots=True)
 class MirrorSession:
-    """A session's folder, as the driver opened it; pickled to the tasks."""
+    """A session's folder, as the driver opened it; it is pickled to the tasks."""
 
     path: str
     session_id: str
 
     @classmethod
     def open(cls, path: str, plan: str) -> "MirrorSession":
-        """The session in this folder, a new one where there is none.
+        """The session in this folder, a new one if the folder has none.
 
-        Raises OptionError when the folder cannot be written, or belongs to another plan.
+        Raises OptionError if the folder cannot be written, is a copy, or belongs to another plan.
         """
         # Workers of Spark may have other working folders.
         path = str(Path(path).absolute())
@@ -132,10 +132,10 @@ class MirrorSession:
             raise OptionError(f"{path} holds a session of format {saved.get('format')}, expected {_FORMAT}")
         if saved["plan"] != plan:
             raise OptionError(
-                f"the session in {path} was begun with another plan ({saved['plan']}, now {plan}): rows that"
-                " a late task of an old run still sends would pass for those of the new plan. Stop the old"
-                " run for good, then start with a new checkpointLocation; what is stored already is found"
-                " and skipped"
+                f"the session in {path} was begun with another plan ({saved['plan']}, now {plan}): the broker"
+                " could not distinguish late rows of the old plan from rows of the new one. Stop the old run"
+                " for good, then start with a new checkpointLocation; rows that are already stored are"
+                " skipped"
             )
         _refuse_copy(Path(path))
         return cls(path, saved["session"])
@@ -145,7 +145,8 @@ class MirrorSession:
         return Path(self.path)
 
     def check(self, query: str, cluster_id: str | None) -> None:
-        """Raises MirrorError in a task that does not see the driver's folder, or is of another query."""
+        """Raises MirrorError in a task that does not see the driver's folder, or if the session belongs to
+        another query or cluster."""
         seen = _read(self.folder / "session.json")
         if seen is None or seen["session"] != self.session_id:
             raise MirrorError(
@@ -155,24 +156,25 @@ class MirrorSession:
         owner = _make_once(self.folder / "owner.json", {"query": query, "cluster_id": cluster_id})
         if owner["query"] != query:
             raise MirrorError(
-                f"the session in {self.path} belongs to query {owner['query']}, this one is {query}: give it"
-                " a session.path of its own; what is stored already is found and skipped"
+                f"the session in {self.path} belongs to query {owner['query']}, this one is {query}: give"
+                " this query its own session.path; rows that are already stored are skipped"
             )
         if owner["cluster_id"] != cluster_id:
             raise MirrorError(
-                f"the session in {self.path} writes to cluster {owner['cluster_id']}, bootstrap.servers leads"
-                f" to {cluster_id} now: another cluster needs another checkpointLocation or session.path"
+                f"the session in {self.path} writes to cluster {owner['cluster_id']}, but"
+                f" bootstrap.servers is cluster {cluster_id}: another cluster needs another"
+                " checkpointLocation or session.path"
             )
 
     def topic_id(self, side: Side, topic: str) -> str | None:
-        """The id of the topic that the session reads ("from") or has written to ("to") by that name."""
+        """The saved id of the topic that the session reads ("from") or writes to ("to")."""
         saved = _read(self._topic(side, topic))
         return None if saved is None else str(saved["topic_id"])
 
     def keep_topic(self, side: Side, topic: str, topic_id: object) -> None:
-        """This is the topic that the session reads or writes to by that name; an id of zeros tells nothing.
+        """Save the id of a topic that the session reads or writes to. An id of zeros is ignored.
 
-        Raises MirrorError where it was another one before, OptionError where the folder cannot be written.
+        Raises MirrorError if another id is saved, OptionError if the folder cannot be written.
         """
         if topic_id in (None, NO_TOPIC_ID):
             return
@@ -183,25 +185,26 @@ class MirrorSession:
         if kept["topic_id"] == str(topic_id):
             return
         raise MirrorError(
-            f"topic {topic!r} was deleted and made anew since this session began to read it: its offsets"
-            " start over, while its copy holds the earlier ones. Copy it to another name, with a new session"
+            f"topic {topic!r} was deleted and created again since this session began to read it: its offsets"
+            " start at 0 again, but its copy holds the earlier ones. Copy it to another name, with a new"
+            " session"
             if side == "from"
-            else f"topic {topic!r} was deleted and made anew since this session wrote to it, so what was"
-            " stored is gone. Start with a new session: what the source still holds is written anew"
+            else f"topic {topic!r} was deleted and created again since this session wrote to it, so the"
+            " stored rows are gone. Start with a new session: it writes what the source still holds"
         )
 
     def facts(self, batch_id: int | None) -> BatchFacts:
-        """What holds for this batch; of the session's beginning where none was committed yet."""
+        """The facts for this batch; empty facts if no batch was committed yet."""
         number = max((each for each in self._batches() if batch_id is None or each <= batch_id), default=None)
         if number is None:
             return BatchFacts()
         saved = _read(self._batch(number))
         if saved is None:
-            raise MirrorError(f"{self._batch(number)} is gone while the mirror runs: put it back")
+            raise MirrorError(f"{self._batch(number)} was deleted while the mirror runs: restore it")
         return _facts_from(saved)
 
     def close_batch(self, batch_id: int | None, facts: BatchFacts) -> None:
-        """Keep `facts` for the batch that follows this one, unless that has some already."""
+        """Save `facts` for the next batch, unless it has facts already."""
         number = batch_id + 1 if batch_id is not None else max(self._batches(), default=-1) + 1
         _make_once(self._batch(number), _facts_to(facts))
         for old in self._batches():
@@ -209,18 +212,18 @@ class MirrorSession:
                 self._batch(old).unlink(missing_ok=True)
 
     def producer(self, source: Place) -> int | None:
-        """The id of this source partition's producer, None where it has none yet."""
+        """The id of this source partition's producer, None if it has none yet."""
         saved = _read(self.folder / "producers" / f"{_name(source)}.json")
         return None if saved is None else int(saved["producer_id"])
 
     def keep_producer(self, source: Place, producer_id: int) -> int:
-        """The same after this one was offered: another task or run may have been first."""
+        """Save this producer id, unless another task or run saved one first. Returns the saved id."""
         saved = _make_once(self.folder / "producers" / f"{_name(source)}.json", {"producer_id": producer_id})
         return int(saved["producer_id"])
 
     def claim(self, write_id: str, source: Place, task: int, first_offset: int) -> None:
-        """This task writes this source partition, from this offset on. To be called again right before the
-        first record goes out. Raises MirrorError where another task of the same write claimed it too."""
+        """This task writes this source partition from this offset on. Call it again right before the first
+        record is sent. Raises MirrorError if another task of the same write claimed the partition too."""
         claims = self.folder / "claims" / write_id
         mine = f"{_name(source)}@{task}.json"
         _make_once(claims / mine, {"first_offset": first_offset})
@@ -228,45 +231,45 @@ class MirrorSession:
         firsts = [saved["first_offset"] for name in names if (saved := _read(claims / name)) is not None]
         if not firsts:
             return
-        # Rows from here on are stored only if one of both went on without the other.
+        # Rows from this offset on are stored only if one of the two tasks continued without the other.
         limit = min(max(first_offset, other) for other in firsts)
         _make_once(self.folder / "refused" / f"{_name(source)}@{write_id}.{task}.json", {"limit": limit})
         raise MirrorError(
-            f"two tasks have rows of {source}: their order could not be kept. Give each source partition to"
-            " one task: read without minPartitions, and repartition, sort, join or union nothing on the way;"
-            " then start again"
+            f"two tasks have rows of {source}: their order cannot be guaranteed. Give each source partition"
+            " to one task: read without minPartitions, and do not repartition, sort, join or union before the"
+            " sink; then start again"
         )
 
     def announce(self, write_id: str, task: int) -> None:
-        """This task has claimed what its first rows come from, or has none."""
+        """This task has claimed the sources of its first rows, or has no rows."""
         _make_once(self.folder / "claims" / write_id / "tasks" / f"{task}.json", {})
 
     def await_task(self, write_id: str, task: int) -> None:
-        """Return when this task of the same write has announced itself, which Spark starts no later than
-        the caller. Raises MirrorError after a minute."""
+        """Return when this task of the same write has announced itself. Spark starts it no later than the
+        caller. Raises MirrorError after a minute."""
         path = self.folder / "claims" / write_id / "tasks" / f"{task}.json"
         deadline = time.monotonic() + _MOST_WAIT_SECONDS
         while not path.exists():
             if time.monotonic() > deadline:
                 raise MirrorError(
-                    f"task {task} of this write has not come within {_MOST_WAIT_SECONDS} s, and could hold"
-                    " rows that come before this task's; the next attempt may find it"
+                    f"task {task} of this write has not started within {_MOST_WAIT_SECONDS} s. It may hold"
+                    " rows that come before this task's rows; Spark's next attempt may succeed"
                 )
             time.sleep(_POLL_SECONDS)
 
     def check_refused(self, source: Place, position: int) -> None:
-        """`position` is stored. Raises MirrorError where rows before it were refused and may be missing."""
+        """`position` is stored. Raises MirrorError if earlier rows were refused and may be missing."""
         for path in (self.folder / "refused").glob(f"{_name(source)}@*.json"):
             limit = (_read(path) or {}).get("limit", position + 1)
             if limit <= position:
                 raise MirrorError(
-                    f"rows of {source} before offset {position} may be missing: two tasks had some, and one"
-                    f" stored its rows from offset {limit} on before the other was refused. Mirror {source}"
-                    " anew into another topic, with one task for each source partition"
+                    f"rows of {source} before offset {position} may be missing: two tasks had rows of it,"
+                    f" and one stored its rows from offset {limit} on before the other was refused. Mirror"
+                    f" {source} again into another topic, with one task per source partition"
                 )
 
     def count(self, run: str, counts: "MirrorCounts") -> None:
-        """Add to what the run has done so far, for reports; only the driver's commits do."""
+        """Add to the run's counts. Only the driver's commits may call this."""
         path = self.folder / "counts" / f"{run}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         total = MirrorCounts(*map(sum, zip(self.counts(run), counts, strict=True)))
@@ -280,7 +283,7 @@ class MirrorSession:
             return MirrorCounts()
 
     def end_write(self, write_id: str, sources: Iterable[Place]) -> None:
-        """All rows of a write are stored: its claims and what was refused before are of no more use."""
+        """All rows of a write are stored: delete its claims and earlier refusals."""
         shutil.rmtree(self.folder / "claims" / write_id, ignore_errors=True)
         for old in (self.folder / "claims").glob("*"):
             if time.time() - old.stat().st_mtime > _CLAIMS_KEPT_SECONDS:
@@ -302,10 +305,10 @@ class MirrorSession:
 
 
 def _refuse_copy(folder: Path) -> None:
-    """Raises OptionError where the folder is a copy of the one in which the session was begun.
+    """Raises OptionError if the folder is a copy of the folder in which the session was begun.
 
-    Two mirrors on copies raise epochs without knowledge of each other, and would store rows twice. A folder
-    that was renamed keeps its inode, and one that was restored from a backup keeps its path and its host.
+    Two mirrors on copies do not see each other's epochs, and would store rows twice. A renamed folder keeps
+    its inode. A folder restored from a backup keeps its path and its host.
     """
     here = {"host": socket.gethostname(), "path": str(folder), "inode": folder.stat().st_ino}
     try:
@@ -320,17 +323,17 @@ def _refuse_copy(folder: Path) -> None:
     raise OptionError(
         f"the mirror's session in {folder} is a copy: it was begun in {place['path']} on host"
         f" {place['host']}. Two mirrors that run on copies of one session store rows twice. If the other"
-        f" one will never run again, delete {folder / 'place.json'} and start again; else start with a new"
-        " checkpointLocation: what is stored already is found and skipped"
+        f" one will never run again, delete {folder / 'place.json'} and start again. Otherwise start with a"
+        " new checkpointLocation: rows that are already stored are skipped"
     )
 
 
 def _no_session(path: str, error: OSError) -> OptionError:
-    return OptionError(f"the mirror's session cannot be kept in {path}: {error}")
+    return OptionError(f"the mirror's session cannot be saved in {path}: {error}")
 
 
 def _name(source: Place) -> str:
-    """What a source partition is called in names of files, which have more behind it and 255 bytes in all."""
+    """A source partition as part of a file name, short enough for names of at most 255 bytes."""
     name = str(source)
     if len(name) <= _LONGEST_NAME:
         return name
@@ -383,7 +386,7 @@ def _replace(path: Path, content: object) -> None:
 
 
 def _make_once(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    """What the file holds: `content`, or what another process put there first. Durable when it returns."""
+    """Create the file with `content`, unless another process was first. Returns what it holds, durably."""
     found = _read(path)
     if found is not None:
         return found
@@ -394,7 +397,7 @@ def _make_once(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
         file.flush()
         os.fsync(file.fileno())
     try:
-        # Unlike a rename, a link fails where there is a file already.
+        # Unlike a rename, a link fails if the file exists.
         os.link(draft, path)
     except FileExistsError:
         pass
@@ -407,5 +410,5 @@ def _make_once(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
         os.close(folder)
     made = _read(path)
     if made is None:
-        raise MirrorError(f"{path} is gone while the mirror runs: put it back")
+        raise MirrorError(f"{path} was deleted while the mirror runs: restore it")
     return made

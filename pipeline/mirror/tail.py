@@ -1,12 +1,12 @@
-"""What a destination partition holds of a source partition, read from its log.
+"""Which rows of a source partition a destination partition holds, read from its log.
 
-Owns the header that names a record's source, and the search for the last such record: asked of the leader
-where the session remembers the place, else found in the log, backwards from its end.
+Owns the header that names a record's source, and the search for the last such record. If the session knows
+the position, the leader confirms it; otherwise the log is searched backwards from its end.
 
-Invariants: what is answered is on the leader's disk. A place is found by the session's producer id, or, for a
-session that is new or was lost, by the header of any record: so rows that an earlier session stored are known
-too. The search ends where the session's memory or the log begins; where the leader forgot the producer, the
-log has to confirm that memory. Source: KIP-664 (DescribeProducers).
+Invariants: the answer is on the leader's disk. A position is found by the session's producer id. If the
+session is new or was lost, it is found by the header of any record, so rows that an earlier session stored
+are known too. The search ends at the session's saved position or at the log's start. If the leader forgot the
+producer, the log must confirm the saved position. Source: KIP-664 (DescribeProducers).
 """
 
 from typing import Any, NamedTuple
@@ -33,10 +33,10 @@ _HALF_RING = 2**30
 
 
 class Tail(NamedTuple):
-    """Where a source partition stands in a destination partition.
+    """The position of a source partition in a destination partition.
 
-    `place` is None where it has no record; one of another producer has epoch -1, in the session too until
-    our own sends there. `end_offset` lies at or before whatever comes next.
+    `place` is None if it has no record there. It has epoch -1 if another producer stored the record, also in
+    the session until our own producer sends there. The next record lies at `end_offset` or behind it.
     """
 
     place: StoredPlace | None
@@ -44,13 +44,13 @@ class Tail(NamedTuple):
 
 
 def source_headers(source: Place, offsets: Any) -> Any:
-    """The contents of the header for rows of one source partition: `TOPIC-PARTITION@OFFSET`."""
+    """The header values for rows of one source partition: `TOPIC-PARTITION@OFFSET`."""
     numbers = offsets.cast(pa.string()).cast(pa.binary())
     return pc.binary_join_element_wise(octets(f"{source}@".encode()), numbers, octets(b""))
 
 
 def parse_source(content: bytes | None) -> tuple[Place, int] | None:
-    """The source partition and offset that a header names, None if it is none of ours."""
+    """The source partition and offset that a header names, None if a mirror did not write it."""
     where, at, offset = (content or b"").decode(errors="replace").rpartition("@")
     topic, dash, partition = where.rpartition("-")
     if not (at and dash and topic and partition.isdecimal() and offset.isdecimal()):
@@ -61,9 +61,9 @@ def parse_source(content: bytes | None) -> tuple[Place, int] | None:
 async def find_tail(
     cluster: Cluster, key: TopicPartition, source: Place, producer_id: int, known: StoredPlace | None
 ) -> Tail:
-    """Where `source` stands in `key`. `known` is its place as the session remembers it.
+    """The position of `source` in `key`. `known` is the position that the session saved.
 
-    Raises MirrorError when the log lost what the session knows, ClientError when it cannot be asked.
+    Raises MirrorError if the log lost records that the session knows, ClientError if it cannot be read.
     """
     try:
         entry = await repeat(cluster, lambda: describe_producer(cluster, key, producer_id))
@@ -75,49 +75,49 @@ async def find_tail(
         if known is not None and stands == known[:2]:
             return Tail(known, known.end_offset)
         if known is not None and _is_behind(stands, known):
-            raise _lost(key, source, f"its producer stands at {stands}, and had come to {known[:2]}")
+            raise _lost(key, source, f"its producer is at {stands}, before it was at {known[:2]}")
     end = (await edge_offsets(cluster, [key], LATEST))[key]
     first = (await edge_offsets(cluster, [key], EARLIEST))[key]
     if known is not None:
         if end < known.end_offset:
-            raise _lost(key, source, f"it ends at offset {end}, and had come to {known.end_offset}")
+            raise _lost(key, source, f"it ends at offset {end}, before it reached offset {known.end_offset}")
         if entry is not None:
             first = max(first, known.end_offset)
     is_ours = entry is not None or (known is not None and known.producer_epoch != NO_PRODUCER_EPOCH)
     found = await _search(cluster, _Sought(key, source, producer_id, not is_ours), first, end)
     if entry is None and known is not None:
-        # Nobody vouches for what the session remembers but the log, if retention left it there.
+        # Only the log can confirm the saved position, unless retention deleted the records.
         position = -1 if found is None else found.position
         if position < known.position and (found is not None or not first):
-            raise _lost(key, source, f"it has them up to {position}, and had come to {known.position}")
+            raise _lost(key, source, f"it holds them up to {position}, before up to {known.position}")
     return Tail(found or known, end)
 
 
 async def find_last(
     cluster: Cluster, key: TopicPartition, source: Place, producer_id: int | None, first: int = 0
 ) -> StoredPlace | None:
-    """The last record of `source` in `key` from offset `first` on, whoever stored it: its epoch is -1 unless
-    it was this producer. Raises MirrorError, ClientError."""
+    """The last record of `source` in `key` from offset `first` on, of any producer. Its epoch is -1 if it is
+    not of this producer. Raises MirrorError, ClientError."""
     await cluster.topic(key.topic)
     first = max(first, (await edge_offsets(cluster, [key], EARLIEST))[key])
     end = (await edge_offsets(cluster, [key], LATEST))[key]
-    # No record has the id -2, while those of producers without one have -1.
+    # No record has the producer id -2. Records without a producer id have -1.
     ours = -2 if producer_id is None else producer_id
     return await _search(cluster, _Sought(key, source, ours, True), first, end)
 
 
 def _is_behind(stands: tuple[int, int], known: StoredPlace) -> bool:
-    """Whether a producer stands before where it stood when the session was there."""
+    """Whether a producer is behind the position that the session saved."""
     epoch, next_sequence = stands
     if epoch != known.producer_epoch:
-        # Under an epoch of which nothing was sent, the broker still knows the one before.
+        # If nothing was sent under an epoch, the broker still knows the previous one.
         return epoch < known.producer_epoch and known.next_sequence > 0
     return sequence_distance(known.next_sequence, next_sequence) >= _HALF_RING
 
 
 def _lost(key: TopicPartition, source: Place, what: str) -> MirrorError:
     return MirrorError(
-        f"{key.topic}-{key.partition} lost records of {source}, or is another topic: {what}. Mirror it anew"
+        f"{key.topic}-{key.partition} lost records of {source}, or is another topic: {what}. Mirror it again"
         " with a new checkpointLocation"
     )
 
@@ -132,7 +132,7 @@ class _Sought(NamedTuple):
 
 
 async def _search(cluster: Cluster, sought: _Sought, first: int, end: int) -> StoredPlace | None:
-    """The last match between the two offsets, looked for in ever longer stretches from the end."""
+    """The last match between the two offsets. The search goes back from the end in growing ranges."""
     key = sought.key
     reach, upper = _FIRST_REACH, end
     while upper > first:
@@ -146,7 +146,7 @@ async def _search(cluster: Cluster, sought: _Sought, first: int, end: int) -> St
                 offset = header.last_offset + 1
                 found = _match(data, position, header, sought) or found
             if offset == before:
-                raise MirrorError(f"{key.topic}-{key.partition} gives no records at offset {offset}")
+                raise MirrorError(f"{key.topic}-{key.partition} returns no records at offset {offset}")
         if found is not None:
             return found
         upper, reach = lower, min(8 * reach, _LONGEST_REACH)
@@ -158,14 +158,14 @@ async def _fetch(cluster: Cluster, key: TopicPartition, offset: int) -> bytes:
         return await repeat(cluster, lambda: fetch_batches(cluster, key, offset))
     except OffsetOutOfRangeError as error:
         raise MirrorError(
-            f"{key.topic}-{key.partition} lost offset {offset} while it was searched for what the mirror"
-            " stored last: start again"
+            f"{key.topic}-{key.partition} lost offset {offset} while the mirror searched it for its last"
+            " record: start again"
         ) from error
 
 
 def _match(data: bytes, position: int, header: BatchHeader, sought: _Sought) -> StoredPlace | None:
-    """The place behind the last record in the batch that comes from the source. In a batch of ours all do;
-    others' may hold records of several."""
+    """The position behind the batch's last record of the source. In a batch of our producer all records are
+    of the source; other batches may hold records of several."""
     is_ours = header.producer_id == sought.producer_id
     if header.is_control or not header.record_count or not (is_ours or sought.of_anyone):
         return None
@@ -177,8 +177,8 @@ def _match(data: bytes, position: int, header: BatchHeader, sought: _Sought) -> 
         if is_ours:
             raise MirrorError(
                 f"offset {record.offset} of {sought.key.topic}-{sought.key.partition} was written under"
-                f" producer {header.producer_id}, which belongs to {sought.source}, but does not say that it"
-                " comes from there: somebody else used the producer id"
+                f" producer {header.producer_id}, which belongs to {sought.source}, but its header does not"
+                " name that source: another program used the producer id"
             )
     else:
         return None

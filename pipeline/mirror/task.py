@@ -1,11 +1,11 @@
-"""One task of a mirror: rows with their source positions in, each stored once or skipped.
+"""One task of a mirror: its input is rows with their source positions; it stores or skips each row.
 
-Owns the order in which a source partition's rows may come, the start of each destination partition behind
-what is stored there, and the producers that go on from there, one for each source partition. Why this is
-exact stands in `pipeline.mirror.writer`.
+Owns the order in which a source partition's rows may come, the search for the last stored row in each
+destination partition, and the producers that continue from there, one per source partition.
+`pipeline.mirror.writer` explains why this is exact.
 
-Invariants: a row at or before the last one stored is skipped, the next one gets the next number, and none is
-passed over: what would break that raises MirrorError before the row is sent.
+Invariants: a row at or before the last stored row is skipped. The next row gets the next sequence number.
+No row is left out. Whatever would break this raises MirrorError before the row is sent.
 """
 
 import time
@@ -34,12 +34,12 @@ from tidelog.pipeline.sink.rows import SinkRows, chunks, dictionary, flat, group
 from tidelog.pipeline.sink.sending import BatchSender, LoopThread, make_producer
 from tidelog.pipeline.source.offsets import OptionError, Place
 
-# Source partitions whose producers are open at a time; in a task they come one after the other.
+# Source partitions whose producers are open at the same time. In a task they follow one another.
 _MOST_OPEN = 16
 
 
 class TaskPlace(NamedTuple):
-    """Which task this is: of which write, query and run, and of which batch if it belongs to a stream."""
+    """Identifies a task: its write, query and run, and its batch if it belongs to a stream."""
 
     write_id: str
     query: str
@@ -49,7 +49,7 @@ class TaskPlace(NamedTuple):
 
 
 class MirroredRows(NamedTuple):
-    """What a task did. `sources` tells where each of its source partitions stands now."""
+    """What a task did. `sources` holds the new position of each of its source partitions."""
 
     sources: dict[Place, SourceFacts]
     read: int
@@ -58,8 +58,8 @@ class MirroredRows(NamedTuple):
 
 
 def check_order(source: Place, offsets: Integers, before: int | None, *, allows_gaps: bool) -> None:
-    """Raises MirrorError unless the offsets increase, from behind `before` on (None: from anywhere), and, if
-    gaps are not allowed, by one each."""
+    """Raises MirrorError unless the offsets increase and start after `before` (None: anywhere). If gaps are
+    not allowed, each must be one more than the last."""
     if before is not None:
         offsets = np.concatenate([[before], offsets])
     steps = np.diff(offsets)
@@ -70,11 +70,11 @@ def check_order(source: Place, offsets: Integers, before: int | None, *, allows_
     if second <= first:
         raise MirrorError(
             f"offset {second} of {source} comes after {first} in one task: rows of a source partition must"
-            " come in its order; repartition, sort, join or union nothing between source and sink"
+            " keep its order. Do not repartition, sort, join or union between source and sink"
         )
     raise MirrorError(
-        f"offset {second} of {source} follows {first}: rows are missing between. If a filter or the topic"
-        " itself leaves them out, and one task reads each source partition, say so with option"
+        f"offset {second} of {source} follows {first}: rows between them are missing. If a filter or the"
+        " topic itself leaves them out, and one task reads each source partition, set option"
         " mirror.gaps=allow"
     )
 
@@ -94,7 +94,7 @@ def mirror_rows(
 
 
 class _Source:
-    """One source partition in this task, and the destination partitions that it goes to."""
+    """One source partition in this task, and the destination partitions of its rows."""
 
     def __init__(self, place: Place, first_offset: int, producer_id: int, known: SourceFacts | None) -> None:
         self.place = place
@@ -103,7 +103,7 @@ class _Source:
         self.producer_epoch = known.producer_epoch if known else 0
         self.last_offset: int | None = None
         self.places: dict[TopicPartition, StoredPlace] = dict(known.places) if known else {}
-        # Those that were looked up: the last offset stored or sent there, and who sends.
+        # For the destinations that were looked up: the last offset stored or sent there, and the sender.
         self.stored: dict[TopicPartition, int] = {}
         self.senders: dict[TopicPartition, BatchSender] = {}
 
@@ -130,7 +130,7 @@ class _Task:
         self._read = self._written = self._skipped = 0
 
     def write(self, table: Any) -> None:
-        """Send what is not stored yet of some rows."""
+        """Send those rows that are not stored yet."""
         if self._facts is None:
             self._loop.run(self._cluster.start())
             self._session.check(self._place.query, self._cluster.image.cluster_id)
@@ -154,7 +154,7 @@ class _Task:
         return MirroredRows(facts, self._read, self._written, self._skipped)
 
     def close(self) -> None:
-        """Give up what is not stored, if anything is."""
+        """Abandon the rows that are not stored yet."""
         for source in self._sources.values():
             for sender in set(source.senders.values()):
                 self._loop.run(sender.close(0))
@@ -162,8 +162,8 @@ class _Task:
             self._loop.run(self._cluster.close())
 
     def _claim(self, first_offsets: dict[Place, int]) -> None:
-        """Claim what the first rows come from, all of it though some is refused: who waits for this task goes
-        by its claims."""
+        """Claim the sources of the first rows. All are claimed even if one is refused, because other tasks
+        wait for these claims."""
         refusals = []
         for source, first_offset in first_offsets.items():
             try:
@@ -185,8 +185,8 @@ class _Task:
         if last_read >= 0 and first_offset > last_read and not self._options.allows_gaps:
             check_order(source, np.array([first_offset]), last_read, allows_gaps=False)
         elif self._place.task and (last_read < 0 or first_offset > last_read + 1):
-            # The rows before may be filtered out, or in another task, where a source was split: the one
-            # before this one, which then has claimed them.
+            # The earlier rows may be filtered out. If the source was split, they are in the previous task,
+            # which then has claimed them.
             self._session.await_task(self._place.write_id, self._place.task - 1)
         for open_source in list(self._sources.values()):
             if sum(bool(each.senders) for each in self._sources.values()) < _MOST_OPEN:
@@ -231,11 +231,11 @@ class _Task:
             source.stored[key] = int(offsets[wanted[-1]])
 
     def _open(self, source: _Source, keys: list[TopicPartition]) -> None:
-        """Look up where the source stands in these partitions, and a producer that goes on from there."""
+        """Look up the source's position in these partitions, and start a producer that continues there."""
         partitions = {key: self._loop.run(self._look_up(source, key)) for key in keys}
         for key in keys:
             self._session.check_refused(source.place, source.stored[key])
-        # Again, right before the first record: another task may have come in the meantime.
+        # Again, right before the first record: another task may have claimed it in the meantime.
         self._session.claim(self._place.write_id, source.place, self._place.task, source.first_offset)
         saved = ProducerSession(
             source.producer_id, source.producer_epoch, int(time.time() * 1000), {}, partitions
@@ -249,8 +249,8 @@ class _Task:
         if key.partition >= len(info.partitions):
             raise OptionError(
                 f"rows of {source.place} go to partition {key.partition} of {key.topic!r}, which has"
-                f" {len(info.partitions)}: create it with as many as the source has, or name others in a"
-                " column partition"
+                f" {len(info.partitions)} partitions: create it with as many as the source"
+                " has, or name others in a column partition"
             )
         self._session.keep_topic("to", key.topic, info.topic_id)
         known = source.places.get(key)
@@ -263,7 +263,7 @@ class _Task:
         return SessionPartition(tail.place.producer_epoch, tail.place.next_sequence, tail.end_offset)
 
     def _settle(self, source: _Source) -> None:
-        """Wait until all that was sent of a source is stored, note where it stands, close its producers."""
+        """Wait until all sent rows of a source are stored. Then note its positions, close its producers."""
         for sender in dict.fromkeys(source.senders.values()):
             self._loop.run(self._settle_sender(source, sender))
         source.senders = {}
@@ -274,7 +274,7 @@ class _Task:
         await sender.close()
         for key, stands in saved.partitions.items():
             before = source.places.get(key)
-            # Where nothing was sent, the place in the log says more than the number that the next row gets.
+            # If nothing was sent, the position found in the log is better than the producer's.
             if before is None or before.position != source.stored[key]:
                 source.places[key] = StoredPlace(*stands, source.stored[key])
 
@@ -284,7 +284,7 @@ def _by_source(table: Any) -> Iterator[tuple[Place, Any]]:
     topics, numbers = dictionary(flat(table, "source_topic"), "source_topic")
     column = flat(table, "source_partition")
     if column.null_count or flat(table, "source_offset").null_count:
-        raise OptionError("source_partition and source_offset must not be null: they say where a row is from")
+        raise OptionError("source_partition and source_offset must not be null: they name a record's origin")
     partitions = arrays.integers(column.cast(pa.int64()))
     rows = SinkRows(RecordColumns(partitions), topics, numbers, partitions)
     for place, chosen in groups(rows, partitions):

@@ -1,26 +1,26 @@
-"""delivery=mirror: every row of a topic's partition stored once, whatever is killed or runs twice.
+"""delivery=mirror: each row of a source partition is stored once, even if tasks are killed or run twice.
 
-Owns the seam to Spark of exact delivery without transactions. Why it is exact: say that S -> D are the rows
-of source partition S that go to destination partition D, in the order of S, under S's one producer id.
-1. S -> D depends on the source and the plan alone, not on tasks, attempts and runs.
-2. Under an epoch, number k in D names the k-th row of S -> D behind the last one of earlier epochs: whoever
-   writes looks up the last record of S in D, by its header, and sends all rows behind it in order under the
-   numbers behind its own. So a late request of a zombie and one of its successor bear the same row under the
-   same number, and the broker takes one of both. The other is a duplicate, or overlaps (45) and is halved
+Owns the interface to Spark of exact delivery without transactions. S -> D denotes the rows of source partition
+S that go to destination partition D, in the order of S, under S's one producer id. Why this is exact:
+1. S -> D depends only on the source and the plan, not on tasks, attempts and runs.
+2. Under one epoch, sequence number k in D names the k-th row of S -> D after the last row of earlier epochs.
+   Each writer looks up the last record of S in D by its header, and sends all later rows in order, under the
+   next numbers. So late requests of an old task and those of its successor carry the same row under the same
+   number, and the broker accepts one of them. The other is a duplicate, or it overlaps (45) and is halved
    until each part is either new or a duplicate.
-3. All executions of a batch use the same epochs: facts in one file, made once, by the commit of the batch
-   before. That commit raises them when another run has taken over. At that moment all rows so far are stored,
-   so older runs' requests carry nothing new, and are refused as duplicates or as fenced (47). Within the
-   batch in which a run died its successor keeps the epoch, so that 2 holds.
-4. A batch begins when the one before is stored, so its rows follow what is there, however Spark cuts or
-   replays it; rows up to the last one stored are skipped by their position.
-5. A broker that forgot the producer takes it from number 0 on under the next epoch, after the log was read:
-   all attempts do the same, by 2.
-Refused is what cannot be kept so: rows out of order or missing (mirror.gaps=allow: a filter leaves them out),
-two tasks with rows of one S, another plan, query or cluster, a destination that lost records. A lost session
-is found again by the headers; its old run must be gone for good then, for it has another producer id: whoever
-goes back to the old session stores again what the new one stored (the mirror job refuses to). A copied
-session folder is recognised by its place and refused, because 3 holds only where all runs see the same files.
+3. All executions of a batch use the same epochs. They stand in one file, which the commit of the previous
+   batch creates once. That commit raises the epochs when another run has taken over. At that moment all rows
+   so far are stored, so requests of older runs carry nothing new. They are refused as duplicates or as
+   fenced (47). If a run dies within a batch, its successor keeps the epoch for this batch, so that 2 holds.
+4. A batch begins after the previous batch is stored. So its rows follow the stored rows, however Spark cuts
+   or replays it. Rows up to the last stored row are skipped by their position.
+5. A broker that forgot the producer accepts it from number 0 on under the next epoch, after the log was read.
+   By 2, all attempts do the same.
+If exactness cannot be guaranteed, the write fails: rows out of order or missing (mirror.gaps=allow permits
+gaps that a filter leaves), two tasks with rows of one S, another plan, query or cluster, a destination that
+lost records. If the session is lost, a new one finds the stored rows by their headers. The old run must never
+run again then: it has another producer id and would store the new rows again (the mirror job refuses this). A
+copied session folder is recognised by its place and refused: 3 needs all runs to see the same files.
 
 Invariants: as in `pipeline.sink.writers`.
 """
@@ -49,7 +49,7 @@ _BATCH_QUERY = "batch"
 
 @dataclass
 class MirrorMessage(WriterCommitMessage):  # type: ignore[misc]
-    """What one task did, and which."""
+    """What one task did, and which task it was."""
 
     place: TaskPlace
     rows: MirroredRows
@@ -64,7 +64,7 @@ def open_session(options: SinkOptions) -> MirrorSession:
 
 
 class MirrorWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """delivery=mirror in a batch, which may be run again until it is through."""
+    """delivery=mirror in a batch query. The query may be run again until it succeeds."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -78,11 +78,11 @@ class MirrorWriter(DataSourceArrowWriter):  # type: ignore[misc]
         return MirrorMessage(place, mirror_rows(self._options, self._session, place, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Note where everything stands, so that the next write need not search for it."""
+        """Save the positions, so that the next write need not search for them."""
         _commit(self._session, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """What is stored stays; the next write skips it."""
+        """Stored rows stay; the next write skips them."""
 
 
 class MirrorStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
@@ -91,7 +91,7 @@ class MirrorStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._session = open_session(options)
-        # One for each batch that is planned; Spark makes another writer for its commit.
+        # One per planned batch. Spark makes another writer for its commit.
         self._write_id = uuid.uuid4().hex
 
     def write(self, iterator: Iterator[Any]) -> MirrorMessage:
@@ -100,7 +100,7 @@ class MirrorStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         place = TaskPlace(
             self._write_id,
             _property(context, "sql.streaming.queryId"),
-            # Spark runs each run of a query under its id as job group.
+            # Spark uses the id of each run of a query as its job group.
             _property(context, "spark.jobGroup.id"),
             int(_property(context, "streaming.sql.batchId")),
             context.partitionId(),
@@ -112,7 +112,7 @@ class MirrorStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         _commit(self._session, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What is stored stays; the batch's next execution skips it."""
+        """Stored rows stay; the batch's next execution skips them."""
 
 
 def _commit(session: MirrorSession, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -125,7 +125,7 @@ def _commit(session: MirrorSession, messages: Sequence[WriterCommitMessage | Non
             raise MirrorError(f"two tasks stored rows of {both[0]}")
         written |= message.rows.sources
     place = done[0].place
-    # Writes outside of a stream may run side by side, so none can know that all others are through.
+    # Writes outside of a stream may run at the same time, so none can know that all others have ended.
     run = _BATCH_QUERY if place.batch_id is None else place.run
     session.close_batch(place.batch_id, next_facts(session.facts(place.batch_id), run, written))
     rows = [message.rows for message in done]
@@ -142,12 +142,12 @@ def _commit(session: MirrorSession, messages: Sequence[WriterCommitMessage | Non
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise MirrorError("a mirror's rows can be written in a Spark task only")
+        raise MirrorError("a mirror's rows can be written only in a Spark task")
     return context
 
 
 def _property(context: TaskContext, name: str) -> str:
     text = context.getLocalProperty(name)
     if text is None:
-        raise MirrorError(f"Spark gives its tasks no property {name}, by which a mirror knows its batches")
+        raise MirrorError(f"Spark sets no property {name} in its tasks; a mirror identifies batches by it")
     return str(text)

@@ -83,11 +83,13 @@ async def test_a_topic_or_a_copy_that_is_another_one_now_is_refused(
     with pytest.raises(MirrorError, match=r"'copy.t', which this session wrote to, is gone"):
         await prepare_topics(settings, session)
     await admin.create_topics([NewTopic("copy.t", 1)])
-    with pytest.raises(MirrorError, match=r"'copy.t' was deleted and made anew since this session wrote"):
+    with pytest.raises(MirrorError, match=r"'copy.t' was deleted and created again since this session wrote"):
         await prepare_topics(settings, session)
     await admin.delete_topics(["t"])
     await admin.create_topics([NewTopic("t", 1)])
-    with pytest.raises(MirrorError, match="'t' was deleted and made anew since this session began to read"):
+    with pytest.raises(
+        MirrorError, match="'t' was deleted and created again since this session began to read"
+    ):
         await prepare_topics(settings, session)
 
 

@@ -29,7 +29,7 @@ async def test_a_destination_that_lost_records_is_refused(site: Site, session: M
     async with site.admin() as admin:
         await admin.delete_topics([TOPIC])
     await site.create()
-    with pytest.raises(MirrorError, match="made anew since this session wrote to it"):
+    with pytest.raises(MirrorError, match="created again since this session wrote to it"):
         await run.execute(1, rows(0, 30, 60))
 
 

@@ -193,5 +193,5 @@ def test_records_of_another_cluster_or_of_a_topic_made_anew_are_not_mixed_in(tmp
     with ParquetArchive(str(tmp_path)) as archive:
         with pytest.raises(ArchiveError, match="holds records of cluster one, this one is two"):
             archive.belong_to("two", {"t": "a"})
-        with pytest.raises(ArchiveError, match="topic 'u' was deleted and made anew"):
+        with pytest.raises(ArchiveError, match="topic 'u' was deleted and created again"):
             archive.belong_to("one", {"t": "a", "u": "c"})

@@ -43,7 +43,7 @@ def test_rows_in_order_pass(offsets: list[int], before: int | None, allows_gaps:
         ([5, 5], None, True, "offset 5 of orders-0 comes after 5"),
         ([6, 5], None, False, "offset 5 of orders-0 comes after 6"),
         ([5, 6], 5, True, "offset 5 of orders-0 comes after 5"),
-        ([5, 7], None, False, "offset 7 of orders-0 follows 5: rows are missing"),
+        ([5, 7], None, False, "offset 7 of orders-0 follows 5: rows between them are missing"),
         ([5, 6], 3, False, "offset 5 of orders-0 follows 3"),
     ],
 )

@@ -63,9 +63,9 @@ def test_a_session_may_be_renamed_and_restored(session: MirrorSession, tmp_path:
 
 def test_a_session_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OptionError, match="cannot be kept in"):
+    with pytest.raises(OptionError, match="cannot be saved in"):
         MirrorSession.open(str(tmp_path / "file" / "session"), "plan")
-    with pytest.raises(OptionError, match="cannot be kept in"):
+    with pytest.raises(OptionError, match="cannot be saved in"):
         MirrorSession(str(tmp_path / "file" / "session"), "").keep_topic("from", "t", uuid.uuid4())
 
 
@@ -84,9 +84,9 @@ def test_a_topic_made_anew_is_not_the_one_that_the_session_knows(session: Mirror
         session.keep_topic("to", longest, topic_id)
     session.keep_topic("from", longest, another)
     assert (session.topic_id("to", longest), session.topic_id("to", "t")) == (str(one), None)
-    with pytest.raises(MirrorError, match="made anew since this session wrote to it"):
+    with pytest.raises(MirrorError, match="created again since this session wrote to it"):
         session.keep_topic("to", longest, another)
-    with pytest.raises(MirrorError, match="made anew since this session began to read it"):
+    with pytest.raises(MirrorError, match="created again since this session began to read it"):
         session.keep_topic("from", longest, one)
 
 
