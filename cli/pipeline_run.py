@@ -47,9 +47,7 @@ _OURS = re.compile(
 )
 _OF_JAVA = re.compile(r"^(?::|Caused by:) [\w.$]+: (.+)$", re.MULTILINE)
 _GOES_ON = {"set failOnDataLoss=false": "give --no-fail-on-data-loss"}
-_AGAIN = {
-    "set failOnDataLoss=false to go on with what is left, which is then named in the log": "run it again"
-}
+_AGAIN = {"set failOnDataLoss=false to skip lost records, with a warning in the log": "run it again"}
 _BY_A_BROKER = {"give bootstrap.servers, or explicit endingOffsets in a batch": "give --bootstrap-servers"}
 _FLAGS = {
     "archive": _GOES_ON | _BY_A_BROKER | {"read.path:": "--read-path:"},

@@ -1,7 +1,7 @@
 """delivery=mirror: each row of a source partition is stored once, even if tasks are killed or run twice.
 
-Owns the interface to Spark of exact delivery without transactions. S -> D denotes the rows of source partition
-S that go to destination partition D, in the order of S, under S's one producer id. Why this is exact:
+Owns the interface to Spark of exact delivery without transactions. S -> D are the rows of source partition S
+that go to destination partition D, in the order of S, under S's one producer id. Why this is exact:
 1. S -> D depends only on the source and the plan, not on tasks, attempts and runs.
 2. Under one epoch, sequence number k in D names the k-th row of S -> D after the last row of earlier epochs.
    Each writer looks up the last record of S in D by its header, and sends all later rows in order, under the

@@ -1,7 +1,7 @@
 """Batch reads of the data source: the ranges are planned on the driver, and read in the tasks.
 
-Invariants: the ranges are fixed when Spark plans the query, so that a retried task reads the same records; a
-task yields every record of its range, in order, or fails.
+Invariants: the ranges are fixed when Spark plans the query, so a retried task reads the same records. A task
+yields every record of its range, in order, or fails.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,8 +29,8 @@ class TidelogReader(DataSourceReader):  # type: ignore[misc]
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each partition with records to read, or for each piece of a segment file, more if
-        `minPartitions` asks for them."""
+        """One per partition with records to read, or per piece of a segment file; more if `minPartitions`
+        asks for more."""
         options = self._options
         bounds = bounds_of(options)
         starting, ending = starting_positions(options, bounds), ending_positions(options, bounds)

@@ -1,11 +1,11 @@
 """Record batches from a broker as they lie in its log, for Spark's tasks and its planner.
 
-Owns the way from an offset range to bytes, over the client's connections. Synchronous outside, since
-Spark's workers are: each call runs an event loop of its own and leaves nothing behind when it ends.
+Owns how the bytes of an offset range are fetched over the client's connections. The interface is
+synchronous, as Spark's workers are: each call runs its own event loop and closes it at the end.
 
-Invariants: bytes come in the order of offsets and cover the range without gap, except where the log itself
-has one; a fetch that fails for a passing reason is repeated, and nothing is yielded twice. While the caller
-decodes one answer, the broker already prepares the next.
+Invariants: bytes come in the order of offsets and cover the range without gaps, except gaps of the log
+itself. A fetch that fails with a retriable error is repeated. Nothing is yielded twice. While the caller
+decodes one answer, the broker prepares the next.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from tidelog.protocol.hot import FetchPartition, FetchRequest, decode_fetch_resp
 from tidelog.protocol.records import read_batch_header
 from tidelog.protocol.schema import ApiKey
 
-# A little less than what a connection keeps memory for: an answer that is larger takes new memory each time.
+# A little less than a connection's buffer: a larger answer would allocate new memory each time.
 FETCH_BYTES = 2 * 1024 * 1024 - 4096
 _MAX_WAIT_MS = 500
 _FETCH_WITH_ISOLATION = 4
 _LIST_OFFSETS_WITH_ISOLATION = 2
-# Half a minute of waiting for records that the planner has seen.
+# 30 s (60 times _MAX_WAIT_MS) of waiting for records that the planner has seen.
 _MOST_EMPTY_ANSWERS = 60
 _CONSUMER = -1
 _NONE = -1
@@ -39,12 +39,12 @@ _Result = TypeVar("_Result")
 
 
 class RecordsMissingError(RuntimeError):
-    """A log ends before records that were there when the read was planned: truncated, or another one."""
+    """A log ends before records that it had when the read was planned: it was truncated or replaced."""
 
     def __init__(self, offsets: OffsetRange, position: int, end: int) -> None:
         super().__init__(
-            f"{offsets.topic}-{offsets.partition}: nothing to read at offset {position}, the log ends at"
-            f" {end}, and records up to {offsets.end} were there when the read was planned"
+            f"{offsets.topic}-{offsets.partition}: no record at offset {position}. The log ends at {end}, but"
+            f" it reached {offsets.end} when the read was planned"
         )
 
 
@@ -56,11 +56,11 @@ def find_bounds(
     *,
     read_committed: bool = False,
 ) -> dict[Place, tuple[int, int]]:
-    """Where the log of each partition starts and ends now: of all partitions of `topics`, of those assigned,
-    or of all topics whose whole name fits the regular expression `pattern` (none may). It ends at the high
-    watermark, with `read_committed` at the last stable offset: before the first open transaction.
+    """The first and end offset of each log now: of all partitions of `topics`, of those assigned, or of all
+    topics whose whole name matches the regular expression `pattern` (possibly none). The end is the high
+    watermark, with `read_committed` the last stable offset: before the first open transaction.
 
-    Raises ClientError when the broker cannot be reached, or does not know a topic or partition.
+    Raises ClientError if the broker cannot be reached, or does not know a topic or partition.
     """
     return find_logs(config, topics, assigned, pattern, read_committed=read_committed).bounds
 
@@ -80,15 +80,15 @@ def find_logs(
 def find_offsets_at(
     config: ClusterConfig, times: Mapping[Place, int], *, read_committed: bool = False
 ) -> dict[Place, int]:
-    """For each partition the first offset whose timestamp is not before the given one (milliseconds), -1
-    where there is none before the log's end as `find_bounds` has it. Raises ClientError.
+    """For each partition the first offset whose timestamp is not before the given one (milliseconds), -1 if
+    none lies before the log's end (as in `find_bounds`). Raises ClientError.
     """
     return asyncio.run(_find_offsets_at(config, times, read_committed))
 
 
 class Answer(NamedTuple):
-    """What one Fetch brought: the records from the batch that holds the offset on, empty when none came in
-    time, where the log ends for this reader, and the aborted transactions as (producer id, first offset)."""
+    """The answer to one Fetch: the records from the batch that holds the offset on (empty if none came in
+    time), the log's end for this reader, and the aborted transactions as (producer id, first offset)."""
 
     data: bytes
     end: int
@@ -98,7 +98,7 @@ class Answer(NamedTuple):
 def read_record_sets(
     config: ClusterConfig, offsets: OffsetRange, fetch_bytes: int = FETCH_BYTES
 ) -> Iterator[bytes]:
-    """The bytes of `read_answers`, of aborted transactions too."""
+    """The bytes of `read_answers`, aborted transactions included."""
     return (answer.data for answer in read_answers(config, offsets, fetch_bytes=fetch_bytes))
 
 
@@ -109,12 +109,12 @@ def read_answers(
     read_committed: bool = False,
     fetch_bytes: int = FETCH_BYTES,
 ) -> Iterator[Answer]:
-    """Whole record batches that hold the range, in pieces of about `fetch_bytes`; the first may begin
-    before it and the last end behind it. A truncated batch may follow in a piece, and comes again in the
-    next. No piece is empty.
+    """Whole record batches that hold the range, in pieces of about `fetch_bytes`. The first batch may begin
+    before the range, and the last may end after it. A piece may end with a truncated batch; the next piece
+    repeats that batch. No piece is empty.
 
-    Raises OffsetOutOfRangeError for records that are gone, other ClientErrors when the broker cannot be
-    reached or refuses, ProtocolError for a batch with a malformed header.
+    Raises OffsetOutOfRangeError for deleted records, other ClientErrors if the broker cannot be reached or
+    refuses, ProtocolError for a batch with a malformed header.
     """
     loop = asyncio.new_event_loop()
     reader = _RangeReader(config, offsets, fetch_bytes, read_committed)
@@ -133,7 +133,7 @@ def read_answers(
             is_last = position >= offsets.end or (not data and answer.end >= offsets.end)
             if not is_last:
                 fetching = loop.create_task(reader.fetch(position))
-                # One turn of the loop puts the request on the wire.
+                # One turn of the loop sends the request.
                 loop.run_until_complete(asyncio.sleep(0))
             if data:
                 yield answer
@@ -176,7 +176,7 @@ async def _offset_at(cluster: Cluster, place: Place, timestamp: int, read_commit
 
 
 async def _matching_topics(cluster: Cluster, pattern: str) -> list[str]:
-    """The topics that applications made, by name."""
+    """The names of matching topics, without internal ones, sorted."""
     answer = await cluster.call_any(ApiKey.METADATA, {"topics": None, "allow_auto_topic_creation": False})
     names = [
         each.name for each in answer.topics if not each.is_internal and each.error_code == ErrorCode.NONE
@@ -226,7 +226,7 @@ async def _list_offset(connection: Connection, place: Place, timestamp: int, rea
 
 
 class _RangeReader:
-    """The connection behind one range, and how to ask for the records at an offset."""
+    """The connection for one range, and the requests for its records."""
 
     def __init__(
         self, config: ClusterConfig, offsets: OffsetRange, fetch_bytes: int, read_committed: bool
@@ -248,11 +248,11 @@ class _RangeReader:
         await asyncio.gather(*stray, return_exceptions=True)
 
     async def fetch(self, offset: int) -> Answer:
-        """The records from the batch that holds `offset` on. Raises OffsetOutOfRangeError."""
+        """The records, starting with the batch that holds `offset`. Raises OffsetOutOfRangeError."""
         try:
             return await _at_leader(self._cluster, self._place, lambda each: self._ask(each, offset))
         except OffsetOutOfRangeError as error:
-            text = f"{self._place}: offset {offset} is gone, or was never written, while the range was read"
+            text = f"{self._place}: offset {offset} is gone or was never written"
             raise OffsetOutOfRangeError(error.code, text) from None
 
     async def _ask(self, connection: Connection, offset: int) -> Answer:
@@ -271,7 +271,7 @@ class _RangeReader:
                 return
             try:
                 if body is None:
-                    raise error or ProtocolError("a connection ended without a reason")
+                    raise error or ProtocolError("a connection closed without an error")
                 answer.set_result(self._unpack(version, body))
             except (ClientError, ProtocolError) as reason:
                 answer.set_exception(reason)
@@ -284,9 +284,7 @@ class _RangeReader:
         what = f"records of {self._place}"
         _raise_if_refused(response.error_code, what)
         if len(response.topics) != 1 or len(response.topics[0][1]) != 1:
-            raise ProtocolError(
-                f"{what}: expected one partition in the answer, came {response.topics!r:.200}"
-            )
+            raise ProtocolError(f"{what}: expected one partition in the answer, got {response.topics!r:.200}")
         result = response.topics[0][1][0]
         _raise_if_refused(result.error_code, what)
         records: Any = result.records
@@ -297,7 +295,7 @@ class _RangeReader:
 async def _at_leader(
     cluster: Cluster, place: Place, ask: Callable[[Connection], Awaitable[_Result]]
 ) -> _Result:
-    """What the partition's leader answers, asked again while it fails for a passing reason."""
+    """The answer of the partition's leader. Retriable errors are retried for `request_timeout_ms`."""
     config = cluster.config
     loop = asyncio.get_running_loop()
     deadline = loop.time() + config.request_timeout_ms / 1000
@@ -316,7 +314,7 @@ async def _at_leader(
 
 
 def next_offset(data: bytes, position: int) -> int:
-    """The offset behind the last whole batch; ProtocolError if there are bytes and no whole batch."""
+    """The offset after the last whole batch. Raises ProtocolError for bytes without a whole batch."""
     places = batch_positions(data)
     if places:
         return max(position, read_batch_header(data, places[-1]).last_offset + 1)

@@ -1,12 +1,12 @@
 """Which batches a reader with isolation.level=read_committed does not see.
 
-Owns the filter for aborted transactions, pure. A Fetch answer lists the aborted transactions that touch its
-records, each as (producer id, first offset); the control batch that ended one stands in the log behind its
-last batch. One filter serves one answer, from its first batch on.
+Owns the filter for aborted transactions. Pure. A Fetch answer lists the aborted transactions that have
+records in it, each as (producer id, first offset). A control batch ends the transaction, after its last
+batch. One filter serves one answer, from its first batch on.
 
-Invariants: batches are shown in log order, none left out; those without a transaction are always seen.
-Control batches are no records at either level, which is `pipeline.arrow.columnar`'s to see to. Source:
-KIP-98, "Consumer", and the protocol's Fetch response.
+Invariants: the filter must be given every batch in log order. Batches without a transaction are always seen.
+Control batches are no records at either level; `pipeline.arrow.columnar` skips them. Source: KIP-98,
+"Consumer", and the protocol's Fetch response.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from tidelog.protocol.types import Buffer
 
 
 class TransactionsInFilesError(RuntimeError):
-    """Segment files hold a transaction, and nothing in them says whether it was committed."""
+    """Segment files hold a transaction, but do not say whether it was committed."""
 
 
 class AbortedTransactions:
@@ -40,7 +40,7 @@ class AbortedTransactions:
 
 
 class NoTransactions:
-    """The filter for segment files, which refuses what it cannot judge."""
+    """The filter for segment files. They list no aborted transactions, so it refuses every transaction."""
 
     def hides(self, data: Buffer, position: int, header: BatchHeader) -> bool:
         """Always False. Raises TransactionsInFilesError for a batch of a transaction."""
@@ -48,7 +48,7 @@ class NoTransactions:
             raise TransactionsInFilesError(
                 f"the batch at offset {header.base_offset} belongs to a transaction of producer"
                 f" {header.producer_id}, and segment files do not say whether it was committed:"
-                " read it over the wire (without read.path), or with isolation.level=read_uncommitted"
+                " read from the broker (without read.path), or with isolation.level=read_uncommitted"
             )
         return False
 

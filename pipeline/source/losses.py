@@ -1,8 +1,8 @@
-"""Offsets that were gone before a read came to them, noted where who asked for the read can count them.
+"""Offsets that were deleted before a read reached them, saved so that the job can count them.
 
-Owns the notes: where a read has option losses.path, each of its tasks and its planner keep a small file there
-for what they had to leave out. A task that is run again may note the same, or parts of it: an offset counts
-once. Driver and executors must see the folder as the same path.
+Owns the saved losses: with option losses.path, the planner and each task save a small file there for each
+range that they had to leave out. A task that runs again may save the same range or parts of it: an offset
+counts once. Driver and executors must see the folder under the same path.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from tidelog.pipeline.source.offsets import OffsetRange, Place
 
 
 def note_losses(folder: str | None, lost: Iterable[OffsetRange]) -> None:
-    """Keep what was lost in `folder`, unless that is None."""
+    """Save the lost ranges in `folder`, unless that is None."""
     if folder is None:
         return
     for each in lost:
@@ -27,7 +27,7 @@ def note_losses(folder: str | None, lost: Iterable[OffsetRange]) -> None:
 
 
 def count_losses(folder: Path) -> int:
-    """How many offsets were noted there."""
+    """The number of lost offsets that are saved there."""
     places: dict[Place, list[tuple[int, int]]] = {}
     for path in folder.glob("*.json"):
         lost = OffsetRange(*json.loads(path.read_text()))
@@ -42,7 +42,7 @@ def count_losses(folder: Path) -> int:
 
 
 def left_out(wanted: Mapping[Place, tuple[int, int]], taken: Iterable[OffsetRange]) -> Iterator[OffsetRange]:
-    """Of the offsets [start, end) that were wanted, those that lie in no range that is taken."""
+    """Those of the wanted offsets [start, end) that lie in no taken range."""
     ranges: dict[Place, list[OffsetRange]] = {}
     for each in taken:
         ranges.setdefault(Place(each.topic, each.partition), []).append(each)

@@ -1,14 +1,13 @@
-"""What one micro-batch of a stream covers: the offsets so far and the log's bounds in, the next offsets out.
+"""The next offsets of a stream, computed from its current offsets and the bounds of the logs.
 
-Owns the arithmetic of streaming reads, all of it pure. Spark keeps offsets in its checkpoint as Kafka writes
-them, `{"topic": {"0": 23}}` (see `pipeline.source.offsets.to_json`): each number is the next offset to read.
-Beside each topic stands its id, as `"topic:ID": {}`. No topic has such a name, and Spark's Kafka source finds
-no partition there, so it can go on with the same checkpoint.
+Owns the arithmetic of streaming reads. Pure. Spark keeps offsets in its checkpoint in the form of its Kafka
+source, `{"topic": {"0": 23}}` (see `pipeline.source.offsets.to_json`): each number is the next offset to
+read. The id of each topic stands beside it, as `"topic:ID": {}`. No topic can have such a name. Spark's Kafka
+source finds no partition under it, so it can continue with the same checkpoint.
 
-Invariants: offsets never move past the log's end; a partition that appears while the stream runs is read from
-offset 0, so that nothing written before it was noticed is left out; offsets that have gone are a loss, and a
-loss is either raised or named in a list, never passed over; a topic that was deleted and created again under
-its name is another topic, and is read from offset 0.
+Invariants: offsets never move past the log's end. A partition that appears while the stream runs is read from
+offset 0, so no record is left out. Deleted offsets are a loss: it is raised, or named in a list. A topic that
+was deleted and created again is another topic, and is read from offset 0.
 """
 
 import json
@@ -49,18 +48,18 @@ def forget_replaced(
 ) -> dict[Place, int]:
     """`offsets` without those of topics that have another id in `ids` than in `read_ids`.
 
-    Each such topic is appended to `losses`, or raises OffsetsLostError where it is None.
+    Each such topic is appended to `losses`, or raises OffsetsLostError if `losses` is None.
     """
     replaced = {topic for topic, known in read_ids.items() if ids.get(topic, known) != known}
     for topic in sorted(replaced):
-        lose(f"topic {topic} was deleted and created again, the stream had read the earlier one", losses)
+        lose(f"topic {topic} was deleted and created again; the stream read the earlier one", losses)
     return {place: offset for place, offset in offsets.items() if place.topic not in replaced}
 
 
 def reported_offsets(progress: Mapping[str, Any] | None, field: str) -> dict[Place, int] | None:
     """The offsets that a query's `lastProgress` gives in `field` ("endOffset", "latestOffset").
 
-    None where Spark does not know them: before the first batch, and, as the text "null", for a batch that a
+    None if Spark does not know them: before the first batch, and (as the text "null") for a batch that a
     restart repeats.
     """
     if progress is None or not (text := progress["sources"][0].get(field)):
@@ -72,18 +71,18 @@ def reported_offsets(progress: Mapping[str, Any] | None, field: str) -> dict[Pla
 def next_offsets(
     start: Mapping[Place, int], bounds: Bounds, max_rows: int | None, losses: list[str] | None
 ) -> dict[Place, int]:
-    """Where a micro-batch that begins at `start` ends, with about `max_rows` offsets in it.
+    """The end of a micro-batch that begins at `start` and holds about `max_rows` offsets.
 
-    Each partition gets its share of `max_rows` by what waits in it, and one offset at least, as in Spark's
-    Kafka source. Losses are appended to `losses`, or raise OffsetsLostError where it is None.
+    Each partition gets a share of `max_rows` in proportion to its unread offsets, and at least one offset, as
+    in Spark's Kafka source. Losses are appended to `losses`, or raise OffsetsLostError if it is None.
     """
     for place in sorted(start.keys() - bounds.keys()):
-        lose(f"{place} is gone, the stream had read it up to offset {start[place]}", losses)
+        lose(f"{place} is gone; the stream read it up to offset {start[place]}", losses)
     begins = {}
     for place, (log_start, log_end) in bounds.items():
         begin = start.get(place, 0)
         if begin > log_end:
-            lose(f"{place} ends at offset {log_end}, the stream had read it up to {begin}", losses)
+            lose(f"{place} ends at offset {log_end}; the stream read it up to {begin}", losses)
         begins[place] = min(max(begin, log_start), log_end)
     waiting = {place: bounds[place][1] - begin for place, begin in begins.items()}
     total = sum(waiting.values())
@@ -97,7 +96,7 @@ def batch_ranges(
 ) -> list[OffsetRange]:
     """The ranges of the micro-batch from `start` to `end`, without empty ones.
 
-    Losses are appended to `losses`, or raise OffsetsLostError where it is None.
+    Losses are appended to `losses`, or raise OffsetsLostError if it is None.
     """
     ranges = []
     for place, stop in sorted(end.items()):
@@ -105,15 +104,15 @@ def batch_ranges(
         if begin >= stop:
             continue
         if place not in bounds:
-            lose(f"{place} is gone, offsets {begin} to {stop - 1} were still to be read", losses)
+            lose(f"{place} is gone; offsets {begin} to {stop - 1} were not read yet", losses)
             continue
         log_start, log_end = bounds[place]
         if begin < log_start:
             gone = min(log_start, stop) - 1
-            lose(f"{place} starts at offset {log_start}, offsets {begin} to {gone} are gone", losses)
+            lose(f"{place} starts at offset {log_start}; offsets {begin} to {gone} are gone", losses)
             begin = log_start
         if stop > log_end:
-            lose(f"{place} ends at offset {log_end}, offsets up to {stop - 1} were there before", losses)
+            lose(f"{place} ends at offset {log_end}; it had offsets up to {stop - 1} before", losses)
             stop = log_end
         if begin < stop:
             ranges.append(OffsetRange(place.topic, place.partition, begin, stop))

@@ -1,10 +1,10 @@
-"""What a read covers: positions and the bounds of logs in, offset ranges out.
+"""The offset ranges of a read, computed from the requested positions and the bounds of the logs.
 
-Owns the arithmetic of offset ranges, all of it pure, the words for places in logs, and which topics a pattern
-means.
+Owns the arithmetic of offset ranges, the names for positions in logs, and which topics a pattern matches.
+Pure.
 
-Invariants: ranges are half open [start, end), never empty, and those of a partition lie in order without gap.
-What would read less than was asked is refused, or named in a list of losses.
+Invariants: ranges are half open [start, end) and never empty. Those of a partition are in order, without
+gaps. A read that would return less than was asked for is refused, or the loss is named in a list.
 """
 
 import re
@@ -15,16 +15,16 @@ from uuid import UUID
 
 EARLIEST = -2
 LATEST = -1
-# What brokers that know no ids give.
+# The id that brokers without topic ids send.
 NO_TOPIC_ID = UUID(int=0)
 
 
 class OptionError(ValueError):
-    """An option of the source cannot be followed; the message says which, why, and what would do."""
+    """An option is invalid. The message says which one, why, and what to do."""
 
 
 class OffsetsLostError(RuntimeError):
-    """Records that were still to be read are gone from the log."""
+    """Records that were not read yet are gone from the log."""
 
 
 class Place(NamedTuple):
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 
 def check_pattern(option: str, pattern: str) -> None:
-    """Raises OptionError for what is no regular expression."""
+    """Raises OptionError if `pattern` is not a regular expression."""
     try:
         re.compile(pattern)
     except re.error as error:
@@ -46,7 +46,7 @@ def check_pattern(option: str, pattern: str) -> None:
 
 
 def fits(pattern: str, topic: str) -> bool:
-    """Whether a topic is one that the pattern means: its whole name, as in Kafka's subscribe."""
+    """Whether the pattern matches the topic's whole name, as in Kafka's subscribe."""
     return re.fullmatch(pattern, topic) is not None
 
 
@@ -72,11 +72,10 @@ def plan_ranges(
     bounds: Mapping[Place, tuple[int, int]],
     losses: list[str] | None = None,
 ) -> list[OffsetRange]:
-    """The range of each partition in `bounds`, which holds where its log starts and ends; empty ones left
-    out.
+    """The range of each partition in `bounds` (start and end of its log), without empty ranges.
 
-    Raises OptionError when a position names other partitions than `bounds`, or lies outside the log. Where
-    `losses` is given, a start that is gone is appended to it and the range begins where the log does.
+    Raises OptionError if a position names other partitions than `bounds`, or lies outside the log. If
+    `losses` is given, a deleted start is appended to it, and the range begins at the log's start.
     """
     ranges = []
     starts = resolve("startingOffsets", starting, bounds)
@@ -84,26 +83,26 @@ def plan_ranges(
     for place, (log_start, log_end) in sorted(bounds.items()):
         start, end = starts[place], ends[place]
         if start < log_start and losses is not None:
-            losses.append(f"{place} starts at {log_start}, the records from offset {start} are gone")
+            losses.append(f"{place} starts at {log_start}; the records from offset {start} are gone")
             start, end = log_start, max(end, log_start)
         if start < log_start:
             raise OptionError(
-                f"startingOffsets: {place} starts at {log_start}, offset {start} is gone; start at earliest"
+                f"startingOffsets: {place} starts at {log_start}, offset {start} is gone; use earliest"
             )
         if end > log_end:
             raise OptionError(f"endingOffsets: {place} ends at {log_end}, offset {end} is not written yet")
         if start > end:
-            raise OptionError(f"startingOffsets: {place} would start at {start}, behind its end {end}")
+            raise OptionError(f"startingOffsets: the start {start} of {place} is after its end {end}")
         if start < end:
             ranges.append(OffsetRange(place.topic, place.partition, start, end))
     return ranges
 
 
 def split_ranges(ranges: Iterable[OffsetRange], min_partitions: int | None) -> list[OffsetRange]:
-    """Cut the largest ranges so that there are about `min_partitions` (None: as many as there are).
+    """Cut the largest ranges into about `min_partitions` ranges in all (None: no cuts).
 
-    Each range gets a share of the pieces by its size, at least one; pieces of a range differ by one record at
-    most. As Spark's KafkaOffsetRangeCalculator.
+    Each range gets a share of the pieces by its size, and at least one. Pieces of a range differ by at most
+    one record. As Spark's KafkaOffsetRangeCalculator.
     """
     whole = list(ranges)
     if min_partitions is None or len(whole) >= min_partitions:
@@ -118,7 +117,7 @@ def split_ranges(ranges: Iterable[OffsetRange], min_partitions: int | None) -> l
 
 
 def resolve(option: str, positions: Positions, bounds: Mapping[Place, tuple[int, int]]) -> dict[Place, int]:
-    """An offset for each partition in `bounds`. OptionError when `positions` names others."""
+    """An offset for each partition in `bounds`. Raises OptionError if `positions` names others."""
     if isinstance(positions, int):
         wanted: Mapping[Place, int] = dict.fromkeys(bounds, positions)
     else:
@@ -128,7 +127,7 @@ def resolve(option: str, positions: Positions, bounds: Mapping[Place, tuple[int,
             strange = ", ".join(map(str, sorted(wanted.keys() - bounds.keys()))) or "none"
             raise OptionError(
                 f"{option} must name exactly the partitions that are read: missing {missing},"
-                f" strange {strange}"
+                f" unknown {strange}"
             )
     edges = {EARLIEST: 0, LATEST: 1}
     return {
@@ -146,9 +145,9 @@ def to_json(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
 
 
 class Logs(NamedTuple):
-    """The partitions that a read covers: where each log starts and ends, and the ids of their topics.
+    """The partitions that a read covers: the start and end of each log, and the ids of their topics.
 
-    A topic whose id nobody knows is not in `topic_ids`.
+    A topic without a known id is not in `topic_ids`.
     """
 
     bounds: dict[Place, tuple[int, int]]
@@ -156,9 +155,9 @@ class Logs(NamedTuple):
 
 
 def lose(what: str, losses: list[str] | None) -> None:
-    """Append the loss to `losses`, or raise OffsetsLostError where it is None."""
+    """Append the loss to `losses`, or raise OffsetsLostError if `losses` is None."""
     if losses is None:
         raise OffsetsLostError(
-            f"{what}; set failOnDataLoss=false to go on with what is left, which is then named in the log"
+            f"{what}; set failOnDataLoss=false to skip lost records, with a warning in the log"
         )
     losses.append(what)

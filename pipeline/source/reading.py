@@ -1,11 +1,11 @@
-"""What batch and stream have in common: the bounds of what is read, the tasks, and a task's records.
+"""What batch and stream reads share: the bounds of the logs, the tasks, and the records of a task.
 
-Owns the choice between the two ways to the records, the wire and the segment files (option read.path), and
-the report of records that were gone before they could be read (option failOnDataLoss=false): a warning for
-each loss through `logging`, and a note where option losses.path says. With both bootstrap.servers and
-read.path, the broker says where logs start and end, and the records come from the files.
+Owns the choice between the two sources of records, the broker and the segment files (option read.path), and
+the report of records that were deleted before they could be read (option failOnDataLoss=false): one warning
+per loss through `logging`, and a file in the folder that option losses.path names. With both
+bootstrap.servers and read.path, the broker gives the bounds of the logs, and the files give the records.
 
-Invariants: a task yields every record of its range, in order, or fails, or names what it skipped.
+Invariants: a task yields every record of its range, in order, or names what it skipped, or fails.
 """
 
 import logging
@@ -61,7 +61,7 @@ class PiecePartition(InputPartition):  # type: ignore[misc]
 
 
 def bounds_of(options: SourceOptions) -> dict[Place, tuple[int, int]]:
-    """Where the log of each partition that `options` select starts and ends now. Raises ClientError, or as
+    """The start and end of each log that `options` select. Raises ClientError, or as
     `bounds_without_broker`."""
     return logs_of(options).bounds
 
@@ -82,22 +82,22 @@ def logs_of(options: SourceOptions) -> Logs:
 
 
 def starting_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, int]]) -> Positions:
-    """startingOffsets, or the offsets at the starting timestamps. Where no record is as young, the log's
-    end or OptionError, as startingOffsetsByTimestampStrategy says."""
+    """startingOffsets, or the offsets at the starting timestamps. If no record is that new: the log's end or
+    OptionError, as startingOffsetsByTimestampStrategy says."""
     if options.starting_times is None:
         return options.starting
     found = _offsets_at("startingOffsetsByTimestamp", options, options.starting_times, bounds)
     for place, offset in found.items():
         if offset < 0 and not options.starts_at_end:
             raise OptionError(
-                f"startingOffsetsByTimestamp: {place} holds no record as young as asked for; with"
-                " startingOffsetsByTimestampStrategy=latest it would be read from its end on"
+                f"startingOffsetsByTimestamp: {place} holds no record at or after that time. With"
+                " startingOffsetsByTimestampStrategy=latest the read starts at the log's end"
             )
     return {place: offset if offset >= 0 else LATEST for place, offset in found.items()}
 
 
 def ending_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, int]]) -> Positions:
-    """endingOffsets, or the offsets at the ending timestamps; the log's end where no record is as young."""
+    """endingOffsets, or the offsets at the ending timestamps; the log's end if no record is that new."""
     if options.ending_times is None:
         return options.ending
     found = _offsets_at("endingOffsetsByTimestamp", options, options.ending_times, bounds)
@@ -107,8 +107,8 @@ def ending_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, i
 def tasks_of(
     options: SourceOptions, ranges: Iterable[OffsetRange], losses: list[str] | None
 ) -> list[InputPartition]:
-    """The tasks that read `ranges`: about `minPartitions`, by default one for each range, or for each piece
-    of a segment file. Raises as `plan_pieces`."""
+    """The tasks that read `ranges`: about `minPartitions`, by default one per range or per piece of a segment
+    file. Raises as `plan_pieces`."""
     ranges = list(ranges)
     if options.read_path is None:
         return [OffsetRangePartition(each) for each in split_ranges(ranges, options.min_partitions)]
@@ -121,7 +121,7 @@ def tasks_of(
 def note_unread(
     options: SourceOptions, wanted: Mapping[Place, tuple[int, int]], tasks: Iterable[InputPartition]
 ) -> None:
-    """Keep what was wanted, [start, end) a partition, and no task will read, where losses.path says."""
+    """Save the wanted offsets ([start, end) per partition) that no task will read, if losses.path is set."""
     if options.losses_path is not None:
         taken = [each.piece.offsets if isinstance(each, PiecePartition) else each.offsets for each in tasks]
         note_losses(options.losses_path, left_out(wanted, taken))
@@ -130,15 +130,15 @@ def note_unread(
 def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The records of one task's range.
 
-    Where records have gone since the query was planned, raises OffsetOutOfRangeError or, for segment files,
-    OffsetsLostError, unless failOnDataLoss is false; other errors as `read_answers`, `SegmentFile.read` and
+    If records were deleted since the query was planned, raises OffsetOutOfRangeError or, for segment files,
+    OffsetsLostError, unless failOnDataLoss is false. Other errors as `read_answers`, `SegmentFile.read` and
     `decode_record_batches`.
     """
     if isinstance(partition, PiecePartition):
         return _read_piece(options, partition.piece)
     if isinstance(partition, OffsetRangePartition):
         return _fetch_range(options, partition.offsets)
-    # Where there is nothing to read, Spark plans one task all the same, with a partition of its own.
+    # If nothing is to be read, Spark still plans one task, with its own kind of partition.
     return iter(())
 
 
@@ -191,14 +191,14 @@ def _fetch_range(options: SourceOptions, offsets: OffsetRange) -> Iterator[pa.Re
             if log_start <= offsets.start:
                 raise
             report_losses(
-                [f"{place} starts at offset {log_start}, the records from {offsets.start} are gone"]
+                [f"{place} starts at offset {log_start}; the records from {offsets.start} are gone"]
             )
             note_losses(options.losses_path, [offsets._replace(end=min(log_start, offsets.end))])
             offsets = offsets._replace(start=log_start)
 
 
 def report_losses(losses: list[str] | None) -> None:
-    """One warning for each."""
+    """Log one warning per loss."""
     for loss in losses or ():
         _log.warning("records skipped: %s", loss)
 

@@ -1,12 +1,12 @@
 """The stream side of `format("tidelog")`: micro-batches with admission control.
 
-Owns the seam to Spark's planner: which offsets a micro-batch ends at, and its input partitions. The
-arithmetic is in `pipeline.source.micro_batches`; tasks read as those of a batch query do.
+Owns the interface to Spark's planner: the end offsets of a micro-batch, and its input partitions. The
+arithmetic is in `pipeline.source.micro_batches`. Tasks read as in a batch query.
 
-Invariants: a micro-batch is fixed by the offsets in Spark's checkpoint alone, so that a replay reads the same
-records, however its tasks are cut. With `availableNow` the end is pinned when the query starts. Where a new
-stream begins is decided once, though Spark asks twice. The instance lives in one planner process per query
-and holds no connection between calls.
+Invariants: the offsets in Spark's checkpoint alone determine a micro-batch, so a replay reads the same
+records, however its tasks are cut. With `availableNow` the end is fixed when the query starts. The start of a
+new stream is decided once, though Spark asks twice. The instance lives in one planner process per query and
+holds no connection between calls.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,18 +53,18 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         self._initial: _Json | None = None
 
     def initialOffset(self) -> _Json:  # noqa: N802
-        """Where a stream without a checkpoint begins: at startingOffsets, or what stands for it."""
+        """The start of a stream without a checkpoint: startingOffsets or startingOffsetsByTimestamp."""
         if self._initial is None:
             bounds, topic_ids = logs_of(self._options)
             initial = resolve("startingOffsets", starting_positions(self._options, bounds), bounds)
             self._initial = to_checkpoint(initial, topic_ids)
             if self._pinned is not None:
-                # Spark asks for the pinning first; a stream must not begin behind its end.
+                # Spark fixes the end first; a stream must not begin after its end.
                 self.prepareForTriggerAvailableNow()
         return self._initial
 
     def latestOffset(self, start: Mapping[str, Mapping[str, Any]], limit: ReadLimit) -> _Json:  # noqa: N802
-        """Where the micro-batch that begins at `start` ends. Raises OffsetsLostError."""
+        """The end of the micro-batch that begins at `start`. Raises OffsetsLostError."""
         bounds, topic_ids = self._pinned if self._pinned is not None else logs_of(self._options)
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         losses = self._losses()
@@ -74,26 +74,26 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return to_checkpoint(ends, topic_ids)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """maxOffsetsPerTrigger, where it is given."""
+        """maxOffsetsPerTrigger, if it is set."""
         most = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def reportLatestOffset(self) -> _Json:  # noqa: N802
-        """Where the logs end now, for Spark's progress report."""
+        """The logs' current ends, for Spark's progress report."""
         return to_json({place: end for place, (_, end) in bounds_of(self._options).items()})
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read up to where the logs end now, and no further."""
+        """Fix the end of the stream at the logs' current ends."""
         self._pinned = logs_of(self._options)
 
     def partitions(
         self, start: Mapping[str, Mapping[str, Any]], end: Mapping[str, Mapping[str, Any]]
     ) -> Sequence[InputPartition]:
-        """One for each partition with records to read, more if `minPartitions` asks. Raises
+        """One per partition with records to read, more if `minPartitions` asks for more. Raises
         OffsetsLostError."""
         losses = self._losses()
         bounds, topic_ids = logs_of(self._options)
-        # The loss was reported when this batch was planned; of the new topic it reads all from offset 0.
+        # The loss was reported when this batch was planned. It reads the new topic from offset 0.
         starts = forget_replaced(from_json(start), topic_ids_in(start), topic_ids_in(end), [])
         ends = forget_replaced(from_json(end), topic_ids_in(end), topic_ids, losses)
         ranges = batch_ranges(starts, ends, bounds, losses)

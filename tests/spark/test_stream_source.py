@@ -119,5 +119,5 @@ def test_timestamps_bound_a_batch_read(spark: SparkSession, broker: RunningBroke
     assert offsets(startingTimestamp=late) == list(range(45, 60))
     assert offsets(endingOffsetsByTimestamp=f'{{"times":{{"0":{late}}}}}') == list(range(45))
     assert offsets(endingTimestamp=str(TIME + 10**9)) == list(range(60))
-    with pytest.raises(PySparkException, match="no record as young"):
+    with pytest.raises(PySparkException, match="no record at or after"):
         offsets(startingTimestamp=str(TIME + 10**9))

@@ -226,8 +226,8 @@ def test_a_broker_that_is_not_there_is_told_before_spark_starts(
 
 
 def test_advice_names_the_commands_own_flags() -> None:
-    lost = "t-0 starts at offset 9; set failOnDataLoss=false to go on with what is left"
-    assert "give --no-fail-on-data-loss to go on" in pipeline_run._as_flags("mirror", lost)
+    lost = "t-0 starts at offset 9; set failOnDataLoss=false to skip lost records"
+    assert "give --no-fail-on-data-loss to skip" in pipeline_run._as_flags("mirror", lost)
     assert pipeline_run._as_flags("stats", lost) == lost
     gaps = "rows are missing; say so with option mirror.gaps=allow"
     assert pipeline_run._as_flags("replay", gaps).endswith("say so with --allow-gaps")

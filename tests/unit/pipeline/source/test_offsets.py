@@ -33,14 +33,14 @@ def test_offsets_and_words_mix() -> None:
 @pytest.mark.parametrize(
     ("starting", "ending", "reason"),
     [
-        ({Place("a", 0): 12}, LATEST, "missing a-1, b-0, strange none"),
-        ({**dict.fromkeys(BOUNDS, EARLIEST), Place("c", 0): 1}, LATEST, "missing none, strange c-0"),
+        ({Place("a", 0): 12}, LATEST, "missing a-1, b-0, unknown none"),
+        ({**dict.fromkeys(BOUNDS, EARLIEST), Place("c", 0): 1}, LATEST, "missing none, unknown c-0"),
         ({**dict.fromkeys(BOUNDS, EARLIEST), Place("a", 0): 9}, LATEST, "offset 9 is gone"),
         (EARLIEST, {**dict.fromkeys(BOUNDS, LATEST), Place("a", 0): 21}, "offset 21 is not written yet"),
         (
             {**dict.fromkeys(BOUNDS, EARLIEST), Place("a", 0): 15},
             {**dict.fromkeys(BOUNDS, LATEST), Place("a", 0): 12},
-            "behind its end 12",
+            "after its end 12",
         ),
     ],
 )
