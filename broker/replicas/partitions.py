@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 from uuid import UUID
 
-import structlog
-
 from tidelog.broker.cluster.catalog import Catalog, Topic
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.data_folder.ownership import settle_strays
@@ -34,8 +32,6 @@ from tidelog.broker.storage.manager import LogManager
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.steps import Pace, Steps
-
-logger = structlog.get_logger(__name__)
 
 
 class Partitions:
@@ -152,10 +148,12 @@ class Partitions:
         replica.stop(code)
         return (replica,)
 
-    async def remove(self, topic: Topic, indexes: Sequence[int], ended: Iterable[Replica]) -> None:
-        """Close logs and remove their folders, once the `ended` replicas flush no more. Raises OSError."""
-        for replica in ended:
-            await self._group_commit.wait_flushed(replica)
+    async def flushed(self, ended: Replica) -> None:
+        """Return when no flush of a replica that ended is under way, so that its log may be closed."""
+        await self._group_commit.wait_flushed(ended)
+
+    async def remove(self, topic: Topic, indexes: Sequence[int]) -> None:
+        """Close logs and remove their folders; their replicas have ended and are flushed. Raises OSError."""
 
         def delete() -> None:
             self.logs.delete(topic.name, indexes)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from itertools import chain
 from typing import TypeAlias
 from uuid import UUID
@@ -99,7 +99,7 @@ class Reconciler:
     def _discarded(self, topic_id: UUID) -> _Work:
         topic, logs = self._prepared.pop(topic_id, (None, ()))
         if topic is not None:
-            yield self._remove(topic, [log.partition for log in logs], (), is_deletion=False)
+            yield self._remove(topic, [log.partition for log in logs], is_deletion=False)
 
     def follow(self, change: Change) -> None:
         """Make the replicas what a change says that the catalog shows from now on."""
@@ -131,8 +131,12 @@ class Reconciler:
             self._partitions.begin(topic, index, role)
             if pace.spent(ELEMENTS_A_REPLICA):
                 yield None
+        while replicas:  # One by one, so that they are not all given free at once.
+            yield self._partitions.flushed(replicas.pop())
+            if pace.spent():
+                yield None
         if change.after is None or ended:
-            yield self._remove(topic, ended, replicas, is_deletion=change.after is None)
+            yield self._remove(topic, ended, is_deletion=change.after is None)
         self._tell(change.delta, topic)
 
     def _opened(self, topic: Topic, indexes: Sequence[int]) -> _Work:
@@ -152,11 +156,9 @@ class Reconciler:
             advice = advice_on(error, "check the disk that holds the data folder, then restart the broker")
             logger.error("topic_not_opened", topic=topic.name, error=str(error), advice=advice)
 
-    async def _remove(
-        self, topic: Topic, indexes: Sequence[int], ended: Iterable[Replica], *, is_deletion: bool
-    ) -> None:
+    async def _remove(self, topic: Topic, indexes: Sequence[int], *, is_deletion: bool) -> None:
         try:
-            await self._partitions.remove(topic, indexes, ended)
+            await self._partitions.remove(topic, indexes)
         except OSError as error:
             logger.warning(
                 "topic_folders_left",
