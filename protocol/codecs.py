@@ -1,12 +1,12 @@
-"""From a declaration and a version to the construct type that reads and writes it.
+"""Builds, from a declaration and a version, the construct type that reads and writes the message.
 
-Owns: the meaning of `protocol.messages.declaration`: which field a version has, compact or classic, nullable,
-tagged, and what default stands for it. `Codec` is the edge where a `WireError` becomes a `ProtocolError`.
+Owns: the meaning of `protocol.messages.declaration`: which fields a version has, whether they are compact or
+classic, nullable or tagged, and their defaults. `Codec` turns each `WireError` into a `ProtocolError`.
 
-Invariants: every value of a declaration is decided here, once, when a codec is built; decoding and encoding
-look at no version. For any bytes `Codec.decode` raises ProtocolError or nothing.
+Invariants: everything that depends on the version is decided here, once, when a codec is built. Decoding and
+encoding do not check the version. For any bytes `Codec.decode` raises only ProtocolError.
 
-To be imported lazily: this module brings construct with it.
+Import it lazily, because it imports construct.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ from tidelog.protocol.types import Buffer
 class Codec:
     """One message in one version.
 
-    `max_elements` bounds the array elements and tagged fields of one body: what a peer's bytes may cost.
+    `max_elements` limits the array elements and tagged fields of one body, and so the cost of a peer's bytes.
     """
 
     def __init__(self, message: Message, version: int, max_elements: int) -> None:
@@ -46,14 +46,14 @@ class Codec:
         self._compiled = struct.compile()
 
     def decode(self, body: Buffer, *, whole: bool = True) -> Any:
-        """The body as a Container. Raises ProtocolError with the path of the field at fault.
+        """The body as a Container. Raises ProtocolError with the path of the wrong field.
 
-        `whole`: bytes behind the last field are an error too.
+        `whole`: bytes after the last field are an error.
         """
         return finish(self.decode_steps(body, whole=whole))
 
     def decode_steps(self, body: Buffer, *, whole: bool = True) -> Steps[Any]:
-        """What `decode` gives, in steps. The body is copied first."""
+        """`decode` in steps. The body is copied first."""
         stream = WireStream(body, self.max_elements)
         try:
             values = self._compiled.parsefunc(stream, Pace())
@@ -68,11 +68,11 @@ class Codec:
         return values
 
     def encode(self, values: Mapping[str, object]) -> bytes:
-        """The body's bytes. ProtocolError for a value that does not fit, TypeError for an unknown name."""
+        """The body's bytes. Raises ProtocolError for a wrong value, TypeError for an unknown name."""
         return finish(self.encode_steps(values))
 
     def encode_steps(self, values: Mapping[str, object]) -> Steps[bytes]:
-        """What `encode` gives, in steps."""
+        """`encode` in steps."""
         stream = BytesIO()
         try:
             steps = self._compiled.buildfunc(values, stream, Pace())

@@ -1,11 +1,10 @@
-"""Compression codecs of record batches behind two functions, with a limit on what decompression may produce.
+"""Compression codecs of record batches behind two functions, with a limit on the decompressed size.
 
 Owns: the codec numbers (the low three bits of a batch's attributes) and the framings that Kafka's clients
 expect: one gzip member; xerial blocks for snappy; lz4 frames with independent blocks, because Java refuses
-linked ones; zstd frames.
-Invariants: no size field of the input is trusted. Output memory grows with what the input really yields, at
-most four times over, and never past the caller's limit, so a decompression bomb costs at most `max_bytes`.
-Pure: no I/O, no state.
+linked ones; zstd frames. Invariants: no size field of the input is trusted. Output memory grows with the
+bytes that the input really yields, to at most four times as much, and never past the caller's limit. So a
+decompression bomb costs at most `max_bytes`. Pure: no I/O, no state.
 """
 
 import struct
@@ -21,7 +20,7 @@ __all__ = ["Compression", "TooLargeError", "compress", "decompress"]
 
 
 class Compression(IntEnum):
-    """Codec numbers as they stand in the attributes of a record batch (Kafka's CompressionType)."""
+    """Codec numbers as in the attributes of a record batch (Kafka's CompressionType)."""
 
     NONE = 0
     GZIP = 1
@@ -35,10 +34,10 @@ class TooLargeError(ProtocolError):
 
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
-# Version 1, readable by readers of version 1 and later: what snappy-java writes.
+# As snappy-java writes it: version 1, for readers of version 1 and later.
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
-# A snappy copy element spends three bytes on at most 64, so nothing valid expands beyond this.
+# A snappy copy element of three bytes yields at most 64 bytes, so valid data never expands more than this.
 _SNAPPY_MAX_EXPANSION = 24
 
 # Frame version 1, independent blocks, no checksums (the batch has its own CRC), blocks of at most 64 KiB; the
@@ -51,7 +50,7 @@ _LZ4_END_MARK = b"\x00\x00\x00\x00"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _FIRST_GUESS_BYTES = 4096
 _GROWTH = 4
-# What the decompressors report when the output buffer is full; every other error is about the input.
+# The decompressors' error if the output buffer is full. Every other error concerns the input.
 _OUTPUT_FULL = "failed to write whole buffer"
 
 _INT32 = struct.Struct(">i")
@@ -59,10 +58,9 @@ _UINT32_LE = struct.Struct("<I")
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
-    """`data` compressed by `codec`; `level` is the codec's own scale (gzip 1..9, zstd 1..22), None its
-    default.
+    """`data` compressed by `codec`. `level` is gzip's (1..9) or zstd's (1..22); None is the default.
 
-    snappy and lz4 have no level here: the argument is ignored for them.
+    For snappy and lz4 it is ignored.
     """
     if codec is Compression.NONE:
         return bytes(data)
@@ -76,9 +74,9 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
 
 
 def decompress(codec: Compression, data: Buffer, max_bytes: int) -> bytes:
-    """The bytes that `data` holds under `codec`, at most `max_bytes` of them.
+    """The decompressed bytes of `data`, at most `max_bytes`.
 
-    Raises ProtocolError when the input is damaged, and TooLargeError when it yields more than `max_bytes`.
+    Raises ProtocolError if the input is damaged, and TooLargeError if it yields more than `max_bytes`.
     """
     if codec is Compression.NONE:
         if len(data) > max_bytes:
@@ -100,10 +98,10 @@ def _damaged(codec: Compression, reason: object) -> ProtocolError:
 
 
 def _gzip_decompress(data: Buffer, max_bytes: int) -> bytes:
-    """One gzip member, which is all that any producer writes."""
+    """Decompress one gzip member. Producers never write more than one."""
     member = zlib.decompressobj(_GZIP_WINDOW)
     try:
-        # One byte past the limit tells a full buffer from one that overflows; 0 would mean "no limit".
+        # One byte past the limit shows that the output is too large; 0 would mean "no limit".
         output = member.decompress(data, max_bytes + 1)
     except zlib.error as error:
         raise _damaged(Compression.GZIP, error) from None
@@ -117,7 +115,7 @@ def _gzip_decompress(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _growing_decompress(codec: Compression, data: Buffer, max_bytes: int) -> bytes:
-    """lz4 and zstd frames into an output buffer that grows only when the input has filled the last one."""
+    """Decompress lz4 and zstd frames. The output buffer grows only if the input filled the last one."""
     into = cramjam.lz4.decompress_into if codec is Compression.LZ4 else cramjam.zstd.decompress_into
     size = min(max(_GROWTH * len(data), _FIRST_GUESS_BYTES), max_bytes)
     while True:
@@ -144,14 +142,14 @@ def _snappy_compress(data: Buffer) -> bytes:
 
 
 def _snappy_decompress(data: Buffer, max_bytes: int) -> bytes:
-    """Xerial blocks as Java writes them, or one raw block as librdkafka may."""
+    """Decompress xerial blocks (written by Java) or one raw block (librdkafka may write it)."""
     view = memoryview(data)
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return _snappy_block(view, max_bytes, max_bytes)
     if len(view) < len(_XERIAL_HEADER):
         raise _damaged(Compression.SNAPPY, "the xerial header ends early")
     chunks: list[bytes] = []
-    room = max_bytes
+    remaining_bytes = max_bytes
     position = len(_XERIAL_HEADER)
     while position < len(view):
         # snappy-java lets streams be concatenated, each with its own header.
@@ -164,20 +162,20 @@ def _snappy_decompress(data: Buffer, max_bytes: int) -> bytes:
         position += 4
         if not 0 <= length <= len(view) - position:
             raise _damaged(Compression.SNAPPY, f"block of {length} bytes, {len(view) - position} are left")
-        chunk = _snappy_block(view[position : position + length], room, max_bytes)
+        chunk = _snappy_block(view[position : position + length], remaining_bytes, max_bytes)
         chunks.append(chunk)
-        room -= len(chunk)
+        remaining_bytes -= len(chunk)
         position += length
     return b"".join(chunks)
 
 
-def _snappy_block(block: memoryview, room: int, max_bytes: int) -> bytes:
-    """One raw snappy block, whose own length field is believed only as far as the input could bear it out."""
+def _snappy_block(block: memoryview, remaining_bytes: int, max_bytes: int) -> bytes:
+    """Decompress one raw snappy block. Its length field is refused if the input is too short for it."""
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > _SNAPPY_MAX_EXPANSION * len(block):
-            raise _damaged(Compression.SNAPPY, f"{len(block)} bytes cannot hold the {size} they announce")
-        if size > room:
+            raise _damaged(Compression.SNAPPY, f"{len(block)} bytes cannot yield the announced {size} bytes")
+        if size > remaining_bytes:
             raise _too_large(Compression.SNAPPY, max_bytes)
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:

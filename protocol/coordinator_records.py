@@ -1,9 +1,9 @@
 """Keys and values of coordinators' records in the logs of internal topics: a version, then a message.
 
-Owns: the int16 version in front, and the codecs behind it. The declarations are in `protocol.messages`.
+Owns: the int16 version before the message, and its codecs. The declarations are in `protocol.messages`.
 
-Invariants: a codec is built once, with the first record of its version; decoding consumes all bytes and
-raises nothing but ProtocolError.
+Invariants: a codec is built once, with the first record of its version. Decoding consumes all bytes and
+raises only ProtocolError.
 
 Source: Kafka's CoordinatorRecordSerde.
 """
@@ -25,7 +25,7 @@ _VERSION_BYTES: Final = 2
 
 
 def record_version(data: Buffer) -> int:
-    """The version in front of a key or a value. Raises ProtocolError where there is none."""
+    """The version at the start of a key or a value. Raises ProtocolError if there is none."""
     if len(data) < _VERSION_BYTES:
         raise ProtocolError(f"expected a version in {_VERSION_BYTES} bytes, came {len(data)} bytes")
     return int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)

@@ -1,11 +1,11 @@
-"""The one error table of the Kafka protocol, and the two ways in which this project fails on the wire.
+"""The error table of the Kafka protocol, and the two exceptions of this project for the wire.
 
-Owns: `ErrorCode` (number, name, whether a retry can help, whether the client must give up, one line for
-people), `ProtocolError` (bytes that are not the protocol) and `ApiError` (a refusal that has a code).
+Owns: `ErrorCode` (number, name, whether a retry can help, whether the client must give up, one line of text),
+`ProtocolError` (bytes that do not follow the protocol) and `ApiError` (an error that has a code).
 
 Invariants: no other module decides whether a code is retriable or fatal. A code is never both.
-*Retriable* follows Kafka's RetriableException tree: the same request may succeed later, perhaps after
-fresh metadata. *Fatal* means that this client instance can never succeed: no retry, no fresh metadata and
+*Retriable* follows Kafka's RetriableException tree: the same request may succeed later, perhaps after a
+metadata refresh. *Fatal* means that this client instance can never succeed: no retry, no metadata refresh and
 no epoch bump helps.
 
 Source: the error code table of the Kafka protocol guide.
@@ -20,7 +20,7 @@ _FATAL: Final = 2
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes, -1 to 133. The number is the value; `.message` says it in one line."""
+    """Kafka's error codes, -1 to 133. The value is the number; `.message` is one line of text."""
 
     _value_: int
     retriable: bool
@@ -35,7 +35,7 @@ class ErrorCode(IntEnum):
         member.message = message
         return member
 
-    UNKNOWN_SERVER_ERROR = -1, _PLAIN, "the broker met an error that it did not expect"
+    UNKNOWN_SERVER_ERROR = -1, _PLAIN, "the broker had an unexpected error"
     NONE = 0, _PLAIN, "no error"
     OFFSET_OUT_OF_RANGE = 1, _PLAIN, "the log does not hold this offset"
     CORRUPT_MESSAGE = 2, _RETRY, "the record batch is corrupt: wrong checksum, size or key"
@@ -180,19 +180,19 @@ _BY_NUMBER: Final = {int(member): member for member in ErrorCode}
 
 
 def error_code(number: int) -> ErrorCode:
-    """The code with this number; a number that the table does not hold is UNKNOWN_SERVER_ERROR."""
+    """The code with this number; UNKNOWN_SERVER_ERROR for a number that is not in the table."""
     return _BY_NUMBER.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 class ProtocolError(ValueError):
-    """Bytes that are not the protocol, or values that it cannot carry.
+    """Bytes that do not follow the protocol, or values that it cannot encode.
 
-    The message names the field path, what was expected and what came. On a connection it means: close it.
+    The message names the field path, the expected and the actual value. The connection must be closed.
     """
 
 
 class ApiError(Exception):
-    """A refusal that the protocol has a code for. `message` is the table's line unless one was given."""
+    """An error that has a code in the protocol. The default `message` is the table's line."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         self.code = code

@@ -1,13 +1,13 @@
-"""Bytes to frames to headers, and back: what surrounds every request and response body.
+"""Frames and headers: it splits received bytes into frames and headers, and encodes them.
 
 Owns: the size prefix, request headers v0 to v2, response headers v0 and v1, and the one receive buffer of a
 connection.
 
-Invariants: a frame's announced length is checked before memory is taken for it, and memory is taken for bytes
-that came: the buffer grows fourfold, and only once it was full. A received byte is copied at most once to the
-front of the buffer, and at most once more each time the buffer grows, whatever the chunks. A buffer larger
-than `_KEPT_BYTES` is let go with the frame that needed it; a smaller one after a while of small frames.
-After a ProtocolError a reader is of no further use: close the connection.
+Invariants: a frame's announced length is checked before memory is allocated, and memory grows only with
+received bytes: the buffer grows fourfold, and only after it was full. A received byte is copied at most once
+to the front of the buffer, and at most once more each time the buffer grows, for chunks of any size. A buffer
+larger than `_KEPT_BYTES` is freed with the frame that needed it; a smaller one after many small frames. After
+a ProtocolError a reader cannot be used any more: close the connection.
 
 Source: the protocol guide's "Request and Response Headers", KIP-482, KIP-511.
 """
@@ -37,14 +37,14 @@ _NULL_LENGTH: Final = -1
 _START_BYTES: Final = 4 * 1024
 _GROWTH: Final = 4
 _READ_BYTES: Final = 64 * 1024
-"""Size that the buffer of a busy connection reaches, whatever its frames."""
+"""The buffer size that a busy connection reaches with frames of any size."""
 _KEPT_BYTES: Final = 2 * 1024 * 1024
 _SMALL_ROUNDS_BEFORE_SHRINKING: Final = 64
 _JOINED_BYTES: Final = 16 * 1024
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what. Header v0 has no client id, which reads as None."""
+    """The header of a request. Header v0 has no client id, so it is None."""
 
     api_key: int
     api_version: int
@@ -60,7 +60,7 @@ def request_header_version(api_key: int, version: int) -> int:
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """1 for flexible versions, else 0; always 0 for ApiVersions, whose asker may not know its version yet."""
+    """1 for flexible versions, else 0. Always 0 for ApiVersions: its client may not know the version yet."""
     return 1 if version >= _FIRST_FLEXIBLE_RESPONSE.get(api_key, _NEVER_FLEXIBLE) else 0
 
 
@@ -85,17 +85,17 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
             raise ProtocolError(f"request header: client_id: expected UTF-8, came {error.reason}") from None
         position = end
     if version >= _FIRST_FLEXIBLE.get(api_key, _NEVER_FLEXIBLE):
-        # The common case, an empty section, is worth its own line: this runs once for every request.
+        # A short path for an empty section, the common case: this runs once per request.
         if position < size and frame[position] == 0:
             position += 1
         else:
             position = skip_tagged_fields(frame, position)
-    # Past the constructor, which takes twice as long.
+    # Not by the constructor, which takes twice as long.
     return tuple.__new__(RequestHeader, (api_key, version, correlation_id, client_id)), position
 
 
 def _decode_short_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    """Header v0, or the ProtocolError that one is too short."""
+    """Header v0. Raises ProtocolError if the frame is too short."""
     size = len(frame)
     if size < _REQUEST_HEADER_V0.size:
         raise _cut(_REQUEST_HEADER_V0.size, size)
@@ -172,9 +172,9 @@ def _joined(prefix: bytes, body: Buffer | list[Buffer]) -> list[Buffer]:
 class FrameReader:
     """The receive buffer of one connection, for asyncio.BufferedProtocol.
 
-    One buffer is filled in place and frames are handed out as views of it, without the size prefix. It starts
-    small, grows towards an announced frame as its bytes arrive, and shrinks back. `grant` is asked for the
-    bytes of memory that each growth is to take, and gives as many as it may take, 1 at least.
+    One buffer is filled in place. Frames are views of it, without the size prefix. It starts small, grows
+    while the bytes of a large frame arrive, and shrinks again. Before each growth `grant` is called with the
+    wanted bytes of memory and returns the allowed bytes, at least 1.
     """
 
     __slots__ = (
@@ -186,7 +186,7 @@ class FrameReader:
         self._max_frame_bytes = max_frame_bytes
         self._grant = grant
         self.completed = 0
-        """Changes when frames are handed out of a large buffer."""
+        """Changes when frames of a large buffer are returned."""
         self._start = 0
         self._end = 0
         self._needed = _SIZE.size
@@ -194,12 +194,12 @@ class FrameReader:
 
     @property
     def capacity_bytes(self) -> int:
-        """Memory held for receiving at the moment."""
+        """Present size of the receive buffer."""
         return self._capacity
 
     @property
     def wanted_bytes(self) -> int:
-        """Memory that the next `get_buffer` is to hold."""
+        """Size of the receive buffer after the next `get_buffer`."""
         if self._end < self._capacity:
             return self._capacity
         useful = max(_READ_BYTES, self._needed + _START_BYTES)
@@ -212,11 +212,11 @@ class FrameReader:
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes of the frame that has begun to arrive, or of its length, that are still to come."""
+        """Missing bytes of the frame that has begun to arrive, or of its length."""
         return self._needed - (self._end - self._start)
 
     def get_buffer(self, size_hint: int) -> memoryview:
-        """Where the next bytes belong. Views that `buffer_updated` gave are invalid from here on."""
+        """The buffer for the next bytes. Views returned by `buffer_updated` become invalid."""
         start, end = self._start, self._end
         pending = end - start
         if end == self._capacity:
@@ -233,13 +233,13 @@ class FrameReader:
         return self._view[self._end :]
 
     def release(self) -> None:
-        """Take no more memory than a new reader, where no frame has begun to arrive and no view is needed."""
+        """Shrink to a new reader's memory. Only if no frame has begun to arrive and no view is in use."""
         if self._end == self._start and self._capacity > _START_BYTES:
             self._start = self._end = 0
             self._replace_buffer(_START_BYTES)
 
     def buffer_updated(self, count: int) -> list[memoryview]:
-        """The frames that are whole after `count` more bytes, valid until the next `get_buffer`.
+        """The frames that are complete after `count` more bytes, valid until the next `get_buffer`.
 
         Raises ProtocolError for a length that is negative or above the limit.
         """
@@ -271,7 +271,7 @@ class FrameReader:
         return frames
 
     def _settle(self, large: bool) -> None:
-        """Lets a large buffer go with its frames, and counts how long a middling one has not been needed."""
+        """Free a large buffer with its frames, and count how long a medium one was not needed."""
         self.completed += 1
         if large or self._needed > _READ_BYTES:
             self._small_rounds = 0
@@ -281,14 +281,14 @@ class FrameReader:
             self._move(max(_READ_BYTES, self._end - self._start))
 
     def _make_room(self) -> None:
-        """The buffer was full, so that more is likely to come: make it larger, as far as that is of use."""
+        """The buffer was full, so more bytes are likely: enlarge it as far as that helps."""
         more = self.wanted_bytes - self._capacity
         if more and self._grant is not None:
             more = self._grant(more)
         self._move(self._capacity + more)
 
     def _move(self, capacity: int) -> None:
-        """Bring what has not been handed out to the front, in a buffer of `capacity`."""
+        """Move the bytes that were not returned yet to the front of a buffer of `capacity` bytes."""
         pending = self._view[self._start : self._end]
         if capacity != self._capacity:
             self._replace_buffer(capacity)
@@ -306,5 +306,5 @@ class FrameReader:
         came = _SIZE.pack(size)
         return ProtocolError(
             f"frame length: expected 0 to {self._max_frame_bytes}, came {size} (bytes {came.hex(' ')}); "
-            "a peer that speaks TLS or HTTP to this port, or a limit that is too low"
+            "the peer may use TLS or HTTP on this port, or the limit is too low"
         )

@@ -1,17 +1,17 @@
-"""The wire's types as construct's: its numbers, and our strings, bytes, uuids and arrays.
+"""The types of the wire as construct types: construct's numbers, and our strings, bytes, uuids and arrays.
 
-Owns: how one value becomes bytes and back, in the classic and the compact form, nullable or not, and the
-bounds on what bytes may ask for.
+Owns: how one value is encoded and decoded, in the classic and the compact form, nullable or not, and the
+limits on lengths and counts.
 
-Invariants: a length or a count is compared with the bytes that remain before memory is taken for it, and a
-message has a budget of elements, because an element of two bytes becomes an object of hundreds. For any
-bytes, a compiled codec raises `WireError` or nothing. A `WireError` collects the path of the field while it
-unwinds, so that no path is kept on the way that works. What construct calls the context is here the Pace of
-the message: types count in it what they do beyond one element's work.
+Invariants: a length or a count is compared with the remaining bytes before memory is allocated. A message has
+a budget of elements, because an element of two bytes becomes an object of hundreds. For any bytes, a compiled
+codec raises only `WireError`. A `WireError` collects the path of the field while it propagates, so valid
+messages pay nothing for paths. construct's context is here the Pace of the message: types count in it their
+work beyond one element.
 
-Why not construct's own: PascalString and Prefixed take 3 to 4 times as long and know no null; Array and
-PrefixedArray take 1.4 times as long (20 times for numbers), take any count and do not yield; VarInt reads
-without end; an adapter for uuids takes 1.9 times as long to build.
+Why not construct's own types: PascalString and Prefixed take 3 to 4 times as long and cannot be null. Array
+and PrefixedArray take 1.4 times as long (20 times for numbers), accept any count and do not yield. VarInt has
+no limit. An adapter for uuids takes 1.9 times as long to build.
 
 Importing it imports construct, which takes tens of milliseconds, so only `protocol.schema`'s lazy codecs do.
 Source: the protocol guide's "Protocol Primitive Types"; KIP-482 for the compact forms.
@@ -36,7 +36,7 @@ MAX_BYTES: Final = 2147483647
 NULL: Final = -1
 _TEXT_BYTES_AN_ELEMENT: Final = 1024
 
-# construct's Flag takes the end of the message for true once it is compiled.
+# construct's compiled Flag reads true at the end of the message.
 NUMBERS: Final[Mapping[str, FormatField]] = {
     "bool": FormatField(">", "?"),
     "int8": Int8sb,
@@ -51,7 +51,7 @@ _INT32 = Packer(">i")
 
 
 class WireError(ConstructError):  # type: ignore[misc]
-    """What was expected and what came; `within` adds the path, innermost step first."""
+    """Says what was expected and what came. `within` adds the path, innermost step first."""
 
     def __init__(self, fault: str) -> None:
         super().__init__(fault)
@@ -67,13 +67,13 @@ class WireError(ConstructError):  # type: ignore[misc]
 
 
 FAULTS: Final = (ConstructError, struct.error)
-"""What compiled code raises for bytes or values that do not fit."""
+"""The exceptions of compiled code for bytes or values that do not fit."""
 
 
 class WireType(Construct):  # type: ignore[misc]
-    """A construct type that knows the fewest bytes its value can take.
+    """A construct type that knows the smallest size of its values.
 
-    With `is_long` a value has no bound but the message's, and its compiled code is a generator of steps.
+    With `is_long` only the message limits a value, and the compiled code is a generator of steps.
     """
 
     minimum_size: int = 1
@@ -89,7 +89,7 @@ class WireStream(BytesIO):
 
 
 def claim_elements(stream: WireStream, count: int, smallest: int) -> None:
-    """Refuses, before memory is taken, more elements than the bytes or the message's budget can hold."""
+    """Raise WireError if the remaining bytes or the message's budget cannot hold so many elements."""
     rest = remaining(stream)
     if count * smallest > rest:
         raise WireError(f"expected {count} elements of {smallest} bytes or more, {rest} bytes remain")
@@ -99,12 +99,12 @@ def claim_elements(stream: WireStream, count: int, smallest: int) -> None:
 
 
 def remaining(stream: BytesIO) -> int:
-    """Bytes between the position and the end."""
+    """The number of bytes after the position."""
     return stream.getbuffer().nbytes - stream.tell()
 
 
 def shown(value: object) -> str:
-    """A value for an error message, cut so that a peer cannot make the message long."""
+    """A value for an error message, shortened so that a peer cannot make the message long."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -143,7 +143,7 @@ def _compact_length(length: int) -> bytes:
 
 
 class _Sized(WireType):
-    """What has a length in front: classic (int16 or int32, -1 is null) or compact (varint of length + 1)."""
+    """A value after its length: classic (int16 or int32, -1 is null) or compact (varint of length + 1)."""
 
     noun = "value"
 
@@ -201,7 +201,7 @@ class Text(_Sized):
             data = obj.encode()
         except UnicodeEncodeError as error:
             raise WireError(
-                f"expected text that UTF-8 can hold, came {shown(obj)} ({error.reason})"
+                f"expected text that UTF-8 can encode, came {shown(obj)} ({error.reason})"
             ) from None
         if len(data) > MAX_STRING_BYTES:
             raise WireError(f"expected a string of at most {MAX_STRING_BYTES} bytes, came {len(data)} bytes")
@@ -244,7 +244,7 @@ class Blob(_Sized):
 
 
 class Uuid(WireType):
-    """Sixteen bytes as uuid.UUID; the zero uuid stands for none."""
+    """Sixteen bytes as uuid.UUID. The zero uuid means none."""
 
     minimum_size = 16
 
@@ -262,7 +262,7 @@ class Uuid(WireType):
 
 
 class _Array(_Sized):
-    """A list of elements, or None. A count that cannot fit into the remaining bytes is refused unread."""
+    """A list of elements, or None. A count too large for the remaining bytes is an error before any read."""
 
     noun = "an array"
 
@@ -308,7 +308,7 @@ class ArrayOf(_Array):
     def parse_steps(
         self, stream: WireStream, pace: Pace, parse: Callable[[WireStream, Pace], Any]
     ) -> Steps[list[Any] | None]:
-        """The array that stands here, whose elements `parse` reads. Raises WireError."""
+        """Read the array at this position; `parse` reads its elements. Raises WireError."""
         count = self._count_or_null(stream)
         if count < 0:
             return None
@@ -328,7 +328,7 @@ class ArrayOf(_Array):
     def build_steps(
         self, obj: Any, stream: BytesIO, pace: Pace, build: Callable[[Any, BytesIO, Pace], Any]
     ) -> Steps[None]:
-        """Write an array, whose elements `build` writes. Raises WireError."""
+        """Write an array; `build` writes its elements. Raises WireError."""
         if not self._build_count(obj, stream):
             return
         is_long = self.element.is_long
@@ -346,7 +346,7 @@ class ArrayOf(_Array):
 
 
 class NumberArray(_Array):
-    """An array of numbers, read and written at once, which takes a tenth of a microsecond for each."""
+    """An array of numbers, read and written together, at a tenth of a microsecond per number."""
 
     def __init__(self, kind: str, *, compact: bool, nullable: bool) -> None:
         number = NUMBERS[kind]

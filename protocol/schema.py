@@ -1,12 +1,12 @@
 """The API table: which APIs have codecs, in which versions, and the one codec of each (message, version).
 
-Owns: `ApiKey`, `APIS` and the four functions between bodies and values. What a broker serves and what a
-client asks for are tables of their own. What a field means in a version is decided by the declarations in
-`protocol.messages`, never by a caller.
+Owns: `ApiKey`, `APIS` and the four functions that convert between bodies and values. The APIs that a broker
+serves and the APIs that a client requests are in tables of their own. The declarations in `protocol.messages`
+decide what a field means in a version; callers never do.
 
-Invariants: importing this module imports only plain data; construct is loaded with the first codec, and a
-codec is built once. Decoding consumes the whole body and raises nothing but ProtocolError. A decoded value
-has every declared field, so that a handler never asks which version it serves.
+Invariants: importing this module imports only plain data. construct is loaded with the first codec, and a
+codec is built once. Decoding consumes the whole body and raises only ProtocolError. A decoded value has every
+declared field, so a handler never needs to know the version.
 """
 
 from collections.abc import Mapping
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 MAX_REQUEST_ELEMENTS: Final = 100_000
 """Array elements and tagged fields of one request: 50 MB and half a second of decoding, in steps."""
 MAX_RESPONSE_ELEMENTS: Final = 4_000_000
-"""Answers come from a broker that the client chose, and the metadata of a large cluster is large."""
+"""Larger than for requests: the client trusts its broker, and a large cluster has large metadata."""
 
 
 class ApiKey(IntEnum):
-    """The number of an API. Not every one has an entry in `APIS`: those without are known by name only."""
+    """The number of an API. Numbers without an entry in `APIS` have no codecs, only a name."""
 
     PRODUCE = 0
     FETCH = 1
@@ -94,7 +94,8 @@ class ApiKey(IntEnum):
 class Api(NamedTuple):
     """One API, with codecs for `min_version` to `max_version`.
 
-    `first_flexible_version` decides the request header (v2) and the response header (v1, save ApiVersions).
+    From `first_flexible_version` on, the request header is v2 and the response header v1 (except
+    ApiVersions).
     """
 
     key: ApiKey
@@ -124,8 +125,8 @@ def _api(
     )
 
 
-# The versions of Produce and Fetch stand here only: those of `protocol.hot`, a broker and a client follow.
-# New fields are declared in `protocol.messages` and written by hand in `protocol.hot`.
+# The versions of Produce and Fetch are set here only: `protocol.hot`, broker and client read them here.
+# A new field is declared in `protocol.messages` and written by hand in `protocol.hot`.
 APIS: Final[Mapping[ApiKey, Api]] = dict(
     (
         _api(ApiKey.PRODUCE, (3, 12), produce.PRODUCE_REQUEST, produce.PRODUCE_RESPONSE),
@@ -293,8 +294,8 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
 )
 
 
-# librdkafka (2.16 among others) leaves three bytes behind a flexible Metadata request for all topics: those
-# it had reserved for the length of the array that it then wrote as null. Kafka reads no further than it must.
+# librdkafka (2.16 and others) leaves three bytes after a flexible Metadata request for all topics: it
+# reserved them for the length of an array that it then wrote as null. Kafka does not read them.
 _MAY_HAVE_BYTES_BEHIND: Final = frozenset((ApiKey.METADATA,))
 
 
@@ -307,31 +308,31 @@ def decode_request(api_key: int, version: int, body: Buffer) -> Any:
 
 
 def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]:
-    """What `decode_request` gives, in steps."""
+    """`decode_request` in steps."""
     return _request_codec(api_key, version).decode_steps(body, whole=api_key not in _MAY_HAVE_BYTES_BEHIND)
 
 
 def decode_response(api_key: int, version: int, body: Buffer) -> Any:
-    """The response body as a construct Container, as `decode_request` gives it. Raises ProtocolError."""
+    """The response body as a construct Container, as in `decode_request`. Raises ProtocolError."""
     return _response_codec(api_key, version).decode(body)
 
 
 def encode_request(api_key: int, version: int, values: Mapping[str, object]) -> bytes:
-    """The request's bytes. Missing fields take their default, unknown ones raise TypeError.
+    """The request's bytes. A missing field gets its default. An unknown one raises TypeError.
 
-    Fields that the version lacks are dropped; ProtocolError when one of them is not ignorable and not at its
-    default, or when a value does not fit its type.
+    Fields that the version lacks are dropped. Raises ProtocolError if one of them is not ignorable and
+    differs from its default, or if a value does not fit its type.
     """
     return _request_codec(api_key, version).encode(values)
 
 
 def encode_response(api_key: int, version: int, values: Mapping[str, object]) -> bytes:
-    """The response's bytes, under the rules of `encode_request`."""
+    """The response's bytes, by the rules of `encode_request`."""
     return _response_codec(api_key, version).encode(values)
 
 
 def encode_response_steps(api_key: int, version: int, values: Mapping[str, object]) -> Steps[bytes]:
-    """What `encode_response` gives, in steps."""
+    """`encode_response` in steps."""
     return _response_codec(api_key, version).encode_steps(values)
 
 

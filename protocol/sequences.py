@@ -1,10 +1,10 @@
-"""Sequence arithmetic of the idempotent producer: the one place that knows that after 2147483647 comes 0.
+"""Sequence arithmetic of the idempotent producer: after 2147483647 comes 0.
 
 Owns: the wrap. Sequences are int32 and never negative; the numbers 0 .. MAX_SEQUENCE form a ring of 2**31.
-Invariants: every result lies in 0 .. MAX_SEQUENCE when the arguments do; nothing here raises. Only this
-module adds to a sequence, on either side of the wire.
+Invariants: every result is in 0 .. MAX_SEQUENCE if the arguments are; nothing here raises. In broker and
+client, only this module adds to a sequence.
 
-Source: KIP-98 and DefaultRecordBatch of Apache Kafka, whose increment and decrement these equal.
+Source: KIP-98; increment and decrement are the same as in Apache Kafka's DefaultRecordBatch.
 """
 
 from tidelog.protocol.types import MAX_SEQUENCE
@@ -23,9 +23,9 @@ def decrement_sequence(sequence: int, count: int) -> int:
 
 
 def sequence_distance(from_: int, to: int) -> int:
-    """Steps forward round the ring from `from_` to `to`, in 0 .. MAX_SEQUENCE.
+    """Steps forward on the ring from `from_` to `to`, in 0 .. MAX_SEQUENCE.
 
-    A distance above half the ring (2**30) is better read as `to` lying behind `from_`.
+    A distance above half the ring (2**30) usually means that `to` is before `from_`.
     """
     return (to - from_) & MAX_SEQUENCE
 

@@ -1,9 +1,9 @@
-"""Declared settings: what each may hold, its default and its meaning, and errors that say what to write.
+"""Declared settings: the allowed values, default and meaning of each, and errors that say what to write.
 
-Owns `Setting` and how a table of settings is declared: a frozen dataclass whose fields are made by `setting`,
-and whose `__post_init__` calls `hold_checked` where people make its instances. A field is one setting: its
-name, type, default, bounds and meaning stand there, and what else needs them reads them there. A setting's
-outward name is Kafka's: the attribute with dots for underscores (`log.segment.bytes`).
+Owns `Setting` and how a table of settings is declared: a frozen dataclass with fields made by `setting`. Its
+`__post_init__` calls `hold_checked` if applications create instances. A field is one setting. It declares the
+name, type, default, bounds and meaning; all other code reads them there. The outward name of a setting is
+Kafka's: the attribute with dots for underscores (`log.segment.bytes`).
 
 Invariant: no message of this module and no repr of a table shows the value of a secret. Pure.
 """
@@ -26,16 +26,16 @@ _KEY = "setting"
 
 
 class ConfigError(ValueError):
-    """A setting that does not exist, or a value that it cannot hold; the message is meant for people."""
+    """An unknown setting or an invalid value. The message is for users."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. `kind` is bool, int, float, str, or a class that is made of text (Path).
+    """One setting. `kind` is bool, int, float, str, or a class that is created from text (Path).
 
-    `low` and `high` bound a number, `choices` a text. `is_many`: a tuple of such values.
-    `is_optional`: may be None. `default` is MISSING where a value must be given. `read` replaces all these
-    checks: it returns the value, or raises ValueError. `extras` is what one table alone needs to know.
+    `low` and `high` limit a number, `choices` a text. `is_many`: a tuple of such values. `is_optional`: may
+    be None. `default` is MISSING if a value is required. `read` replaces all these checks: it returns the
+    value, or raises ValueError. `extras` is information for one table only.
     """
 
     attribute: str
@@ -83,7 +83,7 @@ class Setting:
         return checked
 
     def expectation(self) -> str:
-        """What the setting may hold, in words: "a whole number from 0 to 65535"."""
+        """The allowed values in words: "a whole number from 0 to 65535"."""
         one = self._expected_one()
         return f"a list, each item {one}" if self.is_many else one
 
@@ -98,7 +98,7 @@ class Setting:
         return one if self.low is None else f"{one} of at least {self.low}"
 
     def _from_text(self, text: str) -> object:
-        """The text as a value of the setting's type where it says one, else as it is."""
+        """The text as a value of the setting's type if possible, else unchanged."""
         stripped = text.strip()
         if self.kind is bool:
             lower = stripped.lower()
@@ -145,7 +145,7 @@ def setting(
     secret: bool = False,
     **extras: Any,
 ) -> Any:
-    """A field of a table; MISSING as `default` for a value that must be given."""
+    """A field of a table. MISSING as `default` means that a value is required."""
     declared = {
         "description": description,
         "low": low,
@@ -160,7 +160,7 @@ def setting(
 
 @cache
 def settings_of(table: Any) -> tuple[Setting, ...]:
-    """The settings of a table (its class) in the order of their declaration. Its other fields are none."""
+    """The settings of a table (its class) in the order of their declaration, without its other fields."""
     hints = get_type_hints(table)
     return tuple(
         Setting(attribute=each.name, default=each.default, **_shape(hints[each.name]), **each.metadata[_KEY])
@@ -182,14 +182,14 @@ def hold_checked(instance: Any) -> None:
 
 
 def as_text(value: object) -> str:
-    """A value as it would be written in a file or a flag; a list with commas."""
+    """A value as in a file or a flag; a list with commas."""
     if isinstance(value, tuple):
         return ",".join(map(as_text, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _shape(hint: Any) -> dict[str, Any]:
-    """What a field's type says of its setting."""
+    """The parts of a setting that follow from its field's type."""
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     kinds = [option for option in options if option is not NoneType]
     is_many = get_origin(kinds[0]) is tuple

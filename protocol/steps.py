@@ -1,11 +1,11 @@
-"""Long work in steps: a generator that yields where others may have their turn, and returns its result.
+"""Long work in steps: a generator yields after each step, so other requests can run, and returns its result.
 
-Owns: how much work one step does, and the two ways to run steps without an event loop. Whoever does some work
-for each element of a message counts it with a `Pace` and yields when the pace says so. Work that fits into
-its first step never yields, so short messages cost what they cost without this.
+Owns: the amount of work in one step, and the two ways to run steps without an event loop. Code that works on
+each element of a message counts the elements with a `Pace`, and yields when the step is over. Work that fits
+into its first step never yields, so a short message has no extra cost.
 
-Invariants: a step is counted in elements, not in time, so that it is the same on a slow machine; no I/O, no
-clock, no event loop. `broker.limits.turns` runs steps of many requests side by side.
+Invariants: a step is counted in elements, not in time, so it is the same on a slow machine; no I/O, no clock,
+no event loop. `broker.limits.turns` runs the steps of many requests in turn.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -17,15 +17,15 @@ R = TypeVar("R")
 Steps: TypeAlias = Generator[None, None, T]
 
 ELEMENTS_A_STEP: Final = 200
-"""What is read, handled or written between two yields: a millisecond, for an element takes about 5 us."""
+"""Elements read, handled or written between two yields: about a millisecond, at about 5 us per element."""
 GLANCES_A_STEP: Final = 500
-"""How many elements are in a step that only looks at each: whether it came before, which error it holds."""
+"""Elements in a step that only checks each one, for example for a duplicate or an error."""
 NUMBERS_AN_ELEMENT: Final = 16
-"""So many numbers of an array, read or written at once, are the work of one element."""
+"""This many numbers of an array, read or written together, count as one element."""
 
 
 class Pace:
-    """Counts the work of one step. `left` is what may still be done in it."""
+    """Counts the work of one step. `left` is the number of elements left in it."""
 
     __slots__ = ("_a_step", "left")
 
@@ -33,7 +33,7 @@ class Pace:
         self._a_step = self.left = elements_a_step
 
     def spent(self, elements: int = 1) -> bool:
-        """Whether the step is over, so that the caller is to yield; a new one begins."""
+        """Whether the step is over. Then the caller must yield, and a new step begins."""
         self.left -= elements
         if self.left > 0:
             return False
@@ -46,9 +46,9 @@ def begin(outcome: Steps[T]) -> T | Steps[T]: ...
 @overload
 def begin(outcome: T) -> T: ...
 def begin(outcome: Any) -> Any:
-    """Do the first step of a generator: its result if there is no second one, else the steps that are left.
+    """Run the first step of a generator. Returns its result if there is no second step, else the other steps.
 
-    Anything that is no generator is a result already.
+    Anything that is not a generator is a result already.
     """
     if isinstance(outcome, GeneratorType):
         try:
@@ -63,14 +63,14 @@ def finish(outcome: Steps[T]) -> T: ...
 @overload
 def finish(outcome: T) -> T: ...
 def finish(outcome: Any) -> Any:
-    """Do all steps of a generator now: its result. Anything that is no generator is a result already."""
+    """Run all steps of a generator and return its result. Anything that is not a generator is a result."""
     while isinstance(outcome, GeneratorType):
         outcome = begin(outcome)
     return outcome
 
 
 def each(handle: Callable[[T], R], items: Iterable[T], pace: Pace, elements: int = 1) -> Steps[list[R]]:
-    """[handle(item) for item in items], each of which is the work of so many `elements`."""
+    """[handle(item) for item in items]. Each item counts as `elements` elements."""
     results = []
     for item in items:
         results.append(handle(item))

@@ -1,15 +1,15 @@
 """A struct of the wire: construct's Struct, with tagged fields when the version is flexible.
 
-Owns: which fields a struct of one version reads and writes, their defaults, what it does with fields that the
+Owns: which fields a struct of one version reads and writes, their defaults, the handling of fields that the
 version lacks, and the tagged-field section (KIP-482).
 
-Invariants: parsing gives a Container with every declared field, those that the version lacks at their
-default, fresh for each parse. Building takes any mapping: a missing field is its default, an unknown one is a
-TypeError, one that the version lacks is dropped unless it is not ignorable and not at its default. A tagged
-field at its default is never written (librdkafka up to 2.0.2 skips it wrongly), tags are written in ascending
-order, and unknown tags are skipped.
+Invariants: parsing returns a new Container with every declared field; fields that the version lacks have
+their default. Building takes any mapping. A missing field gets its default, an unknown one raises TypeError.
+A field that the version lacks is dropped; it is an error if it is not ignorable and differs from its default.
+A tagged field with its default is never written (librdkafka up to 2.0.2 skips it wrongly). Tags are written
+in ascending order, and unknown tags are skipped.
 
-Why not the code that construct's own Struct compiles to: it makes a context for each struct, which takes 1.5
+Why not the compiled code of construct's own Struct: it creates a context for each struct, which takes 1.5
 times as long (1.8 to build), and its errors name no field.
 """
 
@@ -46,7 +46,7 @@ _ZEROS: Final[Mapping[str, object]] = {
     "uuid": UUID(int=0),
 }
 
-# Defaults stand in the compiled code as they print themselves. A uuid takes a microsecond to make.
+# The compiled code holds the repr of each default. Creating a uuid takes a microsecond.
 cached_uuid: Final = cache(UUID)
 
 Parse: TypeAlias = Callable[[WireStream, Pace], Any]
@@ -55,9 +55,9 @@ Typed: TypeAlias = tuple[Field, WireType]
 
 
 class WireStruct(Struct):  # type: ignore[misc]
-    """One struct in one version: the fields that it has, those that are tagged, and those that it lacks.
+    """One struct in one version: its fields, its tagged fields, and the fields that the version lacks.
 
-    It is read and written by the code that `compile` makes of it, in steps when it `is_long`.
+    Compiled code reads and writes it, in steps if it `is_long`.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ def {name}(fields, io, this):
         return f"(yield from {name}(obj, io, this))" if self.is_long else f"{name}(obj, io, this)"
 
     def _link(self, code: Any) -> str:
-        """How the compiled code names this struct, with the names that its defaults and errors need."""
+        """The name of this struct in the compiled code; imports the names for its defaults and errors."""
         code.linkedinstances[id(self)] = self
         code.append("from tidelog.protocol.structs import FAULTS, cached_uuid as UUID, shown")
         return f"linkedinstances[{id(self)}]"
@@ -145,7 +145,7 @@ def {name}(fields, io, this):
         values: dict[str, object],
         parsers: Mapping[int, tuple[str, Parse]],
     ) -> None:
-        """Read the section of tagged fields that stands here into `values`."""
+        """Read the section of tagged fields at this position into `values`."""
         count = read_unsigned_varint(stream)
         if count == 0:
             return
@@ -160,9 +160,9 @@ def {name}(fields, io, this):
             if tag <= previous:
                 raise WireError(f"expected tags in ascending order, came {tag} after {previous}")
             previous = tag
-            room = remaining(stream)
-            if size > room:
-                raise WireError(f"expected {size} bytes of tagged field {tag}, {room} bytes remain")
+            rest = remaining(stream)
+            if size > rest:
+                raise WireError(f"expected {size} bytes of tagged field {tag}, {rest} bytes remain")
             if tag not in parsers:
                 stream.seek(size, 1)
                 continue
@@ -175,7 +175,7 @@ def {name}(fields, io, this):
     def build_tagged(
         self, obj: Mapping[str, object], stream: BytesIO, builders: Sequence[tuple[int, str, Build]]
     ) -> None:
-        """Write the tagged fields that are not at their default."""
+        """Write the tagged fields that differ from their default."""
         written: list[bytes] = []
         for tag, name, build in builders:
             if name not in obj or is_default(self._declared[name], obj[name]):
@@ -191,7 +191,7 @@ def {name}(fields, io, this):
         stream.writelines(written)
 
     def check(self, obj: Any) -> None:
-        """Refuse what is no mapping of declared fields, or has a field that this version cannot carry."""
+        """Raise WireError or TypeError unless `obj` maps declared fields that this version can encode."""
         if not isinstance(obj, dict | Mapping):
             raise WireError(f"expected a mapping for {self.label}, came {shown(obj)}")
         if not self._names.issuperset(obj):
@@ -202,11 +202,11 @@ def {name}(fields, io, this):
         for field in self._required_absent:
             if field.name in obj and not is_default(field, obj[field.name]):
                 value = shown(obj[field.name])
-                fault = f"expected the default, because this version cannot carry the field, came {value}"
+                fault = f"expected the default, because this version lacks the field, came {value}"
                 raise self.located(field.name, WireError(fault), value)
 
     def located(self, name: str, error: Exception, came: str) -> WireError:
-        """The error with the field's name in its path, in our words if it is one of construct's numbers."""
+        """The error with the field's name in its path; a new WireError for errors of construct's numbers."""
         if not isinstance(error, WireError):
             error = WireError(f"expected {self._declared[name].type}, came {came}")
         error.within(name)
@@ -214,7 +214,7 @@ def {name}(fields, io, this):
 
 
 def default_of(field: Field) -> object:
-    """What stands for a missing field."""
+    """The value of a missing field."""
     if field.default is not ZERO:
         return field.default
     if field.is_array:
@@ -225,7 +225,7 @@ def default_of(field: Field) -> object:
 
 
 def is_default(field: Field, value: object) -> bool:
-    """Whether the value says no more than a missing field does."""
+    """Whether the value means the same as a missing field."""
     if field.default is ZERO and field.is_array:
         return value is not None and not value
     if field.default is ZERO and field.type == "struct":

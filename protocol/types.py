@@ -1,7 +1,7 @@
-"""Kafka's nouns as types, and the values that stand for "none" on the wire.
+"""Types for Kafka's terms, and the values that mean "none" on the wire.
 
-Owns: the NewTypes that keep an offset from being passed where a sequence is meant, and the sentinels
-that every message shares. Nothing else.
+Owns: the NewTypes, with which mypy finds an offset that is passed as a sequence, and the sentinels that every
+message shares.
 
 Invariants: a NewType costs nothing at run time; every sentinel is -1 except `MAX_SEQUENCE`, the last
 sequence before the count starts again at 0.

@@ -1,8 +1,9 @@
-"""Unsigned varints over a buffer, for code that walks bytes without construct.
+"""Unsigned varints in a buffer, for code that reads bytes without construct.
 
-Owns: the 7-bit groups, least significant first, and their bound: 32 bits in at most five bytes.
+Owns: the 7-bit groups, least significant first, and their limit: 32 bits in at most five bytes.
 
-Invariants: nothing is read past the end of the buffer; a varint that is cut or too long is a ProtocolError.
+Invariants: nothing is read past the end of the buffer. A varint that is cut off or too long is a
+ProtocolError.
 
 Source: KIP-482.
 """
@@ -52,7 +53,7 @@ def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
 def skip_tagged_fields(buffer: Buffer, position: int) -> int:
     """The position after the section of tagged fields that starts here. Raises ProtocolError.
 
-    A section may hold `MAX_SKIPPED_TAGGED_FIELDS`: nobody needs more, and millions would stall the caller.
+    A section may hold `MAX_SKIPPED_TAGGED_FIELDS`: more are never needed, and millions would take too long.
     """
     count, position = read_unsigned_varint(buffer, position)
     if count > MAX_SKIPPED_TAGGED_FIELDS:

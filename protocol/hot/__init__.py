@@ -1,9 +1,8 @@
 """Hand-tuned Produce and Fetch: the two messages that carry records, as NamedTuples over memoryviews.
 
-Owns: nothing but the names. `produce`, `fetch_request` and `fetch_response` are the codecs, `wire` the
-primitives they share. Invariants: equal to protocol.schema byte for byte and value for value, which
-tests/property/test_hot.py holds; record bytes are never copied; malformed input raises ProtocolError, nothing
-else.
+Owns: only the names. `produce`, `fetch_request` and `fetch_response` are the codecs, `wire` their shared
+primitives. Invariants: equal to protocol.schema byte for byte and value for value (tests/property/test_hot.py
+checks it); record bytes are never copied; malformed input raises only ProtocolError.
 """
 
 from tidelog.protocol.hot.fetch_request import (

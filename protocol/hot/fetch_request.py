@@ -1,10 +1,9 @@
-"""FetchRequest, by hand.
+"""The hand-written codec of FetchRequest.
 
-Owns: what a consumer or follower asks for, and its bytes.
-Invariants: equal, byte for byte and value for value, to what protocol.schema makes of the same message, but
-that a partition that is named again takes no further place (as in Kafka, whose request is a map); malformed
-bytes raise ProtocolError and nothing else. The tagged field cluster_id is skipped when read and never
-written.
+Owns: the values of the request of a consumer or follower, and its bytes.
+Invariants: equal, byte for byte and value for value, to the codec of protocol.schema, except that a partition
+that is named twice is kept once (as in Kafka, which decodes it to a map). Malformed bytes raise only
+ProtocolError. The tagged field cluster_id is skipped when read and never written.
 """
 
 import struct
@@ -44,7 +43,7 @@ _PARTITION_FLEXIBLE = struct.Struct(">iiqiqi")
 
 
 class FetchPartition(NamedTuple):
-    """What is wanted of one partition; sizes in bytes. Epochs of -1 mean that the reader knows none."""
+    """The request for one partition; sizes in bytes. An epoch of -1 means that the reader knows none."""
 
     partition: int
     current_leader_epoch: int
@@ -56,7 +55,7 @@ class FetchPartition(NamedTuple):
 
 class FetchRequest(NamedTuple):
     """`topics` holds (name, [FetchPartition]), `forgotten_topics` holds (name, [partition]). `replica_id` is
-    -1 for a consumer. `session_epoch` of -1 asks for no fetch session (KIP-227)."""
+    -1 for a consumer. A `session_epoch` of -1 means no fetch session (KIP-227)."""
 
     replica_id: int
     max_wait_ms: int
@@ -71,7 +70,7 @@ class FetchRequest(NamedTuple):
 
 
 def decode_fetch_request(version: int, body: Buffer) -> FetchRequest:
-    """The request in `body`, all of it. Each partition is in it once, as it was named last.
+    """Decode the whole `body`. Each partition is in the result once, with its last values.
 
     Raises ProtocolError for malformed bytes and for a version that has no codec.
     """
@@ -79,7 +78,7 @@ def decode_fetch_request(version: int, body: Buffer) -> FetchRequest:
 
 
 def decode_fetch_request_steps(version: int, body: Buffer) -> Steps[FetchRequest]:
-    """What `decode_fetch_request` gives, in steps; `body` must stay as it is until the last."""
+    """`decode_fetch_request` in steps. `body` must not change until the last step."""
     form = FETCH_FORMS[version]
     try:
         return (yield from _decode_request(version, form, memoryview(body)))
@@ -88,10 +87,10 @@ def decode_fetch_request_steps(version: int, body: Buffer) -> Steps[FetchRequest
 
 
 def encode_fetch_request(version: int, request: FetchRequest) -> bytes:
-    """The request as bytes. A field that the version lacks is dropped, as Kafka does, where that is harmless.
+    """The request as bytes. A field that the version lacks is dropped, as in Kafka, if that is harmless.
 
-    Raises ProtocolError where it is not (last_fetched_epoch, forgotten_topics), for values that the wire
-    cannot carry and for a version that has no codec.
+    Raises ProtocolError if it is not harmless (last_fetched_epoch, forgotten_topics), for values that cannot
+    be encoded and for a version without a codec.
     """
     form = FETCH_FORMS[version]
     try:
@@ -110,12 +109,12 @@ def _decode_request(version: int, form: Form, body: memoryview) -> Steps[FetchRe
         position += _SESSION.size
     topics: dict[str, dict[int, FetchPartition]] = {}
     count, position = read_size(form, body, position, 3, MAX_REQUEST_ELEMENTS)
-    room = MAX_REQUEST_ELEMENTS - count
+    remaining = MAX_REQUEST_ELEMENTS - count
     for _ in range(count):
         name, position = read_name(form, body, position)
         partitions = topics.setdefault(name, {})
-        partition_count, position = read_size(form, body, position, _PARTITION.size, room)
-        room -= partition_count
+        partition_count, position = read_size(form, body, position, _PARTITION.size, remaining)
+        remaining -= partition_count
         for _ in range(partition_count):
             partition, end = _decode_partition(version, body, position)
             position = form.skip_tags(body, end)
@@ -127,12 +126,12 @@ def _decode_request(version: int, form: Form, body: memoryview) -> Steps[FetchRe
             yield
     forgotten: list[tuple[str, Sequence[int]]] = []
     if version >= _FIRST_WITH_SESSION:
-        count, position = read_size(form, body, position, 3, room)
-        room -= count
+        count, position = read_size(form, body, position, 3, remaining)
+        remaining -= count
         for _ in range(count):
             name, position = read_name(form, body, position)
-            size, position = read_size(form, body, position, 4, room)
-            room -= size
+            size, position = read_size(form, body, position, 4, remaining)
+            remaining -= size
             indexes = struct.unpack_from(f">{size}i", body, position)
             end = position + 4 * size
             position = form.skip_tags(body, end)
@@ -171,7 +170,7 @@ def _encode_request(version: int, form: Form, request: FetchRequest) -> list[byt
     if version >= _FIRST_WITH_SESSION:
         parts.append(_SESSION.pack(request.session_id, request.session_epoch))
     elif request.forgotten_topics:
-        raise ProtocolError("forgotten_topics have no place before version 7")
+        raise ProtocolError("forgotten_topics needs version 7 or later")
     parts.append(form.write_count(len(request.topics)))
     for name, partitions in request.topics:
         parts += (form.write_name(name), form.write_count(len(partitions)))
@@ -194,7 +193,7 @@ def _encode_partition(version: int, partition: FetchPartition) -> bytes:
         return _PARTITION_FLEXIBLE.pack(*partition)
     index, leader_epoch, offset, last_fetched_epoch, log_start_offset, max_bytes = partition
     if last_fetched_epoch != NO_LEADER_EPOCH:
-        raise ProtocolError(f"last_fetched_epoch {last_fetched_epoch} has no place before version 12")
+        raise ProtocolError(f"last_fetched_epoch {last_fetched_epoch} needs version 12 or later")
     if version >= _FIRST_WITH_LEADER_EPOCH:
         return _PARTITION_WITH_LEADER_EPOCH.pack(index, leader_epoch, offset, log_start_offset, max_bytes)
     if version >= _FIRST_WITH_LOG_START_OFFSET:

@@ -1,10 +1,9 @@
-"""FetchResponse, by hand: the path that every record takes out of the broker.
+"""The hand-written codec of FetchResponse: every record leaves the broker through it.
 
-Owns: what a fetch gives, and its bytes.
-Invariants: equal, byte for byte and value for value, to what protocol.schema makes of the same message;
-records go from the log's buffers to the socket's list and, at the client, from the frame to slices of it,
-never copied; malformed bytes raise ProtocolError and nothing else. The tagged field snapshot_id is skipped
-when read and never written.
+Owns: the values of the response, and its bytes. Invariants: equal, byte for byte and value for value, to the
+codec of protocol.schema. Records are never copied:
+the broker puts the log's buffers into the list for the socket, and the client takes slices of the frame.
+Malformed bytes raise only ProtocolError. The tagged field snapshot_id is skipped when read and never written.
 """
 
 import struct
@@ -50,9 +49,9 @@ _DIVERGING_EPOCH = struct.Struct(">iqB")
 
 
 class FetchPartitionResult(NamedTuple):
-    """`records` is one buffer, or several that follow each other, or None. `aborted_transactions` holds
-    (producer id, first offset). `current_leader` is (leader id, leader epoch), `diverging_epoch` is (epoch,
-    end offset), both -1 twice for none."""
+    """`records` is one buffer, or several consecutive ones, or None. `aborted_transactions` holds (producer
+    id, first offset). `current_leader` is (leader id, leader epoch), `diverging_epoch` is (epoch, end
+    offset); (-1, -1) means none."""
 
     partition_index: int
     error_code: int
@@ -67,7 +66,7 @@ class FetchPartitionResult(NamedTuple):
 
 
 class FetchResponse(NamedTuple):
-    """`topics` holds (name, [FetchPartitionResult]), whose records are then one slice of the body, or
+    """`topics` holds (name, [FetchPartitionResult]). After decoding, records are one slice of the body or
     None."""
 
     throttle_time_ms: int
@@ -83,7 +82,7 @@ def encode_fetch_response(
     topics: Sequence[tuple[str, Sequence[FetchPartitionResult]]],
     throttle_time_ms: int = 0,
 ) -> list[Buffer]:
-    """The response as buffers to be written one after the other; the records among them are the caller's own.
+    """The response as buffers to write in order. Its record buffers are the caller's, not copies.
 
     Raises ProtocolError as `encode_produce_response` does.
     """
@@ -98,7 +97,7 @@ def encode_fetch_response_steps(
     topics: Sequence[tuple[str, Sequence[FetchPartitionResult]]],
     throttle_time_ms: int = 0,
 ) -> Steps[list[Buffer]]:
-    """What `encode_fetch_response` gives, in steps."""
+    """`encode_fetch_response` in steps."""
     form = FETCH_FORMS[version]
     pace = Pace()
     try:
@@ -106,7 +105,7 @@ def encode_fetch_response_steps(
         if version >= _FIRST_WITH_SESSION:
             parts = [_RESPONSE_WITH_SESSION.pack(throttle_time_ms, error_code, session_id)]
         elif session_id:
-            raise ProtocolError(f"session_id {session_id} has no place before version 7")
+            raise ProtocolError(f"session_id {session_id} needs version 7 or later")
         else:
             parts = [_INT32.pack(throttle_time_ms)]
         parts.append(form.write_count(len(topics)))
@@ -131,7 +130,7 @@ def encode_fetch_response_steps(
 
 
 def decode_fetch_response(version: int, body: Buffer) -> FetchResponse:
-    """The response in `body`, all of it; its records are slices of `body` and live as long as that does.
+    """Decode the whole `body`. Records are slices of `body`, so they are valid as long as `body` is.
 
     Raises ProtocolError as `decode_produce_response` does.
     """
@@ -165,7 +164,7 @@ def decode_fetch_response(version: int, body: Buffer) -> FetchResponse:
 
 
 def _append_result_head(version: int, form: Form, result: FetchPartitionResult, parts: list[bytes]) -> None:
-    """What stands before the records."""
+    """Append the fields before the records."""
     if version >= _FIRST_WITH_LOG_START_OFFSET:
         parts.append(_RESULT_WITH_LOG_START_OFFSET.pack(*result[:5]))
     else:
@@ -181,18 +180,18 @@ def _append_result_head(version: int, form: Form, result: FetchPartitionResult, 
         parts.append(_INT32.pack(result.preferred_read_replica))
     elif result.preferred_read_replica != -1:
         raise ProtocolError(
-            f"preferred_read_replica {result.preferred_read_replica} has no place before version 11"
+            f"preferred_read_replica {result.preferred_read_replica} needs version 11 or later"
         )
 
 
 def _append_records(
     form: Form, records: Sequence[Buffer] | Buffer | None, parts: list[bytes], buffers: list[Buffer]
 ) -> list[bytes]:
-    """Close `parts` with the records' length; move them, and the records behind them, to `buffers`.
+    """Append the records' length to `parts`, then move them and the records to `buffers`.
 
-    Returns the list that collects what follows.
+    Returns the list for the next fields.
     """
-    # An array's count and the length of bytes are written alike in either form, -1 for null included.
+    # In both forms an array's count is written like a length of bytes, also -1 for null.
     if records is None:
         parts.append(form.write_count(-1))
         return parts
@@ -213,7 +212,7 @@ def _result_tags(version: int, form: Form, result: FetchPartitionResult) -> byte
     if result.current_leader == NO_LEADER and result.diverging_epoch == NO_EPOCH_END_OFFSET:
         return form.no_tags
     if version < _FIRST_FLEXIBLE:
-        raise ProtocolError("current_leader and diverging_epoch have no place before version 12")
+        raise ProtocolError("current_leader and diverging_epoch need version 12 or later")
     fields = []
     if result.diverging_epoch != NO_EPOCH_END_OFFSET:
         fields.append((_DIVERGING_EPOCH_TAG, _DIVERGING_EPOCH.pack(*result.diverging_epoch, 0)))

@@ -1,13 +1,13 @@
-"""Produce, by hand: the path that every record takes into the broker.
+"""The hand-written codec of Produce: every record enters the broker through it.
 
 Owns: the values of a ProduceRequest and a ProduceResponse, and their bytes. Invariants: equal, byte for byte
-and value for value, to what protocol.schema makes of the same message (held by a property test); records are
-slices of the body on the way in and the caller's own buffers on the way out, never copied; malformed bytes
-raise ProtocolError and nothing else. Tagged fields that are not listed here (node_endpoints) are skipped when
-read and never written.
+and value for value, to the codec of protocol.schema (a property test checks it). Records are never copied:
+decoding returns slices of the body, encoding returns the caller's own buffers. Malformed bytes raise only
+ProtocolError. Tagged fields that are not listed here (node_endpoints) are skipped when read and never
+written.
 
-One topic with one partition, which is what a request for a single batch holds, takes a short cut; it gives up
-in favour of the general way at the first sign of anything else.
+A request of one topic with one partition (a single batch) has a fast path. For anything else the fast path
+returns None, and the general path is used.
 """
 
 import struct
@@ -55,8 +55,8 @@ _ONE_TOPIC_FLEXIBLE = struct.Struct(">BhiBB")
 _ONE_PARTITION = struct.Struct(">iii")
 _ONE_PARTITION_FLEXIBLE = struct.Struct(">BiB")
 # One partition's result up to the end of the response: index, error code, base offset, append time, then by
-# version the log start offset, empty record errors and null message, the tagged fields of its three structs;
-# the throttle time stands last but for them.
+# version the log start offset, empty record errors and null message, the tagged fields of its three structs.
+# The throttle time is before the last tagged fields.
 _ONE_RESULT = struct.Struct(">ihqqi")
 _ONE_RESULT_WITH_LOG_START_OFFSET = struct.Struct(">ihqqqi")
 _ONE_RESULT_WITH_RECORD_ERRORS = struct.Struct(">ihqqqihi")
@@ -77,10 +77,10 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducePartitionResult(NamedTuple):
-    """`record_errors` holds (batch index, message); `current_leader` is (leader id, leader epoch), -1 twice
+    """`record_errors` holds (batch index, message). `current_leader` is (leader id, leader epoch), (-1, -1)
     for none. A field that the version lacks is dropped when written and has its default when read."""
 
-    # Kafka's name for it; a tuple's own method of that name is not called on results.
+    # Kafka's name. It hides the tuple's method `index`, which is not called on results.
     index: int  # type: ignore[assignment]
     error_code: int
     base_offset: int = NO_OFFSET
@@ -99,7 +99,7 @@ class ProduceResponse(NamedTuple):
 
 
 def decode_produce_request(version: int, body: memoryview) -> ProduceRequest:
-    """The request in `body`, all of it; its records are slices of `body` and live as long as that does.
+    """Decode the whole `body`. Records are slices of `body`, so they are valid as long as `body` is.
 
     Raises ProtocolError for malformed bytes and for a version that has no codec.
     """
@@ -107,15 +107,15 @@ def decode_produce_request(version: int, body: memoryview) -> ProduceRequest:
 
 
 def decode_produce_request_steps(version: int, body: memoryview) -> ProduceRequest | Steps[ProduceRequest]:
-    """What `decode_produce_request` gives, or the steps to it; `body` must stay as it is until the last."""
+    """The result of `decode_produce_request` or steps to it. `body` must not change until the last step."""
     form = PRODUCE_FORMS[version]
     return _decode_one(form, body) or _decode_request(version, form, body)
 
 
 def encode_produce_request(version: int, request: ProduceRequest) -> list[Buffer]:
-    """The request as buffers to be written one after the other; the records among them are the caller's own.
+    """The request as buffers to write in order. Its record buffers are the caller's, not copies.
 
-    Raises ProtocolError for values that the wire cannot carry and for a version that has no codec.
+    Raises ProtocolError for values that cannot be encoded and for a version without a codec.
     """
     form = PRODUCE_FORMS[version]
     try:
@@ -138,7 +138,7 @@ def encode_produce_response_steps(
     topics: Sequence[tuple[str, Sequence[ProducePartitionResult]]],
     throttle_time_ms: int = 0,
 ) -> bytes | Steps[bytes]:
-    """What `encode_produce_response` gives, or the steps to it."""
+    """The result of `encode_produce_response` or steps to it."""
     form = PRODUCE_FORMS[version]
     try:
         return _encode_one(version, topics, throttle_time_ms) or _encode_response(
@@ -149,7 +149,7 @@ def encode_produce_response_steps(
 
 
 def decode_produce_response(version: int, body: Buffer) -> ProduceResponse:
-    """The response in `body`, all of it. Raises ProtocolError as `decode_produce_request` does."""
+    """Decode the whole `body`. Raises ProtocolError as `decode_produce_request` does."""
     form = PRODUCE_FORMS[version]
     view = memoryview(body)
     response = _decode_one_response(view) if version >= _FIRST_FLEXIBLE else None
@@ -158,12 +158,12 @@ def decode_produce_response(version: int, body: Buffer) -> ProduceResponse:
     try:
         topics = []
         count, position = read_size(form, view, 0, 3, MAX_RESPONSE_ELEMENTS)
-        room = MAX_RESPONSE_ELEMENTS - count
+        remaining = MAX_RESPONSE_ELEMENTS - count
         for _ in range(count):
             name, position = read_name(form, view, position)
             results = []
-            partitions, position = read_size(form, view, position, _RESULT.size, room)
-            room -= partitions
+            partitions, position = read_size(form, view, position, _RESULT.size, remaining)
+            remaining -= partitions
             for _ in range(partitions):
                 result, position = _decode_result(version, form, view, position)
                 results.append(result)
@@ -177,8 +177,8 @@ def decode_produce_response(version: int, body: Buffer) -> ProduceResponse:
 
 
 def _decode_one(form: Form, body: memoryview) -> ProduceRequest | None:
-    """A request of no transaction, one topic and one partition with records; None when it is not certain that
-    this is one."""
+    """A request without a transaction, with one topic and one partition with records; None if it may be
+    another one."""
     try:
         if form is CLASSIC:
             transactional, acks, timeout_ms, topics, name_size = _ONE_TOPIC.unpack_from(body)
@@ -224,13 +224,13 @@ def _decode_request(version: int, form: Form, body: memoryview) -> Steps[Produce
         transactional_id, position = form.read_string(body, 0)
         acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, position)
         count, position = read_size(form, body, position + _ACKS_TIMEOUT.size, 3, MAX_REQUEST_ELEMENTS)
-        room = MAX_REQUEST_ELEMENTS - count
+        remaining = MAX_REQUEST_ELEMENTS - count
         topics = []
         for _ in range(count):
             name, position = read_name(form, body, position)
             partitions: list[tuple[int, Buffer | None]] = []
-            partition_count, position = read_size(form, body, position, 5, room)
-            room -= partition_count
+            partition_count, position = read_size(form, body, position, 5, remaining)
+            remaining -= partition_count
             for _ in range(partition_count):
                 (index,) = _INT32.unpack_from(body, position)
                 records, end = form.read_bytes(body, position + 4)
@@ -250,7 +250,7 @@ def _decode_request(version: int, form: Form, body: memoryview) -> Steps[Produce
 
 @lru_cache(CACHED_NAMES)
 def _one_request_prefix(version: int, acks: int, timeout_ms: int, name: str, index: int) -> bytes:
-    """All that stands before the length of the records in a request of no transaction."""
+    """The fields before the length of the records in a request without a transaction."""
     form = PRODUCE_FORMS[version]
     start = form.write_string(None) + _ACKS_TIMEOUT.pack(acks, timeout_ms) + form.write_count(1)
     return start + form.write_name(name) + form.write_count(1) + _INT32.pack(index)
@@ -281,7 +281,7 @@ def _encode_request(form: Form, request: ProduceRequest) -> list[Buffer]:
     for name, partitions in request.topics:
         parts += (form.write_name(name), form.write_count(len(partitions)))
         for index, records in partitions:
-            # An array's count and the length of bytes are written alike in either form, -1 for null included.
+            # In both forms an array's count is written like a length of bytes, also -1 for null.
             parts += (_INT32.pack(index), form.write_count(-1 if records is None else len(records)))
             if records:
                 buffers += (b"".join(parts), records)
@@ -308,7 +308,7 @@ def _one_topic_prefix_flexible(name: str) -> bytes:
 def _encode_one(
     version: int, topics: Sequence[tuple[str, Sequence[ProducePartitionResult]]], throttle_time_ms: int
 ) -> bytes | None:
-    """A response of one topic and one partition that has no error message, record errors or leader; None for
+    """A response with one topic and one partition, without error message, record errors or leader; None for
     any other."""
     if len(topics) != 1 or len(topics[0][1]) != 1:
         return None
@@ -333,7 +333,7 @@ def _encode_one(
 
 
 def _decode_one_response(body: memoryview) -> ProduceResponse | None:
-    """A flexible response as `_encode_one` writes it; None when it is not certain that this is one."""
+    """A flexible response as `_encode_one` writes it; None if it may be another one."""
     try:
         name_size = body[1]
         start = name_size + 2
@@ -391,7 +391,7 @@ def _encode_result(version: int, form: Form, result: ProducePartitionResult) -> 
     elif version >= _FIRST_WITH_CURRENT_LEADER:
         parts.append(write_tags([(_CURRENT_LEADER_TAG, write_leader(result.current_leader))]))
     else:
-        raise ProtocolError(f"current_leader {result.current_leader} has no place before version 10")
+        raise ProtocolError(f"current_leader {result.current_leader} needs version 10 or later")
     return parts
 
 

@@ -1,11 +1,11 @@
 """Reading and writing of lengths, strings, bytes and tagged fields for the hand-tuned codecs, in both forms.
 
 Owns: `CLASSIC` (int16 and int32 lengths, -1 for null) and `FLEXIBLE` (unsigned varints of length + 1, 0 for
-null, tagged fields behind every struct). A codec picks a form by version and is written once;
-which versions there are, and which of them are flexible, stands in `protocol.schema.APIS`.
-Invariants: readers take a view and a position, and return the value and the position behind it; a length is
-held against the bytes that remain before anything is taken; bytes are returned as slices of the view. What
-malformed bytes make them raise is MALFORMED, which the codecs turn into one ProtocolError.
+null, tagged fields after every struct). A codec is written once and chooses a form by version.
+`protocol.schema.APIS` says which versions exist and which are flexible.
+Invariants: readers take a view and a position, and return the value and the position after it. A length is
+compared with the remaining bytes before any allocation. Bytes are returned as slices of the view. For
+malformed bytes they raise the exceptions in MALFORMED, which the codecs turn into one ProtocolError.
 """
 
 import struct
@@ -17,7 +17,7 @@ from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.schema import APIS, Api, ApiKey
 from tidelog.protocol.varint import MAX_SKIPPED_TAGGED_FIELDS, read_unsigned_varint, unsigned_varint
 
-# What malformed bytes (or, when encoding, impossible values) make the readers and writers raise.
+# The exceptions of readers and writers for malformed bytes, or for values that cannot be encoded.
 MALFORMED = (ProtocolError, struct.error, IndexError, UnicodeError)
 
 NO_LEADER = (-1, -1)
@@ -27,16 +27,16 @@ _INT32 = struct.Struct(">i")
 _LEADER = struct.Struct(">iiB")
 
 TAG_BYTES_AN_ELEMENT = 8
-"""As many bytes of unknown tagged fields are the work of one element (see `protocol.steps`)."""
+"""This many bytes of unknown tagged fields count as one element (see `protocol.steps`)."""
 
-# Topic names repeat from request to request. A longer one is none that Kafka allows, and not worth keeping.
+# Topic names repeat in each request. Kafka allows no longer ones, so longer names are not cached.
 CACHED_NAMES = 4096
 LONGEST_CACHED_NAME = 249
 
 
 class Form(NamedTuple):
-    """The primitives of one of the two encodings. `read_count(body, position, smallest)` takes the fewest
-    bytes that an element can have and returns -1 for null; the others are what their names say."""
+    """The primitives of one of the two encodings. `smallest` in `read_count(body, position, smallest)` is the
+    smallest size of an element; it returns -1 for null."""
 
     read_count: Callable[[memoryview, int, int], tuple[int, int]]
     read_string: Callable[[memoryview, int], tuple[str | None, int]]
@@ -52,13 +52,14 @@ def read_name(form: Form, body: memoryview, position: int) -> tuple[str, int]:
     """A string that must not be null."""
     name, after = form.read_string(body, position)
     if name is None:
-        raise ProtocolError(f"null at byte {position}, where a name must stand")
+        raise ProtocolError(f"null at byte {position}, expected a name")
     return name, after
 
 
 def read_size(form: Form, body: memoryview, position: int, smallest: int, most: int) -> tuple[int, int]:
-    """The length of an array that must not be null, with at least `smallest` bytes an element and at most
-    `most` elements: an element of three bytes becomes an object of a hundred, so bytes alone are no bound."""
+    """The length of an array that must not be null, with at least `smallest` bytes per element and at most
+    `most` elements: an element of three bytes becomes an object of a hundred, so a limit in bytes is not
+    enough."""
     count, after = form.read_count(body, position, smallest)
     if not 0 <= count <= most:
         raise ProtocolError(f"array of {count} at byte {position}, expected 0 to {most} elements")
@@ -72,7 +73,7 @@ def require_end(body: memoryview, position: int) -> None:
 
 
 def read_tags(body: memoryview, position: int) -> tuple[dict[int, memoryview], int]:
-    """The tagged fields that stand here, undecoded."""
+    """The tagged fields at this position, undecoded."""
     count, position = read_unsigned_varint(body, position)
     if count > MAX_SKIPPED_TAGGED_FIELDS:
         raise ProtocolError(f"{count} tagged fields, expected at most {MAX_SKIPPED_TAGGED_FIELDS}")
@@ -96,7 +97,7 @@ def write_tags(fields: Iterable[tuple[int, bytes]]) -> bytes:
 
 
 def read_leader(data: memoryview | None) -> tuple[int, int]:
-    """Leader id and leader epoch from the tagged field that tells a client where to turn (KIP-951)."""
+    """Leader id and leader epoch from the tagged field with the current leader (KIP-951)."""
     if data is None:
         return NO_LEADER
     leader_id, leader_epoch, _ = _LEADER.unpack_from(data)
@@ -220,7 +221,7 @@ FLEXIBLE = Form(
 
 
 class Forms(dict[int, Form]):
-    """The form of each version of an API that has codecs. Any other version raises ProtocolError."""
+    """The form of each version with a codec of an API. Any other version raises ProtocolError."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""What operators ask of a cluster: log folders, leaders, reassignments, quorum, features, telemetry.
+"""APIs to operate a cluster: log folders, leaders, reassignments, quorum, features, telemetry.
 
 Declarations only. Source: the JSON definitions of the same names (KIP-113, KIP-183, KIP-455, KIP-460,
 KIP-584, KIP-595, KIP-714, KIP-827, KIP-836, KIP-853, KIP-1142).

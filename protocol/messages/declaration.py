@@ -1,10 +1,10 @@
-"""The words in which a message is declared: fields with version ranges, and the messages made of them.
+"""The types of a declaration: fields with version ranges, and messages that consist of them.
 
 Owns: `Field`, `Message` and the meaning of a version range ("0+", "2-5", "3", "" for none).
 
-Invariants: plain immutable data, so that importing every declaration stays cheap; ranges are parsed when a
-codec is built, never at import. A field without a default takes its type's zero: 0, False, "", b"", [],
-the zero uuid, or a struct of defaults.
+Invariants: plain immutable data, so importing every declaration is cheap. Ranges are parsed when a codec is
+built, never at import. The default of a field without one is its type's zero: 0, False, "", b"", [], the zero
+uuid, or a struct of defaults.
 
 Source: the schema format of Kafka's message definitions (clients/src/main/resources/common/message).
 """
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 
 class _Zero:
-    """The default that the type implies."""
+    """The type's own default."""
 
     def __repr__(self) -> str:
         return "ZERO"
@@ -27,8 +27,8 @@ class Field(NamedTuple):
     """One field. `type` is a scalar ("int32", "string", "uuid", ...), "[]int32" for an array of scalars,
     "struct" or "[]struct" with `fields`.
 
-    `nullable` is the range of versions in which null may stand for it; `tag` makes it a tagged field in all
-    of its versions; `ignorable` lets a value be dropped silently when the version has no room for it.
+    `nullable` is the range of versions in which it may be null. `tag` makes it a tagged field in all of its
+    versions. `ignorable`: its value is dropped silently if the version lacks the field.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Message(NamedTuple):
 
 
 def version_in(version: int, versions: str) -> bool:
-    """Whether the range ("0+", "2-5", "3", "") holds the version."""
+    """Whether the range ("0+", "2-5", "3", "") contains the version."""
     if not versions:
         return False
     if versions.endswith("+"):

@@ -1,4 +1,4 @@
-"""Fetch, ListOffsets and OffsetForLeaderEpoch: how records and positions are read.
+"""Fetch, ListOffsets and OffsetForLeaderEpoch: APIs that read records and offsets.
 
 Declarations only; `protocol.hot` holds the hand-tuned twins of Fetch. Source: FetchRequest.json,
 FetchResponse.json, ListOffsetsRequest.json, ListOffsetsResponse.json, OffsetForLeaderEpochRequest.json,
@@ -145,8 +145,8 @@ LIST_OFFSETS_REQUEST = Message(
     ),
 )
 
-# Kafka declares leader_epoch as not ignorable; its broker leaves it out below version 4 by hand. Here a
-# handler answers the same values for every version, so an older version may drop it.
+# Kafka declares leader_epoch as not ignorable, and its broker's code omits it below version 4. Here a handler
+# answers the same values for every version, so an older version may drop it.
 LIST_OFFSETS_RESPONSE = Message(
     "ListOffsetsResponse",
     flexible="6+",

@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups and DeleteGroups: what operators ask about groups.
+"""DescribeGroups, ListGroups and DeleteGroups: APIs to administrate groups.
 
 Declarations only. Source: the JSON definitions of the same names (KIP-430, KIP-518, KIP-848,
 KIP-1043).

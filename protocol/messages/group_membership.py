@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: how members take part in a group of the classic protocol.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: the APIs of members of a group of the classic protocol.
 
 Declarations only. Source: the JSON definitions of the same names (KIP-62, KIP-345, KIP-394, KIP-559,
 KIP-800).

@@ -1,4 +1,4 @@
-"""GroupMetadataValue, what `__consumer_offsets` holds of a group, and what a consumer says when it joins one.
+"""GroupMetadataValue, a group's record in `__consumer_offsets`, and the subscription of a joining consumer.
 
 Declarations only. Each begins with an int16 version, see `protocol.coordinator_records`.
 Source: GroupMetadataValue.json and ConsumerProtocolSubscription.json.
@@ -33,7 +33,7 @@ GROUP_METADATA_VALUE = Message(
     ),
 )
 
-# What comes behind the topics is not read.
+# The fields after the topics are not read.
 CONSUMER_SUBSCRIPTION = Message(
     "ConsumerProtocolSubscription", flexible="", fields=(Field("topics", "[]string", "0+"),)
 )

@@ -1,8 +1,8 @@
 """FindCoordinator: which broker serves a group or a transactional id.
 
 Declarations only. Source: the JSON definitions of the same names (KIP-98, KIP-699). Unlike there, every field
-of the response is ignorable: it has two layouts, one coordinator up to version 3 and a list of them from
-version 4, and whoever answers gives both.
+of the response is ignorable. It has two layouts: one coordinator up to version 3, a list of them from version
+4. A handler fills both.
 """
 
 from tidelog.protocol.messages.declaration import Field, Message

@@ -1,4 +1,4 @@
-"""ApiVersions, Metadata and DescribeCluster: what a client asks before anything else.
+"""ApiVersions, Metadata and DescribeCluster: a client's first requests.
 
 Declarations only. Source: ApiVersionsRequest.json, ApiVersionsResponse.json, MetadataRequest.json,
 MetadataResponse.json, DescribeClusterRequest.json, DescribeClusterResponse.json (KIP-430, KIP-511, KIP-516,
@@ -8,7 +8,7 @@ KIP-584, KIP-700, KIP-919).
 from tidelog.protocol.messages.declaration import Field, Message
 
 NO_AUTHORIZED_OPERATIONS = -2147483648
-"""The bit field of authorized operations when the client did not ask for it."""
+"""The bit field of authorized operations if the client did not request it."""
 
 API_VERSIONS_REQUEST = Message(
     "ApiVersionsRequest",

@@ -1,4 +1,4 @@
-"""Produce and InitProducerId: how records and their producers enter the log.
+"""Produce and InitProducerId: the APIs of producers.
 
 Declarations only; `protocol.hot` holds the hand-tuned twins of Produce. Source: ProduceRequest.json,
 ProduceResponse.json, InitProducerIdRequest.json, InitProducerIdResponse.json (KIP-98, KIP-360, KIP-467,

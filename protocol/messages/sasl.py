@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate: how a client says who it is.
+"""SaslHandshake and SaslAuthenticate: the authentication of a client.
 
 Declarations only. Source: the JSON definitions of the same names (KIP-43, KIP-152, KIP-368). SaslHandshake
 has no flexible version.

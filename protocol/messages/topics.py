@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords, DescribeProducers: topics and what they hold.
+"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords, DescribeProducers: APIs of topics.
 
 Declarations only. Source: the JSON definitions of the same names (KIP-195, KIP-107, KIP-516, KIP-525,
 KIP-599, KIP-664).
