@@ -9,6 +9,7 @@ Source: Kafka's KafkaApis and GroupCoordinatorService, KIP-430 (authorized opera
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from tidelog.broker.coordinator.groups.states import GroupState
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.steps import Pace
+from tidelog.protocol.steps import Pace, each
 
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """Read, delete, describe, describe and alter configs: with no ACLs, all are allowed."""
@@ -62,8 +63,8 @@ class GroupAdminHandler:
         return await self._groups.run(group_id, lambda machine: partial(machine.describe, group_id))
 
     async def list_groups(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        states = {state.lower() for state in request.states_filter}
-        types = {kind.lower() for kind in request.types_filter}
+        states = await self._filter(request.states_filter)
+        types = await self._filter(request.types_filter)
         if types and _TYPE not in types:
             return {"error_code": ErrorCode.NONE, "groups": []}
         pace = Pace()
@@ -77,6 +78,9 @@ class GroupAdminHandler:
             if pace.spent():
                 await self._services.turns.next()
         return {"error_code": code, "groups": groups}
+
+    async def _filter(self, names: Sequence[str]) -> frozenset[str]:
+        return frozenset(await self._services.turns.run(each(str.lower, names, Pace())))
 
     async def delete_groups(self, context: RequestContext, request: Any) -> dict[str, Any]:
         results = []

@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from tidelog.broker.coordinator.group_machine import GroupMachine
 from tidelog.broker.coordinator.groups.group import Protocol
+from tidelog.broker.coordinator.groups.joining import MAX_PROTOCOLS
 from tidelog.broker.coordinator.groups.messages import (
     JoinAnswer,
     JoinRequest,
@@ -29,7 +30,7 @@ from tidelog.broker.coordinator.groups.messages import (
 from tidelog.broker.handlers.context import Parked, RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.steps import Pace, Steps, each
+from tidelog.protocol.steps import GLANCES_A_STEP, Pace, Steps, each
 
 _KNOWN_MEMBER_IDS_FROM = 4
 _NULL_PROTOCOLS_FROM = 7
@@ -48,7 +49,8 @@ class GroupMembershipHandler:
         self._groups = services.groups
 
     def join_group(self, context: RequestContext, request: Any) -> Steps[Parked]:
-        protocols = yield from each(_protocol, request.protocols, Pace())
+        # One too many is refused like any more.
+        protocols = yield from each(_protocol, request.protocols[: MAX_PROTOCOLS + 1], Pace())
         held_bytes = sum(_ELEMENT_BYTES + len(known.metadata) for known in protocols)
         return Parked(partial(self._join, context, request, tuple(protocols)), held_bytes)
 
@@ -77,7 +79,8 @@ class GroupMembershipHandler:
 
     def sync_group(self, context: RequestContext, request: Any) -> Steps[Parked]:
         assignments = dict((yield from each(_assignment, request.assignments, Pace())))
-        held_bytes = sum(_ELEMENT_BYTES + len(assignment) for assignment in assignments.values())
+        sizes = yield from each(len, assignments.values(), Pace(GLANCES_A_STEP))
+        held_bytes = _ELEMENT_BYTES * len(sizes) + sum(sizes)
         return Parked(partial(self._sync, context, request, assignments), held_bytes)
 
     async def _sync(
