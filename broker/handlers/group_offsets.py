@@ -104,6 +104,7 @@ class GroupOffsetsHandler:
         by_id = context.header.api_version >= _TOPIC_IDS_FROM
         if context.header.api_version < _SEVERAL_GROUPS_FROM:
             return {"topics": await self._group(request.group_id, request.topics, by_id=False)}
+        pace = Pace()
         wanted: dict[str, list[Any] | None] = {}
         for group in request.groups:
             present = wanted.setdefault(group.group_id, [])
@@ -111,6 +112,8 @@ class GroupOffsetsHandler:
                 wanted[group.group_id] = None
             else:
                 present.extend(group.topics)
+            if pace.spent():
+                await self._services.turns.next()
         groups = []
         for group_id, topics in wanted.items():
             answer: dict[str, Any] = {"group_id": group_id}

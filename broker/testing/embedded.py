@@ -2,7 +2,8 @@
 
 Owns `EmbeddedBroker`, which lives in the loop that the test runs on, and `ThreadedBroker`, which has a thread
 and a loop of its own, so that blocking clients (confluent-kafka, kafka-python) and any test can use it. Both
-are the broker that `tidelog serve` runs, without a process and without an HTTP port.
+are the broker that `tidelog serve` runs, without a process, without an HTTP port, and without a delay before
+the first rebalance of a group.
 
 Invariants: the temporary folder is removed at the end, however the test ended, while a folder that was given
 is kept; a restart keeps the port and the folder; nothing is global, so any number may live side by side.
@@ -40,7 +41,11 @@ class EmbeddedBroker:
     def __init__(
         self, *, data_dir: Path | str | None = None, settings: Mapping[str, Any] | None = None
     ) -> None:
-        wanted: dict[str, Any] = {"http.port": -1, **(settings or {})}
+        wanted: dict[str, Any] = {
+            "http.port": -1,
+            "group.initial.rebalance.delay.ms": 0,
+            **(settings or {}),
+        }
         if "listeners" not in wanted:
             wanted.setdefault("port", 0)
         self._config = BrokerConfig().with_settings(wanted)

@@ -137,6 +137,12 @@ async def test_topics_have_the_partitions_and_settings_that_were_asked_for() -> 
         assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+async def test_a_group_begins_at_once_unless_the_test_wants_kafka_s_delay() -> None:
+    for settings, delay_ms in (({}, 0), ({"group.initial.rebalance.delay.ms": 3_000}, 3_000)):
+        async with EmbeddedBroker(settings=settings) as broker:
+            assert broker.broker.config.group_initial_rebalance_delay_ms == delay_ms
+
+
 def test_settings_are_checked_before_anything_is_made() -> None:
     with pytest.raises(ConfigError, match=r"log\.segment\.bytes"):
         EmbeddedBroker(settings={"log.segment.bytes": -1})
