@@ -81,8 +81,9 @@ class LogSegments:
     ) -> bool:
         """Write a batch, in a new segment when it is time for one; returns whether it was. Raises OSError."""
         segment = self.active
-        last_offset = base_offset + header.last_offset_delta
-        rolled = not segment.takes(size, header.max_timestamp, last_offset, config, now_ms)
+        _, _, _, _, _, _, last_offset_delta, _, max_timestamp, _, _, _, _ = header
+        last_offset = base_offset + last_offset_delta
+        rolled = not segment.takes(size, max_timestamp, last_offset, config, now_ms)
         if rolled:
             segment = self.roll(now_ms)
         segment.append(buffers, size, header, last_offset, config.index_interval_bytes)

@@ -124,18 +124,16 @@ class ProducerStates:
 
     def check(self, header: BatchHeader) -> Verdict:
         """What to do with a batch that carries a producer id and passed every check that needs no state."""
-        recent = self._recent.get(header.producer_id)
+        _, _, _, _, _, attributes, _, _, _, producer_id, epoch, base_sequence, _ = header
+        recent = self._recent.get(producer_id)
         if recent is not None:
-            if (
-                recent.next_sequence == header.base_sequence
-                and recent.epoch == header.producer_epoch
-                and not header.attributes & TRANSACTIONAL_BIT
-            ):
+            is_next = recent.next_sequence == base_sequence and recent.epoch == epoch
+            if is_next and not attributes & TRANSACTIONAL_BIT:
                 return APPEND
             self._settle()
-        slot = self._table.find(header.producer_id)
+        slot = self._table.find(producer_id)
         if not slot:
-            evicted_epoch = self._evicted_epochs.get(header.producer_id, -1)
+            evicted_epoch = self._evicted_epochs.get(producer_id, -1)
             return check_unknown(header, self._next_producer_id(), evicted_epoch, self.rules)
         return check(header, self._table, slot, self.rules)
 
