@@ -88,8 +88,9 @@ def _check_counts(header: BatchHeader, origin: AppendOrigin) -> None:
     # One unpacking costs less than the look-ups that it stands for.
     _, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, count = header
     # Compaction takes records, and leaves the offsets of their batch as they are.
-    was_cleaned = last_offset_delta >= count >= 0 and origin is AppendOrigin.LEADER
-    if (count <= 0 or last_offset_delta != count - 1) and not was_cleaned:
+    if (count <= 0 or last_offset_delta != count - 1) and not (
+        last_offset_delta >= count >= 0 and origin is AppendOrigin.LEADER
+    ):
         raise _invalid(
             f"{count} records with last offset delta {last_offset_delta};"
             " the count must be one more than the delta, and positive"
