@@ -1,6 +1,6 @@
-"""From numpy to Arrow and back, by the buffers.
+"""Conversion between numpy and Arrow arrays through their buffers.
 
-pa.array(), pa.scalar() and to_numpy() do the same, and import pandas first: 0.3 s of each Python worker.
+pa.array(), pa.scalar() and to_numpy() do the same, but import pandas first: 0.3 s in each Python worker.
 """
 
 from typing import Any, TypeAlias
@@ -16,13 +16,13 @@ ArrowScalar: TypeAlias = Any
 
 
 def numbers(values: npt.NDArray[np.int64] | npt.NDArray[np.int32]) -> ArrowArray:
-    """The same numbers for Arrow, not copied."""
+    """The same numbers as an Arrow array, not copied."""
     arrow_type = pa.int64() if values.dtype == np.int64 else pa.int32()
     return pa.Array.from_buffers(arrow_type, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def flags(values: Flags) -> ArrowArray:
-    """The same truth values for Arrow."""
+    """The same booleans as an Arrow array."""
     bits = pa.py_buffer(np.packbits(values, bitorder="little"))
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, bits])
 
@@ -48,7 +48,7 @@ def null(arrow_type: pa.DataType) -> ArrowScalar:
 
 
 def integers(array: ArrowArray, absent: int = 0) -> Integers:
-    """The numbers of an int32 or int64 array as int64; `absent` where it has null."""
+    """The numbers of an int32 or int64 array as int64, with `absent` for nulls."""
     width = np.dtype(f"i{array.type.bit_width // 8}")
     if array.null_count:
         array = array.fill_null(numbers(np.array([absent], width))[0])
@@ -59,7 +59,7 @@ def integers(array: ArrowArray, absent: int = 0) -> Integers:
 
 
 def nulls(array: ArrowArray) -> Flags:
-    """Where an array has null."""
+    """True for each null of an array."""
     if not array.null_count:
         return np.zeros(len(array), np.bool_)
     bits = np.frombuffer(array.buffers()[0], np.uint8)

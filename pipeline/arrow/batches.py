@@ -1,10 +1,9 @@
 """Many batches at once: their headers as columns of numbers.
 
-Owns finding the batches in bytes as Fetch or a segment file gives them, and checking each one's CRC-32C.
+Owns the search for batches in the bytes of a Fetch or a segment file, and the check of their CRC-32C.
 
-Invariants: only whole batches are named, in log order; a truncated tail is left out, and what lies behind the
-offset where a read ends is not looked at. Malformed headers raise ProtocolError, as they do in
-`protocol.records`.
+Invariants: only whole batches are returned, in log order. A truncated tail is left out, and bytes behind the
+end offset of a read are not read. Malformed headers raise ProtocolError, as in `protocol.records`.
 """
 
 from dataclasses import dataclass
@@ -55,7 +54,7 @@ def batch_positions(data: Buffer, end_offset: int = NO_END) -> list[int]:
         if base_offset >= end_offset:
             break
         if length < BATCH_HEADER_SIZE - LOG_OVERHEAD:
-            # Raises, and says it as everywhere.
+            # Raises, with the usual message.
             read_batch_header(data, position)
         if magic != CURRENT_MAGIC:
             raise ProtocolError(f"batch at byte {position}: magic {magic}, expected {CURRENT_MAGIC}")
@@ -71,7 +70,7 @@ def batch_positions(data: Buffer, end_offset: int = NO_END) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Some batches in `data`: where each starts, and the fields of its header by name."""
+    """Batches in `data`: their start positions, and the fields of their headers by name."""
 
     data: Buffer
     positions: Integers
@@ -100,11 +99,11 @@ class Batches:
         return self.field("base_offset") + self.field("last_offset_delta")
 
     def where(self, wanted: Flags | slice) -> Self:
-        """Only some of them."""
+        """The selected batches only."""
         return type(self)(self.data, self.positions[wanted], self.headers[wanted])
 
     def check_crcs(self, where: str) -> None:
-        """Raise ProtocolError for the first whose bytes do not give the CRC that its header names."""
+        """Raises ProtocolError for the first batch whose bytes do not match the CRC in its header."""
         view = memoryview(self.data)
         places = zip(self.positions.tolist(), self.ends.tolist(), strict=True)
         found = np.array([crc32c(view[start + _CRC_COVERS_FROM : end]) for start, end in places], np.uint32)

@@ -1,14 +1,12 @@
 """Record batches as the log holds them, decoded into Arrow columns without a Python object per record.
 
-Owns the assembly of Arrow arrays from what `vectors` read: keys, values and headers are gathered from the
-bytes as they lie. Together they are the twin of `protocol.records.decode_batch`; a property test
-holds them equal.
+Owns how Arrow arrays are built from the fields that `vectors` reads: keys, values and headers are gathered
+directly from the bytes. Both together decode the same as `protocol.records.decode_batch`; a property test
+checks this.
 
 Invariants:
-- Bytes that `decode_batch` refuses raise ProtocolError here too, and no half decoded batch leaves this
-  module.
-- Control batches are markers, not records: they are skipped. The CRC-32C is checked before a batch is
-  looked at.
+- Bytes that `decode_batch` refuses raise ProtocolError here too. No partly decoded batch is yielded.
+- Control batches are markers, not records: they are skipped. The CRC-32C is checked before a batch is read.
 - Every column has exactly the Arrow type that Spark derives from the source's schema; Spark insists on it.
 
 Knows nothing of Spark or sockets.
@@ -53,7 +51,7 @@ ARROW_SCHEMA = pa.schema(
 
 # Arrow's binary arrays hold 32-bit positions.
 _MOST_PAYLOAD_BYTES = 2**31 - 1
-# What fits into Arrow's microseconds; a record may claim any number of milliseconds.
+# The largest that fits into Arrow's microseconds; a record may hold any number of milliseconds.
 _LARGEST_TIMESTAMP_MS = (2**63 - 1) // 1000
 
 
@@ -70,16 +68,15 @@ def decode_record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The records of `data` with start_offset <= offset < end_offset, in log order, as Arrow record batches.
 
-    `data` holds whole batches as Fetch or a segment gives them; a truncated tail is ignored. The yielded
-    batches have `columns` in that order and about `target_rows` rows each; a log batch is not split.
-    Timestamps beyond what microseconds hold are clipped. What `batch_filter` hides is left out. Raises
-    ProtocolError for a wrong CRC or a malformed batch, KeyError for an unknown column, and what
-    `batch_filter` raises.
+    `data` holds whole batches of a Fetch or a segment; a truncated tail is ignored. The yielded batches have
+    `columns` in that order and about `target_rows` rows each; a log batch is not split. Timestamps too large
+    for microseconds are clipped. Batches that `batch_filter` hides are left out. Raises ProtocolError for a
+    wrong CRC or a malformed batch, KeyError for an unknown column, and the errors of `batch_filter`.
     """
     schema = pa.schema([ARROW_SCHEMA.field(name) for name in columns])
     decoder = _Decoder(topic, partition, schema, start_offset, end_offset)
     batches = Batches.at(data, batch_positions(data, end_offset))
-    # First the CRC: a damaged header must not pass for one that is to be skipped.
+    # The CRC comes first: otherwise a damaged header could cause the batch to be skipped.
     batches.check_crcs(f"{topic}-{partition}")
     is_wanted = (batches.field("attributes") & CONTROL_BIT == 0) & (batches.last_offsets >= start_offset)
     if batch_filter is not None:
@@ -108,7 +105,7 @@ class _Decoder:
         self._end_offset = end_offset
 
     def decode(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """The rows between the two offsets, as one Arrow batch if they fit into one."""
+        """The rows from start to end offset, as one Arrow batch if they fit into one."""
         if not (batches.field("attributes") & COMPRESSION_MASK).any():
             starts = batches.positions + BATCH_HEADER_SIZE
             yield from self._decode(batches, batches.data, starts, batches.ends)
@@ -144,7 +141,7 @@ class _Decoder:
     def _decode(
         self, batches: Batches, payload: Buffer, starts: Integers, ends: Integers
     ) -> Iterator[pa.RecordBatch]:
-        """At most one Arrow batch; the records of batch n lie in bytes starts[n] to ends[n] of `payload`."""
+        """At most one Arrow batch. The records of batch n are in bytes starts[n] to ends[n] of `payload`."""
         octets = np.frombuffer(payload, np.uint8)
         counts = batches.field("record_count")
         try:
@@ -170,7 +167,7 @@ class _Decoder:
 
 
 class _Columns:
-    """Builds each column that is wanted, and none other."""
+    """Builds only the wanted columns."""
 
     def __init__(self, fields: RecordFields, payload: Buffer, counts: Integers, batches: Batches) -> None:
         self._fields = fields
@@ -213,7 +210,7 @@ class _Columns:
         return numbers(sequences.astype(np.int32))
 
     def _headers(self) -> ArrowArray:
-        """Null where a record has none, as in Spark's own Kafka source."""
+        """Null if a record has no headers, as in Spark's own Kafka source."""
         names = self._gather(self._fields.header_names, pa.string())
         try:
             names.validate(full=True)
@@ -227,8 +224,8 @@ class _Columns:
         return pa.ListArray.from_arrays(numbers(ends), pairs, type=HEADERS_TYPE, mask=flags(counts == 0))
 
     def _gather(self, slices: Slices, arrow_type: pa.DataType) -> ArrowArray:
-        """The slices of the payload as an array: all of it, cut at each start and end, of which every second
-        piece is wanted."""
+        """The slices of the payload as an array: the payload is cut at each start and end, and every second
+        piece is taken."""
         count = len(slices.starts)
         if not count:
             return pa.nulls(0, arrow_type)

@@ -1,12 +1,11 @@
 """Arrow columns, encoded into record batches without a Python object per record.
 
-Owns the layout of records, the other way round than `columnar`: sizes and varints of all records are
-computed together in numpy, and Arrow joins the pieces of each record, whose joined bytes are the batches
-already. A property test holds them equal to `protocol.records.RecordBatchBuilder`, record by record.
+Owns the layout of records, the inverse of `columnar`: numpy computes the sizes and varints of all records
+together, and Arrow joins the parts of each record. The joined bytes are the batches. A property test holds
+them equal to those of `protocol.records.RecordBatchBuilder`, record by record.
 
-Invariants: rows keep their order; a batch is never larger than asked for, unless it holds a single record;
-deltas start anew with each batch. The header of a batch is the client's business: it numbers it. Knows
-nothing of Spark or sockets.
+Invariants: rows keep their order. A batch is never larger than asked for, unless it holds a single record.
+Deltas start at 0 in each batch. The client writes the headers of batches. Knows nothing of Spark or sockets.
 """
 
 from collections.abc import Iterator
@@ -35,10 +34,10 @@ MOST_BYTES = 2**30
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Records to be encoded: binary `keys` and `values` (None: all null), timestamps in milliseconds.
+    """Records to encode: binary `keys` and `values` (None: all null), timestamps in milliseconds.
 
-    `headers` has the type `columnar.HEADERS_TYPE`, None where no record has any. `last_header` adds
-    one header behind the others to each record: its name, and a binary array without nulls.
+    `headers` has the type `columnar.HEADERS_TYPE`, or is None if no record has any. `last_header` adds a last
+    header to each record: its name, and a binary array without nulls.
     """
 
     timestamps_ms: Integers
@@ -81,7 +80,7 @@ class EncodedBatch(NamedTuple):
 
 
 def record_size_bounds(columns: RecordColumns) -> Integers:
-    """For each record no fewer bytes than it takes."""
+    """An upper bound of each record's size in bytes."""
     headers = _header_blobs(columns)
     sizes = np.full(len(columns.timestamps_ms), _MOST_OVERHEAD, np.int64)
     for array in (columns.keys, columns.values, *headers.parts):
@@ -100,7 +99,7 @@ def encode(columns: RecordColumns, batch_bytes: int) -> Iterator[EncodedBatch]:
         return
     if int(columns.timestamps_ms.min()) < NO_TIMESTAMP:
         raise ValueError(
-            f"timestamp {int(columns.timestamps_ms.min())} ms lies before 1970, which no record can bear"
+            f"timestamp {int(columns.timestamps_ms.min())} ms lies before 1970; a record cannot hold it"
         )
     headers = _header_blobs(columns)
     keys, values = _lengths_or_null(columns.keys, count), _lengths_or_null(columns.values, count)
@@ -130,7 +129,7 @@ def encode(columns: RecordColumns, batch_bytes: int) -> Iterator[EncodedBatch]:
 
 
 class Varints(NamedTuple):
-    """One zigzag varint a row: its bytes lie in the first `widths` columns of `octets`."""
+    """One zigzag varint per row: its bytes are in the first `widths` columns of `octets`."""
 
     octets: Octets
     widths: Integers
@@ -159,7 +158,7 @@ def _attributes(count: int) -> Varints:
 
 
 def _ragged(fields: list[Varints]) -> Any:
-    """For each row the bytes of its fields one behind the other, as a binary array."""
+    """The concatenated bytes of each row's fields, as a binary array."""
     octets = np.hstack([each.octets for each in fields])
     total = np.sum([each.widths for each in fields], axis=0)
     if int(total.sum()) == octets.size:
@@ -177,7 +176,7 @@ def _binary_array(lengths: Integers, data: Any) -> Any:
 
 
 def _batch_starts(bounds: Integers, most_bytes: int) -> Integers:
-    """The first row of each batch: as many rows each as fit by their bounds, and one at least."""
+    """The first row of each batch. Each takes as many rows as fit by their bounds, and at least one."""
     ends = np.cumsum(bounds)
     starts = [0]
     while True:
@@ -190,8 +189,8 @@ def _batch_starts(bounds: Integers, most_bytes: int) -> Integers:
 
 
 class _HeaderBlobs(NamedTuple):
-    """The headers of each record: how many, their bytes in all, and the pieces (arrays, scalars) they are
-    joined from."""
+    """The headers of each record: their number, their total bytes, and the parts (arrays, scalars) to
+    join."""
 
     counts: Integers
     lengths: Integers
@@ -222,7 +221,7 @@ def _header_blobs(columns: RecordColumns) -> _HeaderBlobs:
 
 
 def _joined_headers(elements: Any, counts: Integers) -> Any:
-    """The encoded headers of each record, whose headers lie in `elements` in a row."""
+    """The encoded headers of each record; `elements` holds the headers of all records in order."""
     names, values = elements.field("key").cast(_BINARY), elements.field("value")
     if elements.null_count or names.null_count:
         raise ValueError("a header without a name; every element of headers needs a key")
@@ -258,7 +257,7 @@ def _or_nothing(array: Any) -> Any:
 
 
 def murmur2_partitions(keys: Any, partitions: int) -> Integers:
-    """Where the Java client sends each key of a binary array, -1 for null ones."""
+    """The partition that the Java client chooses for each key of a binary array, -1 for nulls."""
     lengths = _lengths(keys, absent=0)
     # Words of four bytes are read past the end of the last key.
     padded = np.frombuffer(b"".join(_data_of(keys)) + b"\0\0\0\0", np.uint8)
@@ -294,7 +293,7 @@ def _word(data: Octets, at: Integers) -> npt.NDArray[np.uint32]:
 
 
 def _data_of(array: Any) -> list[memoryview]:
-    """The bytes of all elements in a row; null ones have none."""
+    """The concatenated bytes of all elements; a null has none."""
     if array.null_count:
         array = array.fill_null(_NOTHING)
     _, positions, data = array.buffers()

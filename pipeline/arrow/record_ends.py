@@ -1,13 +1,13 @@
-"""Where records end: the one thing about them that must be found out one after the other.
+"""Where records end. Unlike other fields, this must be computed record after record.
 
-Owns the walk along the length prefixes of record batches, version 2. Records of one size are taken in runs.
-Other batches are cut where a record seems to begin, and the pieces walked side by side, a record of each at a
-time. What neither way can be sure of, a plain loop over the bytes does again.
+Owns the loops over the length prefixes of record batches, version 2. Records of one size are taken in runs.
+Other batches are cut where a record seems to begin. The pieces are read in parallel, one record of each per
+step. If neither way is sure to be right, a plain loop over the bytes repeats the work.
 
-Invariants: what the short cuts find is what the plain loop finds, or it is not used. A run lasts as long as
-the bytes of the length prefix stay the same. Side by side, steps only go forward, and each piece's last must
-end exactly where the next piece starts or the batch ends, so that a wrong guess is found out. What the plain
-loop refuses raises ProtocolError.
+Invariants: a fast way's result is that of the plain loop, or it is not used. A run ends where the bytes of
+the length prefix change. In parallel, steps only go forward, and the last record of a piece must end exactly
+where the next piece starts or the batch ends, so a wrong guess is detected. What the plain loop refuses
+raises ProtocolError.
 """
 
 import numpy as np
@@ -16,19 +16,19 @@ from tidelog.pipeline.arrow.vectors import SMALLEST_RECORD_BYTES, Flags, Integer
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records.varints import MAX_VARLONG_BYTES, decode_varint, encode_varint
 
-# With fewer pieces at once, a step of all costs more than one of each in the plain loop.
+# With fewer pieces, one parallel step costs more than one plain step for each piece.
 _FEWEST_LANES = 24
-# Smaller batches are walked side by side at less cost than each by itself in runs.
+# For smaller batches, the parallel way costs less than runs.
 _FEWEST_IN_RUNS = 192
 _PROBED_RECORDS = 4
-# So many records are looked at for the size of the first, more if they have it; in runs shorter than these on
-# average they are not worth it.
+# A run first compares so many records with the size of the first, then more while they match. Runs shorter
+# than _SHORT_RUN do not pay.
 _FIRST_LOOK = 1024
 _MOST_LOOK = 1 << 20
 _SHORT_RUN = 16
 _MOST_SHORT_RUNS = 3
-# A batch is cut into pieces of so many records; how far from where it should be the first of each is looked
-# for, in records of average size.
+# Records per piece of a batch, and how far the start of a piece is searched around its expected position, in
+# records of average size.
 _PIECE_RECORDS = 128
 _SEARCHED_RECORDS = 20
 
@@ -36,10 +36,10 @@ _SEARCHED_RECORDS = 20
 def record_places(
     data: Octets, starts: Integers, ends: Integers, counts: Integers
 ) -> tuple[Integers, Integers]:
-    """Where each record of some batches starts and ends in `data`, batch after batch.
+    """The start and end of each record in `data`, batch after batch.
 
-    The uncompressed records of batch n lie in bytes starts[n] to ends[n], and are to be counts[n]. Raises
-    ProtocolError unless they fill them exactly; lengths are not judged otherwise: `vectors.read_fields` does.
+    The uncompressed records of batch n are in bytes starts[n] to ends[n]; their number is counts[n]. Raises
+    ProtocolError unless they fill these bytes exactly. `vectors.read_fields` checks the lengths otherwise.
     """
     impossible = (counts < 0) | (counts > (ends - starts) // SMALLEST_RECORD_BYTES)
     if impossible.any():
@@ -68,7 +68,7 @@ def record_places(
 
 
 def walk(payload: bytes, record_count: int) -> list[int]:
-    """Where each of `record_count` records ends in `payload`, the uncompressed records of one batch.
+    """The end of each of `record_count` records in `payload`, the uncompressed records of one batch.
 
     Raises ProtocolError unless they fill it exactly.
     """
@@ -96,8 +96,8 @@ def walk(payload: bytes, record_count: int) -> list[int]:
 
 
 def _steps() -> Integers:
-    """By the first two bytes of a record (little-endian): its size with the length prefix, 0 where that is
-    longer than two bytes or negative, so that the walk ends in the wrong place and is not believed."""
+    """By the first two bytes of a record (little-endian): its size with the length prefix. It is 0 if the
+    prefix is longer than two bytes or negative; then the loop ends at a wrong position and is not used."""
     first, second = np.arange(65536) & 255, np.arange(65536) >> 8
     short = first < 128
     zigzag = np.where(short, first, first & 127 | second << 7)
@@ -122,8 +122,8 @@ def _uniform_ones(data: Octets, starts: Integers, counts: Integers) -> Integers:
 
 
 def _take_runs(data: Octets, start: int, end: int, found: Integers) -> bool:
-    """Fill `found` with the ends of a batch's records, many in a row of one size each. False where they are
-    not so, or do not end with the batch; then `found` means nothing."""
+    """Fill `found` with the ends of a batch's records, in runs of one size. False if the runs are short, or
+    the records do not end with the batch; then `found` is invalid."""
     position, taken, short_runs, look = start, 0, 0, _FIRST_LOOK
     while taken < len(found):
         if end - position < SMALLEST_RECORD_BYTES:
@@ -153,7 +153,7 @@ def _take_runs(data: Octets, start: int, end: int, found: Integers) -> bool:
 def _walk_pieces(
     data: Octets, starts: Integers, ends: Integers, counts: Integers, slots: Integers, found: Integers
 ) -> Flags:
-    """Walk many batches side by side; of which of them that is sure to be right."""
+    """Read many batches in parallel. Returns for each batch whether its result is sure to be right."""
     if int(np.maximum(counts // _PIECE_RECORDS, 1).sum()) < _FEWEST_LANES:
         return np.zeros(len(counts), np.bool_)
     cuts = [
@@ -161,7 +161,7 @@ def _walk_pieces(
         for batch in np.flatnonzero(counts >= 2 * _PIECE_RECORDS).tolist()
         for number, position in _cuts(data, int(starts[batch]), int(ends[batch]), int(counts[batch]))
     ]
-    # The first piece of each batch begins where it does.
+    # The first piece of each batch begins at the batch's start.
     whole = np.column_stack((np.arange(len(counts)), np.zeros(len(counts), np.int64), starts))
     pieces = np.concatenate((whole, np.array(cuts, np.int64).reshape(-1, 3)))
     if len(pieces) < _FEWEST_LANES:
@@ -170,7 +170,7 @@ def _walk_pieces(
     is_last = np.append(batches[1:] != batches[:-1], True)
     sizes = np.where(is_last, counts[batches], np.roll(numbers, -1)) - numbers
     stops = np.where(is_last, ends[batches], np.roll(begins, -1))
-    # Those with most records first, so that the pieces which have one left are always the first ones.
+    # The pieces with most records come first, so the unfinished pieces are always the first ones.
     order = np.argsort(-sizes, kind="stable")
     positions, taken = begins[order], np.zeros(len(order), np.int64)
     places = (slots[batches] + numbers)[order]
@@ -179,7 +179,7 @@ def _walk_pieces(
     except IndexError:
         taken[:] = -1
     is_right = (taken == sizes[order]) & (positions == stops[order])
-    # A walk that did not know how to go on stood still, which may have been at the very end.
+    # A piece that met a prefix of size 0 stopped moving, perhaps exactly at its end.
     several = np.flatnonzero(taken > 1)
     last = places[several] + taken[several] - 1
     is_right[several] &= found[last] > found[last - 1]
@@ -192,8 +192,8 @@ def _walk_pieces(
 def _cuts(data: Octets, start: int, end: int, count: int) -> list[tuple[int, int]]:
     """Numbers of records of one batch, in ascending order, and where each seems to start.
 
-    Offsets mostly have no gaps, so that record n has offset delta n: that is looked for where the record
-    should be if those around are of average size.
+    Offsets mostly have no gaps, so record n has offset delta n. This delta is searched near the position that
+    the average record size gives.
     """
     payload = data[start:end].tobytes()
     around = len(payload) // count * _SEARCHED_RECORDS
@@ -210,7 +210,7 @@ def _cuts(data: Octets, start: int, end: int, count: int) -> list[tuple[int, int
 
 
 def _find_record(payload: bytes, number: int, begin: int, end: int) -> int:
-    """Where the record with offset delta `number` seems to start, -1 if nowhere: one that the next follows.
+    """Where the record with offset delta `number` seems to start; -1 if none is found that the next follows.
 
     `begin` is not 0, and the offset delta lies before `end`.
     """
@@ -232,7 +232,7 @@ def _find_record(payload: bytes, number: int, begin: int, end: int) -> int:
 
 
 def _offset_follows(payload: bytes, start: int, attributes: int, offset_delta: bytes) -> bool:
-    """Whether from `start` to `attributes` a length lies, and so far behind a record with that delta."""
+    """Whether a length lies from `start` to `attributes`, and a record with that delta lies so far behind."""
     try:
         length, behind = decode_varint(payload, start)
         if behind != attributes or length <= 0:
@@ -247,12 +247,12 @@ def _offset_follows(payload: bytes, start: int, attributes: int, offset_delta: b
 def _walk_together(
     data: Octets, positions: Integers, taken: Integers, counts: Integers, slots: Integers, found: Integers
 ) -> None:
-    """Walk as long as enough pieces have a record left. Moves `positions`, counts in `taken`, and stores each
-    end in `found`. Raises IndexError when a record starts behind the data."""
+    """Go on while enough pieces have a record left. Moves `positions`, counts in `taken`, and stores each end
+    in `found`. Raises IndexError if a record starts behind the data."""
     step = 0
     for count in np.unique(counts).tolist():
         lanes = int(np.searchsorted(-counts, -count, side="right"))
-        # What is not walked to its end is done again by the plain loop.
+        # The plain loop repeats the unfinished pieces.
         if (count - step) * _FEWEST_LANES > count * lanes:
             return
         at, slot = positions[:lanes], slots[:lanes] + step

@@ -1,11 +1,11 @@
 """The fields of many records at once, as numpy arrays of numbers and positions.
 
 Owns the vectorised reading of the record layout of batch version 2: each field is read for all records
-together, field after field. Where records end is `pipeline.arrow.record_ends`' to say.
+together, field after field. `pipeline.arrow.record_ends` finds where records end.
 
 Invariants: what `protocol.records.decode_batch` refuses raises ProtocolError here too. No field may end
-behind its record: fields only move forward, and the last must end exactly where the length prefix said. Knows
-nothing of Arrow.
+behind its record: positions only move forward, and the last field must end exactly where the length prefix
+says. Knows nothing of Arrow.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _SMALLEST_HEADER_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """One field of every record: it lies in bytes `starts` to `ends`; a null one is empty and flagged."""
+    """One field of every record, in bytes `starts` to `ends`. A null is empty and flagged in `nulls`."""
 
     starts: Integers
     ends: Integers
@@ -37,9 +37,7 @@ class Slices:
 
 @dataclass(frozen=True, slots=True)
 class RecordFields:
-    """All records of some batches, in log order. The header slices hold the headers of all records in a
-    row.
-    """
+    """The fields of all records, in log order. The header slices hold the headers of all records in order."""
 
     timestamp_deltas: Integers
     offset_deltas: Integers
@@ -51,9 +49,9 @@ class RecordFields:
 
 
 def read_fields(data: Octets, starts: Integers, ends: Integers, last_offset_deltas: Integers) -> RecordFields:
-    """The fields of the records that lie in `data` from `starts` to `ends`.
+    """The fields of the records in `data` from `starts` to `ends`.
 
-    `last_offset_deltas` holds, for each record, its batch's. Raises ProtocolError for any malformed record.
+    `last_offset_deltas` holds the value of each record's batch. Raises ProtocolError for a malformed record.
     """
     try:
         return _read_fields(data, starts, ends, last_offset_deltas)
@@ -88,14 +86,14 @@ def read_varints(
 ) -> tuple[Integers, Integers]:
     """The zigzag varints at `positions`, and the positions behind them.
 
-    IndexError when one runs over the end of `data`, ProtocolError when one is too long or does not fit.
+    Raises IndexError if one runs over the end of `data`, ProtocolError if one is too long or too large.
     """
     first = data[positions]
     after = positions + 1
     goes_on = first > 127
     if not goes_on.any():
         return _unzigzag(first, np.int8), after
-    # Two bytes are what most others take.
+    # Most others have two bytes.
     if int(after.max()) < len(data):
         second = data[after]
         if not (goes_on & (second > 127)).any():
@@ -113,14 +111,14 @@ def _unzigzag(raw: npt.NDArray[Any], signed: type) -> Integers:
 def _read_long_varints(
     data: Octets, first: Octets, after: Integers, most_bytes: int
 ) -> tuple[Integers, Integers]:
-    """The varints that begin with the bytes `first` and go on at `after`, if they do."""
+    """The varints that begin with the bytes `first` and may continue at `after`."""
     unfinished = np.flatnonzero(first & 128)
     raw = (first & 127).astype(np.uint64)
-    # Mostly all go on or none: then nothing needs to be picked out.
+    # Mostly all continue or none does: then no selection is needed.
     rest: Integers | slice = slice(None) if unfinished.size == first.size else unfinished
     for count in range(1, most_bytes):
         following = data[after[rest]]
-        # The tenth byte has room for one more bit, and so the shift below would lose the others silently.
+        # Only one bit of the tenth byte fits; the shift below would lose the others silently.
         if count == MAX_VARLONG_BYTES - 1 and (following > 1).any():
             raise ProtocolError("a varint does not fit into 64 bits")
         raw[rest] |= (following & 127).astype(np.uint64) << np.uint64(7 * count)
@@ -138,7 +136,7 @@ def _read_long_varints(
 
 
 def _read_sized(data: Octets, positions: Integers, ends: Integers, starts: Integers) -> Slices:
-    """A field with its length before it, null for length -1."""
+    """A field with a length prefix; length -1 is null."""
     sizes, positions = read_varints(data, positions)
     nulls = sizes == -1
     field_ends = positions + np.where(nulls, 0, sizes)
@@ -149,7 +147,7 @@ def _read_sized(data: Octets, positions: Integers, ends: Integers, starts: Integ
 def _read_headers(
     data: Octets, positions: Integers, ends: Integers, counts: Integers
 ) -> tuple[Slices, Slices, Integers]:
-    """Names and values of all headers, record by record, and the positions behind the last of each record.
+    """Names and values of all headers, record by record, and the positions after each record's headers.
 
     The n-th headers of all records that have one are read together.
     """

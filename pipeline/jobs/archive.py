@@ -1,13 +1,13 @@
 """The archive: topics to date-partitioned Parquet or a Delta table, each record once, for any reader.
 
-Owns what is read when: rounds of about `max_rows` records, each from where the archive is to where the log
-ends (or ended, when the job began). A round reads its offsets through the source in Spark's tasks, which
-write drafts (`pipeline.jobs.archive_files`), and is committed as a whole on the driver
+Owns the rounds: each reads about `max_rows` records, from the end of the archive towards the log's end (as it
+is, or as it was when the job began). A round reads its offsets through the source in Spark's tasks, which
+write drafts (`pipeline.jobs.archive_files`). It is committed as a whole on the driver
 (`pipeline.jobs.archive_log`, `pipeline.jobs.archive_delta`).
 
-Invariants: the archive alone says how far it is. There is no checkpoint, so none can be lost, or contradict
-it; a killed run costs its last round. However Spark cuts, repeats or speculates its tasks, only drafts that a
-successful task named are taken in.
+Invariants: only the archive says which offsets it holds. There is no checkpoint that could be lost or
+contradict it. A killed run loses only its last round. However Spark cuts, repeats or speculates its tasks,
+only drafts that a successful task named are committed.
 """
 
 import asyncio
@@ -42,8 +42,8 @@ _FORMATS = {"parquet": ParquetArchive, "delta": DeltaArchive}
 
 @dataclass(frozen=True, slots=True)
 class ArchiveReport:
-    """What a run added. `lost_offsets` were gone from the log before they could be read; `missing_files` were
-    in the archive before, and are gone; `behind` counts what a run that was stopped has left."""
+    """What a run added. `lost_offsets` were deleted from the log before they could be read. `missing_files`
+    were in the archive before. `behind` counts the offsets that a stopped run left unread."""
 
     path: str
     rows: int = 0
@@ -57,7 +57,7 @@ class ArchiveReport:
 
     @property
     def exit_code(self) -> int:
-        """1 where offsets were lost, or files are missing."""
+        """1 if offsets were lost or files are missing."""
         return 1 if self.lost_offsets or self.missing_files else 0
 
     def summary(self) -> dict[str, object]:
@@ -66,7 +66,7 @@ class ArchiveReport:
 
 
 def build(spark: "SparkSession", settings: ArchiveSettings) -> "DataFrame":
-    """The records that the next round of a new archive would take in, as the source gives them.
+    """The records of the first round of a new archive, as the source gives them.
 
     Raises OptionError, ClientError, FileNotFoundError.
     """
@@ -84,7 +84,7 @@ def run(
     on_progress: OnProgress | None = None,
     stop: threading.Event | None = None,
 ) -> ArchiveReport:
-    """Archive what is not archived yet; with `stop` set, end behind the round that is under way.
+    """Archive the records that are not archived yet. If `stop` is set, end after the current round.
 
     Raises OptionError, ArchiveError, OffsetsLostError, ClientError, FileNotFoundError.
     """
@@ -96,7 +96,7 @@ def run(
         bounds = job.look(archive)
         missing = archive.missing()
         for each in missing:
-            _log.warning("gone from the archive in %s: %s; bring it back", archive.root, each)
+            _log.warning("missing from the archive in %s: %s; restore it", archive.root, each)
         report = ArchiveReport(str(archive.root), partitions=len(bounds), missing_files=len(missing))
         while True:
             starts, lost = _starts(archive, bounds)
@@ -132,13 +132,13 @@ class _Job:
         self.options: SourceOptions = parse_options(self._given | {"subscribe": ",".join(settings.topics)})
 
     def look(self, archive: Archive) -> dict[Place, tuple[int, int]]:
-        """Where the logs start and end now. Raises ArchiveError where they are not those of the archive."""
+        """The logs' bounds now. Raises ArchiveError if they are not the logs of the archive."""
         if self._settings.cluster is not None:
             archive.belong_to(*asyncio.run(origin_of(self._settings.cluster, self._settings.topics)))
         return bounds_of(self.options)
 
     def read(self, ranges: Iterable[OffsetRange], lost: Path | None = None) -> "DataFrame":
-        """The records of some ranges; a partition has one at most. `lost` is where losses are noted."""
+        """The records of the ranges, at most one per partition. Losses are saved in the folder `lost`."""
         ranges = list(ranges)
         assigned: dict[str, list[int]] = {}
         for each in ranges:
@@ -160,13 +160,13 @@ class _Job:
         starts: Mapping[Place, int],
         bounds: Mapping[Place, tuple[int, int]],
     ) -> ArchiveReport:
-        """Take in some records from `starts` on."""
+        """Archive one round of records from `starts` on."""
         settings = self._settings
         ends = next_offsets(starts, bounds, settings.max_rows, None)
         losses: list[str] | None = None if settings.fail_on_data_loss else []
         ranges = batch_ranges(starts, ends, bounds, losses)
         report_losses(losses)
-        # What goes between the look at the log and the reading.
+        # Records that are deleted after the bounds were read and before a task reads them.
         lost = archive.drafts / f"lost-{before.rounds}"
         files = self._write(ranges, archive.drafts, lost) if ranges else []
         archive.commit({place: end for place, end in ends.items() if end != starts[place]}, files)
@@ -197,12 +197,12 @@ class _Job:
 def shortened(
     bounds: Mapping[Place, tuple[int, int]], now: Mapping[Place, tuple[int, int]]
 ) -> dict[Place, tuple[int, int]]:
-    """The same ends; the starts as retention has moved them meanwhile."""
+    """The same ends, with the starts that retention has moved."""
     return {place: (min(max(start, now[place][0]), end), end) for place, (start, end) in bounds.items()}
 
 
 def _starts(archive: Archive, bounds: Mapping[Place, tuple[int, int]]) -> tuple[dict[Place, int], int]:
-    """Where to go on in each partition, and how many offsets are gone from there on. Raises ArchiveError."""
+    """The next offset of each partition, and the number of lost offsets. Raises ArchiveError."""
     ends = archive.ends(bounds)
     lost = 0
     for place, end in ends.items():
@@ -210,7 +210,7 @@ def _starts(archive: Archive, bounds: Mapping[Place, tuple[int, int]]) -> tuple[
         if end > log_end:
             raise ArchiveError(
                 f"{place} ends at offset {log_end}, and the archive in {archive.root} has its records up to"
-                f" {end}: the log lost them, or is another topic by that name; archive it into another folder"
+                f" {end}: the log lost records, or is another topic of that name; use another folder"
             )
         lost += max(0, log_start - end)
     return {place: ends.get(place, log_start) for place, (log_start, _) in bounds.items()}, lost

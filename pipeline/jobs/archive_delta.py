@@ -1,12 +1,12 @@
 """An archive as a Delta table, through `deltalake`.
 
-Owns how a Delta table says how far the archive is: for each partition an application transaction
-`tidelog:TOPIC-PARTITION`, whose version is the offset that is to come next. It stands in the same entry of
-Delta's log as the files, so both hold or neither. delta-rs takes a version that it has already; so what a
-commit moves is compared with the table first.
+Owns how a Delta table stores the archive's offsets: each partition has an application transaction
+`tidelog:TOPIC-PARTITION`, whose version is the next offset. It is in the same entry of Delta's log as the
+files, so both are committed or neither. delta-rs accepts a version that the table already has, so each commit
+is first compared with the table.
 
-Invariants: a run that dies leaves files of which no entry tells, which no reader of Delta sees; the next run
-reads the same offsets again. (`vacuum` removes such files.)
+Invariants: a run that dies leaves files that no log entry names. Readers of Delta do not see them, and the
+next run reads the same offsets again. (`vacuum` removes such files.)
 """
 
 import json
@@ -70,7 +70,7 @@ class DeltaArchive(Archive):
             if end > first.get(place, end):
                 raise ArchiveError(
                     f"the table in {self.root} has the records of {place} up to offset {end} already: another"
-                    " run wrote it; see that only one does"
+                    " run wrote it; start only one run"
                 )
         publish((Path(each.draft), self.root / each.name) for each in files)
         now = int(time.time() * 1000)
@@ -96,7 +96,7 @@ class DeltaArchive(Archive):
 
 
 def delta_table_class() -> Any:
-    """deltalake's DeltaTable. Raises OptionError where it is not installed."""
+    """deltalake's DeltaTable. Raises OptionError if deltalake is not installed."""
     try:
         from deltalake import DeltaTable
     except ImportError:
@@ -107,7 +107,7 @@ def delta_table_class() -> Any:
 
 
 def missing_files(table: Any) -> list[str]:
-    """Files that the newest version of a Delta table holds, and nobody else does."""
+    """Files that the newest version of a Delta table names and that do not exist."""
     return sorted(path for path in table.file_uris() if not Path(path).exists())
 
 
@@ -116,7 +116,7 @@ def _application(place: Place) -> str:
 
 
 def _stats(file: DraftFile) -> str:
-    """What readers of Delta skip files by."""
+    """The statistics by which readers of Delta skip files."""
     return json.dumps(
         {
             "numRecords": file.rows,

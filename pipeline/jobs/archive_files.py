@@ -1,13 +1,13 @@
-"""The files of an archive: how they are named, what is in them, and how a Spark task writes them.
+"""The files of an archive: their names, their contents, and how a Spark task writes them.
 
 Owns the names, `topic=T/date=YYYY-MM-DD/PARTITION-FIRST-LAST.parquet` with the first and last offset in the
-file, and the columns: all of the source but the topic, which is in the path. A date is that of the record's
-timestamp in UTC; records whose timestamp is none that a calendar holds go to the date that Parquet readers
-take for null.
+file, and the columns: those of the source without the topic, which is in the path. The date is that of the
+record's timestamp in UTC. Records whose timestamp is no calendar date (years 1 to 9999) get the date that
+Parquet readers read as null.
 
-Invariants: a task writes drafts only, under names that no other attempt has, in a folder that readers do not
-look into. When it names a draft to the driver, the draft is complete and on the disk. The records of a file
-are of one partition and lie in the order of their offsets; files of one partition and date share no offset.
+Invariants: a task writes only drafts, under names that no other attempt has, in a folder that readers ignore.
+When it names a draft to the driver, the draft is complete and on disk. A file holds records of one partition
+in the order of their offsets. Files of one partition and date share no offset.
 """
 
 import os
@@ -38,14 +38,14 @@ _MICROSECONDS_A_DAY = 86_400_000_000
 _EPOCH = date(1970, 1, 1).toordinal()
 _FIRST_DAY, _LAST_DAY = date.min.toordinal() - _EPOCH, date.max.toordinal() - _EPOCH
 _NO_DAY = _FIRST_DAY - 1
-# Row groups worth reading; a task holds at most so much that is not encoded yet.
+# Rows of a row group, and the most bytes that a task holds unencoded.
 _GROUP_ROWS = 250_000
 _HELD_BYTES = 64 * 1024 * 1024
 _MOST_OPEN = 64
 
 
 class DraftFile(NamedTuple):
-    """A file that a task wrote, and what is in it. `date` is ISO 8601, or None."""
+    """A file that a task wrote, and its contents. `date` is ISO 8601, or None."""
 
     draft: str
     topic: str
@@ -58,18 +58,18 @@ class DraftFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its place in the archive."""
+        """Its path in the archive."""
         folder = f"topic={self.topic}/date={self.date or DEFAULT_DATE}"
         return f"{folder}/{self.partition:05}-{self.first_offset:020}-{self.last_offset:020}.parquet"
 
 
 def in_order(files: Iterable[DraftFile]) -> list[DraftFile]:
-    """By their places in the archive, which those without a date have too."""
+    """Sorted by their paths in the archive. Files without a date have one too."""
     return sorted(files, key=lambda each: each.name)
 
 
 def offsets_in_name(name: str) -> tuple[int, int, int] | None:
-    """Partition, first and last offset in a file of an archive by its name; None if it is named otherwise."""
+    """Partition, first and last offset from the name of an archive's file; None for other names."""
     match = _NAME.fullmatch(name)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
@@ -77,13 +77,13 @@ def offsets_in_name(name: str) -> tuple[int, int, int] | None:
 def draft_writer(
     folder: Path, compression: str, rows_per_file: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task runs over its records: writes them into `folder`, and yields DRAFT_COLUMNS of each file."""
+    """The function of a task: it writes its records into `folder`, and yields DRAFT_COLUMNS of each file."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if not folder.is_dir():
             raise FileNotFoundError(
-                f"this task does not see {folder}, where the driver made it: an archive must lie in a folder"
-                " that driver and executors share"
+                f"this task does not see {folder}, which the driver made: an archive must be in a folder that"
+                " driver and executors share"
             )
         drafts = _Drafts(folder, compression, rows_per_file)
         try:
@@ -160,7 +160,7 @@ class _Draft:
 
 
 class _Drafts:
-    """The files of one task; those not written to for the longest are finished when there are many."""
+    """The files of one task. If too many are open, the least recently written one is finished."""
 
     def __init__(self, folder: Path, compression: str, rows_per_file: int) -> None:
         self._folder = folder
@@ -189,7 +189,7 @@ class _Drafts:
         return self._finished
 
     def close(self) -> None:
-        """Let go of what was not finished, after an error."""
+        """Close the unfinished files, after an error."""
         for draft in self._open.values():
             draft.close()
 
@@ -207,7 +207,7 @@ class _Drafts:
 
 
 def date_of(day: int) -> str | None:
-    """The date of a day counted from 1970."""
+    """The date of a day, counted from 1970-01-01; None if it has none."""
     return date.fromordinal(day + _EPOCH).isoformat() if day != _NO_DAY else None
 
 

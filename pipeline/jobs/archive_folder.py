@@ -1,14 +1,14 @@
-"""An archive's folder: one writer at a time, drafts apart from files, and files that appear as a whole.
+"""An archive's folder: one writer at a time, drafts separate from files, and files that appear as a whole.
 
-Owns `_tidelog/` below the archive, which readers of Parquet and Delta pass over:
-- `archive.json`: what the archive is, made once;
+Owns `_tidelog/` below the archive, which readers of Parquet and Delta ignore:
+- `archive.json`: the format and version of the archive, made once;
 - `origin.json`: the ids of the cluster and the topics that its records come from;
-- `lock`: held by the run that writes; the kernel lets go of it when that process dies, however it does;
-- `drafts/RUN/`: files that tasks write, and those of dead attempts until the next run sweeps them out;
-- what `pipeline.jobs.archive_log` keeps.
+- `lock`: held by the run that writes; the kernel releases it whenever that process dies;
+- `drafts/RUN/`: files that tasks write; those of dead attempts stay until the next run deletes them;
+- the files of `pipeline.jobs.archive_log`.
 
-Invariants: drafts and files lie in one file system, so that a draft becomes a file by a rename, complete or
-not at all. A draft is swept out only by who holds the lock, when no commit needs it any more.
+Invariants: drafts and files are in one file system, so a rename makes a draft a file, completely or not at
+all. Only the run that holds the lock deletes drafts, when no commit needs them any more.
 """
 
 import json
@@ -30,13 +30,13 @@ _VERSION = 1
 
 
 class ArchiveError(RuntimeError):
-    """The archive cannot go on without losing or doubling records; the message says why and what would do."""
+    """The archive cannot continue without loss or duplicates. The message says why and what to do."""
 
 
 class Archive(ABC):
-    """A folder that holds the records of partitions, each once, up to an offset of each.
+    """A folder that holds the records of partitions, each once, up to an end offset per partition.
 
-    To be entered, which takes the lock, recovers, and sweeps.
+    Entering it takes the lock, recovers, and deletes old drafts.
     """
 
     kind = ""
@@ -48,12 +48,12 @@ class Archive(ABC):
         self._lock = -1
 
     def __enter__(self) -> Self:
-        """Raises OptionError where the folder is none of an archive of this kind, ArchiveError where another
-        run writes it, or where what was written is gone."""
+        """Raises OptionError if the folder is no archive of this kind, ArchiveError if another run writes it
+        or committed files are gone."""
         try:
             lock = try_lock(self.own)
         except OSError as error:
-            raise OptionError(f"path: no archive can be kept in {self.root}: {error}") from None
+            raise OptionError(f"path: the archive cannot be written in {self.root}: {error}") from None
         if lock is None:
             raise ArchiveError(f"another run writes the archive in {self.root}: wait for its end")
         self._lock = lock
@@ -64,7 +64,7 @@ class Archive(ABC):
             self.recover()
             shutil.rmtree(self.own / "drafts", ignore_errors=True)
             self.drafts.mkdir(parents=True)
-            # A commit names drafts, so the way to them must outlast a power cut as it does.
+            # A commit names drafts, so their folders must survive a power cut, as the commit does.
             sync_folder(self.drafts.parent)
             sync_folder(self.own)
         except BaseException:
@@ -78,24 +78,24 @@ class Archive(ABC):
 
     @abstractmethod
     def recover(self) -> None:
-        """Finish what an earlier run has committed. Raises ArchiveError where that cannot be."""
+        """Finish the last commit of an earlier run. Raises ArchiveError if that is impossible."""
 
     @abstractmethod
     def ends(self, places: Iterable[Place]) -> dict[Place, int]:
-        """Of those partitions that the archive got to, the offset that is to come next."""
+        """The next offset of each partition that the archive holds."""
 
     @abstractmethod
     def commit(self, ends: Mapping[Place, int], files: Sequence[DraftFile]) -> None:
-        """Take the files in, and with them move these partitions' ends: both or nothing."""
+        """Add the files and move these partitions' ends: both or neither."""
 
     @abstractmethod
     def missing(self) -> list[str]:
-        """Files that should be there, as far as what tells how far the archive is knows of them."""
+        """Files that the archive's log names and that do not exist."""
 
     def belong_to(self, cluster_id: str, topics: Mapping[str, str]) -> None:
-        """Keep the ids of the cluster and of topics, those that are known ("" for others), with the archive.
+        """Save the known ids of the cluster and the topics ("" is unknown) with the archive.
 
-        Raises ArchiveError where it has records of another cluster, or of an earlier topic by that name.
+        Raises ArchiveError if it has records of another cluster, or of an earlier topic of that name.
         """
         origin = self.own / _ORIGIN
         before = read_json(origin) or {"cluster_id": "", "topics": {}}
@@ -117,7 +117,7 @@ class Archive(ABC):
             replace_json(origin, after)
 
     def has_foreign_log(self) -> bool:
-        """True where something beside `_tidelog` tells how far the archive is."""
+        """True if something other than `_tidelog` stores the archive's offsets."""
         return False
 
     def _check_kind(self) -> None:
@@ -127,25 +127,25 @@ class Archive(ABC):
             stray = next(self.root.glob("topic=*/**/*.parquet"), None)
             if stray is not None and not self.has_foreign_log():
                 raise OptionError(
-                    f"{self.root} holds {stray.relative_to(self.root)}, but not what tells how far an archive"
-                    f" is ({OWN_FOLDER}/): archive into another folder, or bring {OWN_FOLDER}/ back"
+                    f"{self.root} holds {stray.relative_to(self.root)}, but not the archive's log"
+                    f" ({OWN_FOLDER}/): archive into another folder, or restore {OWN_FOLDER}/"
                 )
             replace_json(marker, mine)
         elif found != mine:
             raise OptionError(
                 f"{self.root} holds an archive in format {found.get('format')}, version"
-                f" {found.get('version')}; asked for is {self.kind}, version {_VERSION}"
+                f" {found.get('version')}; expected {self.kind}, version {_VERSION}"
             )
 
 
 def archived_topic_ids(root: Path) -> dict[str, str]:
-    """The ids of the topics that an archive's records come from, where they are known."""
+    """The known ids of the topics that an archive's records come from."""
     origin = read_json(root / OWN_FOLDER / _ORIGIN)
     return {} if origin is None else dict(origin["topics"])
 
 
 def folder_of(path: str) -> Path:
-    """The folder that a setting names. Raises OptionError for what is none."""
+    """The folder that a setting names. Raises OptionError if it names none."""
     if (found := local_path(path)) is None:
         raise OptionError(
             f"{path}: an archive must be in a folder that driver and executors see as a path, not behind"
@@ -155,10 +155,10 @@ def folder_of(path: str) -> Path:
 
 
 def publish(moves: Iterable[tuple[Path, Path]]) -> None:
-    """Rename drafts to files in their folders ROOT/TOPIC/DATE; when it returns, the disk knows.
+    """Rename drafts to files in their folders ROOT/TOPIC/DATE. The names are durable when it returns.
 
-    A draft that is a file already stays so: a run that died may have renamed it, and not told the disk.
-    Raises ArchiveError where neither is there.
+    A draft may be a file already: a run that died may have renamed it without a sync. Raises ArchiveError if
+    neither exists.
     """
     folders: set[Path] = set()
     for draft, target in moves:
@@ -167,10 +167,10 @@ def publish(moves: Iterable[tuple[Path, Path]]) -> None:
             draft.rename(target)
         elif not target.exists():
             raise ArchiveError(
-                f"{target} was being made when the last run died, and neither it nor its draft {draft} is"
-                " there: restore one of both, or archive into another folder"
+                f"{target} was being made when the last run died, and neither it nor its draft {draft}"
+                " exists: restore one of them, or archive into another folder"
             )
-        # Whoever made the folders may have died before the disk knew them.
+        # The process that made the folders may have died before their names were durable.
         folders.update((target.parent, target.parent.parent, target.parent.parent.parent))
     for folder in sorted(folders):
         sync_folder(folder)
@@ -186,7 +186,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """What the file holds, None where there is none."""
+    """What the file holds, None if it does not exist."""
     try:
         found: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
@@ -195,7 +195,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def replace_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Put `content` there, as a whole and durable."""
+    """Replace the file's content as a whole, durably."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     with draft.open("w") as file:
         json.dump(content, file)

@@ -1,21 +1,21 @@
-"""An archive of plain Parquet files, exact for any reader: what is visible was committed, and once.
+"""An archive of plain Parquet files, exact for any reader: each visible file was committed, once.
 
-Owns the archive's log, `_tidelog/commits/N.json`. A commit names the drafts it takes in and the files they
-become, and tells how far every partition is then. It is made by linking a complete file to a name that must
-be free, and that is the moment at which the records belong to the archive; only then are its drafts renamed,
-and `_tidelog/published.json` says when all of them are.
+Owns the archive's log, `_tidelog/commits/N.json`. A commit names its drafts, the files that they become, and
+the end offset of every partition. It is made by linking a complete file to a name that must be free. At that
+moment the records belong to the archive. Only then are the drafts renamed, and `_tidelog/published.json` says
+when all of them are.
 
-Why this is exact, wherever a run is killed:
-- before the link, there are drafts that no reader sees; the next run sweeps them out and reads the same
-  offsets again, since the log says how far the archive is, and nothing else does;
-- behind it, the next run renames the drafts that are left, before it does anything else;
-- a rename that is done again finds no draft, and the file.
+Why this is exact, whenever a run is killed:
+- Before the link, there are drafts that no reader sees. The next run deletes them and reads the same offsets
+  again, because only the log says which offsets the archive holds.
+- After the link, the next run first renames the remaining drafts.
+- A repeated rename finds no draft, but the file.
 Names and ranges depend on nothing that Spark keeps: there is no checkpoint that could be lost, or be older or
-newer than the files. A link that finds its name taken tells of another writer, and nothing has happened yet.
+newer than the files. If a link's name is taken, there is another writer, and nothing has been changed yet.
 
-A commit also names the last file of each partition, whenever that came in. Of these, and of the files of the
-commits that are kept, the log knows that they should be there (`missing_files`). Not missed are the oldest
-dates of a topic, if their folders are gone, and files in whose folder somebody put others, of other names.
+A commit also names the last file of each partition, from whichever commit. The log knows that these files,
+and those of the commits that are kept, should exist (`missing_files`). Two cases are not reported: deleted
+folders of a topic's oldest dates, and files in a folder that holds Parquet files with other names.
 """
 
 import json
@@ -107,11 +107,11 @@ class ParquetArchive(Archive):
             file.flush()
             os.fsync(file.fileno())
         try:
-            # Unlike a rename, a link fails where there is a file already.
+            # Unlike a rename, a link fails if the file exists.
             os.link(draft, target)
         except FileExistsError:
             raise ArchiveError(
-                f"{target} was made by another run while this one wrote the archive: see that only one does"
+                f"{target} was made by another run while this one wrote the archive: start only one run"
             ) from None
         finally:
             draft.unlink()
@@ -128,25 +128,25 @@ class ParquetArchive(Archive):
 
 
 def published_ends(root: Path) -> dict[Place, int] | None:
-    """Up to which offsets the files in an archive are complete; None where no log tells.
+    """The offsets up to which the files of an archive are complete; None if it has no log.
 
-    Needs no lock: files behind these offsets may be there, and are not counted yet.
+    Needs no lock. Files with later offsets may exist and are not counted yet.
     """
     published = read_json(root / OWN_FOLDER / "published.json")
     if published is None:
         return {} if (root / OWN_FOLDER / "archive.json").exists() else None
     commit = read_json(root / OWN_FOLDER / _COMMITS / _name(published["number"]))
     if commit is None:
-        raise ArchiveError(f"commit {published['number']} is gone from {root / OWN_FOLDER}: bring it back")
+        raise ArchiveError(f"commit {published['number']} is missing from {root / OWN_FOLDER}: restore it")
     return from_json(commit["ends"])
 
 
 def missing_files(root: Path) -> list[str]:
-    """Files that should be in an archive, by what is kept of its log, and are not. Needs no lock."""
+    """Files that the kept part of the archive's log names and that do not exist. Needs no lock."""
     published = read_json(root / OWN_FOLDER / "published.json") or {"number": 0}
     told: set[str] = set()
     for number in _numbers(commits := root / OWN_FOLDER / _COMMITS):
-        # An archive at work may forget its oldest commit meanwhile.
+        # A running archive may delete its oldest commit meanwhile.
         if number <= published["number"] and (commit := read_json(commits / _name(number))) is not None:
             told.update(name for _, name in commit["files"])
             told.update(commit.get("last", ()))
@@ -154,12 +154,12 @@ def missing_files(root: Path) -> list[str]:
 
 
 def last_files(names: Iterable[str]) -> dict[Place, str]:
-    """Of each partition the file with its last offset."""
+    """For each partition the file with its last offset."""
     last: dict[Place, tuple[int, str]] = {}
     for name in names:
         path = Path(name)
         if (offsets := offsets_in_name(path.name)) is None:
-            raise ValueError(f"{name} is no name of an archive's file")
+            raise ValueError(f"{name} is not the name of an archive's file")
         partition, _, end = offsets
         place = Place(path.parts[0].removeprefix("topic="), partition)
         last[place] = max(last.get(place, (-1, "")), (end, name))
