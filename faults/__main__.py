@@ -1,7 +1,7 @@
-"""`python -m faults`: break a broker in every way that is known here for a while, and judge what is stored.
+"""`python -m faults`: break a broker in every known way for a while, and check what is stored.
 
-Owns the list of trials and how they share the time. `SECONDS` and `SEED` may come from the environment. Exit
-code 0 without findings, 1 with, 2 when it could not run.
+Owns the list of trials and their shares of the time. `SECONDS` and `SEED` may come from the environment. Exit
+code 0 without findings, 1 with findings, 2 if it could not run.
 """
 
 import argparse
@@ -34,7 +34,7 @@ _LARGEST_SEED: Final = 1_000_000
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it; the exit code."""
+    """Run the trials; returns the exit code."""
     console = Console(highlight=False)
     trials = (
         Trial("crashes", "Crashes and bad networks", 0.6, partial(_crash, console)),
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _run(trials: Sequence[Trial], options: argparse.Namespace, folder: Path, console: Console) -> bool:
-    """One trial after the other, each with its share of the time; whether anything was found."""
+    """Run one trial after the other, each with its share of the time. True if anything was found."""
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -88,7 +88,7 @@ async def _run(trials: Sequence[Trial], options: argparse.Namespace, folder: Pat
 
 
 async def _crash(console: Console, seed: int, seconds: float, folder: Path, say: Say) -> Outcome:
-    """Crashes and bad networks under writers, as a trial like the others; its tables are printed here."""
+    """The trial of crashes and bad networks under writers; prints its tables."""
     settings = Settings.drawn(seed, seconds)
     say(
         f"{settings.partitions} partitions, segments of {settings.segment_bytes:,} bytes,"
@@ -116,7 +116,7 @@ def _parse(arguments: list[str] | None, names: Sequence[str]) -> argparse.Namesp
 
 
 def _set_up_logs(path: Path | None) -> None:
-    """Both clients complain about every fault, as they should; here that is noise, unless asked for."""
+    """Both clients log every fault. Their logs go to `path`, or are dropped if it is None."""
     names = ("tidelog.client", "librdkafka")
     for name in names:
         logger = logging.getLogger(name)

@@ -1,11 +1,11 @@
-"""Judges what is stored by what was sent and what the writers were told.
+"""Compares the stored records with the records that were sent and the outcomes that writers received.
 
 Owns the rules of the fault runner: which contradictions between ledgers and logs are findings. Pure: no I/O,
-no clock; readers elsewhere bring what the logs hold.
+no clock. Other modules read the logs.
 
-Invariants: each record is one (writer, partition, counter), and a writer counts up from 0 per partition; a
-record may be stored once, or not at all unless it was acknowledged; never twice, never behind a later one,
-and only where its acknowledgement said. An open outcome that was never told is a finding too: it hangs.
+Invariants: each record is one (writer, partition, counter); a writer counts from 0 per partition. A record is
+stored at most once, and exactly once if it was acknowledged, at the acknowledged offset, never behind a later
+record. A record whose outcome never arrived is a finding too.
 """
 
 from array import array
@@ -22,7 +22,7 @@ REFUSED: Final = -4
 
 
 class Kind(StrEnum):
-    """What can be wrong."""
+    """The kinds of findings."""
 
     MISSING = "acknowledged but missing"
     DUPLICATED = "stored more than once"
@@ -52,14 +52,14 @@ class Mark(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A record that a reader found at `offset`; `mark` is None when it is none of ours, or was altered."""
+    """A record that a reader found at `offset`; `mark` is None if no writer sent it, or it was altered."""
 
     offset: int
     mark: Mark | None
 
 
 class BatchFacts(NamedTuple):
-    """The header of a stored batch, as far as its producer's order is concerned."""
+    """The fields of a stored batch's header that give its producer's order."""
 
     base_offset: int
     producer_id: int
@@ -69,7 +69,7 @@ class BatchFacts(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something wrong, with the numbers by which to look for it."""
+    """An error, with the numbers that locate it."""
 
     kind: Kind
     text: str
@@ -77,7 +77,7 @@ class Finding(NamedTuple):
 
 @dataclass
 class Ledger:
-    """What one writer (one life of one producer) sent, and what it was told. Counters per partition from 0.
+    """The records and outcomes of one writer (one life of one producer). Counters start at 0 per partition.
 
     `fates[partition][counter]` is the acknowledged offset, or one of ACKED_SOMEWHERE (stored, the broker
     no longer knew where), OPEN, UNCERTAIN (stored or not) and REFUSED (not stored, the producer says).
@@ -94,7 +94,7 @@ class Ledger:
         return len(fates) - 1
 
     def taken_back(self, partition: int) -> None:
-        """The last `sent` did not happen after all: the producer did not take the record."""
+        """Undo the last `sent`: the producer did not accept the record."""
         self.fates[partition].pop()
 
     def told(self, partition: int, counter: int, fate: int) -> None:
@@ -102,14 +102,14 @@ class Ledger:
         self.fates[partition][counter] = fate
 
     def close(self) -> None:
-        """The producer is gone for good: whatever is open can never be told."""
+        """The producer has ended: every open outcome becomes UNCERTAIN."""
         for fates in self.fates.values():
             for counter, fate in enumerate(fates):
                 if fate == OPEN:
                     fates[counter] = UNCERTAIN
 
     def count(self, matches: Callable[[int], bool]) -> int:
-        """How many records have a fate that `matches`."""
+        """The number of records whose fate `matches`."""
         return sum(1 for fates in self.fates.values() for fate in fates if matches(fate))
 
 
@@ -119,7 +119,7 @@ def is_acked(fate: int) -> bool:
 
 
 def check(ledgers: Iterable[Ledger], logs: Mapping[int, Sequence[Stored]]) -> list[Finding]:
-    """Every contradiction between what the writers were told and `logs` (partition -> records by offset)."""
+    """Every contradiction between the writers' outcomes and `logs` (partition -> records by offset)."""
     by_writer = {ledger.writer: ledger for ledger in ledgers}
     findings: list[Finding] = []
     for partition in sorted(logs):
@@ -157,7 +157,7 @@ def _was_sent(by_writer: Mapping[int, Ledger], mark: Mark) -> bool:
 
 
 def _check_record(mark: Mark, fate: int, offsets: Sequence[int]) -> Iterable[Finding]:
-    """What is wrong with one record that was told `fate` and is stored at `offsets`."""
+    """The findings of one record with outcome `fate` that is stored at `offsets`."""
     if len(offsets) > 1:
         yield Finding(Kind.DUPLICATED, f"{mark} is stored at offsets {', '.join(map(str, offsets))}")
     if is_acked(fate) and not offsets:
@@ -170,7 +170,7 @@ def _check_record(mark: Mark, fate: int, offsets: Sequence[int]) -> Iterable[Fin
     elif fate == REFUSED and offsets:
         yield Finding(Kind.NOT_REFUSED, f"{mark} was reported as not stored and stands at {offsets[0]}")
     elif fate == OPEN:
-        yield Finding(Kind.HANGING, f"{mark} was sent and its producer never said what became of it")
+        yield Finding(Kind.HANGING, f"{mark} was sent, and its producer never reported an outcome")
 
 
 def _check_offsets(partition: int, records: Sequence[Stored]) -> Iterable[Finding]:
@@ -183,8 +183,8 @@ def _check_offsets(partition: int, records: Sequence[Stored]) -> Iterable[Findin
 
 
 def check_sequences(partition: int, batches: Iterable[BatchFacts]) -> list[Finding]:
-    """Each producer id and epoch must begin at sequence 0 and go on without a hole; epochs must not go
-    back."""
+    """Each producer id and epoch must begin at sequence 0 and continue without gaps. Epochs must not
+    decrease."""
     findings: list[Finding] = []
     state: dict[int, tuple[int, int]] = {}
     for batch in batches:
@@ -208,7 +208,7 @@ def check_sequences(partition: int, batches: Iterable[BatchFacts]) -> list[Findi
 def compare(
     partition: int, reader: str, seen: Sequence[Stored], stored: Sequence[Stored], *, whole: bool
 ) -> list[Finding]:
-    """Whether `reader` saw exactly the stored records, in order; not `whole`: a beginning of them."""
+    """Check that `reader` saw exactly the stored records in order, or if not `whole`, the first of them."""
     for index, record in enumerate(seen):
         expected = stored[index] if index < len(stored) else None
         if record != expected:

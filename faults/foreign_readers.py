@@ -1,8 +1,8 @@
-"""What is stored, as clients of others read it: confluent-kafka, aiokafka and kafka-python, each with assign
-and seek, without groups.
+"""Reads the stored records with other projects' clients: confluent-kafka, aiokafka and kafka-python, each
+with assign and seek, without groups.
 
-Owns how each is asked; it judges nothing. Invariant: a reader gives every record from the first offset up to
-the end that the caller names, or raises: its library's error, or TimeoutError with how far it came.
+Owns how each client is used. Invariant: a reader returns every record from the first offset to the end that
+the caller names, or raises its library's error, or TimeoutError with the number of records that it read.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ def read_with_confluent(address: str, topic: str, bounds: Bounds, timeout_s: flo
     """confluent-kafka. Blocking; raises KafkaException, TimeoutError."""
     logs: Logs = {index: [] for index in bounds}
     deadline = time.monotonic() + timeout_s
-    # librdkafka wants a group id, and without a commit does nothing with it.
+    # librdkafka requires a group id, but does not use it without a commit.
     settings = {"bootstrap.servers": address, "group.id": "not-used", "enable.auto.commit": False}
     more = {"auto.offset.reset": "error", "fetch.wait.max.ms": _FETCH_WAIT_MS, "log_level": 0}
     consumer = ConfluentConsumer(settings | more)
@@ -122,7 +122,7 @@ READERS: Final[Mapping[str, Callable[[str, str, Bounds, float], Awaitable[Logs]]
 
 
 async def compare_with_others(address: str, topic: str, logs: Logs, timeout_s: float) -> list[Finding]:
-    """Every way in which one of them has other records than `logs`, which our own client read."""
+    """All differences between their records and `logs`, which our own client read."""
     bounds = {index: (log[0].offset, log[-1].offset + 1) for index, log in logs.items() if log}
     findings: list[Finding] = []
     for name, read in READERS.items():

@@ -1,14 +1,14 @@
-"""`python -m faults.honest_disk JOURNAL DELAY_MS THREAD_SHARE …`: a broker whose disk notes what it keeps.
+"""`python -m faults.honest_disk JOURNAL DELAY_MS THREAD_SHARE …`: a broker whose syncs are recorded.
 
-Runs `python -m tidelog.broker …` in this process. `os.fdatasync` and `os.fsync` are wrapped, and so is the
-queue in which the kernel syncs logs: each sync takes up to `DELAY_MS` longer, as on a busy disk, and is
-written down, the file's inode and the size that is durable, before the broker hears of it. After a kill -9
-`faults.power` takes away what was never synced, which a real power cut would. `THREAD_SHARE`, 0 to 1, is
-how much of what the queue is offered it does not take, as if it were full: the broker's threads do that.
+Runs `python -m tidelog.broker …` in this process. `os.fdatasync`, `os.fsync` and the queue in which the
+kernel syncs logs are wrapped. Each sync takes up to `DELAY_MS` longer, as on a busy disk. Before the broker
+gets the result, the file's inode and durable size are written to the journal. After a kill -9, `faults.power`
+removes bytes that were never synced, as a real power cut would. `THREAD_SHARE`, 0 to 1, is the share of syncs
+that the queue refuses, as if it were full; the broker's threads do those.
 
-Owns the journal's format: entries of two little-endian uint64, inode and size, the last one of an inode
-counts; instead of a size, that a directory was synced while it named the inode. Of the broker it knows the
-command and the queue alone.
+Owns the journal's format: entries of two little-endian uint64, inode and size; the last entry of an inode
+counts. A special value instead of a size says that a directory was synced while it named the inode. Of the
+broker it knows only the command and the queue.
 """
 
 import asyncio
@@ -46,20 +46,20 @@ def _entries(journal: Path) -> list[tuple[int, int]]:
 
 
 class Journal:
-    """Where it is written how much of which file is durable."""
+    """The journal of how many bytes of each file are durable."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def note(self, before: os.stat_result) -> None:
-        """A sync went well that began when the file was as `before`.
+        """A sync succeeded that began when the file was as `before`.
 
-        What was written while it was under way may be covered by it or not.
+        It may or may not cover bytes that were written while it ran.
         """
         os.write(self._fd, _ENTRY.pack(before.st_ino, before.st_size))
 
     def noting(self, sync: Callable[[int], None], delay_ms: float) -> Callable[[int], None]:
-        """`sync`, late and noted."""
+        """`sync` with a delay and a journal entry."""
 
         def noting_sync(fd: int) -> None:
             before = os.fstat(fd)
@@ -73,7 +73,7 @@ class Journal:
 
 
 class NotingQueue:
-    """A `SyncQueue` that tells late, and notes what it tells. For an asyncio loop."""
+    """A `SyncQueue` that answers late and records its answers. For an asyncio loop."""
 
     def __init__(self, queue: SyncQueue, journal: Journal, delay_ms: float, thread_share: float) -> None:
         self._queue = queue
@@ -82,7 +82,7 @@ class NotingQueue:
         self._thread_share = thread_share
         self._before: dict[int, os.stat_result] = {}
         self._late: list[tuple[float, int, OSError | None]] = []
-        """When each is to be told, its ticket and its answer."""
+        """The time to deliver each answer, its ticket and the answer."""
         self._alarm: asyncio.TimerHandle | None = None
 
     def fileno(self) -> int:
@@ -121,7 +121,7 @@ class NotingQueue:
 
 
 def main() -> None:
-    """Take the own arguments away and become the broker."""
+    """Remove the own arguments and run the broker."""
     journal, delay_ms, thread_share = Journal(Path(sys.argv[1])), float(sys.argv[2]), float(sys.argv[3])
 
     def sync_queue(disk: Disk) -> NotingQueue | None:

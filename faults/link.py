@@ -1,7 +1,7 @@
-"""One client connection through the fault proxy, and its twin to the broker.
+"""One client connection through the fault proxy, and its connection to the broker.
 
-Owns both sockets, the order of frames and what is in flight. Decides nothing: for each request and response
-it asks its `Policy` (the proxy) what to do, and obeys.
+Owns both sockets, the order of frames and the requests in flight. For each request and response its `Policy`
+(the proxy) decides what to do.
 
 Invariants: frames leave in the order in which they came; `in_flight` holds the requests that went to the
 broker and whose response has not been written to the client; once `muted`, no later response reaches the
@@ -25,7 +25,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Action(Enum):
-    """What becomes of a frame."""
+    """What to do with a frame."""
 
     FORWARD = "forward"
     SWALLOW = "swallow"
@@ -35,14 +35,14 @@ class Action(Enum):
 
 
 class Request(NamedTuple):
-    """A request on its way: its api key and its whole frame, without the size prefix."""
+    """A request: its api key and its whole frame, without the size prefix."""
 
     api_key: int
     frame: bytes
 
 
 class Policy(Protocol):
-    """What a link asks of its owner, and tells it."""
+    """The decisions and notifications that a link needs from its owner."""
 
     delay_ms: float
 
@@ -62,12 +62,12 @@ class _Response(NamedTuple):
 
 
 async def open_stream(host: str, port: int) -> Stream:
-    """Connect as the client would. OSError when nobody listens."""
+    """Connect as the client would. Raises OSError if no process listens."""
     return await asyncio.open_connection(host, port, limit=_READ_BUFFER_BYTES)
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Close with RST instead of FIN, as a host that died or a firewall that lost its state would."""
+    """Close with RST instead of FIN, like a host that died or a firewall that lost its state."""
     connection = writer.get_extra_info("socket")
     if connection is not None and connection.fileno() >= 0:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -75,7 +75,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 
 class Link:
-    """A pair of connections. `run()` ends when both are closed, whoever closed them."""
+    """A pair of connections. `run()` ends when both are closed."""
 
     def __init__(self, policy: Policy, client: Stream, broker: Stream) -> None:
         self._policy = policy
@@ -88,7 +88,7 @@ class Link:
         self.muted = False
 
     async def run(self) -> None:
-        """Carry frames both ways until either side closes or the link is cut."""
+        """Forward frames both ways until either side closes or the link is cut."""
         requests = asyncio.create_task(self._carry_requests())
         responses = asyncio.create_task(self._read_responses())
         answers = asyncio.create_task(self._write_responses())
@@ -111,13 +111,13 @@ class Link:
             self._policy.on_change()
 
     def cut(self) -> None:
-        """Reset both connections now. What was read and not yet written is lost."""
+        """Reset both connections now. Frames that were read and not yet written are lost."""
         self.muted = True
         reset(self._client_writer)
         reset(self._broker_writer)
 
     def _is_stuck(self) -> bool:
-        """True when what the broker answered will not be delivered: held back, or swallowed."""
+        """True if responses of the broker are not delivered: they are held back or dropped."""
         return self.muted or any(self._policy.is_holding(api_key) for api_key in self.answered.values())
 
     async def _carry_requests(self) -> None:
@@ -133,7 +133,7 @@ class Link:
                 self._policy.count("requests_dropped")
                 self._broker_writer.writelines((_SIZE.pack(len(frame)), frame[: len(frame) // 2]))
                 self.muted = True
-                # FIN behind the half frame, so that the broker reads it before it hears of the end.
+                # FIN after the half frame, so that the broker reads it before the connection ends.
                 self._broker_writer.close()
                 reset(self._client_writer)
                 return
@@ -180,7 +180,7 @@ class Link:
             await _drain(self._client_writer)
 
     def _deliver(self, correlation_id: int) -> None:
-        """Forget a request and the earlier ones: answers come in order, so theirs never will (acks=0)."""
+        """Forget a request and the earlier ones: responses come in order, so theirs never come (acks=0)."""
         self.answered.pop(correlation_id, None)
         if correlation_id in self.in_flight:
             for earlier in list(self.in_flight):
@@ -196,7 +196,7 @@ async def _drain(writer: asyncio.StreamWriter) -> None:
 
 
 async def _read_frame(reader: asyncio.StreamReader, smallest: int) -> bytes | None:
-    """One frame without its size prefix; None when the peer is gone or does not speak Kafka."""
+    """One frame without its size prefix; None if the peer closed or does not speak Kafka."""
     try:
         (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
         if not smallest <= size <= _LARGEST_FRAME_BYTES:

@@ -1,7 +1,6 @@
-"""How a record says who it is: key and value of record `counter` of a writer's partition.
+"""How a record is identified: key and value of record `counter` of a writer's partition.
 
-Owns the layout. The value follows from the key alone, so a record that was altered reads as none of ours.
-Pure.
+Owns the layout. The key alone determines the value, so an altered record is not recognised. Pure.
 """
 
 import zlib
@@ -19,7 +18,7 @@ def record_of(mark: Mark) -> tuple[bytes, bytes]:
 
 
 def mark_of(key: object, value: object) -> Mark | None:
-    """Who this record is; None when no writer makes such a record."""
+    """The identity of this record; None if no writer makes such a record."""
     if not isinstance(key, bytes) or not isinstance(value, bytes):
         return None
     fields = key.split(b"/")

@@ -1,9 +1,9 @@
 """A power cut on the files of a killed broker: what was never synced is lost, or comes back as zeros.
 
-Owns the choice of what is lost: bytes, and names of new files. Invariant: nothing is touched that
-`faults.honest_disk` saw synced, so a broker that acknowledges only what is durable loses nothing by it. Names
-that changed, names of folders, and the catalog's database are left alone, but for the note in which life of
-the machine the broker ran: the next one is another. Blocking; the broker must be dead.
+Owns the choice of what is lost: bytes, and names of new files. Invariant: whatever `faults.honest_disk` saw
+synced stays, so a broker that acknowledges only durable records loses none. Changed names, names of folders
+and the catalog's database stay too. Only the saved boot id changes: the next boot has another one. Blocking;
+the broker must be dead.
 """
 
 import os
@@ -18,10 +18,10 @@ _BOOT_ID = ".boot_id"
 
 
 def cut_power(data_dir: Path, journal: Path, rng: random.Random) -> int:
-    """Take away a random part of what was not synced, and return how many bytes.
+    """Remove a random part of the bytes that were not synced, and return their number.
 
-    A file ends early, or its tail reads as zeros, as file systems leave it that had noted the new length
-    but not written the data; or it is not there, whatever of it was synced, as its folder was not.
+    A file ends early, or its tail reads as zeros, as on file systems that stored the new length but not the
+    data. Or the file is missing, even if it was synced, because its folder was not.
     """
     synced = synced_sizes(journal)
     named = named_files(journal)

@@ -1,8 +1,8 @@
 """A real `tidelog serve` process that can be killed, stopped, continued and started again.
 
-Owns one process at a time, its log lines and its addresses. The data folder belongs to the caller and
-outlives the process. Invariants: `port` and `http_port` are chosen at the first start and kept for all
-later ones; a method that ends the process returns only when it is gone, so that the folder's lock is free.
+Owns one process at a time, its log lines and its addresses. The data folder belongs to the caller.
+Invariants: `port` and `http_port` are chosen at the first start and kept for all later ones. A method that
+ends the process returns only after it ended, so the folder's lock is free.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class BrokerProcess:
         self.log_lines: deque[str] = deque(maxlen=LINES_KEPT)
         self.starts = 0
         self.command = tuple(command)
-        """What is started, before the arguments; may be set between two starts."""
+        """The command to start, without the arguments; may be set between two starts."""
         self._process: asyncio.subprocess.Process | None = None
         self._ready: asyncio.Future[None] | None = None
         self._readers: list[asyncio.Task[None]] = []
@@ -68,7 +68,7 @@ class BrokerProcess:
         return [event for event in parsed if event is not None and event.get("event") == name]
 
     async def start(self, timeout_ms: float = 120_000) -> int:
-        """Start it and return its port once it says `broker_started`. BrokerProcessError if it does not."""
+        """Start it and return its port after `broker_started`. Raises BrokerProcessError without it."""
         if self.is_running:
             raise BrokerProcessError(f"the broker already runs as process {self.pid}")
         arguments = [*self.command, "--data-dir", str(self.data_dir), "--port", str(self.port)]
@@ -95,7 +95,7 @@ class BrokerProcess:
                 (self._ready, ended), timeout=timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED
             )
         except asyncio.CancelledError:
-            # Nobody else knows of it yet, so nobody else would end it.
+            # No other code knows the process yet, so it must be ended here.
             await self.kill_9()
             raise
         finally:
@@ -106,7 +106,7 @@ class BrokerProcess:
         return self.port
 
     async def kill_9(self) -> None:
-        """SIGKILL, and wait until it is gone. Nothing happens if it already is."""
+        """SIGKILL, and wait for its end. Does nothing if it already ended."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
@@ -132,7 +132,7 @@ class BrokerProcess:
         return await self.start(timeout_ms)
 
     def pause(self) -> None:
-        """SIGSTOP: its sockets stay open, and nobody answers."""
+        """SIGSTOP: its sockets stay open, but it does not answer."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:

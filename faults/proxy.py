@@ -1,15 +1,14 @@
 """A TCP proxy between Kafka clients and a broker that breaks the network on request.
 
-Owns every connection that passes through it, and the faults that were ordered. It understands just enough
-of the protocol to aim: the size prefix, and the api key and correlation id of a request. A broker announces
-its own address in its metadata, so start it with `advertised.port` set to the proxy's port, else clients
-walk around the proxy.
+Owns every connection that passes through it, and the requested faults. Of the protocol it reads only the
+size prefix, and the api key and correlation id of a request. A broker announces its own address in its
+metadata, so start it with `advertised.port` set to the proxy's port. Otherwise clients bypass the proxy.
 
 Invariants:
-- Whole frames go through in order and untouched. A response is never lost alone: once one has been swallowed,
-  all that follows on that connection is swallowed too, as on a real network, until the connection is cut.
-- A fault is a promise about a number of frames: ordering one returns a `Fault` whose `wait()` ends when it
-  is kept.
+- Whole frames are forwarded in order and unchanged. A response is never lost alone: after one is dropped, all
+  later ones on that connection are dropped too, as on a real network, until the connection is cut.
+- A fault applies to a number of frames: requesting one returns a `Fault` whose `wait()` ends after the last of
+  them.
 - A cut resets (RST) both sides at once, except `cut_after_request`, which lets the broker finish its work.
 
 Every method belongs to the event loop that ran `start()`.
@@ -45,7 +44,7 @@ class ProxyCounters:
 
 @dataclass(eq=False, slots=True)
 class Fault:
-    """An ordered fault: `remaining` frames are still to be hit. `api_key` None means any frame.
+    """A requested fault: it still applies to `remaining` frames. `api_key` None means any frame.
 
     `links` are the connections that it has muted and that its end will cut.
     """
@@ -59,7 +58,7 @@ class Fault:
     timer: asyncio.TimerHandle | None = None
 
     async def wait(self, timeout_ms: float = 120_000) -> None:
-        """Return once it has hit all its frames, or run out of patience; TimeoutError past `timeout_ms`."""
+        """Return after it hit all its frames, or its patience ended. TimeoutError after `timeout_ms`."""
         async with asyncio.timeout(timeout_ms / 1000):
             await self.done.wait()
 
@@ -94,7 +93,7 @@ class FaultProxy(Policy):
         self._server: asyncio.Server | None = None
 
     async def start(self) -> int:
-        """Listen, and return the port. OSError if it is taken."""
+        """Listen, and return the port. OSError if it is in use."""
         self._server = await asyncio.start_server(
             self._accept, self.host, self.port, limit=_READ_BUFFER_BYTES
         )
@@ -127,11 +126,11 @@ class FaultProxy(Policy):
     def drop_responses(
         self, count: int, *, api_key: int | None = ApiKey.PRODUCE, patience_ms: float | None = 500
     ) -> Fault:
-        """Swallow the next `count` responses, then cut the connections that lost one.
+        """Drop the next `count` responses, then cut the connections that lost one.
 
-        The broker has done the work, and the client never hears of it. If fewer are in flight, the cut
-        comes `patience_ms` after the first was swallowed; with None the connections stay open and mute once
-        the count is reached, and the client finds out by its own request timeout.
+        The broker has done the work, but the client gets no answer. If fewer are in flight, the cut comes
+        `patience_ms` after the first dropped response. With None the connections stay open without responses
+        after the count is reached, until the client's own request timeout.
         """
         return self._order(Fault(Action.SWALLOW, api_key, count, patience_ms))
 
@@ -140,11 +139,11 @@ class FaultProxy(Policy):
         return self._order(Fault(Action.CUT_BEFORE, api_key, count))
 
     def cut_within_request(self, count: int = 1, *, api_key: int | None = ApiKey.PRODUCE) -> Fault:
-        """Forward half of each of the next `count` requests and cut: the broker must do nothing of it."""
+        """Forward half of each of the next `count` requests and cut: the broker must not execute them."""
         return self._order(Fault(Action.CUT_WITHIN, api_key, count))
 
     def cut_after_request(self, count: int = 1, *, api_key: int | None = ApiKey.PRODUCE) -> Fault:
-        """Forward the next `count` requests and cut the client off at once; the broker answers to nobody."""
+        """Forward the next `count` requests and cut the client off at once, before the broker answers."""
         return self._order(Fault(Action.CUT_AFTER, api_key, count))
 
     def cut_connections(self) -> int:
@@ -180,7 +179,7 @@ class FaultProxy(Policy):
         self._released.set()
 
     def heal(self) -> None:
-        """Take back what was ordered and not yet kept, and forward everything; mute connections are cut."""
+        """Cancel the faults that are not done, and forward everything; mute connections are cut."""
         for fault in list(self._faults):
             self._finish(fault)
         for link in list(self._links):
@@ -202,7 +201,7 @@ class FaultProxy(Policy):
         return sum(list(link.answered.values()).count(api_key) for link in self._links)
 
     async def wait_until(self, condition: Callable[[], bool], timeout_ms: float = 120_000) -> None:
-        """Return as soon as `condition` holds; it is asked after each frame and connection. TimeoutError."""
+        """Return as soon as `condition` holds; checked after each frame and connection. TimeoutError."""
         async with asyncio.timeout(timeout_ms / 1000):
             while not condition():
                 self._changed.clear()

@@ -1,9 +1,8 @@
-"""One run: a broker process behind the proxy, writers of two clients, faults by a seed, and the judgement.
+"""One run: a broker process behind the proxy, writers of two clients, faults from a seed, and the check.
 
-Owns the order of a run: start, break, heal, let the writers settle, read back, check. Invariants: it judges
-only after everything was healed, and what it cannot do (a broker that does not start, a reader that fails)
-is a finding too, so a run ends with a `Result` whatever broke.
-
+Owns the order of a run: start, break, heal, wait for the writers, read back, check. Invariants: it checks
+only after all faults are healed. A failed step (the broker does not start, a reader fails) is a finding too,
+so a run always ends with a `Result`.
 """
 
 import asyncio
@@ -54,23 +53,23 @@ _CONFLUENT: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run is made of. Two runs of the same settings see the same steps in the same order."""
+    """The settings of a run. Two runs with the same settings have the same steps in the same order."""
 
     seed: int
     seconds: float
-    """How long things are broken, or longer, until `least_steps` were carried out."""
+    """How long faults happen; longer if `least_steps` are not done yet."""
     least_steps: int = 0
     partitions: int = 4
     segment_bytes: int = 262_144
     timestamp_type: str = "CreateTime"
     sync_delay_ms: int = 0
     thread_share: float = 0.1
-    """How much of what the kernel could sync is left to threads."""
+    """The share of the kernel's syncs that threads do instead."""
     checkpoint_interval_ms: int = 60_000
 
     @classmethod
     def drawn(cls, seed: int, seconds: float) -> Self:
-        """Settings of the topic that the seed decides too, so that seeds differ in more than the faults."""
+        """Settings of the topic, drawn from the seed, so that seeds differ in more than the faults."""
         rng = random.Random(f"topic {seed}")
         return cls(
             seed,
@@ -107,9 +106,9 @@ Tell = Callable[[float, str], None]
 
 
 async def run(settings: Settings, data_dir: Path, tell: Tell) -> Result:
-    """Break things for `settings.seconds`, then judge.
+    """Cause faults for `settings.seconds`, then check.
 
-    `tell` gets the seconds since the start, and what happens.
+    `tell` is called with the seconds since the start and a description of each step.
     """
     result = Result(settings)
     began = time.monotonic()
@@ -165,10 +164,10 @@ async def _site(settings: Settings, data_dir: Path, result: Result) -> AsyncIter
 
 
 def _writers(job: Job) -> list[Writer]:
-    """Two of each client. All are patient but one of ours, which gives up soon and must say so truthfully.
+    """Two of each client. One of ours has a short delivery timeout and must report correct outcomes.
 
-    An impatient librdkafka stores records twice by itself, with any broker: when one message times out it
-    bumps its epoch, and sends what was in flight again from sequence 0, though it may be stored
+    librdkafka with a short timeout stores records twice, with any broker: when one message times out, it
+    bumps its epoch and sends the batches in flight again from sequence 0, though they may be stored
     (confluentinc/librdkafka#4953).
     """
     return [
@@ -259,7 +258,7 @@ def judge_files(data_dir: Path, result: Result, logs: Logs | None = None) -> Non
 
 
 def alarms(broker: BrokerProcess) -> list[Finding]:
-    """What a broker says that crashes must not make it say: errors, damage, tracebacks."""
+    """Log lines that crashes must not cause: errors, damage, tracebacks."""
     events = [(line, event_of(line)) for line in broker.log_lines]
     return [
         Finding(Kind.ALARM, line)
