@@ -7,8 +7,7 @@ metadata, so start it with `advertised.port` set to the proxy's port. Otherwise 
 Invariants:
 - Whole frames are forwarded in order and unchanged. A response is never lost alone: after one is dropped, all
   later ones on that connection are dropped too, as on a real network, until the connection is cut.
-- A fault applies to a number of frames: requesting one returns a `Fault` whose `wait()` ends after the last of
-  them.
+- A fault applies to a number of frames: requesting one returns a `Fault` whose `wait()` ends after the last.
 - A cut resets (RST) both sides at once, except `cut_after_request`, which lets the broker finish its work.
 
 Every method belongs to the event loop that ran `start()`.
