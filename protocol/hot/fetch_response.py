@@ -146,12 +146,12 @@ def decode_fetch_response(version: int, body: Buffer) -> FetchResponse:
             position = 4
         topics = []
         count, position = read_size(form, view, position, 3, MAX_RESPONSE_ELEMENTS)
-        room = MAX_RESPONSE_ELEMENTS - count
+        remaining = MAX_RESPONSE_ELEMENTS - count
         for _ in range(count):
             name, position = read_name(form, view, position)
             results = []
-            partitions, position = read_size(form, view, position, _RESULT.size, room)
-            room -= partitions
+            partitions, position = read_size(form, view, position, _RESULT.size, remaining)
+            remaining -= partitions
             for _ in range(partitions):
                 result, position = _decode_result(version, form, view, position)
                 results.append(result)

@@ -1,11 +1,11 @@
 """Record batches, version 2: bytes to header views and records, and back.
 
-Owns: the layout of a batch and of the records in it. `header` reads and patches the 61-byte header without
-looking at records, which is all that a broker needs; `builder` encodes a batch; `reader` decodes one.
-Sequence arithmetic lives in protocol.sequences and is passed on from here.
-Invariants: nothing here copies a batch that it only looks at; malformed input raises ProtocolError, nothing
-else; the CRC-32C covers everything from the attributes on, so base offset and leader epoch may be written in
-place without touching it.
+Owns: the layout of a batch and of the records in it. `header` reads and patches the 61-byte header and never
+reads records; `inspection` checks records for the broker; `builder` encodes a batch; `reader` decodes one.
+Sequence arithmetic is in protocol.sequences and is exported here too.
+Invariants: nothing here copies a batch that it only reads. Malformed input raises only ProtocolError. The
+CRC-32C covers everything from the attributes on, so base offset and leader epoch may be written in place
+without a new CRC.
 
 Source: KIP-98, Kafka's documentation of the message format ("Record Batch").
 """

@@ -1,10 +1,10 @@
-"""Encoding of record batches, one record at a time, at the price that plain Python can be brought to.
+"""Encodes record batches, one record at a time, as fast as plain Python can.
 
-Owns: the layout of a record and the bytes of a batch until `build` hands them out. Invariants: records that
-share a timestamp wait as what they were given, by reference, until the timestamp changes or the batch is
-built, and are then encoded together (`runs`); sizes are exact all the while. Only `bytes` wait, anything that
-could change is encoded at once. Deltas are taken from the first record's timestamp; the largest timestamp is
-tracked. After `build` the builder takes no more records, and the bytes belong to the caller.
+Owns: the layout of a record, and the bytes of a batch until `build` returns them. Invariants: records with
+the same timestamp wait by reference until the timestamp changes or the batch is built. Then they are encoded
+together (`runs`). Sizes are exact at any time. Only `bytes` wait; mutable values are encoded at once. Deltas
+are relative to the first record's timestamp; the largest timestamp is tracked. After `build` the builder
+takes no more records, and the bytes belong to the caller.
 """
 
 from collections.abc import Sequence
@@ -30,16 +30,15 @@ from tidelog.protocol.types import (
     Buffer,
 )
 
-# Length, attributes, timestamp delta, offset delta, key length, value length and header count at their
-# longest.
+# The longest length, attributes, timestamp delta, offset delta, key length, value length and header count.
 _MAX_RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5
 _MAX_HEADER_OVERHEAD = 5 + 5
 _NO_LIMIT = 2**31 - 1
-# One less than int64 holds, so that the delta between any two of them is an int64 too.
+# One less than the largest int64, so the delta between any two timestamps is an int64 too.
 _MAX_TIMESTAMP_MS = 2**63 - 2
-# Of no run, nor of any record.
+# A timestamp that no run and no record has.
 _NO_RUN = -2
-# Values that are longer on average are not joined before the batch is built, which spares copying them.
+# If values are longer on average, they are joined only when the batch is built, which saves a copy.
 _LONG_VALUE_BYTES = 512
 _HEADER_ROOM = bytes(BATCH_HEADER_SIZE)
 
@@ -47,10 +46,10 @@ _HEADER_ROOM = bytes(BATCH_HEADER_SIZE)
 class RecordBatchBuilder:
     """One batch under construction.
 
-    `max_size_bytes` bounds the batch before compression, header included: a record that would take it further
-    is refused by `append`, unless it is the first, so that a record larger than the bound still finds a
-    batch. What is public beside sizes and counts serves the producer's fast path, which repeats for a record
-    of the present what `append` does for one that joins a run.
+    `max_size_bytes` limits the batch before compression, header included. `append` refuses a record that
+    would exceed it, except the first one, so a larger record still gets a batch. Public attributes other than
+    sizes and counts are for the producer's fast path, which repeats the run step of `append` for a record of
+    now.
     """
 
     __slots__ = (
@@ -78,17 +77,17 @@ class RecordBatchBuilder:
     def __init__(self, max_size_bytes: int = _NO_LIMIT) -> None:
         self.record_count = 0
         self.size_bytes = BATCH_HEADER_SIZE
-        """Bytes of the batch, header included: before compression until `build`, as built from then on."""
-        # What is encoded: `_pieces`, and behind them `_tail`.
+        """Bytes of the batch, header included: before compression until `build`, then as built."""
+        # The encoded bytes: `_pieces`, then `_tail`.
         self._pieces: list[Buffer] = []
         self._tail = bytearray(_HEADER_ROOM)
         self.last_timestamp = int(NO_TIMESTAMP)
-        """Timestamp of the record that was added last, milliseconds; NO_TIMESTAMP (-1) for none."""
+        """Timestamp of the last added record, milliseconds; NO_TIMESTAMP (-1) for none."""
         self._base_timestamp = self._max_timestamp = int(NO_TIMESTAMP)
         self.max_size_bytes = max_size_bytes
         self._is_built = False
-        # The run behind that: the timestamp of those who may join it, with a key or without one, and between
-        # which seconds since 1970 that without keys is of the present.
+        # The run after that: the timestamps of records that may join it, with and without a key, and the
+        # seconds since 1970 between which the one without keys is now.
         self.run_from_s = self.run_until_s = 0.0
         self._keyless_timestamp = self._keyed_timestamp = _NO_RUN
         self._run_start = self.run_end = self._encoded_bytes = 0
@@ -100,7 +99,7 @@ class RecordBatchBuilder:
     def from_encoded(
         cls, records: Buffer, record_count: int, base_timestamp: int, max_timestamp: int
     ) -> "RecordBatchBuilder":
-        """A full batch of records that were encoded elsewhere, which are copied and not looked at.
+        """A full batch of records that were encoded elsewhere. They are copied and not checked.
 
         Their deltas must start at 0 with the first record, whose timestamp is `base_timestamp`.
         """
@@ -125,7 +124,7 @@ class RecordBatchBuilder:
     def record_size_bound(
         key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()
     ) -> int:
-        """No fewer bytes than the record will take, without encoding it."""
+        """An upper bound of the record's encoded size, without encoding it."""
         size = _MAX_RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
         for name, content in headers:
             # A character takes at most four bytes in UTF-8.
@@ -139,11 +138,11 @@ class RecordBatchBuilder:
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> int:
-        """Add a record; how many there are now, or 0 when it does not fit and was not added.
+        """Add a record and return the number of records, or 0 if it does not fit and was not added.
 
         `timestamp_ms` is -1 (none) or not negative, else ValueError. Raises RuntimeError after `build`.
         """
-        # Nearly every record joins the run; what that takes is kept to a look-up and a list's append.
+        # Nearly every record joins the run. That costs only a look-up and a list's append.
         if timestamp_ms == self._keyless_timestamp and key is None and type(value) is bytes and not headers:
             size = self.size_bytes + self.run_sizes[len(value)]
             count = self.record_count
@@ -168,7 +167,7 @@ class RecordBatchBuilder:
         return self._append_singly(timestamp_ms, key, value, headers)
 
     def extend(self, max_size_bytes: int) -> None:
-        """Take records up to this size from now on. Raises RuntimeError after `build`."""
+        """Set a larger `max_size_bytes`. Raises RuntimeError after `build`."""
         if self._is_built:
             self._refuse()
         self.max_size_bytes = max_size_bytes
@@ -180,7 +179,7 @@ class RecordBatchBuilder:
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]],
     ) -> int:
-        """Begin a run with the second record of a timestamp, and encode any other at once."""
+        """Begin a run with the second record of a timestamp. Encode any other record at once."""
         if not NO_TIMESTAMP <= timestamp_ms <= _MAX_TIMESTAMP_MS:
             raise ValueError(f"timestamp_ms is {timestamp_ms}, expected -1 (none) or milliseconds since 1970")
         if self._is_built:
@@ -264,16 +263,16 @@ class RecordBatchBuilder:
         is_control: bool = False,
         level: int | None = None,
     ) -> bytearray:
-        """The finished batch, which is the caller's to keep and to patch. The builder is spent.
+        """The finished batch. It belongs to the caller, who may patch it.
 
-        Raises ValueError when it holds no record, RuntimeError when called twice.
+        Raises ValueError if there is no record, RuntimeError on a second call.
         """
         if self._is_built:
             raise RuntimeError("this batch has been built already")
         if not self.record_count:
             raise ValueError("a batch needs at least one record")
         self._is_built = True
-        # This too lets `append` find out, off its fast path, that the batch is closed.
+        # With this the fast path of `append` ends too, and its slow path raises that the batch is built.
         self._end_run()
         batch = bytearray().join((*self._pieces, self._tail)) if self._pieces else self._tail
         self._pieces = []
@@ -314,8 +313,8 @@ def _encode_record(
     value: bytes | None,
     headers: Sequence[tuple[str, bytes | None]],
 ) -> bytes:
-    """The record that is `count` records and `delta` milliseconds behind the first."""
-    # Short deltas and no headers: nothing but look-ups and joins.
+    """Encode the record that is `count` records and `delta` milliseconds after the first."""
+    # Short deltas and no headers: only look-ups and joins.
     if value is not None and not headers and 0 <= delta < TABLE_SIZE and count < TABLE_SIZE:
         if key is None:
             parts = (b"\0", VARINTS[delta], VARINTS[count], b"\1", encode_varint(len(value)), value, b"\0")
@@ -334,7 +333,7 @@ def _encode_record(
 
 
 def _sized(content: bytes | None) -> tuple[bytes, bytes]:
-    """A field with its length before it; None is length -1 and no bytes."""
+    """A field's length and its bytes. None has length -1 and no bytes."""
     if content is None:
         return b"\x01", b""
     return encode_varint(len(content)), content

@@ -1,9 +1,9 @@
-"""Records as they lie in a batch, decoded into columns: one list for each field.
+"""Decodes the records of a batch into columns: one list per field.
 
-Owns: the decoding of any records. A loop written for speed decodes what it is sure of; whatever else it meets
-it hands, record by record, to `decode_record`, its plain twin, which decides what is wrong. Invariants:
-malformed records raise ProtocolError that names the byte at fault, and nothing else is raised; all columns
-have the same length. Columns, because whoever makes rows of them can do so in the interpreter's own loops.
+Owns: the decoding of any records. A fast loop decodes ordinary records. It passes each other record to
+`decode_record`, the plain decoder, which finds errors. Invariants: malformed records raise ProtocolError that
+names the byte, and nothing else is raised; all columns have the same length. Columns, because callers can
+make rows of them in the interpreter's own loops.
 """
 
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ from tidelog.protocol.records.varints import MAX_VARLONG_BYTES, decode_varint
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
-# Length, attributes, timestamp delta, offset delta, key length, value length, header count: a byte each.
+# Length, attributes, timestamp delta, offset delta, key length, value length, header count: one byte each.
 SMALLEST_RECORD_BYTES = 7
 _SMALLEST_HEADER_BYTES = 2
 
 
 class Columns(NamedTuple):
-    """The records of one batch. Timestamps are milliseconds, whose clock `timestamp_type` tells.
+    """The records of one batch. Timestamps are milliseconds of the clock that `timestamp_type` names.
 
-    `key_size` and `value_size` are the size that all keys or values have, -1 where all are None; None where
-    that is not known.
+    `key_size` and `value_size` are the common size of all keys or values, -1 if all are None, and None if it
+    is not known.
     """
 
     timestamp_type: TimestampType
@@ -64,10 +64,10 @@ class Lists:
 
 
 def decode_columns(data: bytes, count: int, header: BatchHeader) -> tuple[Columns, int]:
-    """`count` records from the start of `data`, and the position behind them.
+    """`count` records from the start of `data`, and the position after them.
 
-    Varints of one and two bytes are decoded in place, corrected by the 128 by which a first byte above 127 is
-    too high. Whether any was longer, negative or past the end is asked at the record's end: slices clip.
+    Varints of one and two bytes are decoded in place; a first byte above 127 is corrected by 128. Whether one
+    was longer, negative or past the end is checked at the record's end, because slices never fail.
     """
     lists = Lists(header)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
@@ -124,13 +124,13 @@ def decode_columns(data: bytes, count: int, header: BatchHeader) -> tuple[Column
                     add_headers(headers)
                     continue
         except (IndexError, ProtocolError):
-            pass  # The twin finds out what is wrong, if anything is.
+            pass  # The plain decoder finds the error, if there is one.
         position = decode_record(data, start, header, lists)
     return lists.columns(header.timestamp_type), position
 
 
 def decode_record(data: bytes, start: int, header: BatchHeader, lists: Lists) -> int:
-    """Add the record at `start`, whatever it holds; the position behind it."""
+    """Decode any record at `start` into `lists` and return the position after it."""
     length, position = decode_varint(data, start)
     end = position + length
     if length < SMALLEST_RECORD_BYTES - 1 or end > len(data):
@@ -156,7 +156,7 @@ def decode_record(data: bytes, start: int, header: BatchHeader, lists: Lists) ->
 
 
 def _decode_sized(data: bytes, position: int, end: int, start: int, what: str) -> tuple[bytes | None, int]:
-    """A field with its length before it, None for length -1, that must lie before `end`."""
+    """A field after its length, None for length -1. It must end before or at `end`."""
     if position < end and (size := data[position]) < 128 and not size & 1:
         size >>= 1
         position += 1

@@ -1,10 +1,10 @@
-"""The 61-byte header of a record batch: read it, check its CRC, and patch it without decoding a record.
+"""The 61-byte header of a record batch: it reads the header, checks its CRC, and patches it.
 
-Owns: the header's layout. Base offset, length and leader epoch (bytes 0 to 15) and the magic lie outside the
-CRC; everything from the attributes (byte 21) to the end of the batch lies inside. Invariants: no function
-here copies record bytes, except `with_log_append_time` and `with_max_timestamp`, whose callers hold a view
-that they may not write to. `read_batch_header` proves only that a header is there and that its length is
-possible; the batch itself may go on beyond the buffer (compare `size_bytes`).
+Owns: the header's layout. The CRC does not cover base offset, length, leader epoch (bytes 0 to 15) and magic.
+It covers everything from the attributes (byte 21) to the end of the batch. Invariants: no record is decoded.
+No function copies record bytes, except `with_log_append_time` and `with_max_timestamp`, whose callers have a
+read-only view. `read_batch_header` proves only that a header exists and that its length is possible; the
+batch may be longer than the buffer (compare `size_bytes`).
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from tidelog.protocol.sequences import increment_sequence
 from tidelog.protocol.types import NO_SEQUENCE, NO_TIMESTAMP, Buffer
 
 BATCH_HEADER_SIZE = 61
-# Base offset and batch length: what precedes the bytes that the batch length counts.
+# Base offset and batch length: the batch length counts the bytes after them.
 LOG_OVERHEAD = 12
 CURRENT_MAGIC = 2
 
@@ -48,7 +48,7 @@ _CODECS = {codec.value: codec for codec in Compression}
 
 
 class TimestampType(IntEnum):
-    """Whose clock the timestamps of a batch came from."""
+    """Which clock the timestamps of a batch came from: the producer's or the broker's."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -82,14 +82,14 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, wrapped; NO_SEQUENCE (-1) when the batch carries none."""
+        """Sequence of the last record, wrapped; NO_SEQUENCE (-1) if the batch has none."""
         if self.base_sequence < 0:
             return NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     @property
     def compression(self) -> Compression:
-        """The codec of the records. Raises ProtocolError for a number that names none."""
+        """The codec of the records. Raises ProtocolError for an unknown number."""
         codec = _CODECS.get(self.attributes & COMPRESSION_MASK)
         if codec is None:
             raise ProtocolError(
@@ -119,10 +119,10 @@ class BatchHeader(NamedTuple):
 
 
 def largest_timestamp(attributes: int, base_timestamp: int, max_timestamp: int) -> int:
-    """The largest timestamp of a batch, as far as its header can be believed; NO_TIMESTAMP (-1) for none.
+    """The largest timestamp of a batch, as far as its header is plausible; NO_TIMESTAMP (-1) for none.
 
-    BaseTimestamp is that of the first record, so a MaxTimestamp below it is wrong. librdkafka starts to
-    look for the largest one at 0, and leaves 0 where no record has a timestamp.
+    BaseTimestamp is the first record's, so a MaxTimestamp below it is wrong. librdkafka writes 0 if no record
+    has a timestamp.
     """
     if 0 <= base_timestamp <= max_timestamp or attributes & LOG_APPEND_TIME_BIT:
         return max_timestamp
@@ -132,18 +132,18 @@ def largest_timestamp(attributes: int, base_timestamp: int, max_timestamp: int) 
 
 
 def read_magic(buffer: Buffer, position: int = 0) -> int:
-    """The format version of the batch or message set at `position`: 2, or 0 and 1 for the old formats, whose
-    headers are shorter and laid out differently. Raises ProtocolError when fewer than 17 bytes are left."""
+    """The format version of the batch or message set at `position`: 2, or 0 and 1 for the old formats, which
+    have shorter headers with another layout. Raises ProtocolError if fewer than 17 bytes are left."""
     if position < 0 or len(buffer) - position <= _MAGIC_AT:
-        raise ProtocolError(f"no batch at byte {position}: {len(buffer)} bytes hold no magic byte there")
+        raise ProtocolError(f"no batch at byte {position}: the {len(buffer)} bytes end before its magic byte")
     return buffer[position + _MAGIC_AT]
 
 
 def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header that starts at `position`; the records behind it need not be in the buffer.
+    """The header at `position`. The records after it need not be in the buffer.
 
-    Magic, counts and codec are returned as they stand, for the caller to judge. Raises ProtocolError when
-    fewer than 61 bytes are left or the batch length is too small for a header.
+    Magic, counts and codec are not checked; the caller must do that. Raises ProtocolError if fewer than 61
+    bytes are left or the batch length is too small for a header.
     """
     if position < 0 or len(buffer) - position < BATCH_HEADER_SIZE:
         raise ProtocolError(
@@ -160,7 +160,7 @@ def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def batch_crc_is_valid(buffer: Buffer, header: BatchHeader, position: int = 0) -> bool:
-    """Whether the whole batch lies in `buffer` and its bytes give the CRC that `header` names."""
+    """Whether `buffer` holds the whole batch and its bytes match the CRC in `header`."""
     end = position + LOG_OVERHEAD + header.batch_length
     if end > len(buffer):
         return False
@@ -168,7 +168,7 @@ def batch_crc_is_valid(buffer: Buffer, header: BatchHeader, position: int = 0) -
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch from `position` on, as (position, header); a truncated tail ends the walk silently.
+    """Each whole batch from `position` on, as (position, header). Stops silently at a truncated batch.
 
     CRCs are not checked. Raises ProtocolError for a length that is too small or a magic other than 2.
     """
@@ -185,20 +185,18 @@ def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Batch
 
 
 def patched_prefix(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
-    """The first 16 bytes of the batch with this base offset and leader epoch, to be written before its
-    rest."""
+    """The first 16 bytes of the batch with this base offset and leader epoch. Write its rest after them."""
     return _PREFIX.pack(base_offset, header.batch_length, leader_epoch)
 
 
 def set_offset_and_leader_epoch(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Write both into `batch` in place; they lie outside the CRC, which stays valid."""
+    """Write both into `batch` in place. The CRC does not cover them and stays valid."""
     _INT64.pack_into(batch, 0, base_offset)
     _INT32.pack_into(batch, _LEADER_EPOCH_AT, leader_epoch)
 
 
 def with_log_append_time(batch: Buffer, timestamp_ms: int) -> bytes:
-    """A copy of the one batch in `batch` whose records all bear the broker's time, with its CRC
-    recomputed."""
+    """A copy of the one batch in `batch` in which all records have the broker's time, with a new CRC."""
     header = read_batch_header(batch)
     copy = bytearray(batch)
     _INT16.pack_into(copy, ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME_BIT)
@@ -206,7 +204,7 @@ def with_log_append_time(batch: Buffer, timestamp_ms: int) -> bytes:
 
 
 def with_max_timestamp(batch: Buffer, timestamp_ms: int) -> bytes:
-    """A copy of the one batch in `batch` with another MaxTimestamp, and its CRC recomputed."""
+    """A copy of the one batch in `batch` with another MaxTimestamp and a new CRC."""
     return _with_max_timestamp(bytearray(batch), timestamp_ms)
 
 
@@ -217,9 +215,9 @@ def _with_max_timestamp(batch: bytearray, timestamp_ms: int) -> bytes:
 
 
 def set_producer(batch: bytearray, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-    """Give the one batch in `batch` another producer id, epoch and base sequence, in place, and a new CRC.
+    """Change producer id, epoch, base sequence and CRC of the one batch in `batch` in place.
 
-    The records are not looked at, so it costs the same for a compressed batch.
+    Records are not read, so a compressed batch costs the same.
     """
     _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     write_crc(batch)

@@ -1,13 +1,13 @@
-"""Whether records are what their batch's header says, and their timestamps; nothing of them is decoded.
+"""Checks that records match their batch's header, and finds their timestamps, without decoding them.
 
-Owns: what a broker asks of records before it stores them, in four ways. A record that is alone is proved in
-place, `uniform` proves records of one size, `lanes` most others. What these leave is gone through one by one,
-and a record that looks unusual there is for the plain decoder of `columns`, which says what is wrong.
-Invariants: what passes, `reader` decodes, and so does any client: lengths fill each other exactly, down to
-the last byte; there are as many records as the header counts, with the offset deltas 0, 1, 2, …; header names
-are UTF-8; timestamps fit into int64; the unused attributes of records are below 128, for aiokafka and
-kafka-python read them as a varint. Whatever does not pass raises ProtocolError, and nothing else is raised.
-Memory: about a hundred bytes a record. Pure; safe in any thread.
+Owns: a broker's checks of records before it stores them, in four ways. A lone record is checked in place,
+`uniform` checks records of one size, `lanes` most others. All other records are checked one by one; the plain
+decoder of `columns` checks the unusual ones among them and finds the error.
+Invariants: `reader` and any client can decode each batch that passes. Lengths match exactly, down to the last
+byte. There are as many records as the header says, with the offset deltas 0, 1, 2, …. Header names are UTF-8.
+Timestamps fit into int64. The unused attributes of records are below 128, because aiokafka and kafka-python
+read them as a varint. A batch that does not pass raises ProtocolError, and nothing else is raised.
+Memory: about a hundred bytes per record. Pure; safe in any thread.
 
 Source: Kafka's LogValidator and DefaultRecord.readFrom.
 """
@@ -32,23 +32,23 @@ _FIRST_BYTES = Struct("7B")
 _SHORTEST_LONE = BATCH_HEADER_SIZE + SMALLEST_RECORD_BYTES
 _BEFORE = b"\0\0"
 _START = len(_BEFORE)
-# For fewer, the fixed cost of lanes is more than they save.
+# For fewer records, the fixed cost of lanes is higher than the saving.
 _FEWEST_IN_LANES = 24
 
 
 class Inspection(NamedTuple):
-    """Timestamps of the records of a batch, milliseconds; -1 where no record has one."""
+    """Timestamps of the records of a batch, milliseconds; -1 if no record has one."""
 
     oldest: int
-    """The smallest, records without one left out."""
+    """The smallest timestamp of the records that have one."""
     latest: int
 
 
 def inspect_lone(batch: Buffer, header: BatchHeader) -> Inspection | None:
-    """Inspect the only record of an uncompressed batch where it lies, in a sixth of the time of one by one.
+    """Inspect the only record of an uncompressed batch in place, in a sixth of the time of one by one.
 
-    None for an unusual one (with headers, with a timestamp that is not the batch's, a key of 64 bytes or
-    more, a length of three bytes), and for all that is wrong.
+    None for an unusual record (headers, a timestamp other than the batch's, a key of 64 bytes or more, a
+    length of three bytes), and for any error.
     """
     end = len(batch)
     _, _, _, _, _, codec, _, timestamp, _, _, _, _, count = header
@@ -84,14 +84,14 @@ def inspect_lone(batch: Buffer, header: BatchHeader) -> Inspection | None:
 
 
 def inspectable(records: Buffer) -> bytes:
-    """A copy of a batch's records, decompressed, as the functions below want it: behind two zeros."""
+    """A copy of a batch's decompressed records after two zero bytes, for the functions below."""
     return _BEFORE + records
 
 
 def inspect_uniform(data: bytes, header: BatchHeader) -> Inspection | None:
-    """Inspect records of one size, for some nanoseconds a record.
+    """Inspect records of one size, in some nanoseconds per record.
 
-    None for others, and for nearly all that is wrong. Raises ProtocolError.
+    None for other records, and for nearly all errors. Raises ProtocolError.
     """
     if header.record_count < 2:
         return None
@@ -102,9 +102,9 @@ def inspect_uniform(data: bytes, header: BatchHeader) -> Inspection | None:
 
 
 def inspect_in_lanes(data: bytes, header: BatchHeader) -> Inspection | None:
-    """Inspect records of any sizes in half the time that one by one takes.
+    """Inspect records of any sizes, in half the time of one by one.
 
-    None for unusual ones, and for nearly all that is wrong. Raises ProtocolError.
+    None for unusual records, and for nearly all errors. Raises ProtocolError.
     """
     if header.record_count < _FEWEST_IN_LANES:
         return None
@@ -125,7 +125,7 @@ def inspect_one_by_one(data: bytes, header: BatchHeader) -> Inspection:
 
 
 def _inspection(header: BatchHeader, deltas: set[int]) -> Inspection:
-    """By timestamp deltas as zigzag numbers. Raises ProtocolError."""
+    """The result for these timestamp deltas (zigzag numbers). Raises ProtocolError."""
     base_timestamp = header.base_timestamp
     if deltas == _NO_DELTA and base_timestamp >= NO_TIMESTAMP:
         return _new_tuple(Inspection, (base_timestamp, base_timestamp))
@@ -139,10 +139,10 @@ def _inspection(header: BatchHeader, deltas: set[int]) -> Inspection:
 
 
 def _walk(data: bytes, header: BatchHeader) -> tuple[set[int], int]:
-    """Timestamp deltas of the records, as zigzag numbers, and the position behind the last one.
+    """Timestamp deltas of the records, as zigzag numbers, and the position after the last one.
 
-    Numbers of one and two bytes (some of three) are read in place, corrected by the 128 by which a first byte
-    above 127 is too high. Whether any was longer, negative or past the end is asked at the record's end.
+    Numbers of one and two bytes (some of three) are read in place; a first byte above 127 is corrected by
+    128. Whether one was longer, negative or past the end is checked at the record's end.
     """
     deltas: set[int] = set()
     add, last_delta = deltas.add, -1
@@ -200,22 +200,20 @@ def _walk(data: bytes, header: BatchHeader) -> tuple[set[int], int]:
                         last_delta = delta
                     continue
         except (IndexError, ProtocolError):
-            pass  # The plain decoder finds out what is wrong, if anything is.
+            pass  # The plain decoder finds the error, if there is one.
         delta, position = _plainly(data, start, index, header)
         add(delta)
     return deltas, position
 
 
 def _plainly(data: bytes, start: int, index: int, header: BatchHeader) -> tuple[int, int]:
-    """Timestamp delta, as a zigzag number, of the record number `index`, which lies at `start`;
-
-    where it ends.
-    """
+    """Timestamp delta (zigzag number) of record `index`, which begins at `start`, and the position after
+    it."""
     record = Lists(header)
     end = decode_record(data, start, header, record)
     attributes = data[decode_varint(data, start)[1]]
     if attributes > 127:
-        raise ProtocolError(f"record at byte {start}: attributes {attributes:#x}, of which none is defined")
+        raise ProtocolError(f"record at byte {start}: attributes are {attributes:#x}, expected below 0x80")
     if record.offsets[0] != header.base_offset + index:
         raise ProtocolError(
             f"record at byte {start}: its offset delta is not {index}, its place in the batch"
@@ -225,7 +223,8 @@ def _plainly(data: bytes, start: int, index: int, header: BatchHeader) -> tuple[
 
 
 def _behind_headers(data: bytes, position: int) -> int:
-    """Where the headers end whose count lies at `position`, if all their numbers take a byte; -1 else."""
+    """The position after the headers whose count is at `position`; -1 if a number takes more than one
+    byte."""
     count = data[position]
     position += 1
     if count & 129:

@@ -1,11 +1,11 @@
-"""Proof that records of any sizes are as they should be, one field of all of them at a time.
+"""Proves that records of any sizes are valid, by one field of all records at a time.
 
-Owns: the records that most producers send, whatever their values: no headers, no key or keys of one size
-below 64 bytes, values that are not null, sizes below 8 KB, timestamps within 8 s of the batch's. A loop only
-goes from record to record and copies what precedes each value. In these copies, joined, a strided slice is
-one byte of all records, and a size of one or two bytes is a lane of 16 bits in one large integer.
-Invariants: what is proved, `columns` decodes; None for whatever is not exactly as expected, and nothing is
-raised. Memory: about a hundred bytes a record while it runs. Pure; safe in any thread.
+Owns: this proof for the records that most producers send: no headers, no key or keys of one size below 64
+bytes, values that are not null, sizes below 8 KB, timestamps within 8 s of the batch's. A loop only steps
+from record to record and copies the bytes before each value (the heads). In the joined heads, a strided slice
+is one byte of all records, and a size of one or two bytes is a lane of 16 bits in one large integer.
+Invariants: `columns` can decode all proved records. The result is None for anything unexpected, and nothing
+is raised. Memory: about a hundred bytes per record while it runs. Pure; safe in any thread.
 """
 
 from functools import lru_cache
@@ -13,21 +13,21 @@ from functools import lru_cache
 from tidelog.protocol.records.varints import MOST_NUMBERS, dense_column, distinct, widths
 
 _NULL = 1
-# By the first byte of a length: bytes from there to the next record, but for what the second one says.
+# By the first byte of a length: bytes from there to the next record, without the second byte's part.
 _STEPS = [(2 if each > 127 else 1) + ((each & 127) >> 1) for each in range(256)]
-# What stands before a length's last byte: no headers of the record before it, or the length's first byte.
+# The byte before a length's last byte: the previous record's header count 0, or the length's first byte.
 _BEFORE_LENGTH = bytes([0, *range(128, 256, 2)])
 _HIGH_BIT = bytes(each >> 7 for each in range(256))
-# Where in a head they lie: behind the three bytes that end with the length.
+# Their positions in a head: after the three bytes that end with the length.
 _ATTRIBUTES, _STAMP = 3, 4
-# Of timestamps of one byte and of those of two. Where they change more often, this way has nothing to save.
+# Runs of timestamps of one byte and of two bytes. If they change more often, lanes save no time.
 _MOST_RUNS = 8
 
 
 def deltas_of(data: bytes, start: int, count: int) -> set[int] | None:
     """Timestamp deltas, as zigzag numbers, of the `count` records from `start` to the end of `data`.
 
-    None where they are not proved. Two zeros stand before `start`. Their offset deltas are 0, 1, 2, …
+    None if they are not proved. Two zero bytes precede `start`. The offset deltas are 0, 1, 2, …
     """
     if count > MOST_NUMBERS:
         return None
@@ -48,9 +48,9 @@ def deltas_of(data: bytes, start: int, count: int) -> set[int] | None:
 
 
 def _key_size(data: bytes, start: int, width: int) -> int:
-    """Of the record at `start`, 0 without a key.
+    """The key size of the record at `start`, 0 without a key.
 
-    Raises IndexError, ValueError where there is no such record.
+    Raises IndexError or ValueError if there is no such record.
     """
     at = start + (3 if data[start] > 127 else 2)
     size = data[at + (2 if data[at] > 127 else 1) + width]
@@ -60,9 +60,9 @@ def _key_size(data: bytes, start: int, width: int) -> int:
 
 
 def _heads(data: bytes, position: int, count: int, size: int) -> tuple[bytes, int]:
-    """What precedes the value of each record, joined, and where the last record ends.
+    """The joined heads (the bytes before each value) and the position after the last record.
 
-    Each takes `size` bytes, of which the fourth is the attributes. Raises IndexError, ValueError.
+    Each head has `size` bytes; the fourth one is the attributes. Raises IndexError or ValueError.
     """
     heads: list[bytes] = []
     add = heads.append
@@ -72,12 +72,12 @@ def _heads(data: bytes, position: int, count: int, size: int) -> tuple[bytes, in
             add(data[position - 1 : position - 1 + size])
             position += steps[length] + (data[position + 1] << 6)
         elif data[position - 1]:
-            raise ValueError  # Headers before it; else taken for the first byte of a longer length.
+            raise ValueError  # The record before it has headers; this is not the start of a longer length.
         else:
             add(data[position - 2 : position - 2 + size])
             position += steps[length]
     joined = b"".join(heads)
-    # Before an empty value at the end of the data, the last byte of a head may be missing, and is not needed.
+    # If the last value is empty, the last byte of its head may be missing. It is not needed.
     missing = count * size - len(joined)
     if missing > 1:
         raise ValueError
@@ -85,7 +85,7 @@ def _heads(data: bytes, position: int, count: int, size: int) -> tuple[bytes, in
 
 
 def _deltas(heads: bytes, size: int, width: int, first: int, count: int, key_size: int) -> set[int] | None:
-    """Of the batch's records from the `first`th on, whose timestamps take one byte in some runs, else two."""
+    """Timestamp deltas of the records from number `first` on, in runs of one-byte and two-byte timestamps."""
     deltas: set[int] = set()
     is_wide = heads[_STAMP::size].translate(_HIGH_BIT)
     begin = 0
@@ -112,7 +112,7 @@ def _deltas(heads: bytes, size: int, width: int, first: int, count: int, key_siz
 def _are_right(
     heads: bytes, size: int, offset_at: int, width: int, first: int, count: int, key_size: int
 ) -> bool:
-    """Whether all fields but the timestamps are, where offsets of `width` bytes lie at `offset_at`."""
+    """Whether all fields except timestamps are right. Offset deltas of `width` bytes are at `offset_at`."""
     key_at = offset_at + width
     value_at = key_at + 1 + key_size
     keys = heads[key_at::size]
@@ -126,13 +126,13 @@ def _are_right(
     ones = _ones(count)
     lengths = _lengths(heads[::size], heads[1::size], heads[2::size], ones)
     sizes = _lanes(heads[value_at::size], heads[value_at + 1 :: size])
-    # Beside the value: all from the attributes to its size, of which one byte, and the number of headers.
+    # Bytes besides the value: from the attributes to one byte of its size, and the number of headers.
     return lengths is not None and _fit(lengths, sizes, value_at + 1 - _ATTRIBUTES + 1, ones)
 
 
 def _lengths(before: bytes, first: bytes, last: bytes, ones: int) -> int | None:
-    """Zigzag lengths of records as lanes, by the three bytes before their attributes: 0 and a length of two
-    bytes, or any, 0 and a length of one. None where these are something else."""
+    """Zigzag lengths of records as lanes, from the three bytes before their attributes: 0 and a length of two
+    bytes, or any byte, 0 and a length of one. None for anything else."""
     firsts, lasts = _lanes(first), _lanes(last)
     is_long = (firsts >> 7 & ones) * 0xFFFF
     if not last.isascii() or _lanes(before) & is_long:
@@ -142,8 +142,8 @@ def _lengths(before: bytes, first: bytes, last: bytes, ones: int) -> int | None:
 
 
 def _fit(lengths: int, sizes: int, overhead: int, ones: int) -> bool:
-    """Whether each record is longer than its value by `overhead`, and one more where the value's size takes
-    two bytes. `sizes` are two bytes each as they lie there: where the first one is the size, the second is
+    """Whether each record is longer than its value by `overhead`, plus one if the value's size takes two
+    bytes. `sizes` are two bytes per record as in the data: if the size takes one byte, the second one is
     content.
     """
     has_second = sizes >> 7 & ones
@@ -164,5 +164,5 @@ def _lanes(low: bytes, high: bytes = b"") -> int:
 
 @lru_cache(maxsize=64)
 def _ones(count: int) -> int:
-    """1 in each of so many lanes."""
+    """1 in each of `count` lanes."""
     return int.from_bytes(b"\1\0" * count, "little")

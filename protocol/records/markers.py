@@ -1,8 +1,7 @@
 """The control batch that ends a producer's transaction on one partition.
 
-Owns the layout of its one record: the key says the version and whether it commits or aborts, the value the
-epoch of the transaction coordinator that wrote it. Invariant: what is no such batch, or cannot be decoded,
-raises ProtocolError.
+Owns the layout of its one record: the key holds the version and whether it commits or aborts, the value holds
+the epoch of the transaction coordinator that wrote it. Invariant: any other batch raises ProtocolError.
 
 Source: KIP-98, "Control Records"; Kafka's EndTransactionMarker.
 """
@@ -36,11 +35,11 @@ def read_marker(batch: Buffer, position: int = 0) -> EndTransactionMarker:
     offset = read_batch_header(batch, position).base_offset
     if key is None or len(key) < _KEY.size or value is None or len(value) < _VALUE.size:
         raise ProtocolError(
-            f"control batch at offset {offset}: expected a key of {_KEY.size} bytes that names its kind and a"
-            f" value of {_VALUE.size}, came {key!r:.40} and {value!r:.40}"
+            f"control batch at offset {offset}: expected a key of {_KEY.size} bytes with its kind and a"
+            f" value of {_VALUE.size} bytes, came {key!r:.40} and {value!r:.40}"
         )
     _, kind = _KEY.unpack_from(key)
     if kind not in (_ABORT, _COMMIT):
-        raise ProtocolError(f"control batch at offset {offset}: kind {kind}, 0 aborts and 1 commits")
+        raise ProtocolError(f"control batch at offset {offset}: kind {kind}, expected 0 or 1 (abort, commit)")
     _, coordinator_epoch = _VALUE.unpack_from(value)
     return EndTransactionMarker(kind == _COMMIT, coordinator_epoch)

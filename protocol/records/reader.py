@@ -1,11 +1,10 @@
-"""Decoding of record batches into records, quickly for ordinary records and exactly for all others.
+"""Decodes record batches into records, with fast paths for ordinary records.
 
-Owns: the batch around its records: bounds, CRC, decompression. The records themselves are decoded by
-`uniform` where all are of one size, else by `stencils` where they are ordinary and short, else by `columns`.
-Invariants: every malformed batch raises ProtocolError that names the batch's offset and the byte at fault,
-and nothing else is ever raised; memory stays within `max_decompressed_bytes` and a small multiple of it for
-the records themselves.
-The broker's produce path decodes no records: see `inspection`.
+Owns: the bounds, CRC and decompression of a batch. `uniform` decodes records if all have one size, else
+`stencils` if they are ordinary and short, else `columns`. Invariants: every malformed batch raises
+ProtocolError that names the batch's offset and the wrong byte, and nothing else is raised. Memory stays
+within `max_decompressed_bytes` and a small multiple of it for the records. The broker's produce path decodes
+no records: see `inspection`.
 """
 
 from itertools import repeat
@@ -37,8 +36,7 @@ _NOT_PLAIN = COMPRESSION_MASK | LOG_APPEND_TIME_BIT
 
 
 class Record(NamedTuple):
-    """One record as a consumer sees it. `timestamp` is in milliseconds, whose clock `timestamp_type`
-    tells."""
+    """One record as a consumer gets it. `timestamp` is in milliseconds of the clock in `timestamp_type`."""
 
     offset: int
     timestamp: int
@@ -55,10 +53,10 @@ def decode_batch(
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     check_crc: bool = True,
 ) -> list[Record]:
-    """The records of the batch at `position`, in order; bytes behind the batch are not looked at.
+    """The records of the batch at `position`, in order. Bytes after the batch are ignored.
 
-    Raises ProtocolError for anything malformed: a batch cut short, a wrong CRC, an unknown codec, records
-    that decompress to more than `max_decompressed_bytes`, or records that contradict their lengths or counts.
+    Raises ProtocolError for a truncated batch, a wrong CRC, an unknown codec, records that decompress to more
+    than `max_decompressed_bytes`, or records that contradict their lengths or counts.
     """
     columns = decode_batch_columns(
         buffer, position, max_decompressed_bytes=max_decompressed_bytes, check_crc=check_crc
@@ -83,15 +81,15 @@ def decode_batch_columns(
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     check_crc: bool = True,
 ) -> Columns:
-    """As `decode_batch`, field by field: for those who make rows of their own, or need only some fields.
+    """As `decode_batch`, but as columns: for callers that make their own rows or need only some fields.
 
-    `header` is the batch's, where it has been read already. A buffer of bytes that holds nothing but an
-    uncompressed batch is decoded in place.
+    `header` is the batch's header if it was read already. A bytes object that holds only an uncompressed
+    batch is decoded in place.
     """
     if header is None:
         header = read_batch_header(buffer, position)
     elif type(buffer) is bytes and not position:
-        # Nearly every batch of most consumers takes this way: nothing is left to be done to its bytes.
+        # The fast path, for nearly every batch of most consumers: its bytes can be decoded in place.
         columns = _plain(buffer, header, check_crc)
         if columns is not None:
             return columns
@@ -108,7 +106,7 @@ def decode_batch_columns(
 
 
 def _plain(batch: bytes, header: BatchHeader, check_crc: bool) -> Columns | None:
-    """The records of a whole and valid batch that is uniform; None for any other, good or bad."""
+    """The records of a whole and valid uniform batch; None for any other, valid or not."""
     if header.attributes & _NOT_PLAIN or header.magic != CURRENT_MAGIC:
         return None
     if LOG_OVERHEAD + header.batch_length != len(batch):
@@ -159,7 +157,7 @@ def first_record_at_or_after(
     *,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> tuple[int, int] | None:
-    """Offset and timestamp of the batch's first record that is not older than `timestamp_ms`, or None.
+    """Offset and timestamp of the batch's first record at or after `timestamp_ms`, or None.
 
     Raises as `decode_batch` does.
     """
@@ -176,9 +174,9 @@ def _timestamp_of(record: Record) -> int:
 def _record_bytes(
     buffer: Buffer, position: int, header: BatchHeader, max_decompressed_bytes: int, check_crc: bool
 ) -> tuple[bytes, int]:
-    """The batch's records, decompressed, as the end of some bytes, and where they start in those.
+    """Bytes that end with the batch's decompressed records, and the position where the records start.
 
-    Bytes, because slices of bytes are bytes, which keys and values must be.
+    A bytes object, because its slices are bytes, as keys and values must be.
     """
     if header.magic != CURRENT_MAGIC:
         raise ProtocolError(
@@ -187,12 +185,12 @@ def _record_bytes(
     end = position + LOG_OVERHEAD + header.batch_length
     if end > len(buffer):
         raise ProtocolError(
-            f"batch at offset {header.base_offset}: cut short, {header.size_bytes} bytes were announced and"
-            f" {len(buffer) - position} are there"
+            f"batch at offset {header.base_offset}: truncated, expected {header.size_bytes} bytes,"
+            f" came {len(buffer) - position}"
         )
     if check_crc and not batch_crc_is_valid(buffer, header, position):
         raise ProtocolError(
-            f"batch at offset {header.base_offset}: its bytes do not give the CRC {header.crc:#010x}"
+            f"batch at offset {header.base_offset}: its bytes do not match the CRC {header.crc:#010x}"
         )
     if not header.attributes & COMPRESSION_MASK and type(buffer) is bytes and end == len(buffer):
         return buffer, position + BATCH_HEADER_SIZE

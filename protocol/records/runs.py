@@ -1,12 +1,12 @@
-"""Runs of records encoded at once: what many records share is made once, the rest by C loops over lists.
+"""Encodes a run of records together: their common bytes are made once, the others by C loops over lists.
 
-A run is records of one batch, in a row, with one timestamp, no headers and values that are not null; either
-all of them have keys or none. Then they differ in offset delta, lengths and contents only, and records of the
-same lengths (their shape) begin alike.
+A run is consecutive records of one batch with one timestamp, no headers and values that are not null; all of
+them have keys or none has. So they differ only in offset delta, lengths and contents, and records with the
+same lengths (their shape) begin with the same bytes.
 
-Owns: the bytes of a run, and the size of a record by its shape. Invariants: pure. The bytes are what the
-builder's record by record encoding gives. All offset deltas of a run take equally many bytes, for which
-`run_end` says where a run has to end.
+Owns: the bytes of a run, and the size of a record by its shape. Invariants: pure. The bytes are the same as
+if the builder encoded each record alone. All offset deltas of a run take the same number of bytes; `run_end`
+says where a run must end for that.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ _NO_HEADERS: Final = b"\x00"
 
 
 class RecordSizes(dict[Shape, int]):
-    """Bytes of a whole record by its shape, worked out when asked for. `deltas_size` is what timestamp and
-    offset delta take together."""
+    """Bytes of a whole record by its shape, computed on first use. `deltas_size` is the size of timestamp
+    delta and offset delta together."""
 
     def __init__(self, deltas_size: int) -> None:
-        # Attributes and header count take a byte each.
+        # Attributes and header count take one byte each.
         self._fixed = 1 + deltas_size + 1
 
     def __missing__(self, shape: Shape) -> int:
@@ -55,8 +55,7 @@ def run_end(offset_delta: int) -> int:
 def encode_run(
     timestamp_delta: bytes, first_offset_delta: int, keys: Sequence[bytes], values: Sequence[bytes]
 ) -> list[bytes]:
-    """The records as pieces to be joined; `keys` is empty where they have none. `timestamp_delta` is encoded
-    already."""
+    """The records as pieces to join. `keys` is empty if they have none. `timestamp_delta` is encoded."""
     count = len(values)
     end = first_offset_delta + count
     if end <= TABLE_SIZE:
@@ -64,7 +63,7 @@ def encode_run(
     else:
         numbers = [encode_varint(number) for number in range(first_offset_delta, end)]
     fixed = 1 + len(timestamp_delta) + len(numbers[0]) + 1
-    # What stands behind a record's value is put before the next one's length, which saves a piece.
+    # The bytes after a record's value are joined with the next one's length, which saves a piece.
     start = b"\x00" + timestamp_delta
     lengths = list(map(len, values))
     shapes: Sequence[Shape] = list(zip(map(len, keys), lengths, strict=True)) if keys else lengths
@@ -88,7 +87,7 @@ def encode_run(
 
 
 def _around(shape: Shape, fixed: int, start: bytes) -> tuple[bytes, ...]:
-    """The pieces of a record of this shape but its value; nothing stands in for offset delta and key."""
+    """The pieces of a record of this shape, without its value, its offset delta and its key."""
     head = _NO_HEADERS + encode_varint(_body_size(fixed, shape)) + start
     if isinstance(shape, int):
         return head, b"", _NULL_KEY + encode_varint(shape)
@@ -97,7 +96,7 @@ def _around(shape: Shape, fixed: int, start: bytes) -> tuple[bytes, ...]:
 
 
 def _body_size(fixed: int, shape: Shape) -> int:
-    """Bytes of a record behind its own length."""
+    """Bytes of a record after its own length."""
     if isinstance(shape, int):
         return fixed + len(_NULL_KEY) + len(encode_varint(shape)) + shape
     key, value = shape

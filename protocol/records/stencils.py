@@ -1,11 +1,11 @@
-"""Records of any sizes, decoded by one unpacking each: two lengths tell where all their fields lie.
+"""Decodes records of any sizes with one unpack call each: two lengths determine the position of all fields.
 
-Owns: the stencils, one for each pair of a record's and its key's length met so far, which name the places of
-the fields to `struct`; and the decoding of the records that most producers send by them: dense offsets, no
-headers, values that are not None, timestamps within 63 ms of the batch's, and half a kilobyte at most.
-Invariants: equal to what the loop in `columns` makes of the same bytes; None for whatever is not exactly as
-expected, and nothing is raised: what a stencil takes for granted is compared afterwards, column by column.
-Memory stays below three megabytes. Safe in any thread.
+Owns: the stencils, and the decoding of records by them. A stencil is a `struct` layout of the fields, one per
+pair of record length and key length seen so far. They serve the records that most producers send: dense
+offsets, no headers, values that are not None, timestamps within 63 ms of the batch's, at most half a
+kilobyte. Invariants: the result is the same as that of `columns`. It is None for anything unexpected, and
+nothing is raised: the assumptions of a stencil are checked afterwards, column by column. Memory stays below
+three megabytes. Safe in any thread.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,15 +16,16 @@ from tidelog.protocol.records.columns import Columns
 from tidelog.protocol.records.header import BatchHeader
 from tidelog.protocol.records.varints import ONE_BYTE_DELTAS, SHORT_NUMBERS, TABLE_SIZE, VARINTS, dense_column
 
-# Longer records are of so many lengths that making their stencils would take longer than these save.
+# Longer records have so many lengths that making their stencils would take more time than they save.
 _LONGEST = 512
-# Of each width of offset deltas.
+# Per width of offset deltas.
 _MOST_STENCILS = 2048
 _NULL = 1
 
 
-# How to take a record apart: into timestamp delta, offset delta, key, size of the value, value, and number of
-# headers. Its size in bytes. What the size of the value has to be, behind the key's own where that is None.
+# An unpacker of a record into timestamp delta, offset delta, key, size of the value, value, and number of
+# headers; the record's size in bytes; the expected size of the value, after the key's own size if that is
+# None.
 _Stencil = tuple[Callable[[bytes, int], tuple[Any, ...]], int, bytes]
 
 
@@ -48,7 +49,7 @@ class _ByLength(dict[bytes, "_ByKey"]):
         return made
 
     def make_room(self) -> None:
-        """For one more, by forgetting all of them once there are too many."""
+        """Make space for one more stencil: drop all of them if there are too many."""
         self._made += 1
         if self._made > _MOST_STENCILS:
             self.clear()
@@ -56,7 +57,7 @@ class _ByLength(dict[bytes, "_ByKey"]):
 
 
 class _ByKey(dict[int, _Stencil]):
-    """Stencils for records of one length, by the byte that tells the key's, which is the `key_at`th."""
+    """Stencils for records of one length, by the byte of the key's length, which is at `key_at`."""
 
     __slots__ = ("_head", "_owner", "_room", "key_at")
 
@@ -75,7 +76,7 @@ class _ByKey(dict[int, _Stencil]):
             raise KeyError(key_byte)
         size = VARINTS[value_size]
         if len(size) + value_size != room:
-            raise KeyError(key_byte)  # No size of a value fills just this room.
+            raise KeyError(key_byte)  # No size of a value fits exactly.
         if key_byte == _NULL:
             size = bytes([_NULL]) + size
             key = "0s"
@@ -97,7 +98,7 @@ class _Stretch(NamedTuple):
 
 
 def decode_by_stencils(data: bytes, start: int, header: BatchHeader) -> Columns | None:
-    """The batch's records, which lie from `start` to the end of `data`, or None."""
+    """The batch's records, from `start` to the end of `data`, or None."""
     count = header.record_count
     if not 1 <= count <= min(TABLE_SIZE, header.last_offset_delta + 1):
         return None
@@ -121,9 +122,10 @@ def decode_by_stencils(data: bytes, start: int, header: BatchHeader) -> Columns 
 def _decode(
     data: bytes, position: int, index: int, count: int, base_timestamp: int
 ) -> tuple[_Stretch | None, int]:
-    """`count` records from `position` on, the first of which is the batch's `index`th, and where they end.
+    """`count` records from `position` on, and the position after them. The first one is the batch's
+    `index`th.
 
-    Raises LookupError, ValueError or struct.error for records that no stencil fits.
+    Raises LookupError, ValueError or struct.error for records that fit no stencil.
     """
     stencils = _long if index else _short
     rows: list[tuple[Any, ...]] = []

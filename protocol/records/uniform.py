@@ -1,12 +1,11 @@
-"""Batches whose records are all of one size: proved by a few comparisons, decoded by a few unpackings.
+"""Batches whose records all have one size: proved by a few comparisons, decoded by a few unpack calls.
 
-Owns: the way of records that have keys of one size, values of one size and no headers, as many producers send
-them. The sizes of the first one tell where each byte of the encoding has to be; then only offsets, timestamps
-and contents differ, and a strided slice shows one byte of all records at once.
-Invariants: a batch is taken only when each byte that is neither content nor timestamp is the one that records
-of these sizes have at that place, and its timestamps lie within 63 ms of the batch's. What comes out equals
-what `columns` makes of it; None for any other, and nothing is raised. What is kept of sizes seen stays below
-four megabytes. Safe in any thread.
+Owns: the decoding of records with keys of one size, values of one size and no headers, as many producers send
+them. The sizes of the first record determine the position of each byte. Only offsets, timestamps and contents
+differ, and a strided slice is one byte of all records. Invariants: a batch is decoded only if each byte other
+than content and timestamp is right for these sizes, and its timestamps are within 63 ms of the batch's. The
+result is the same as that of `columns`; None for any other batch, and nothing is raised. The caches stay
+below four megabytes. Safe in any thread.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,20 +29,20 @@ from tidelog.protocol.records.varints import (
 _TYPES = {0: TimestampType.CREATE_TIME, LOG_APPEND_TIME_BIT: TimestampType.LOG_APPEND_TIME}
 _NO_ATTRIBUTES = b"\0"
 _NO_HEADERS = b"\0"
-# Records that one unpacking takes at most.
+# The most records in one unpack call.
 _BLOCK = 64
 
 
 class _Shape(NamedTuple):
-    """A record whose offset delta takes `offset_width` bytes. Places count from its start."""
+    """A record whose offset delta takes `offset_width` bytes. Positions count from its start."""
 
     size_bytes: int
     constant: tuple[tuple[int, bytes], ...]
-    """Places and what stands there."""
+    """Positions and their bytes."""
     stamp_at: int
     offset_width: int
     layout: str
-    """Its key and its value, for struct."""
+    """The struct format of its key and its value."""
     key_size: int
     value_size: int
 
@@ -70,13 +69,13 @@ def _unpacker(layout: str, count: int) -> Callable[[bytes, int], tuple[Any, ...]
     return Struct("=" + layout * count).unpack_from
 
 
-# Records of a batch, in a row, whose offset deltas take equally many bytes: where the first one lies, how
-# many there are, and their timestamp deltas as encoded, a byte each. Plain, for one is made for each batch.
+# Consecutive records of a batch whose offset deltas take the same number of bytes: the position of the first,
+# their number, and their encoded timestamp deltas, one byte each. A plain tuple, as each batch needs one.
 Stretch = tuple[_Shape, int, int, bytes]
 
 
 def stretches_of(data: bytes, start: int, count: int) -> list[Stretch] | None:
-    """The batch's `count` records, which lie from `start` to the end of `data`, in some stretches, or None.
+    """The stretches of the batch's `count` records, from `start` to the end of `data`, or None.
 
     Their offset deltas are 0, 1, 2, …
     """
@@ -107,12 +106,12 @@ def stretches_of(data: bytes, start: int, count: int) -> list[Stretch] | None:
 
 
 def _size_bytes(length: int) -> int:
-    """Of a record, with its length before it."""
+    """The size of a record, its length field included."""
     return length + (1 if length < 64 else 2 if length < TABLE_SIZE else len(encode_varint(length)))
 
 
 def decode_uniform(data: bytes, start: int, header: BatchHeader) -> Columns | None:
-    """The batch's records, which lie from `start` to the end of `data`, or None."""
+    """The batch's records, from `start` to the end of `data`, or None."""
     count = header.record_count
     if not 1 < count <= header.last_offset_delta + 1:
         return None
@@ -136,21 +135,20 @@ def decode_uniform(data: bytes, start: int, header: BatchHeader) -> Columns | No
         keys, values = contents, (None,) * count
     kind = _TYPES[header.attributes & LOG_APPEND_TIME_BIT]
     offsets = range(header.base_offset, header.base_offset + count)
-    # The named tuple's own constructor takes longer than all that is left to do here.
+    # Not by the named tuple's own constructor: it takes longer than the rest of this function.
     row = kind, offsets, timestamps, keys, values, ((),) * count, key_size, value_size
     return tuple.__new__(Columns, row)
 
 
 def _sizes_of_first(data: bytes, start: int) -> tuple[int, int]:
-    """Of its key and its value, if it is as it should be. Raises IndexError, ProtocolError."""
-    # Behind its length: attributes, timestamp delta and offset delta, a byte each in a batch's first record.
+    """The sizes of the first record's key and value. Raises IndexError or ProtocolError."""
     at = start + 4 if data[start] < 128 else start + 5 if data[start + 1] < 128 else start + 6
     key_size, at = _number(data, at)
     return key_size, _number(data, at + max(key_size, 0))[0]
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """As `decode_varint`, quickly for the usual ones."""
+    """As `decode_varint`, but faster for usual numbers."""
     zigzag = data[at]
     if zigzag < 128:
         at += 1
@@ -163,7 +161,7 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _stamps(data: bytes, start: int, shape: _Shape, first: int, count: int) -> bytes | None:
-    """Timestamp deltas of `count` records from `start` on, the batch's `first`th and so on.
+    """Timestamp deltas of `count` records from `start` on, from record number `first` of the batch.
 
     None for any other shape.
     """
@@ -187,7 +185,7 @@ def _timestamps(stamps: bytes, base_timestamp: int) -> list[int]:
 
 
 def _contents(data: bytes, start: int, shape: _Shape, count: int) -> list[bytes]:
-    """Keys and values, as far as they are not None, record by record."""
+    """The keys and values that are not None, in the order of the records."""
     contents: list[bytes] = []
     whole, rest = divmod(count, _BLOCK)
     unpack = _unpacker(shape.layout, _BLOCK)

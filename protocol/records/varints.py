@@ -1,8 +1,9 @@
 """Zigzag varints as records use them, with the small ones precomputed.
 
-Owns: the encoding of one signed number, and the table that spares computing it for nearly every field of
-nearly every record. Invariants: the table holds 0 .. TABLE_SIZE - 1 only, so a caller must keep negative
-numbers away from it, which Python would read from its end.
+Owns: the encoding of one signed number, and a table for nearly every field of nearly every record.
+Invariants:
+the table holds only 0 .. TABLE_SIZE - 1. Callers must not index it with a negative number, which Python would
+read from its end.
 """
 
 from functools import lru_cache
@@ -11,7 +12,7 @@ from typing import Final
 
 from tidelog.protocol.errors import ProtocolError
 
-# Everything whose zigzag form takes at most two bytes.
+# All numbers whose zigzag form takes at most two bytes.
 TABLE_SIZE: Final = 8192
 MAX_VARLONG_BYTES: Final = 10
 MAX_VARINT_BYTES: Final = 5
@@ -30,13 +31,13 @@ def _encode(value: int) -> bytes:
 VARINTS: Final[list[bytes]] = [_encode(value) for value in range(TABLE_SIZE)]
 
 
-# Numbers below it take one byte, the others of the table two.
+# Numbers below it take one byte, the other numbers of the table two.
 SHORT_NUMBERS: Final = 64
-# What each byte stands for that is a whole number.
+# The number of each byte that is a whole varint.
 ONE_BYTE_DELTAS: Final = [(each >> 1) ^ -(each & 1) for each in range(128)]
 _FIRST_BYTES: Final = bytes(each[0] for each in VARINTS)
 _LAST_BYTES: Final = bytes(each[-1] for each in VARINTS)
-# The first numbers whose varints take a byte more.
+# The first numbers whose varints take one more byte.
 _WIDER_AT: Final = (0, 64, 8192, 1 << 20)
 MOST_NUMBERS: Final = 1 << 27
 _FEW: Final = 8
@@ -53,10 +54,10 @@ def widths(count: int) -> tuple[tuple[int, int, int], ...]:
 
 
 def dense_column(first: int, count: int, byte: int) -> bytes:
-    """Byte number `byte` (from 0) of the varints of `first`, `first` + 1, …, which are all of one width."""
+    """Byte number `byte` (from 0) of the varints of `first`, `first` + 1, …, which all have one width."""
     if first < TABLE_SIZE:
         return (_LAST_BYTES if byte else _FIRST_BYTES)[first : first + count]
-    # A byte stays the same for so many numbers (the first one's lowest bit is the sign), and comes again.
+    # A byte is the same for this many numbers (the first byte's lowest bit is the sign), and then repeats.
     if not byte:
         low = first & 63
         return (_FIRST_BYTES[64:128] * (count // 64 + 2))[low : low + count]
@@ -69,7 +70,7 @@ def dense_column(first: int, count: int, byte: int) -> bytes:
 
 
 def distinct(column: bytes) -> set[int]:
-    """The values of the bytes, quickly where they are few, as those of timestamps are."""
+    """The distinct values of the bytes. It is fast if they are few, as for timestamps."""
     found: set[int] = set()
     while column and len(found) < _FEW:
         first = column[:1]
@@ -84,10 +85,10 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varint(data: bytes, position: int, max_bytes: int = MAX_VARINT_BYTES) -> tuple[int, int]:
-    """The signed number at `position` and the position behind it.
+    """The signed number at `position` and the position after it.
 
-    `max_bytes` is 5 for an int32 and 10 for an int64. Raises ProtocolError when the number ends with the
-    data, takes more bytes, or does not fit.
+    `max_bytes` is 5 for an int32 and 10 for an int64. Raises ProtocolError if the number is cut off by the
+    end of the data, takes more bytes, or does not fit.
     """
     zigzag = 0
     shift = 0

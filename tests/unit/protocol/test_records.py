@@ -310,7 +310,7 @@ def cut_short(batch: bytearray) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "reason"), [(wrong_crc, "CRC"), (wrong_magic, "magic 1"), (cut_short, "cut short")]
+    ("damage", "reason"), [(wrong_crc, "CRC"), (wrong_magic, "magic 1"), (cut_short, "truncated")]
 )
 def test_a_damaged_batch_is_refused(damage: Callable[[bytearray], None], reason: str) -> None:
     batch = one_record_batch()
