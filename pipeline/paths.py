@@ -1,4 +1,4 @@
-"""Folders and files that settings name: which are paths here, and who works in a folder.
+"""Folders and files that settings name: which are local paths, and the lock of a folder.
 
 Owns the reading of a path that may be a URI, as Spark takes both, and the lock that keeps a folder to one run
 at a time.
@@ -20,9 +20,9 @@ def local_path(text: str) -> Path | None:
 
 
 def try_lock(folder: Path) -> int | None:
-    """Make the folder, and take the lock in it: a descriptor to be closed, None where another process has it.
+    """Make the folder and take its lock. Returns a descriptor to close, None if another process holds it.
 
-    The kernel lets go of the lock when that process dies, however it does. Raises OSError.
+    The kernel releases the lock whenever that process dies. Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)

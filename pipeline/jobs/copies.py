@@ -1,12 +1,11 @@
-"""The topics that a job reads and those it copies them to: are they still what the session knows, and do
-their copies exist?
+"""Checks the topics that a job reads and their copies, and creates missing copies.
 
-Owns what is asked of brokers before a record is copied, and how a copy is made: with as many partitions as
-are needed, keeping the timestamps that it is given, and keeping old records as long as its source does. A
-copy that the session has written to grows with its source; one that is gone, or was made anew, is an error,
-for the session takes its records for stored.
+Owns the checks before a record is copied, and how a copy is made: with as many partitions as needed, with the
+producers' timestamps, and with the retention of its source. A copy that the session has written to grows with
+its source. If it was deleted or created again, that is an error, because the session takes its records for
+stored.
 
-Invariants: nothing is made where anything is refused.
+Invariants: if anything is refused, nothing is made.
 """
 
 import os
@@ -30,14 +29,14 @@ _TIMESTAMPS = "message.timestamp.type"
 
 
 class Origin(NamedTuple):
-    """Where records come from: the cluster's id, "" for none, and the ids of topics that have one."""
+    """The origin of records: the cluster's id, "" for none, and the ids of topics that have one."""
 
     cluster_id: str
     topics: dict[str, str]
 
 
 class Copy(NamedTuple):
-    """A topic to write to: how many partitions it needs, and the settings to make it with."""
+    """A topic to write to: the partitions that it needs, and the settings to create it with."""
 
     partitions: int
     settings: Mapping[str, str]
@@ -45,10 +44,10 @@ class Copy(NamedTuple):
 
 @contextmanager
 def only_run(session: MirrorSession) -> Iterator[None]:
-    """Hold the session for this run; the kernel lets go of it when the process dies, however it does.
+    """Hold the session for this run; the kernel releases it whenever the process dies.
 
-    Two runs at once would store nothing twice, but stumble over each other's files. Raises MirrorError where
-    another run of this machine holds it, OptionError where the folder cannot be written.
+    Two runs at the same time would store nothing twice, but disturb each other's files. Raises MirrorError if
+    another run on this machine holds it, OptionError if the folder cannot be written.
     """
     try:
         lock = try_lock(session.folder)
@@ -56,7 +55,7 @@ def only_run(session: MirrorSession) -> Iterator[None]:
         raise OptionError(f"no session can be kept in {session.path}: {error}") from None
     if lock is None:
         raise MirrorError(
-            f"another run is at work with the session in {session.path}: wait for its end, or end it"
+            f"another run is at work with the session in {session.path}: wait for its end, or stop it"
         )
     try:
         yield
@@ -74,10 +73,10 @@ async def origin_of(cluster: ClusterConfig, topics: Iterable[str]) -> Origin:
 
 
 async def make_copies(target: Admin, session: MirrorSession, wanted: Mapping[str, Copy]) -> bool:
-    """Let all topics in `wanted` exist with enough partitions; whether anything had to be done.
+    """Ensure that all topics in `wanted` exist with enough partitions. True if anything had to be done.
 
     Raises OptionError for a topic that is too small and not the session's own, MirrorError for one that the
-    session wrote to and that is not there any more.
+    session wrote to and that no longer exists.
     """
     existing = await existing_copies(target, session, wanted)
     grown = {}
@@ -111,8 +110,8 @@ async def existing_copies(
     names = list(names)
     if gone := [name for name in names if name not in present and session.topic_id("to", name) is not None]:
         raise MirrorError(
-            f"topic {gone[0]!r}, which this session wrote to, is gone: bring it back, or start with a new"
-            " session, which writes anew what the source still holds"
+            f"topic {gone[0]!r}, which this session wrote to, is gone: restore it, or start with a new"
+            " session, which writes what the source still holds"
         )
     found = {each.name: each for each in await target.describe_topics([n for n in names if n in present])}
     for name, each in found.items():
@@ -134,8 +133,8 @@ async def settings_for_copies(source: Admin, topics: Iterable[str]) -> dict[str,
         policy = values.get("cleanup.policy")
         if policy is not None and "compact" in (policy.value or ""):
             raise OptionError(
-                f"topic {resource.name!r} is compacted: records would go while they are mirrored, and what is"
-                " read again would not be the same. Copy it with delivery=at_least_once"
+                f"topic {resource.name!r} is compacted: records could be removed while they are mirrored,"
+                " so a second read could differ. Copy it with delivery=at_least_once"
             )
         kept = {
             name: str(each.value)

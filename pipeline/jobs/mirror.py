@@ -1,16 +1,15 @@
-"""The mirror: topics to topics, on one cluster or between two, every record once, whatever is killed.
+"""The mirror: copies topics to topics, on one cluster or between two, each record once, even after kills.
 
-Owns what a mirror reads and writes: partitions, timestamps and headers are kept, each record gets one more
+Owns what a mirror reads and writes. Partitions, timestamps and headers are kept; each record gets one more
 header that names its source (`tidelog.source`: TOPIC-PARTITION@OFFSET). `where` and `select` are SQL over the
-columns key, value, headers, timestamp, topic, partition and offset; a `select` must give key or value, and
-what it does not give of headers and timestamp is kept. Exactness is `pipeline.mirror.writer`'s: the
-checkpoint folder holds the mirror's session, and who starts again with it goes on without loss or duplicate.
+columns key, value, headers, timestamp, topic, partition and offset. A `select` must return key or value;
+headers and timestamp are kept if it does not return them. `pipeline.mirror.writer` makes it exact: the
+checkpoint folder holds the mirror's session, and a new run with it continues without loss or duplicates.
 
-Invariants: each source partition is read by one task, in its order, so that filtering is the only cause of
-gaps; what chance decides (rand() in `where`) is refused, and so are compacted topics, for both would give
-another sequence of rows when read again. A topic or a copy that was deleted and made anew is refused too, a
-copy of another topic of the same name (`pipeline.jobs.mirror_origin`), and copies that would be mirrored
-themselves (`pipeline.jobs.mirror_topics`).
+Invariants: one task reads each source partition in its order, so only filters cause gaps. Random expressions
+(rand() in `where`) and compacted topics are refused, because a second read would return other rows. Also
+refused are a topic or a copy that was deleted and created again, a copy of another topic of the same name
+(`pipeline.jobs.mirror_origin`), and copies that would be mirrored again (`pipeline.jobs.mirror_topics`).
 """
 
 import asyncio
@@ -47,8 +46,8 @@ _LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class MirrorReport:
-    """What a run did. `skipped` rows were stored by an earlier run; `lost_offsets` were gone from the source
-    before they could be read."""
+    """What a run did. `skipped` rows were stored by an earlier run; `lost_offsets` were deleted from the
+    source before they could be read."""
 
     topics: int
     counts: MirrorCounts
@@ -57,7 +56,7 @@ class MirrorReport:
 
     @property
     def exit_code(self) -> int:
-        """1 where offsets were lost; a mirror that cannot go on raises."""
+        """1 if offsets were lost. A mirror that cannot continue raises."""
         return 1 if self.lost_offsets else 0
 
     def summary(self) -> dict[str, object]:
@@ -111,7 +110,7 @@ def run(
     on_progress: OnProgress | None = None,
     stop: Event | None = None,
 ) -> MirrorReport:
-    """Mirror what is there, or, with `trigger_seconds`, until `stop` is set.
+    """Mirror the records up to the current end, or, with `trigger_seconds`, until `stop` is set.
 
     Raises OptionError, MirrorError, ClientError, or Spark's error for what a task met.
     """
@@ -156,7 +155,7 @@ def _run(
             if stop is not None and stop.is_set():
                 break
     finally:
-        # A batch that this breaks off is taken up again by the next run.
+        # The next run repeats a batch that this interrupts.
         runs.query.stop()
     counts = runs.counts()
     tell(JobProgress(counts.read, counts.read, counts.batches, "done"))
@@ -164,7 +163,7 @@ def _run(
 
 
 class _Runs:
-    """The stream, started again where a batch met a topic whose copy was not there yet."""
+    """The stream. It is restarted if a batch finds a topic whose copy does not exist yet."""
 
     def __init__(
         self, settings: MirrorSettings, session: MirrorSession, writer: "DataStreamWriter", topics: int
@@ -202,14 +201,14 @@ class _Runs:
         return MirrorCounts(*map(sum, zip(*each_run, strict=True)))
 
     def progress(self) -> JobProgress:
-        """How far it is; of how many rows is known behind the first batch, and where no filter takes some."""
+        """The progress. The total is known after the first batch, and only without a filter."""
         counts = self.counts()
         waiting = waiting_offsets(self.query.lastProgress) if self._settings.where is None else None
         total = None if waiting is None else counts.read + waiting
         return JobProgress(counts.read, total, counts.batches, f"mirroring {self.topics} topics")
 
     def _look(self) -> bool:
-        """Whether a copy had to be made, or to grow, for what came meanwhile."""
+        """Whether a copy had to be made or enlarged for new topics or partitions."""
         self._looked_at = time.monotonic()
         try:
             prepared = asyncio.run(prepare_topics(self._settings, self._session))
@@ -223,7 +222,7 @@ class _Runs:
 
 
 def waiting_offsets(progress: Mapping[str, Any] | None) -> int | None:
-    """How many offsets a stream's last progress leaves to be read, None where Spark does not know."""
+    """The number of unread offsets by a stream's last progress, None if Spark does not know it."""
     reached = reported_offsets(progress, "endOffset")
     newest = reported_offsets(progress, "latestOffset")
     if reached is None or newest is None:

@@ -1,16 +1,15 @@
-"""Does what a copy holds come from the topic that is to be mirrored, and if it was stored since the last run,
-was it stored by this mirror?
+"""Checks that a copy's records come from the topic to be mirrored, and that no other mirror added records.
 
-Owns the question that a session asks before it reads a topic for the first time whose copy is there already.
-The header of a copied record names topic, partition and offset, so that rows that an earlier session stored
-are known; it does not tell a topic from one of the same name on another cluster, or from one that was deleted
-and made anew: their first records would pass for stored, and be left out.
+Owns two checks. The first is made before a session reads a topic for the first time and its copy exists
+already. The header of a copied record names topic, partition and offset, so rows of an earlier session are
+known. But it does not distinguish the topic from one of the same name on another cluster, or from one that
+was deleted and created again: their first records would be taken for stored, and left out.
 
-And the question of each run: whoever goes back to an older checkpoint, after a mirror with another one went
-on, would store again what that one stored, for its tasks believe their own producers.
+The second is made by each run. If another mirror continued with another checkpoint, a run with the older
+checkpoint would store its rows again, because its tasks rely on their own producers.
 
-Invariants: refused is only what cannot be an earlier copy: the last record in it lies behind the topic's end,
-or differs in its time and its value from the topic's record at that offset. Nothing is written.
+Invariants: only a copy that cannot be an earlier copy is refused: its last record lies behind the topic's
+end, or differs in timestamp and value from the topic's record at that offset. Nothing is written.
 """
 
 import asyncio
@@ -48,7 +47,7 @@ async def check_origins(
 
 
 async def check_rivals(session: MirrorSession, target_cluster: ClusterConfig) -> None:
-    """Raises MirrorError where another mirror went on since the session's last batch, ClientError."""
+    """Raises MirrorError if another mirror continued after the session's last batch, ClientError."""
     stood = [
         (source, key, facts.producer_id, place)
         for source, facts in session.facts(None).sources.items()
@@ -64,8 +63,8 @@ async def check_rivals(session: MirrorSession, target_cluster: ClusterConfig) ->
         if last is not None and last.producer_epoch == NO_PRODUCER_EPOCH and last.position > place.position:
             raise MirrorError(
                 f"{key.topic}-{key.partition} holds records of {source} up to offset {last.position} that"
-                f" another mirror stored after this session had come to {place.position}: go on with that"
-                " one's checkpoint, or with a new one, which finds and skips what is stored"
+                f" another mirror stored after this session reached offset {place.position}: continue with"
+                " that mirror's checkpoint, or with a new one, which skips the stored rows"
             )
 
 
@@ -101,7 +100,7 @@ async def _check(source: Cluster, target: Cluster, place: Place, copy: str, *, i
 
 
 async def _record(cluster: Cluster, key: TopicPartition, offset: int) -> Record | None:
-    """The record at this offset, None where the log has none there any more."""
+    """The record at this offset, None if the log no longer has one."""
     try:
         data = await repeat(cluster, lambda: fetch_batches(cluster, key, offset))
     except OffsetOutOfRangeError:
@@ -116,6 +115,6 @@ async def _record(cluster: Cluster, key: TopicPartition, offset: int) -> Record 
 def _another(place: Place, copy: str, what: str) -> MirrorError:
     return MirrorError(
         f"{copy}-{place.partition} holds records of another {place}: it {what}. That was a topic of the same"
-        " name, on another cluster or deleted since, and records of this one would pass for stored: mirror it"
-        " to another name"
+        " name, on another cluster or deleted since. Records of this topic would be left out: mirror it to"
+        " another name"
     )

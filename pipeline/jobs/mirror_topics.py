@@ -1,10 +1,10 @@
-"""Which topics a mirror reads now, and where each goes.
+"""Which topics a mirror reads, and the name of each copy.
 
-Owns the rule that no copy is mirrored again: on one cluster no name, and no name that the pattern fits, is
-both read and written. What a topic and its copy must be like is `pipeline.jobs.copies`'s.
+Owns the rule that no copy is mirrored again: on one cluster, no topic is both read and written, also not by
+the pattern. `pipeline.jobs.copies` has the requirements on topics and copies.
 
-Runs at the mirror's start and, as long as the mirror goes on, again and again: topics that come to fit the
-pattern get their copies, and partitions that are added too.
+Runs at the mirror's start and repeatedly while it runs: new topics that match the pattern, and new
+partitions, get their copies.
 """
 
 from collections import Counter
@@ -29,10 +29,10 @@ class Prepared(NamedTuple):
 
 
 async def prepare_topics(settings: "MirrorSettings", session: MirrorSession) -> Prepared:
-    """See that every topic's copy can take its records.
+    """Ensure that every topic's copy can take its records.
 
-    Raises OptionError where they could not be mirrored, MirrorError where a topic or a copy is not the one
-    that the session knows, ClientError.
+    Raises OptionError if they cannot be mirrored, MirrorError if a topic or a copy is not the one that the
+    session knows, ClientError.
     """
     async with (
         Admin(cluster=settings.cluster) as source,
@@ -43,7 +43,7 @@ async def prepare_topics(settings: "MirrorSettings", session: MirrorSession) -> 
         clusters = [(await each.describe_cluster()).cluster_id for each in (source, target)]
         check_targets(settings, targets, is_same_cluster=clusters[0] == clusters[1])
         configs = await settings_for_copies(source, targets)
-        # What brokers that give no ids have cannot be told from what the session knows.
+        # Without topic ids, a new topic cannot be distinguished from the one that the session knows.
         new = {
             each.name: len(each.partitions)
             for each in described
@@ -69,7 +69,7 @@ def check_targets(settings: "MirrorSettings", targets: dict[str, str], *, is_sam
     """Raises OptionError where two topics have one copy, or a copy would be mirrored again. `targets` holds
     the names of copies by those of their sources."""
     if twice := [copy for copy, sources in Counter(targets.values()).items() if sources > 1]:
-        raise OptionError(f"two topics would be mirrored to {twice[0]!r}: give each a name of its own")
+        raise OptionError(f"two topics would be mirrored to {twice[0]!r}: give each its own name")
     if not is_same_cluster:
         return
     for name, copy in targets.items():
@@ -80,8 +80,8 @@ def check_targets(settings: "MirrorSettings", targets: dict[str, str], *, is_sam
             )
         if copy in targets or (settings.topic_pattern and fits(settings.topic_pattern, copy)):
             raise OptionError(
-                f"{copy!r}, the copy of {name!r}, would be mirrored itself, and so on without end: choose"
-                " names for copies that are not read"
+                f"{copy!r}, the copy of {name!r}, would be mirrored again, without end: choose names for"
+                " copies that are not read"
             )
 
 

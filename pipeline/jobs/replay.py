@@ -1,17 +1,17 @@
-"""The replay: an archive, or offsets of a topic, back into a topic, each record once, resumable.
+"""The replay: writes an archive, or offsets of a topic, back into a topic, each record once, resumable.
 
-Owns what is replayed: topics, partitions, offsets and times that the settings name, then `where`, then
-`select`, both SQL over the columns of the source. Partitions, timestamps and headers are kept, and each
-record gets the header that names where it was: `tidelog.source` with topic, partition and offset, which an
-archive keeps. Exactness is `pipeline.mirror.writer`'s: a topic that holds a record of a source partition gets
-those behind it only, so the same replay started again goes on behind what is stored.
+Owns what is replayed: the topics, partitions, offsets and times of the settings, then `where`, then `select`,
+both SQL over the columns of the source. Partitions, timestamps and headers are kept. Each record gets the
+header that names its source: `tidelog.source` with topic, partition and offset, which an archive keeps.
+`pipeline.mirror.writer` makes it exact: if a topic holds a record of a source partition, it gets only later
+ones. So the same replay, started again, continues after the stored records.
 
-Topics that are missing are made, and keep their records until somebody says otherwise (retention.ms -1): what
-is replayed is old. Where a topic still holds what would be replayed into it, the replay is refused.
+Missing topics are created, and keep their records without a time limit (retention.ms -1), because replayed
+records are old. If a topic still holds the records to replay into it, the replay is refused.
 
 Invariants: rows of a source partition come in the order of their offsets in one task. Rounds of `max_rows`
-offsets bound what Spark sorts at once, and what a killed run reads again. What chance decides is refused, and
-another replay in the same session too, and what asks for the clock in `where`.
+offsets bound what Spark sorts at once, and what a killed run reads again. Random expressions, another replay
+in the same session, and the current time in `where` are refused.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _MOST_TASKS = 200
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What a run did. `rows_skipped` were stored before; `offsets_left` were not looked at, by a run that was
+    """What a run did. `rows_skipped` were stored before; `offsets_left` were not read, because the run was
     stopped."""
 
     partitions: int
@@ -54,7 +54,7 @@ class ReplayReport:
 
     @property
     def exit_code(self) -> int:
-        """0: a replay that cannot go on raises."""
+        """0: a replay that cannot continue raises."""
         return 0
 
     def summary(self) -> dict[str, object]:
@@ -63,7 +63,7 @@ class ReplayReport:
 
 
 def build(spark: "SparkSession", settings: ReplaySettings) -> "DataFrame":
-    """All rows for the sink, whatever is stored already. Raises OptionError, ClientError."""
+    """All rows for the sink, stored or not. Raises OptionError, ClientError."""
     settings.check()
     records = _records(spark, settings)
     return _rows(spark, settings, records, _ranges(_chosen(records, settings)))
@@ -75,7 +75,7 @@ def run(
     on_progress: OnProgress | None = None,
     stop: threading.Event | None = None,
 ) -> ReplayReport:
-    """Replay what is not stored yet; with `stop` set, end behind the round that is under way.
+    """Replay the rows that are not stored yet. If `stop` is set, end after the current round.
 
     Raises OptionError, MirrorError, ClientError, or Spark's error for what a task met.
     """
@@ -86,7 +86,7 @@ def run(
     bounds = _chosen(records, settings)
     if not bounds:
         return ReplayReport(0, 0, 0, 0, 0, 0, 0.0)
-    # Settings that nothing can be made of are told before anything is made.
+    # Invalid settings are reported before anything is made.
     _rows(spark, settings, records, _ranges(bounds))
     from tidelog.pipeline.mirror.writer import open_session
 
@@ -144,7 +144,7 @@ def _records(spark: "SparkSession", settings: ReplaySettings) -> Records:
 
 
 def _chosen(records: Records, settings: ReplaySettings) -> Bounds:
-    """The bounds of what is to be replayed. Raises OptionError for a partition that is not there."""
+    """The bounds of the replay. Raises OptionError for a partition that does not exist."""
     first, end = settings.start_offset or 0, settings.end_offset
     found = records.bounds()
     if strange := sorted(set(settings.partitions) - {place.partition for place in found}):
@@ -164,7 +164,7 @@ def _ranges(bounds: Bounds) -> list[OffsetRange]:
 def _rows(
     spark: "SparkSession", settings: ReplaySettings, records: Records, ranges: list[OffsetRange]
 ) -> "DataFrame":
-    """What the sink gets of some ranges."""
+    """The rows of some ranges for the sink."""
     from pyspark.sql import functions as f
 
     found = records.read(ranges)

@@ -1,10 +1,9 @@
-"""What a replay reads: the files of an archive, or a topic; both tell their bounds and give ranges.
+"""The sources of a replay: the files of an archive, or a topic. Both have bounds and return ranges.
 
-Owns what of an archive counts: files that its log, or Delta's, says are there, up to the offsets to which
-they are complete, so that a replay beside a running archive reads whole rounds only. Parquet files without a
-log, such as a copy, count as they are. Files are chosen by their names; those that are named otherwise, as
-after a compaction by others, are always looked into. Files that should be there and are not count too, so
-that who reads their offsets is told.
+Owns which files of an archive are read: those that its log, or Delta's, names, up to the offsets to which
+they are complete. So a replay beside a running archive reads only whole rounds. Parquet files without a log,
+such as a copy, are read as they are. Files are chosen by their names; files with other names, as after a
+compaction by other tools, are always read. Missing files count too, so a read of their offsets reports them.
 
 Invariants: `read` gives every record of the ranges once. Read-only.
 """
@@ -114,7 +113,7 @@ class ArchivedRecords:
     def __init__(
         self, spark: "SparkSession", root: Path, topics: Iterable[str], times: Times, *, allow_gaps: bool
     ) -> None:
-        """With `allow_gaps`, files that are gone are only warned of. Raises OptionError where there is no
+        """With `allow_gaps`, missing files cause only a warning. Raises OptionError if there is no
         archive."""
         self._spark = spark
         self._root = root
@@ -178,7 +177,7 @@ class ArchivedRecords:
         return self._load(files).where(reduce(lambda one, other: one | other, wanted))
 
     def _files_of(self, ranges: Sequence[OffsetRange]) -> list[_File]:
-        """Those that may hold records of the ranges and the times."""
+        """The files that may hold records of the ranges and times."""
         by_place = {Place(*each[:2]): each for each in ranges}
         start_ms, end_ms = self._times
 
@@ -197,7 +196,7 @@ class ArchivedRecords:
         return [each for each in self._files if is_wanted(each)]
 
     def _present(self, files: Sequence[_File]) -> list[_File]:
-        """Raises ArchiveError for files that are gone, unless that is allowed."""
+        """Raises ArchiveError for missing files, unless they are allowed."""
         if gone := [each.path for each in files if each.path in self._gone]:
             what = f"{gone[0]} is gone from the archive" + (f", and {len(gone) - 1} more" if gone[1:] else "")
             if not self._allow_gaps:
@@ -215,7 +214,7 @@ class ArchivedRecords:
         schema = StructType([*SCHEMA.fields, StructField("date", DateType())])
         if not files:
             return self._spark.createDataFrame([], schema)
-        # A topic may be called 7, which Spark would take for a number.
+        # A topic may be named 7, which Spark would read as a number.
         reader = self._spark.read.schema(schema).option("basePath", str(self._root))
         return reader.parquet(*(each.path for each in files))
 
@@ -234,7 +233,7 @@ def _parquet_files(root: Path) -> list[Path]:
 def _file(path: str) -> _File:
     folders = dict(part.split("=", 1) for part in Path(path).parts if "=" in part)
     if not folders.keys() >= {"topic", "date"}:
-        raise OptionError(f"{path} is no file of an archive: those lie in folders topic=.../date=...")
+        raise OptionError(f"{path} is not a file of an archive: those are in folders topic=.../date=...")
     try:
         day = date.fromisoformat(folders["date"]).toordinal() - _EPOCH
     except ValueError:

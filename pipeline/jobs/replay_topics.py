@@ -1,7 +1,7 @@
-"""The topics that a replay writes to: made where they are missing, refused where they hold it all already.
+"""The topics that a replay writes to: missing ones are created, and those that hold the records are refused.
 
-Owns the rule that a replay into the topic that the records come from brings back only what is gone from it.
-What a topic must be like otherwise is `pipeline.jobs.copies`'s.
+Owns the rule that a replay into the records' own topic restores only records that are gone from it.
+`pipeline.jobs.copies` has the other requirements on topics.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ async def prepare_topics(
     topic_ids: Mapping[str, str],
     bounds: Mapping[Place, tuple[int, int]],
 ) -> None:
-    """See that the topics to write to exist, and are those of the session. `topic_ids` are the ids of those
-    that the records in `bounds` come from, as far as they are known.
+    """Ensure that the topics to write to exist, and are those of the session. `topic_ids` holds the known ids
+    of the topics of the records in `bounds`.
 
     Raises OptionError, MirrorError, ClientError.
     """
@@ -51,7 +51,7 @@ async def _check_origin(
     topic_ids: Mapping[str, str],
     bounds: Mapping[Place, tuple[int, int]],
 ) -> None:
-    """Raises OptionError where a topic would get records that it holds: its id is that of their topic."""
+    """Raises OptionError if a topic would get records that it holds: its id is that of their topic."""
     own = [
         place
         for place in bounds

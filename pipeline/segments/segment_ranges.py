@@ -1,9 +1,9 @@
-"""A data folder's segment files as a source, without the way through the broker.
+"""A data folder's segment files as a source, without a broker.
 
-Owns which files hold a partition's log, and the cutting of offset ranges into pieces: each lies in one
-segment file, begins where a batch does, and is one Spark task's work.
-Read-only, and fit for the folder of a running broker when the ends come from it: nothing behind them is
-looked at. The files must be visible, under the same path, to the driver and the executors.
+Owns which files hold a partition's log, and how offset ranges are cut into pieces: each piece lies in one
+segment file, begins at a batch, and is the work of one Spark task.
+Read-only. The folder of a running broker can be read if the broker gives the ends: nothing behind them is
+read. Driver and executors must see the files under the same path.
 
 Invariants: the pieces of a range cover it once, in order; a file that is missing, or ends before what was
 planned, is an error or a named loss, never a shorter answer. Logs without gaps between files are expected, as

@@ -1,7 +1,7 @@
-"""The rows of a write: Arrow batches as Spark hands them over, in; columns ready to be encoded, out.
+"""The rows of a write: converts Spark's Arrow batches to columns that can be encoded.
 
-Owns the meaning of the sink's columns: types brought to those of a record, defaults filled in, and rows
-grouped by where they go. Vectorised throughout.
+Owns the meaning of the sink's columns: their types, their defaults, and the partition of each row. Vectorised
+throughout.
 
 Invariants: rows that go to the same partition keep their order.
 """
@@ -22,7 +22,7 @@ from tidelog.pipeline.arrow.encoding import RecordColumns, murmur2_partitions, r
 from tidelog.pipeline.arrow.vectors import Integers
 from tidelog.pipeline.source.offsets import OptionError, Place
 
-# What is encoded together: enough to share numpy's overhead, little enough to keep the sender busy.
+# Rows encoded together: enough to share numpy's overhead, few enough to keep the sender busy.
 _CHUNK_ROWS = 65_536
 _CHUNK_BYTES = 8 * 1024 * 1024
 _NO_PARTITION = -1
@@ -49,7 +49,7 @@ class Group(NamedTuple):
 
 
 def chunks(batches: Iterable[Any]) -> Iterator[Any]:
-    """The same rows in tables that are worth encoding at once."""
+    """The same rows in tables large enough to encode at once."""
     waiting: list[Any] = []
     rows = size = 0
     for batch in batches:
@@ -65,7 +65,7 @@ def chunks(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _pieces(batch: Any) -> Iterator[Any]:
-    """The batch, cut where its rows are so large that Arrow could not join them."""
+    """The batch, cut if its rows are too large for Arrow to join."""
     count = max(1, min(batch.nbytes // (4 * _CHUNK_BYTES), batch.num_rows))
     cuts = [batch.num_rows * number // count for number in range(count + 1)]
     for start, end in pairwise(cuts):
@@ -118,8 +118,8 @@ def dictionary(texts: Any, name: str) -> tuple[tuple[str, ...], Integers]:
 
 
 def choose_partitions(rows: SinkRows, counts: dict[str, int], batch_bytes: int, turn: int) -> Integers:
-    """A partition for each row: the one named, else by key as the Java client does, else one after the other,
-    about a batch each, from `turn` on."""
+    """A partition for each row: the named one, else by key as in the Java client, else the partitions in
+    turn, about a batch each, from `turn` on."""
     chosen = rows.partitions
     if (chosen >= 0).all():
         return chosen

@@ -3,8 +3,8 @@
 Owns the bridge between Spark's synchronous tasks and the asynchronous client, so that batches are on the wire
 and stored while the task reads and encodes the next rows.
 
-Invariants: `finish` returns only when every batch that was sent is stored; the first one that is not raises,
-in `send` or in `finish`. Memory is bounded by the producer's: `send` waits for room.
+Invariants: `finish` returns only when every sent batch is stored. The first batch that is not stored raises,
+in `send` or in `finish`. The producer bounds the memory: `send` waits for free memory.
 """
 
 import asyncio
@@ -65,14 +65,14 @@ def make_producer(options: SinkOptions, session: ProducerSession | None = None) 
 
 
 class BatchSender:
-    """One producer and what it has on its way. Every method runs on the producer's loop."""
+    """One producer and its batches in flight. Every method runs on the producer's loop."""
 
     def __init__(self, producer: Producer) -> None:
         self.producer = producer
         self._deliveries: deque[Delivery] = deque()
 
     async def send(self, topic: str, partition: int, batches: list[EncodedBatch]) -> None:
-        """Take the batches for sending, in this order.
+        """Send the batches in this order.
 
         Raises UnknownTopicError, ValueError for a partition that the topic does not have, and the
         DeliveryError of any batch sent before.
@@ -89,5 +89,5 @@ class BatchSender:
             await self._deliveries.popleft()
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Close the producer; what was not stored by then is given up."""
+        """Close the producer; batches that are not stored by then are abandoned."""
         await self.producer.stop(timeout_ms)

@@ -1,13 +1,13 @@
-"""The sink behind `format("tidelog")`, for batches and streams: rows in, records out.
+"""The sink of `format("tidelog")`, for batches and streams: stores rows as records.
 
-Owns the seam to Spark: options and columns are judged when the write is planned, each task sends its rows,
-and what the tasks did comes back in their messages. Two deliveries:
-- `at_least_once` takes any rows. A task sends through an idempotent producer of its own, so that the network
-  and the broker store nothing twice; but Spark runs a failed task, or a batch that was not committed, again,
-  and then rows may be stored again.
-- `mirror` takes rows that say where they come from, and stores each once: see `pipeline.mirror.writer`.
+Owns the interface to Spark: options and columns are checked when the write is planned, each task sends its
+rows, and the tasks' messages return what they did. Two deliveries:
+- `at_least_once` takes any rows. Each task sends through its own idempotent producer, so resends store
+  nothing twice. But Spark repeats a failed task, or a batch that was not committed, and then rows may be
+  stored again.
+- `mirror` takes rows that name their source record, and stores each once: see `pipeline.mirror.writer`.
 
-Exact delivery of any rows needs transactions; its name, exactly_once, is refused until there are some.
+Exact delivery of any rows needs transactions. Its name, exactly_once, is refused until they exist.
 
 Invariants: a task succeeds only when all of its rows are stored. `abort` undoes nothing: Spark calls it also
 after a commit that failed half-way. Spark pickles the writers and runs them in Python workers, and makes a
@@ -87,7 +87,7 @@ class AtLeastOnceStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc
 
 
 def write_rows(options: SinkOptions, batches: Iterator[Any]) -> int:
-    """Store the rows of Arrow batches with the sink's columns; how many there were."""
+    """Store the rows of Arrow batches with the sink's columns. Returns their number."""
     written = 0
     with LoopThread() as loop:
         sender = BatchSender(make_producer(options))
@@ -108,6 +108,6 @@ def write_rows(options: SinkOptions, batches: Iterator[Any]) -> int:
                 written += len(rows)
             loop.run(sender.finish())
         finally:
-            # Nothing is on its way any more, or the task has failed.
+            # No batch is in flight any more, or the task has failed.
             loop.run(sender.close(0))
     return written

@@ -1,11 +1,11 @@
-"""The column headers on its way from Spark to Python: rows without any hold an empty array there, not null.
+"""The column headers between Spark and Python: rows without headers hold an empty array there, not null.
 
-Owns a detour around Spark 4.3: after every row it asks how large an Arrow batch has become, and of a list
-column that ends in nulls Arrow's Java library then walks along each null again. In batches of 10,000 rows
-without headers that took 17 us of processor time a row, more than all the rest of a read or a write.
+Owns a workaround for Spark 4.3: after every row Spark computes the size of the Arrow batch, and for a list
+column that ends in nulls Arrow's Java library then reads each null again. In batches of 10,000 rows without
+headers that took 17 us of processor time per row, more than all the rest of a read or a write.
 
-Invariants: an empty array means what null means, no headers; a record of the source never has an empty one,
-so that null comes back where it was. Anyone who writes rows to the sink should do the same:
+Invariants: an empty array and null both mean no headers. A record of the source never has an empty array, so
+null can be restored. Programs that write rows to the sink should do the same:
 `COALESCE(headers, ARRAY()) AS headers`.
 """
 

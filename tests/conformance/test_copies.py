@@ -124,8 +124,8 @@ async def test_a_copy_of_another_topic_of_the_name_is_refused_before_its_records
     ("given", "message"),
     [
         ({"topics": ("a",)}, "'a' would be mirrored onto itself"),
-        ({"topics": ("a", "b"), "rename": ("a=b", "b=a")}, "'b', the copy of 'a', would be mirrored itself"),
-        ({"topic_pattern": ".*a", "prefix": "x."}, r"'x.a', the copy of 'a', would be mirrored itself"),
+        ({"topics": ("a", "b"), "rename": ("a=b", "b=a")}, "'b', the copy of 'a', would be mirrored again"),
+        ({"topic_pattern": ".*a", "prefix": "x."}, r"'x.a', the copy of 'a', would be mirrored again"),
         ({"topic_pattern": "[ab]", "rename": ("a=x.b",), "prefix": "x."}, r"mirrored to 'x.b'"),
     ],
 )
