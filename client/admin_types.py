@@ -88,7 +88,7 @@ class ProducerDescription(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """One line of the list of groups. `state` is Kafka's word; "" where the broker does not say."""
+    """One group of the list. `state` is Kafka's name of the state, "" if the broker does not give it."""
 
     group_id: str
     state: str
@@ -105,7 +105,7 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group: `protocol` is how its partitions are assigned, "" while it has no generation."""
+    """A group. `protocol` is the name of its assignor, "" while the group has no generation."""
 
     group_id: str
     state: str
@@ -115,7 +115,7 @@ class GroupDescription(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """What a group committed for a partition: the offset that it reads next."""
+    """A group's committed offset of a partition: the offset of the next record to read."""
 
     offset: int
     leader_epoch: int

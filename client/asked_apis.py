@@ -29,11 +29,11 @@ ASKED_APIS: Final[Mapping[ApiKey, Versions]] = {
     ApiKey.FETCH: _every_version(ApiKey.FETCH),
     ApiKey.LIST_OFFSETS: Versions(1, 7),
     ApiKey.METADATA: Versions(0, 12),
-    # From version 8, it asks for several groups; from 4 on, the one below for several coordinators.
+    # OffsetFetch has a list of groups from version 8 on, FindCoordinator a list of keys from version 4 on.
     ApiKey.OFFSET_COMMIT: Versions(2, 9),
     ApiKey.OFFSET_FETCH: Versions(2, 7),
     ApiKey.FIND_COORDINATOR: Versions(1, 3),
-    # From version 6 on, a group that is not there is an error.
+    # From version 6 on, an unknown group is an error.
     ApiKey.DESCRIBE_GROUPS: Versions(0, 5),
     ApiKey.LIST_GROUPS: _every_version(ApiKey.LIST_GROUPS),
     ApiKey.API_VERSIONS: Versions(0, 4),

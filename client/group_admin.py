@@ -1,8 +1,9 @@
-"""Administration of consumer groups: which there are, who is in them, what they committed.
+"""Administration of consumer groups: their list, their members, their committed offsets.
 
-Owns: the questions of `Admin.groups` and which broker each goes to. Invariants: what is about one group is
-asked of its coordinator, which is looked up each time; a call either did all it was asked or raises. Source:
-KIP-222, KIP-396 (offsets of groups).
+Owns: the requests of `Admin.groups` and the choice of the broker for each. Invariants: a request about one
+group goes to its coordinator, which is looked up each time. A call does everything that was requested, or it
+raises.
+Source: KIP-222, KIP-396 (offsets of groups).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +24,7 @@ class GroupAdmin:
     """The groups of a cluster. Every call raises ClientError."""
 
     def __init__(self, cluster: Cluster, retry: Retry) -> None:
-        """`retry(ask, results, name)` asks until no result is refused for a passing reason."""
+        """`retry(ask, results, name)` calls `ask` until no result has a retriable error."""
         self._cluster = cluster
         self._retry = retry
 
@@ -44,7 +45,7 @@ class GroupAdmin:
         return sorted(found)
 
     async def describe(self, group_id: str) -> GroupDescription:
-        """A group's state and members. One that is not there is Dead and has none."""
+        """A group's state and members. An unknown group is Dead and has no members."""
         answer = await self._of(
             group_id, ApiKey.DESCRIBE_GROUPS, {"groups": [group_id]}, lambda answer: answer.groups
         )
@@ -58,7 +59,7 @@ class GroupAdmin:
         )
 
     async def offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """All that the group has committed, by topic and partition."""
+        """All committed offsets of the group, by topic and partition."""
 
         def results(answer: Any) -> Any:
             return [answer, *(each for topic in answer.topics for each in topic.partitions)]
@@ -75,7 +76,7 @@ class GroupAdmin:
         }
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these offsets for a group, which must have no members: else UNKNOWN_MEMBER_ID."""
+        """Commit these offsets for a group. Raises UNKNOWN_MEMBER_ID if it has members."""
         by_topic: dict[str, list[dict[str, object]]] = {}
         for where, offset in offsets.items():
             partition = {"partition_index": where.partition, "committed_offset": offset}
@@ -84,7 +85,7 @@ class GroupAdmin:
         await self._of(group_id, ApiKey.OFFSET_COMMIT, {"group_id": group_id, "topics": topics}, _partitions)
 
     async def delete(self, group_ids: Iterable[str]) -> None:
-        """Delete groups with all that they committed. They must have no members: else NON_EMPTY_GROUP."""
+        """Delete groups with all their committed offsets. Raises NON_EMPTY_GROUP if one has members."""
         for group_id in group_ids:
             values = {"groups_names": [group_id]}
             await self._of(group_id, ApiKey.DELETE_GROUPS, values, lambda answer: answer.results)

@@ -132,9 +132,9 @@ class PartitionReader:
         while not self.is_paused:
             records = self._records
             if self._next < len(records):
-                room = limit - len(taken)
-                if self._next or room < len(records):
-                    records = records[self._next : self._next + room]
+                missing = limit - len(taken)
+                if self._next or missing < len(records):
+                    records = records[self._next : self._next + missing]
                 self._next += len(records)
                 if taken:
                     taken += records
