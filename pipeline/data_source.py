@@ -15,15 +15,17 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
 )
 from pyspark.sql.types import StructType
 
+from tidelog.pipeline.options import warn_of_ignored
 from tidelog.pipeline.schema import SCHEMA
-from tidelog.pipeline.source.options import parse_columns, parse_options, parse_stream_options
+from tidelog.pipeline.source.offsets import OptionError
+from tidelog.pipeline.source.options import FOREIGN, parse_columns, parse_options, parse_stream_options
 
 if TYPE_CHECKING:
     from tidelog.pipeline.source.batch_source import TidelogReader
-    from tidelog.pipeline.source.stream_source import TidelogStreamReader
 
 
 class TidelogDataSource(DataSource):  # type: ignore[misc]
@@ -34,18 +36,39 @@ class TidelogDataSource(DataSource):  # type: ignore[misc]
         return "tidelog"
 
     def schema(self) -> StructType:
-        """All columns, or those that option `columns` names; Spark does not push its own choice down."""
+        """All columns, or those that option `columns` names; Spark does not push its own choice down.
+
+        Raises OptionError for wrong options. Those without an effect are named in one warning.
+        """
+        schema = self._schema()
+        warn_of_ignored(self.options, FOREIGN)
+        return schema
+
+    def _schema(self) -> StructType:
         return StructType([SCHEMA[name] for name in parse_columns(self.options)])
 
     def reader(self, schema: StructType) -> "TidelogReader":
         from tidelog.pipeline.source.batch_source import TidelogReader
 
+        self._check(schema)
         return TidelogReader(parse_options(self.options))
 
-    def streamReader(self, schema: StructType) -> "TidelogStreamReader":  # noqa: N802
-        from tidelog.pipeline.source.stream_source import TidelogStreamReader
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from tidelog.pipeline.source.stream_source import RefusedStreamReader, TidelogStreamReader
 
-        return TidelogStreamReader(parse_stream_options(self.options))
+        try:
+            self._check(schema)
+            return TidelogStreamReader(parse_stream_options(self.options))
+        except OptionError as error:
+            # An error here would reach the user as an UnboundLocalError of PySpark.
+            return RefusedStreamReader(error)
+
+    def _check(self, schema: StructType) -> None:
+        if schema != self._schema():
+            raise OptionError(
+                "the columns of this source are fixed: leave out .schema(...), and select or convert columns"
+                " behind load()"
+            )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from tidelog.pipeline.sink.writers import make_writer

@@ -4,8 +4,9 @@ Owns how Spark's options become text by name: names in any case, with or without
 Spark's own source. The settings of a cluster go by Kafka's names and are `ClusterConfig`'s. Pure.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.client.cluster_config import OPTIONS as CLUSTER_OPTIONS
 from tidelog.client.cluster_config import ClusterConfig, cluster_from_options
@@ -22,15 +23,53 @@ class Option(NamedTuple):
 OptionTable: TypeAlias = Mapping[str, Option]
 
 
+class Foreign(NamedTuple):
+    """Options of Spark's Kafka source or sink that this one does not have.
+
+    `without_effect` cannot change a result, so each is ignored. `refused` would change what is read or
+    written, and says what to do instead.
+    """
+
+    without_effect: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = {}
+
+
+NO_FOREIGN: Final = Foreign()
+
+
 def read_options(
-    options: Mapping[str, str], table: OptionTable, ignored: Iterable[str] = ()
+    options: Mapping[str, str],
+    table: OptionTable,
+    ignored: Iterable[str] = (),
+    foreign: Foreign = NO_FOREIGN,
 ) -> dict[str, str]:
-    """What was given, by small names without the prefix. Raises OptionError for an unknown name."""
+    """What was given, by small names without the prefix. Raises OptionError for an unknown name, and for one
+    that would change what is read or written."""
     given = {name.lower().removeprefix("kafka."): text.strip() for name, text in options.items()}
+    for name in sorted(given.keys() & {each.lower() for each in foreign.refused}):
+        (remedy,) = (text for each, text in foreign.refused.items() if each.lower() == name)
+        raise OptionError(f"option {name} is not supported: {remedy}")
     known = sorted({*CLUSTER_OPTIONS, *table})
-    if unknown := sorted(given.keys() - {name.lower() for name in known} - set(ignored)):
+    others = {*ignored, *_small(foreign.without_effect)}
+    if unknown := sorted(given.keys() - _small(known) - others):
         raise OptionError(f"unknown option {unknown[0]!r}; known are {', '.join(known)}")
-    return given
+    return {name: text for name, text in given.items() if name not in _small(foreign.without_effect)}
+
+
+def without_effect(options: Mapping[str, str], foreign: Foreign) -> list[str]:
+    """The options that were given and are ignored."""
+    names = _small(foreign.without_effect)
+    return sorted(name for name in options if name.lower().removeprefix("kafka.") in names)
+
+
+def warn_of_ignored(options: Mapping[str, str], foreign: Foreign) -> None:
+    """One warning that names the options without an effect, if any was given."""
+    if names := without_effect(options, foreign):
+        logging.getLogger(__name__).warning("options without an effect here: %s", ", ".join(names))
+
+
+def _small(names: Iterable[str]) -> set[str]:
+    return {name.lower() for name in names}
 
 
 def text_of(given: Mapping[str, str], table: OptionTable, name: str) -> str:

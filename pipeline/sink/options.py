@@ -4,6 +4,7 @@ Owns the parsing of the sink's options and the check of its columns; both are pu
 the write, so that nothing is refused half written. Whatever the sink does not understand it refuses.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,7 +21,15 @@ from pyspark.sql.types import (
 
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.producer_config import CODECS, ProducerConfig
-from tidelog.pipeline.options import Option, OptionTable, no_servers, read_cluster, read_options, text_of
+from tidelog.pipeline.options import (
+    Foreign,
+    Option,
+    OptionTable,
+    no_servers,
+    read_cluster,
+    read_options,
+    text_of,
+)
 from tidelog.pipeline.paths import local_path
 from tidelog.pipeline.source.offsets import OptionError
 from tidelog.protocol.settings import default_of
@@ -47,6 +56,29 @@ OPTIONS: OptionTable = {
     "mirror.gaps": Option("refuse", "With mirror: `allow` where a filter removes rows."),
 }
 """The options of the sink, beside those of the way to the cluster."""
+FOREIGN = Foreign(
+    frozenset(
+        {
+            "includeHeaders",
+            "acks",
+            "linger.ms",
+            "buffer.memory",
+            "retries",
+            "max.block.ms",
+            "max.request.size",
+            "max.in.flight.requests.per.connection",
+            "enable.idempotence",
+        }
+    ),
+    {
+        "key.serializer": "the column key is binary or string; convert it with DataFrame operations",
+        "value.serializer": "the column value is binary or string; convert it with DataFrame operations",
+        "partitioner.class": "write the partition into the column partition",
+        "transactional.id": "use delivery=mirror, which stores each row exactly once without transactions",
+        "interceptor.classes": "the sink runs no interceptors",
+    },
+)
+"""The other options of Spark's Kafka sink. Each batch waits for all replicas (acks=all) and is idempotent."""
 _OF_MIRROR = {"session.path", "mirror.plan", "mirror.gaps"}
 # Spark's own, which it hands to every sink.
 _OF_SPARK = {"checkpointlocation", "queryname", "path"}
@@ -77,7 +109,7 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
 
     Raises OptionError for an unknown name, a missing or a contradictory value.
     """
-    given = read_options(options, OPTIONS, _OF_SPARK)
+    given = read_options(options, OPTIONS, _OF_SPARK, FOREIGN)
     cluster = read_cluster(given, client_id=_CLIENT_ID)
     if cluster is None:
         raise no_servers()
@@ -119,10 +151,13 @@ def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool) 
     """Raises OptionError for columns that no record can be made of, or for a mode that is not append."""
     if overwrite:
         raise OptionError("a topic cannot be overwritten, only appended to: use mode append")
-    types = {field.name: field.dataType for field in schema.fields}
     wanted = (*_CONTENT_COLUMNS, *(POSITION_COLUMNS if options.delivery == MIRROR else ()))
-    if unknown := [name for name in types if name not in wanted]:
-        raise OptionError(f"a record has no field for column {unknown[0]!r}: select from {', '.join(wanted)}")
+    types = {field.name: field.dataType for field in schema.fields if field.name in wanted}
+    if unknown := [name for name in schema.names if name not in wanted]:
+        # Spark's Kafka sink leaves such columns out without a word.
+        logging.getLogger(__name__).warning(
+            "columns that are not written: %s; a record has %s", ", ".join(unknown), ", ".join(wanted)
+        )
     if "key" not in types and "value" not in types:
         raise OptionError("a record needs a column key or value")
     if options.topic is None and "topic" not in types:

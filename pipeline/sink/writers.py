@@ -24,7 +24,8 @@ from pyspark.sql.types import StructType
 
 from tidelog.pipeline.arrow.encoding import encode
 from tidelog.pipeline.mirror.writer import MirrorStreamWriter, MirrorWriter
-from tidelog.pipeline.sink.options import MIRROR, SinkOptions, check_columns, parse_sink_options
+from tidelog.pipeline.options import warn_of_ignored
+from tidelog.pipeline.sink.options import FOREIGN, MIRROR, SinkOptions, check_columns, parse_sink_options
 from tidelog.pipeline.sink.rows import choose_partitions, chunks, groups, read_rows
 from tidelog.pipeline.sink.sending import BatchSender, LoopThread, make_producer
 
@@ -40,6 +41,7 @@ def make_writer(options: dict[str, str], schema: StructType, *, overwrite: bool)
     """The writer of a batch. Raises OptionError for what cannot be written as asked."""
     chosen = parse_sink_options(options, is_stream=False)
     check_columns(schema, chosen, overwrite=overwrite)
+    warn_of_ignored(options, FOREIGN)
     return MirrorWriter(chosen) if chosen.delivery == MIRROR else AtLeastOnceWriter(chosen)
 
 
@@ -49,6 +51,7 @@ def make_stream_writer(
     """The writer of a stream's batches. Raises OptionError for what cannot be written as asked."""
     chosen = parse_sink_options(options, is_stream=True)
     check_columns(schema, chosen, overwrite=overwrite)
+    warn_of_ignored(options, FOREIGN)
     return MirrorStreamWriter(chosen) if chosen.delivery == MIRROR else AtLeastOnceStreamWriter(chosen)
 
 

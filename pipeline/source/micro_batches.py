@@ -91,6 +91,11 @@ def next_offsets(
     return {place: begins[place] + _share(count, total, max_rows) for place, count in waiting.items()}
 
 
+def waiting_offsets(start: Mapping[Place, int], bounds: Bounds) -> int:
+    """How many offsets can be read from `start` on."""
+    return sum(max(0, end - max(begin, start.get(place, 0))) for place, (begin, end) in bounds.items())
+
+
 def batch_ranges(
     start: Mapping[Place, int], end: Mapping[Place, int], bounds: Bounds, losses: list[str] | None
 ) -> list[OffsetRange]:

@@ -98,22 +98,31 @@ def plan_ranges(
     return ranges
 
 
-def split_ranges(ranges: Iterable[OffsetRange], min_partitions: int | None) -> list[OffsetRange]:
-    """Cut the largest ranges into about `min_partitions` ranges in all (None: no cuts).
+def split_ranges(
+    ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None = None
+) -> list[OffsetRange]:
+    """Cut the largest ranges into about `min_partitions` ranges in all (None: no cuts), none of which is
+    larger than `max_records`.
 
     Each range gets a share of the pieces by its size, and at least one. Pieces of a range differ by at most
     one record. As Spark's KafkaOffsetRangeCalculator.
     """
     whole = list(ranges)
+    if max_records is not None:
+        whole = [piece for each in whole for piece in _cut(each, -(-each.size // max_records))]
     if min_partitions is None or len(whole) >= min_partitions:
         return whole
     total = sum(each.size for each in whole)
     pieces: list[OffsetRange] = []
     for each in whole:
         count = min(max(round(each.size / total * min_partitions), 1), each.size)
-        cuts = [each.start + each.size * number // count for number in range(count + 1)]
-        pieces += [each._replace(start=start, end=end) for start, end in pairwise(cuts)]
+        pieces += _cut(each, count)
     return pieces
+
+
+def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    cuts = [whole.start + whole.size * number // count for number in range(count + 1)]
+    return [whole._replace(start=start, end=end) for start, end in pairwise(cuts)]
 
 
 def resolve(option: str, positions: Positions, bounds: Mapping[Place, tuple[int, int]]) -> dict[Place, int]:

@@ -5,12 +5,21 @@ by changing its format; where that source would read less than was asked without
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tidelog.client.cluster_config import ClusterConfig
-from tidelog.pipeline.options import Option, OptionTable, no_servers, read_cluster, read_options, text_of
+from tidelog.pipeline.options import (
+    Foreign,
+    Option,
+    OptionTable,
+    no_servers,
+    read_cluster,
+    read_options,
+    text_of,
+)
 from tidelog.pipeline.schema import COLUMNS
 from tidelog.pipeline.source.offsets import EARLIEST, LATEST, OptionError, Place, Positions, check_pattern
 
@@ -39,11 +48,18 @@ OPTIONS: OptionTable = {
         "read_uncommitted", "read_committed leaves out records of aborted transactions."
     ),
     "maxOffsetsPerTrigger": Option("", "Most records in a micro-batch of a stream."),
+    "minOffsetsPerTrigger": Option("", "A micro-batch waits until this number of records can be read."),
+    "maxTriggerDelay": Option(
+        "15m", "Longest wait for minOffsetsPerTrigger: a number with the unit ms, s, m or h."
+    ),
     "failOnDataLoss": Option(
         "true", "The read fails where offsets are gone from the log. false: it skips them and logs a warning."
     ),
     "includeHeaders": Option("true", "false leaves out the column headers."),
     "minPartitions": Option("", "Reads with at least this number of tasks."),
+    "maxRecordsPerPartition": Option(
+        "", "Most records in one task. With read.path, a task is a piece of a segment file."
+    ),
     "columns": Option(
         "", "Reads only these columns, for example `offset,value`. Spark does not push its own choice down."
     ),
@@ -58,6 +74,39 @@ OPTIONS: OptionTable = {
 }
 """The options of the source, beside those of the way to the cluster."""
 
+FOREIGN = Foreign(
+    frozenset(
+        {
+            "kafkaConsumer.pollTimeoutMs",
+            "fetchOffset.numRetries",
+            "fetchOffset.retryIntervalMs",
+            "groupIdPrefix",
+            "group.id",
+            "max.partition.fetch.bytes",
+            "fetch.min.bytes",
+            "fetch.max.bytes",
+            "fetch.max.wait.ms",
+            "max.poll.records",
+            "max.poll.interval.ms",
+            "session.timeout.ms",
+            "heartbeat.interval.ms",
+            "receive.buffer.bytes",
+            "send.buffer.bytes",
+            "check.crcs",
+        }
+    ),
+    {
+        "auto.offset.reset": "use startingOffsets",
+        "enable.auto.commit": "the offsets of a stream are in its checkpoint",
+        "key.deserializer": "the column key is binary; convert it with DataFrame operations",
+        "value.deserializer": "the column value is binary; convert it with DataFrame operations",
+        "interceptor.classes": "the source runs no interceptors",
+    },
+)
+"""The other options of Spark's Kafka source."""
+
+_DELAY = re.compile(r"(\d+)(ms|s|m|min|h)?")
+_UNITS_MS = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 _CLIENT_ID = "tidelog-pipeline"
 
 
@@ -87,6 +136,9 @@ class SourceOptions:
     read_committed: bool
     read_path: str | None
     losses_path: str | None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 0
+    max_records_per_partition: int | None = None
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -95,8 +147,9 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     Raises OptionError for an unknown name, a missing or a contradictory value.
     """
     given = _known(options)
-    if "maxoffsetspertrigger" in given:
-        raise OptionError("maxOffsetsPerTrigger is for streams only: a batch has no micro-batches")
+    for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger"):
+        if name.lower() in given:
+            raise OptionError(f"{name} is for streams only: a batch has no micro-batches")
     starting = _parse_positions("startingOffsets", _text(given, "startingOffsets"))
     ending = _parse_positions("endingOffsets", _text(given, "endingOffsets"))
     _refuse(starting, LATEST, "startingOffsets", "latest would read nothing in a batch")
@@ -120,13 +173,20 @@ def parse_stream_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns that the options ask for, all if none. Raises OptionError for an unknown one."""
-    return _columns({name.lower(): text.strip() for name, text in options.items()})
+    """The columns that the options ask for, all if none.
+
+    Raises OptionError for every option that neither a batch nor a stream can have, so that Spark's `load`
+    fails and not a later step.
+    """
+    given = _known(options)
+    starting = _parse_positions("startingOffsets", _text(given, "startingOffsets"))
+    ending = _parse_positions("endingOffsets", _text(given, "endingOffsets"))
+    return _options(given, starting, ending).columns
 
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
     """The options by their name in small letters, without Spark's prefix and those that Spark adds."""
-    given = read_options(options, OPTIONS)
+    given = read_options(options, OPTIONS, foreign=FOREIGN)
     if not given.get("bootstrap.servers") and not given.get("read.path"):
         raise no_servers()
     if sum(name in given for name in ("subscribe", "assign", "subscribepattern")) != 1:
@@ -155,6 +215,9 @@ def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -
         read_committed=_parse_isolation(_text(given, "isolation.level")),
         read_path=given.get("read.path") or None,
         losses_path=given.get("losses.path") or None,
+        min_offsets_per_trigger=_parse_count("minOffsetsPerTrigger", given.get("minoffsetspertrigger")),
+        max_trigger_delay_ms=_parse_delay(_text(given, "maxTriggerDelay")),
+        max_records_per_partition=_parse_count("maxRecordsPerPartition", given.get("maxrecordsperpartition")),
     )
 
 
@@ -223,6 +286,13 @@ def _parse_count(option: str, text: str | None) -> int | None:
     if not text.isdecimal() or int(text) < 1:
         raise OptionError(f"{option}: {text!r} is not a number of at least 1")
     return int(text)
+
+
+def _parse_delay(text: str) -> int:
+    match = _DELAY.fullmatch(text.lower())
+    if match is None:
+        raise OptionError(f"maxTriggerDelay: {text!r} is not a number with the unit ms, s, m or h")
+    return int(match[1]) * _UNITS_MS[match[2]]
 
 
 def _parse_flag(option: str, text: str) -> bool:

@@ -111,7 +111,8 @@ def tasks_of(
     file. Raises as `plan_pieces`."""
     ranges = list(ranges)
     if options.read_path is None:
-        return [OffsetRangePartition(each) for each in split_ranges(ranges, options.min_partitions)]
+        pieces = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
+        return [OffsetRangePartition(each) for each in pieces]
     if not ranges:
         return []
     segments = by_place(find_segments(_folder(options), {each.topic for each in ranges}))

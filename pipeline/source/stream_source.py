@@ -9,6 +9,7 @@ new stream is decided once, though Spark asks twice. The instance lives in one p
 holds no connection between calls.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,8 +29,9 @@ from tidelog.pipeline.source.micro_batches import (
     next_offsets,
     to_checkpoint,
     topic_ids_in,
+    waiting_offsets,
 )
-from tidelog.pipeline.source.offsets import Logs, resolve, to_json
+from tidelog.pipeline.source.offsets import Logs, OptionError, resolve, to_json
 from tidelog.pipeline.source.options import SourceOptions
 from tidelog.pipeline.source.reading import (
     bounds_of,
@@ -51,6 +53,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         self._options = options
         self._pinned: Logs | None = None
         self._initial: _Json | None = None
+        self._last_batch: float | None = None
 
     def initialOffset(self) -> _Json:  # noqa: N802
         """The start of a stream without a checkpoint: startingOffsets or startingOffsetsByTimestamp."""
@@ -69,6 +72,8 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         losses = self._losses()
         starts = forget_replaced(from_json(start), topic_ids_in(start), topic_ids, losses)
+        if self._is_too_early(waiting_offsets(starts, bounds)):
+            return {topic: dict(offsets) for topic, offsets in start.items()}
         ends = next_offsets(starts, bounds, max_rows, losses)
         report_losses(losses)
         return to_checkpoint(ends, topic_ids)
@@ -106,5 +111,35 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """The records of one task's range, as Arrow batches."""
         return read_partition(self._options, partition)
 
+    def _is_too_early(self, waiting: int) -> bool:
+        """Whether a micro-batch is to wait for more records, as minOffsetsPerTrigger asks."""
+        least, now = self._options.min_offsets_per_trigger, time.monotonic()
+        if least is None or self._pinned is not None:
+            return False
+        delay_seconds = self._options.max_trigger_delay_ms / 1000
+        if waiting < least and self._last_batch is not None and now - self._last_batch < delay_seconds:
+            return True
+        self._last_batch = now
+        return False
+
     def _losses(self) -> list[str] | None:
         return None if self._options.fail_on_data_loss else []
+
+
+class RefusedStreamReader(DataSourceStreamReader):  # type: ignore[misc]
+    """Stands for a stream that cannot be read as asked: the first question of Spark's raises the reason."""
+
+    def __init__(self, error: OptionError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> _Json:  # noqa: N802
+        """Raises OptionError."""
+        raise self._error
+
+    def latestOffset(self, start: Mapping[str, Mapping[str, Any]], limit: ReadLimit) -> _Json:  # noqa: N802
+        """Raises OptionError."""
+        raise self._error
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Raises OptionError."""
+        raise self._error

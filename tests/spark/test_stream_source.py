@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
+from tests.waiting import DEADLINE_SECONDS, wait_for
 
 TIME = 1_700_000_000_000
 
@@ -104,6 +106,40 @@ def test_a_topic_that_was_deleted_and_created_again_is_another_topic(
         copy.run()
     copy.run(failOnDataLoss="false")
     assert copy.numbers() == [*range(20), *range(100, 150)]
+
+
+def sizes(query: StreamingQuery) -> list[int]:
+    return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+
+def test_wrong_options_are_refused_with_our_message(spark: SparkSession, broker: RunningBroker) -> None:
+    stream = spark.readStream.format("tidelog").option("bootstrap.servers", broker.bootstrap_servers)
+    with pytest.raises(PySparkException, match="unknown option 'maxoffsets'"):
+        stream.option("subscribe", "limited").option("maxOffsets", "5").load()
+    frame = spark.readStream.format("tidelog").options(
+        subscribe="limited", endingOffsets="latest", **{"bootstrap.servers": broker.bootstrap_servers}
+    )
+    query = frame.load().writeStream.format("noop").start()
+    with pytest.raises(StreamingQueryException, match="a stream has no end"):
+        query.awaitTermination(60)
+
+
+def test_a_batch_waits_for_enough_records(spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:
+    broker.create_topic("enough")
+    append(broker, "enough", 0, 10)
+    frame = spark.readStream.format("tidelog").options(
+        subscribe="enough", startingOffsets="earliest", minOffsetsPerTrigger="25", maxTriggerDelay="1h"
+    )
+    rows = frame.option("bootstrap.servers", broker.bootstrap_servers).load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    try:
+        wait_for(lambda: sizes(query) == [10], "a first batch", DEADLINE_SECONDS)
+        append(broker, "enough", 10, 20)
+        append(broker, "enough", 30, 10)
+        wait_for(lambda: sum(sizes(query)) == 40, "a batch with all that waited", DEADLINE_SECONDS)
+        assert sizes(query) == [10, 30]
+    finally:
+        query.stop()
 
 
 def test_timestamps_bound_a_batch_read(spark: SparkSession, broker: RunningBroker) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 )
 
 from tidelog.client.cluster_config import ClusterConfig
-from tidelog.pipeline.sink.options import SinkOptions, check_columns, folder_path, parse_sink_options
+from tidelog.pipeline.sink.options import FOREIGN, SinkOptions, check_columns, folder_path, parse_sink_options
 from tidelog.pipeline.source.offsets import OptionError
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
@@ -48,7 +48,8 @@ def test_a_mirrors_session_lies_in_the_checkpoint_or_where_it_is_told() -> None:
     ("options", "is_stream", "message"),
     [
         ({}, True, r"bootstrap\.servers is missing"),
-        (SERVERS | {"acks": "all"}, True, "unknown option 'acks'"),
+        (SERVERS | {"ackz": "all"}, True, "unknown option 'ackz'"),
+        (SERVERS | {"kafka.key.serializer": "x"}, True, "option key.serializer is not supported: "),
         (SERVERS | {"delivery": "exactly_once"}, True, "needs transactions"),
         (SERVERS | {"delivery": "twice"}, True, "expected at_least_once or mirror"),
         (SERVERS | {"mirror.gaps": "allow"}, True, "belongs to delivery=mirror"),
@@ -82,11 +83,6 @@ def test_columns_of_a_record_pass() -> None:
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        (
-            {"value": StringType(), "offset": LongType()},
-            SinkOptions(ClusterConfig("a:1"), "t"),
-            "no field for column 'offset'",
-        ),
         ({"partition": LongType()}, SinkOptions(ClusterConfig("a:1"), "t"), "needs a column key or value"),
         ({"value": StringType()}, SinkOptions(ClusterConfig("a:1"), None), "name the topic"),
         (
@@ -104,11 +100,6 @@ def test_columns_of_a_record_pass() -> None:
             SinkOptions(ClusterConfig("a:1"), "t", "mirror"),
             "column source_topic is missing",
         ),
-        (
-            {"value": StringType(), **POSITION},
-            SinkOptions(ClusterConfig("a:1"), "t"),
-            "no field for column 'source_topic'",
-        ),
     ],
 )
 def test_columns_that_make_no_record_are_refused(
@@ -116,6 +107,22 @@ def test_columns_that_make_no_record_are_refused(
 ) -> None:
     with pytest.raises(OptionError, match=message):
         check_columns(schema(**columns), options, overwrite=False)
+
+
+def test_a_column_that_a_record_does_not_have_is_left_out_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = SinkOptions(ClusterConfig("a:1"), "t")
+    check_columns(schema(value=StringType(), offset=LongType(), **POSITION), options, overwrite=False)
+    (warning,) = caplog.messages
+    assert "columns that are not written: offset, source_topic" in warning
+
+
+def test_what_spark_gives_its_own_sink_and_cannot_change_the_result_is_ignored() -> None:
+    given = dict.fromkeys((f"kafka.{name}" for name in FOREIGN.without_effect), "1")
+    assert parse_sink_options(SERVERS | {"topic": "t"} | given, is_stream=True) == parse_sink_options(
+        SERVERS | {"topic": "t"}, is_stream=True
+    )
 
 
 def test_a_topic_cannot_be_overwritten() -> None:

@@ -11,6 +11,7 @@ from tidelog.pipeline.source.micro_batches import (
     next_offsets,
     to_checkpoint,
     topic_ids_in,
+    waiting_offsets,
 )
 from tidelog.pipeline.source.offsets import OffsetRange, OffsetsLostError, Place, to_json
 
@@ -93,3 +94,8 @@ def test_a_log_that_ends_before_the_stream_is_an_error_or_named() -> None:
     losses: list[str] = []
     assert next_offsets({A: 8, B: 1}, {A: (0, 3)}, 2, losses) == {A: 3}
     assert len(losses) == 2
+
+
+def test_what_waits_is_counted_from_where_the_stream_is() -> None:
+    assert waiting_offsets({A: 5}, {A: (0, 9), B: (2, 7)}) == 4 + 5
+    assert waiting_offsets({A: 5, B: 9}, {A: (7, 9), B: (2, 7)}) == 2

@@ -75,3 +75,9 @@ def test_the_largest_range_is_cut_into_most_pieces() -> None:
 def test_fewer_partitions_than_ranges_are_not_merged() -> None:
     ranges = [OffsetRange("t", number, 0, 5) for number in range(4)]
     assert split_ranges(ranges, 2) == ranges
+
+
+def test_no_piece_has_more_records_than_allowed() -> None:
+    pieces = split_ranges([OffsetRange("t", 0, 0, 901), OffsetRange("t", 1, 5, 100)], 2, 300)
+    assert [each.size for each in pieces if each.partition == 0] == [225, 225, 225, 226]
+    assert [(each.start, each.end) for each in pieces if each.partition == 1] == [(5, 100)]

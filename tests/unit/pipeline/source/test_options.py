@@ -2,9 +2,10 @@
 
 import pytest
 
+from tidelog.pipeline.options import without_effect
 from tidelog.pipeline.schema import COLUMNS
 from tidelog.pipeline.source.offsets import EARLIEST, LATEST, OptionError, Place
-from tidelog.pipeline.source.options import parse_columns, parse_options
+from tidelog.pipeline.source.options import FOREIGN, parse_columns, parse_options, parse_stream_options
 
 BOOTSTRAP = {"bootstrap.servers": "localhost:9092"}
 
@@ -24,9 +25,44 @@ def test_names_come_in_any_case_and_with_sparks_prefix() -> None:
 
 
 def test_headers_are_there_unless_sparks_option_says_no() -> None:
-    asked = [parse_columns({"includeHeaders": text}) for text in ("true", "false")]
+    given = BOOTSTRAP | {"subscribe": "t"}
+    asked = [parse_columns(given | {"includeHeaders": text}) for text in ("true", "false")]
     assert asked == [COLUMNS, tuple(name for name in COLUMNS if name != "headers")]
-    assert parse_columns({"includeHeaders": "false", "columns": "value, headers"}) == ("value", "headers")
+    both = given | {"includeHeaders": "false", "columns": "value, headers"}
+    assert parse_columns(both) == ("value", "headers")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"subscribee": "t"}, {"startingOffsets": "soon"}, {"minPartitions": "0"}, {"maxTriggerDelay": "3 days"}],
+    ids=str,
+)
+def test_load_refuses_what_neither_a_batch_nor_a_stream_can_have(wrong: dict[str, str]) -> None:
+    with pytest.raises(OptionError):
+        parse_columns(BOOTSTRAP | {"subscribe": "t"} | wrong)
+
+
+@pytest.mark.parametrize("name", sorted(FOREIGN.without_effect))
+def test_an_option_of_sparks_source_that_cannot_change_the_result_is_ignored(name: str) -> None:
+    given = BOOTSTRAP | {"subscribe": "t"}
+    for prefix in ("", "kafka."):
+        assert parse_options(given | {prefix + name: "1"}) == parse_options(given)
+        assert without_effect(given | {prefix + name: "1"}, FOREIGN) == [prefix + name]
+
+
+@pytest.mark.parametrize("name", sorted(FOREIGN.refused))
+def test_an_option_that_would_change_what_is_read_is_refused_with_a_remedy(name: str) -> None:
+    with pytest.raises(OptionError, match=f"option {name} is not supported: "):
+        parse_options(BOOTSTRAP | {"subscribe": "t", f"kafka.{name}": "x"})
+
+
+@pytest.mark.parametrize(
+    ("text", "delay_ms"), [("250", 250), ("90s", 90_000), ("15m", 900_000), ("1h", 3_600_000)]
+)
+def test_a_delay_has_a_unit(text: str, delay_ms: int) -> None:
+    given = BOOTSTRAP | {"subscribe": "t", "minOffsetsPerTrigger": "5", "maxTriggerDelay": text}
+    options = parse_stream_options(given)
+    assert (options.min_offsets_per_trigger, options.max_trigger_delay_ms) == (5, delay_ms)
 
 
 def test_positions_and_assignments_are_sparks_json() -> None:
