@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tidelog.pipeline.options import warn_of_ignored
+from tidelog.pipeline.ignored import warn_of_options
 from tidelog.pipeline.schema import SCHEMA
 from tidelog.pipeline.source.offsets import OptionError
 from tidelog.pipeline.source.options import FOREIGN, parse_columns, parse_options, parse_stream_options
@@ -41,7 +41,7 @@ class TidelogDataSource(DataSource):  # type: ignore[misc]
         Raises OptionError for wrong options. Those without an effect are named in one warning.
         """
         schema = self._schema()
-        warn_of_ignored(self.options, FOREIGN)
+        warn_of_options(self.options, FOREIGN)
         return schema
 
     def _schema(self) -> StructType:

@@ -4,7 +4,6 @@ Owns how Spark's options become text by name: names in any case, with or without
 Spark's own source. The settings of a cluster go by Kafka's names and are `ClusterConfig`'s. Pure.
 """
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
@@ -60,12 +59,6 @@ def without_effect(options: Mapping[str, str], foreign: Foreign) -> list[str]:
     """The options that were given and are ignored."""
     names = _small(foreign.without_effect)
     return sorted(name for name in options if name.lower().removeprefix("kafka.") in names)
-
-
-def warn_of_ignored(options: Mapping[str, str], foreign: Foreign) -> None:
-    """One warning that names the options without an effect, if any was given."""
-    if names := without_effect(options, foreign):
-        logging.getLogger(__name__).warning("options without an effect here: %s", ", ".join(names))
 
 
 def _small(names: Iterable[str]) -> set[str]:

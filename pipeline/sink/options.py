@@ -4,7 +4,6 @@ Owns the parsing of the sink's options and the check of its columns; both are pu
 the write, so that nothing is refused half written. Whatever the sink does not understand it refuses.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -147,17 +146,20 @@ def check_codec(name: str) -> None:
         raise OptionError(f"compression.type={name}: expected {', '.join(CODECS)}")
 
 
+def columns_left_out(schema: StructType, options: SinkOptions) -> list[str]:
+    """The columns that a record does not have. Spark's Kafka sink leaves them out too."""
+    return [name for name in schema.names if name not in _wanted(options)]
+
+
+def _wanted(options: SinkOptions) -> tuple[str, ...]:
+    return (*_CONTENT_COLUMNS, *(POSITION_COLUMNS if options.delivery == MIRROR else ()))
+
+
 def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool) -> None:
     """Raises OptionError for columns that no record can be made of, or for a mode that is not append."""
     if overwrite:
         raise OptionError("a topic cannot be overwritten, only appended to: use mode append")
-    wanted = (*_CONTENT_COLUMNS, *(POSITION_COLUMNS if options.delivery == MIRROR else ()))
-    types = {field.name: field.dataType for field in schema.fields if field.name in wanted}
-    if unknown := [name for name in schema.names if name not in wanted]:
-        # Spark's Kafka sink leaves such columns out without a word.
-        logging.getLogger(__name__).warning(
-            "columns that are not written: %s; a record has %s", ", ".join(unknown), ", ".join(wanted)
-        )
+    types = {field.name: field.dataType for field in schema.fields if field.name in _wanted(options)}
     if "key" not in types and "value" not in types:
         raise OptionError("a record needs a column key or value")
     if options.topic is None and "topic" not in types:

@@ -23,9 +23,16 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from tidelog.pipeline.arrow.encoding import encode
+from tidelog.pipeline.ignored import warn_of_columns, warn_of_options
 from tidelog.pipeline.mirror.writer import MirrorStreamWriter, MirrorWriter
-from tidelog.pipeline.options import warn_of_ignored
-from tidelog.pipeline.sink.options import FOREIGN, MIRROR, SinkOptions, check_columns, parse_sink_options
+from tidelog.pipeline.sink.options import (
+    FOREIGN,
+    MIRROR,
+    SinkOptions,
+    check_columns,
+    columns_left_out,
+    parse_sink_options,
+)
 from tidelog.pipeline.sink.rows import choose_partitions, chunks, groups, read_rows
 from tidelog.pipeline.sink.sending import BatchSender, LoopThread, make_producer
 
@@ -41,7 +48,8 @@ def make_writer(options: dict[str, str], schema: StructType, *, overwrite: bool)
     """The writer of a batch. Raises OptionError for what cannot be written as asked."""
     chosen = parse_sink_options(options, is_stream=False)
     check_columns(schema, chosen, overwrite=overwrite)
-    warn_of_ignored(options, FOREIGN)
+    warn_of_options(options, FOREIGN)
+    warn_of_columns(columns_left_out(schema, chosen))
     return MirrorWriter(chosen) if chosen.delivery == MIRROR else AtLeastOnceWriter(chosen)
 
 
@@ -51,7 +59,8 @@ def make_stream_writer(
     """The writer of a stream's batches. Raises OptionError for what cannot be written as asked."""
     chosen = parse_sink_options(options, is_stream=True)
     check_columns(schema, chosen, overwrite=overwrite)
-    warn_of_ignored(options, FOREIGN)
+    warn_of_options(options, FOREIGN)
+    warn_of_columns(columns_left_out(schema, chosen))
     return MirrorStreamWriter(chosen) if chosen.delivery == MIRROR else AtLeastOnceStreamWriter(chosen)
 
 
