@@ -1,8 +1,8 @@
-"""The kinds of files in a data folder, and what a bad disk or a careless hand does to one.
+"""The kinds of files in a data folder, and the kinds of damage that a bad disk or a mistake does to one.
 
-Owns both lists. Invariants: a file of no known kind raises UnknownFileError, so that whoever adds a kind of
-file adds it here and has it tried; the same random numbers on the same bytes do the same damage.
-Blocking; no broker may run on the folder.
+Owns both lists. Invariants: a file of an unknown kind raises UnknownFileError, so a new kind of file must be
+added here and is tried. The same random numbers on the same bytes do the same damage. Blocking; no broker may
+run on the folder.
 """
 
 import random

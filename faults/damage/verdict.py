@@ -1,13 +1,13 @@
 """Which outcomes of a damaged data folder are allowed. Pure: facts in, findings out.
 
-Owns the rule: everything acknowledged is served unchanged, or the loss is told in an event that names the
-partition or the file and says what to do. Whatever was told, these are findings: a wrong byte served, an
-offset passed over without an error, a batch acknowledged that is not there, one stored twice, a producer id
-given twice, a topic gone from a broker that serves, a traceback.
+Owns the rule: every acknowledged batch is served unchanged, or an event reports the loss, names the partition
+or the file, and says what to do. These are findings even with such an event: a wrong byte served, an offset
+left out without an error, an acknowledged batch that is missing, a batch stored twice, a producer id given
+twice, a topic missing from a broker that serves, a traceback.
 
-A loss that no file could show is not held against the broker: after a crash, a log that ends early at or
-behind its recovery point looks as if nothing more had ever been written; and where the machine has started
-anew since, whatever is wrong there looks like the work of a power cut.
+A loss that no file can show is no finding. After a crash, a log that ends early at or behind its recovery
+point looks as if nothing more was written. If the machine was restarted since, any damage there looks like
+that of a power cut.
 """
 
 import json
@@ -90,7 +90,7 @@ def judge_refusal(files: Sequence[str], lines: Sequence[str]) -> list[Finding]:
 
 
 def judge_words(lines: Iterable[str]) -> list[Finding]:
-    """Whatever a broker says is an event; a traceback is for nobody."""
+    """Every line of a broker is an event; a traceback is a finding."""
     wild = [line for line in lines if event_of(line) is None]
     traced = [line for line in lines if "Traceback" in line]
     return [Finding(Kind.ALARM, " | ".join((wild or traced)[-4:]))] if wild or traced else []

@@ -1,8 +1,8 @@
-"""What a broker process spends while something is done to it, and whether a client that behaves is served.
+"""What a broker process uses during an attack, and whether a normal client is served.
 
 Owns the measures: processor time that the broker used while one small request waited, the small requests
-answered, and how far its memory grew at most. Processor time, not time on the clock: on a busy machine both
-broker and client wait, and that is nobody's fault. Linux only (reads /proc).
+answered, and how far its memory grew at most. It measures processor time, not
+wall-clock time, because on a busy machine both broker and client wait. Linux only (reads /proc).
 """
 
 import asyncio

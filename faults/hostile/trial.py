@@ -1,8 +1,8 @@
-"""Sends a broker what harms it most, beside a client that behaves, and judges what that cost.
+"""Sends a broker the most harmful requests, beside a normal client, and checks their cost.
 
 Owns the bounds: how much processor time the broker may use while one small request waits, and how far its
-memory may grow. Attacks come in an order by the seed; each kind once, then the largest requests while there
-is time. Invariant: a finding has the figure that broke a bound; figures of the worst are always told.
+memory may grow. Attacks come in an order by the seed: each kind once, then the largest requests while there
+is time. Invariant: a finding has the figure that broke a bound; the worst figures are always reported.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from faults.trial import Outcome, Say
 from faults.wire import Wire
 
 WAITED_CPU_MS: Final = 600.0
-"""Processor time of the broker while one small request waits. The rule is some milliseconds a step; this much
-is a broker that stopped for everybody."""
+"""Processor time of the broker while one small request waits. A step should take some milliseconds; with this
+much the broker has stopped for all clients."""
 GROWN_KB: Final = 256 * 1024
 TOPIC: Final = "served"
 TARGET: Final = "target"

@@ -1,8 +1,8 @@
-"""Cuts the power of a machine under writers, again and again, and judges what its ext4 has kept.
+"""Cuts the power of a machine under writers repeatedly, and checks what its ext4 has kept.
 
-Owns the order: start, write, cut, start again; at the end everything is read back and compared with what the
-writers were told. Besides records, topics that were made and producer ids that were given must outlive every
-cut. Where the system does not allow such a machine, that is told and nothing is tried.
+Owns the order: start, write, cut, start again. At the end everything is read back and compared with the
+writers' outcomes. Besides records, created topics and given producer ids must survive every cut. If the
+system does not allow such a machine, that is reported and nothing is tried.
 """
 
 import asyncio

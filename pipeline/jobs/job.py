@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a job is: rows and batches that are done, of how many rows (None: nobody knows), and what it
+    """How far a job is: rows and batches that are done, of how many rows (None: not known), and what it
     does now, in words."""
 
     rows: int

@@ -76,7 +76,7 @@ def by_place(segments: Iterable[Segment]) -> dict[Place, list[Segment]]:
 def bounds_without_broker(options: SourceOptions, folder: Path) -> Bounds:
     """Where the log of each partition that `options` select starts and ends in `folder`.
 
-    Raises OptionError where nobody vouches for the end, or a topic or partition is not there, and
+    Raises OptionError where the end is not known, or a topic or partition is not there, and
     FileNotFoundError where no partition is.
     """
     ends = None
