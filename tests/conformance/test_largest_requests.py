@@ -107,6 +107,7 @@ async def test_so_does_the_largest_that_the_limit_allows(broker: Broker) -> None
 
 def test_every_api_that_is_served_and_has_a_list_in_its_request_is_tested() -> None:
     without_lists = {
+        ApiKey.HEARTBEAT,
         ApiKey.SASL_HANDSHAKE,
         ApiKey.API_VERSIONS,
         ApiKey.INIT_PRODUCER_ID,
