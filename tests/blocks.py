@@ -113,7 +113,10 @@ class Reader:
         self._run(f"python {auto} {program}", [])
 
     def _run_job(self, arguments: list[str]) -> None:
-        assert main(arguments) == 0, arguments
+        # The JVM of the tests' Spark keeps the working folder in which it was started.
+        folders = {at + 1 for at, each in enumerate(arguments) if each in ("--checkpoint", "--path")}
+        here = [str(self._folder / each) if at in folders else each for at, each in enumerate(arguments)]
+        assert main(here) == 0, here
 
     def _run(self, command: str, expected: list[str]) -> None:
         done = subprocess.run(

@@ -61,7 +61,9 @@ def fill(services: Services, producers: int) -> None:
     """As many producers on partition 0, one batch each: what they take does not depend on how many."""
     states, now_ms = services.replicas[TOPIC, 0].log.producers, clock_ms()
     for producer_id in range(producers):
-        states.apply(header(producer_id, 0), NO_OFFSET, now_ms)
+        batch = header(producer_id, 0)
+        # No producer may be ahead of the log, which is empty.
+        states.apply(batch, NO_OFFSET - batch.last_offset_delta, now_ms)
     states.view()
 
 

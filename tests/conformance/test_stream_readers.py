@@ -1,13 +1,13 @@
 """What Spark's planner asks of a stream over a topic that grows meanwhile, asked without Spark."""
 
 import asyncio
-from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.conformance.client_site import TOPIC, Site
-from tidelog.pipeline.source.offsets import OptionError
+from tidelog.pipeline.source.micro_batches import from_json
+from tidelog.pipeline.source.offsets import OptionError, Place, to_json
 from tidelog.pipeline.source.options import parse_stream_options
 from tidelog.pipeline.source.stream_source import TidelogStreamReader
 
@@ -26,8 +26,8 @@ async def grow(site: Site, count: int) -> None:
             await producer.send(TOPIC, b"x", partition=0, timestamp_ms=NOON)
 
 
-def up_to(offset: int) -> dict[str, Any]:
-    return {TOPIC: {"0": offset}}
+def up_to(offset: int) -> dict[Place, int]:
+    return {Place(TOPIC, 0): offset}
 
 
 async def test_a_stream_does_not_begin_behind_its_end_where_the_topic_grew_in_between(site: Site) -> None:
@@ -36,17 +36,18 @@ async def test_a_stream_does_not_begin_behind_its_end_where_the_topic_grew_in_be
     stream = reader(site)
     await asyncio.to_thread(stream.prepareForTriggerAvailableNow)
     await grow(site, 10)
-    assert await asyncio.to_thread(stream.initialOffset) == up_to(20)
+    assert from_json(await asyncio.to_thread(stream.initialOffset)) == up_to(20)
     await grow(site, 10)
-    assert await asyncio.to_thread(stream.latestOffset, up_to(20), ReadAllAvailable()) == up_to(20)
+    latest = await asyncio.to_thread(stream.latestOffset, to_json(up_to(20)), ReadAllAvailable())
+    assert from_json(latest) == up_to(20)
 
 
 async def test_a_stream_begins_where_it_did_when_it_is_asked_again(site: Site) -> None:
     await site.create()
     stream = reader(site)
-    assert await asyncio.to_thread(stream.initialOffset) == up_to(0)
+    assert from_json(await asyncio.to_thread(stream.initialOffset)) == up_to(0)
     await grow(site, 10)
-    assert await asyncio.to_thread(stream.initialOffset) == up_to(0)
+    assert from_json(await asyncio.to_thread(stream.initialOffset)) == up_to(0)
 
 
 async def test_a_partition_without_a_record_as_young_is_an_error_or_read_from_its_end_on(site: Site) -> None:
@@ -56,4 +57,5 @@ async def test_a_partition_without_a_record_as_young_is_an_error_or_read_from_it
     with pytest.raises(OptionError, match="events-1 holds no record at or after"):
         await asyncio.to_thread(reader(site, **given).initialOffset)
     stream = reader(site, startingOffsetsByTimestampStrategy="latest", **given)
-    assert await asyncio.to_thread(stream.initialOffset) == {TOPIC: {"0": 0, "1": 0}}
+    initial = from_json(await asyncio.to_thread(stream.initialOffset))
+    assert initial == {Place(TOPIC, 0): 0, Place(TOPIC, 1): 0}

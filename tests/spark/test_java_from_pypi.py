@@ -72,5 +72,5 @@ def test_a_command_runs_without_a_java_of_the_machine_and_sigterm_ends_it_behind
     assert job.returncode == 0, err
     summary = json.loads(out.splitlines()[-1])
     assert (summary["rows"], summary["behind"]) == (100, 0)
-    assert "SIGTERM: ends behind what is under way" in err
+    assert "SIGTERM: the job ends after the current round" in err
     assert "tidelog_pipeline_archive_exit_code 0.0" in metrics.read_text().splitlines()
