@@ -1,9 +1,9 @@
-"""A whole broker: what is opened in which order, and closed in the opposite one.
+"""A whole broker: the order in which its parts are opened, and closed in reverse.
 
-Owns `Broker`, which lives in any running loop (a test's own as well), and `run`, the life of a broker
-process. Invariants: no globals, so several brokers share a loop; addresses are taken before the data folder
-is touched, clients are let in when everything below is open; `stop` answers what is in flight, flushes,
-writes snapshots, and may be called again.
+Owns `Broker`, which runs in any running event loop (also in that of a test), and `run`, the whole run of a
+broker process. Invariants: no globals, so several brokers may share a loop; addresses are bound before the
+data folder is opened; clients are accepted once everything below is open; `stop` answers the requests in
+flight, flushes and writes snapshots, and may be called again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ logger = structlog.get_logger(__name__)
 _GC_THRESHOLD = 50_000
 _FILES_WANTED = 65_536
 _SWITCH_SECONDS = 0.0005
-"""How long a busy loop may keep a thread waiting that comes back from fdatasync; Python's default is 5 ms."""
+"""How long a busy loop may block a thread that returns from fdatasync; Python's default is 5 ms."""
 
 
 class StartError(Exception):
@@ -80,9 +80,9 @@ class Broker:
 
     @classmethod
     async def start(cls, config: BrokerConfig, *, disk: Disk | None = None) -> Self:
-        """Open the data folder and serve. Raises StartError, with nothing left open.
+        """Open the data folder and serve. Raises StartError; then nothing is left open.
 
-        `disk` replaces the system calls on the logs, for tests of what a bad disk does.
+        `disk` replaces the system calls on the logs, for tests with a disk that fails.
         """
         sockets = _Sockets(config)
         config = sockets.as_bound(config)
@@ -131,17 +131,17 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where a client in this process connects to."""
+        """The address to which a client in this process connects."""
         return self.config.listener_configs[0].local_address
 
     async def stop(self) -> None:
-        """Answer what is in flight (for `shutdown.timeout.ms` at most), flush, write snapshots, close."""
+        """Answer requests in flight (for at most `shutdown.timeout.ms`), flush, write snapshots, close."""
         await self._end(clean=True)
 
     async def abandon(self) -> None:
-        """End as `kill -9` would: nothing more is answered, and nothing is flushed or written.
+        """End as after `kill -9`: nothing more is answered, flushed or written.
 
-        For tests of what a crash does, within one process.
+        For tests of a crash within one process.
         """
         await self._end(clean=False)
 
@@ -172,7 +172,7 @@ class Broker:
 
 
 class _Sockets:
-    """The addresses of a broker, bound before anything else is started. Raises StartError."""
+    """The addresses of a broker. They are bound before anything else is started. Raises StartError."""
 
     def __init__(self, config: BrokerConfig) -> None:
         try:
@@ -191,7 +191,7 @@ class _Sockets:
             raise StartError(str(error)) from None
 
     def as_bound(self, config: BrokerConfig) -> BrokerConfig:
-        """With the ports that the system chose, so that clients can ask for them (DescribeConfigs)."""
+        """`config` with the ports that the system chose, so that DescribeConfigs shows them."""
         config = config.with_ports([endpoint.port for endpoint in self.endpoints])
         if self.http is None:
             return config
@@ -212,7 +212,7 @@ class _Sockets:
 def _with_faults(
     config: BrokerConfig, services: Services, handlers: Mapping[ApiKey, Handler]
 ) -> tuple[Mapping[ApiKey, Handler], FaultInjector | None]:
-    """The handlers as they are, or where faults are enabled with those around them."""
+    """The handlers; where faults are enabled, each is wrapped by the fault injector."""
     if not config.faults_enable:
         return handlers, None
     from tidelog.broker.fault_injection.injection import FaultInjector
@@ -222,7 +222,7 @@ def _with_faults(
 
 
 def _add_routes(services: Services, faults: FaultInjector | None, application: web.Application) -> None:
-    """What the HTTP port serves beside metrics and health; loaded when somebody first connects there."""
+    """Add what HTTP serves beside metrics and health. The first connection to the HTTP port loads it."""
     from tidelog.broker.net.http_faults import FaultRoutes
     from tidelog.broker.net.http_producers import ProducerRoutes
 
@@ -231,7 +231,7 @@ def _add_routes(services: Services, faults: FaultInjector | None, application: w
 
 
 def _reason(error: BaseException, data_dir: Path) -> str | None:
-    """One line for a failure that is the surroundings' fault; None for anything else."""
+    """One line for a failure that the environment caused; None for any other."""
     if isinstance(error, BindError | DataFolderError | StoreError):
         return str(error)
     if is_out_of_handles(error):
@@ -277,7 +277,7 @@ async def _serve(config: BrokerConfig) -> int:
     _ = loop.run_in_executor(
         None, unsupported_api_versions_body
     )  # Loads construct before the first client asks.
-    # What lives until the end need not be looked at by each collection.
+    # Objects that live until the end need not be examined by each collection.
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD, 20, 100)
@@ -289,7 +289,7 @@ async def _serve(config: BrokerConfig) -> int:
 
 
 def _allow_many_files() -> None:
-    """A connection and a segment each take a file; the usual soft limit of 1,024 is for another age."""
+    """Raise the soft limit of open files: a connection and a segment take one each, and 1,024 are too few."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -299,7 +299,7 @@ def _allow_many_files() -> None:
 
 
 def run(config: BrokerConfig) -> int:
-    """The life of a broker process, on uvloop; returns its exit code. Logging must be set up."""
+    """Run a broker process on uvloop until it ends; returns its exit code. Logging must be set up."""
     import uvloop
 
     _allow_many_files()

@@ -1,12 +1,10 @@
-"""The broker's two clocks: what time it is, and how much time has passed.
+"""The broker's two clocks: the time of day, and the time that has passed.
 
-Owns the difference. `clock_ms` is the wall clock: it goes into records and is compared with their timestamps,
-and whoever sets it makes it jump. `SteadyClock` starts where the wall clock stands and from then on counts
-what really passed (CLOCK_MONOTONIC, so a suspended machine does not count). Producers grow old by the steady
-clock, so that a clock that is set forward expires nobody who is alive; retention goes by the one of both that
-is behind, so that it deletes nothing too early.
-
-Tests give clocks of their own.
+Owns the difference. `clock_ms` is the wall clock. It is written into records and compared with their
+timestamps, and it jumps when it is set. `SteadyClock` starts at the time of the wall clock and then counts
+the time that really passes (CLOCK_MONOTONIC, so a suspended machine does not count). Producers expire by the
+steady clock, so a wall clock that is set forward expires no active producer. Retention uses the earlier of
+the two clocks, so it deletes nothing too early.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ def clock_ms() -> int:
 
 
 class SteadyClock:
-    """Milliseconds: the wall clock at its making, plus what passed since."""
+    """Milliseconds: the wall clock when this was made, plus the time that has passed since then."""
 
     __slots__ = ("_ahead_ms", "_monotonic_ns")
 
@@ -30,7 +28,7 @@ class SteadyClock:
         wall_ms: Callable[[], int] = clock_ms,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`monotonic_ns`: nanoseconds since some moment before the start; never set, never back."""
+        """`monotonic_ns`: nanoseconds since some time before the start, never set and never going back."""
         self._monotonic_ns = monotonic_ns
         self._ahead_ms = wall_ms() - monotonic_ns() // 1_000_000
 

@@ -1,7 +1,7 @@
 """The command line of the broker: `python -m tidelog.broker`, which is `tidelog serve`.
 
-Owns how flags become settings, and the order in which a process loads what it needs: time from the command to
-the first request is a promise (0.5 s), so nothing is imported here that is not needed to serve.
+Owns how flags become settings, and the order in which a process loads its modules. The first request must be
+served within 0.5 s of the command, so only what serving needs is imported here.
 
 Exit codes: 0 after SIGTERM or SIGINT, 1 when the broker cannot start, 2 for wrong usage.
 """
@@ -30,7 +30,7 @@ def settings_given(flags: Mapping[str, object], assignments: Sequence[str]) -> d
 
 
 def serve(given: Mapping[str, object], config_file: Path | None = None) -> int:
-    """Run a broker until it is told to stop; returns the exit code. `given` has outward names."""
+    """Run a broker until a signal stops it; returns the exit code. `given` has outward names."""
     from tidelog.broker.observability import log_events
 
     log_events.import_structlog_without_rich()
@@ -51,7 +51,7 @@ def serve(given: Mapping[str, object], config_file: Path | None = None) -> int:
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "python -m tidelog.broker") -> int:
-    """Parse the command line and serve; returns the exit code. `program` is what usage messages call it."""
+    """Parse the command line and serve; returns the exit code. Usage messages name the command `program`."""
     parser = argparse.ArgumentParser(prog=program, description="Run a Tidelog broker.")
     table = settings_of(BrokerConfig)
     described = {each.name: f"{each.description} Default: {as_text(each.default)}." for each in table}

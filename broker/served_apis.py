@@ -1,10 +1,10 @@
-"""What this broker serves: each API, in which versions, and what kind of request it is.
+"""The APIs that this broker serves, their versions, and the kind of each request.
 
-Owns the one table of that. It may be narrower than `protocol.schema.APIS`, which says what has codecs: an API
-or a version that is not listed here is neither advertised nor served.
+Owns the one table of them. It may be narrower than `protocol.schema.APIS`, which lists what has codecs: an
+API or a version that is not listed here is neither advertised nor served.
 
 Invariants: pure; every API listed has an error answer, codecs for its versions, an entry in `broker.net.gate`
-and, unless the gate opens it to nobody, a handler (tests hold it).
+and, unless the gate opens it at no step, a handler (tests hold it).
 """
 
 from __future__ import annotations
@@ -19,29 +19,33 @@ from tidelog.protocol.schema import APIS, ApiKey, encode_response
 
 
 class Kind(Enum):
-    """What a request does. It decides whether those behind it on its connection wait for its answer.
+    """What a request does. It decides whether later requests of its connection wait for its answer.
 
-    Kafka serves one request of a connection at a time. Here only those hold others back that would let a
-    client see the difference. A request that is answered at once never does.
+    Kafka serves one request of a connection at a time. Here a request holds back later ones only if a client
+    could otherwise see the difference. A request that is answered at once never does.
     """
 
     APPEND = auto()
-    """Takes effect before its handler returns and is answered once it is durable. Those behind it go on, so
-    that five may be in flight."""
+    """Takes effect before its handler returns and is answered once it is durable. Later requests are served
+    meanwhile, so that five may be in flight.
+    """
     LONG_POLL = auto()
-    """Reads what is there when it answers, which may be much later. Those behind it go on: they take effect
-    sooner than in Kafka, and their answers still leave behind its own."""
+    """Reads the state at the time of its answer, which may be much later. Later requests are served
+    meanwhile: they take effect sooner than in Kafka, but their answers are still sent after its own.
+    """
     READ = auto()
-    """Reads, and may do so after its handler returned. Those behind it may change that, so they wait."""
+    """Reads, also after its handler returned. Later requests may change that state, so they wait."""
     CHANGE = auto()
-    """Takes effect at any time until it is answered. Those behind it must see that, so they wait."""
+    """Takes effect at any time until it is answered. Later requests must see the effect, so they wait."""
     LONG_CHANGE = auto()
-    """A change that is answered when other clients have come, which may be much later. As in Kafka, those
-    behind it wait for so long: a heartbeat behind a join is one of the generation that the join tells of."""
+    """A change that is answered when other clients have sent theirs, which may be much later. As in Kafka,
+    later requests wait until then: a heartbeat behind a join belongs to the generation in the answer to the
+    join.
+    """
 
     @property
     def holds_back(self) -> bool:
-        """Whether nothing behind such a request is served until it is answered."""
+        """Whether later requests of the connection wait until such a request is answered."""
         return self in (Kind.READ, Kind.CHANGE, Kind.LONG_CHANGE)
 
     @property
@@ -51,7 +55,7 @@ class Kind(Enum):
 
 
 class ServedApi(NamedTuple):
-    """One API in the versions `first` to `last`. ApiVersions names it from `advertised_first` on."""
+    """One API in the versions `first` to `last`. ApiVersions names them from `advertised_first` on."""
 
     kind: Kind
     first: int
@@ -79,7 +83,7 @@ SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     ApiKey.METADATA: _served(Kind.CHANGE, 0, 12),  # It creates topics.
     ApiKey.OFFSET_COMMIT: _served(Kind.CHANGE, 2, 10),
     ApiKey.OFFSET_FETCH: _served(Kind.READ, 1, 10),
-    ApiKey.FIND_COORDINATOR: _served(Kind.CHANGE, 0, 5),  # It makes the topic of the groups.
+    ApiKey.FIND_COORDINATOR: _served(Kind.CHANGE, 0, 5),  # It creates the topic of the groups.
     ApiKey.JOIN_GROUP: _served(Kind.LONG_CHANGE, 0, 9),
     ApiKey.HEARTBEAT: _served(Kind.CHANGE, 0, 4),
     ApiKey.LEAVE_GROUP: _served(Kind.CHANGE, 0, 5),

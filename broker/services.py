@@ -1,13 +1,11 @@
-"""Everything below the handlers, put together: catalog, logs, replicas, producer ids, timers.
+"""Everything below the handlers: catalog, logs, replicas, producer ids, timers.
 
-Owns the order of opening and closing. Opening: lock the data folder, load the catalog, check that they belong
-together, recover the logs in a thread, then begin the timers. Closing: stop the timers, finish what is under
-way, flush, write snapshots and the marker of a clean shutdown, give up the folder.
+Owns the order of opening and closing. Opening: lock the data folder, load the catalog, check that folder and
+catalog belong together, recover the logs in a thread, then start the timers. Closing: stop the timers, finish
+the work that has begun, flush, write snapshots and the marker of a clean shutdown, unlock the folder.
 
 Invariants: after `open_services` returned, every partition of the catalog is served or reported as offline;
-`close` may be called again and then does nothing.
-
-No globals: several brokers may live in a process.
+`close` may be called again and then does nothing; no globals, so several brokers may share a process.
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ logger = structlog.get_logger(__name__)
 
 
 class Services:
-    """What handlers stand on."""
+    """What the handlers use."""
 
     def __init__(
         self,
@@ -116,8 +114,8 @@ class Services:
         return replica
 
     def missing(self, topic: str, partition: int) -> ApiError:
-        """Why a partition has no replica here: there is none such, its log could not be opened, or it is
-        being made just now, which only asks the client to come again.
+        """Why a partition has no replica here: it does not exist, its log could not be opened, or it is being
+        created (then the error is retriable).
         """
         known = self.catalog.topic(topic)
         if known is None or not 0 <= partition < len(known.partitions):
@@ -127,13 +125,13 @@ class Services:
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def broker_settings(self) -> Sequence[DescribedSetting]:
-        """This broker's own settings, in the words of DescribeConfigs."""
+        """This broker's own settings, as DescribeConfigs describes them."""
         return describe_broker(self.config)
 
     async def close(self, *, clean: bool = True) -> None:
-        """Finish, flush, write snapshots, give up the data folder.
+        """Finish the work that has begun, flush, write snapshots, unlock the data folder.
 
-        With `clean` false nothing is flushed or written, so that the folder is as after a crash.
+        With `clean` false nothing is flushed or written, so the folder is as after a crash.
         """
         if self._closed:
             return
@@ -164,10 +162,10 @@ async def open_services(
 ) -> Services:
     """Open the data folder and everything in it.
 
-    `clock_ms` gives milliseconds since the epoch; `steady_ms` (without it, `clock_ms`) is never set: see
-    `broker.clock`. `listeners` are where clients reach this broker, as the other brokers are to know it.
-    `store` and `disk` replace the embedded store and the system calls.
-    Raises DataFolderError, StoreError or OSError; then nothing is left open.
+    `clock_ms` gives milliseconds since the epoch; `steady_ms` (default: `clock_ms`) is never set: see
+    `broker.clock`. `listeners` are the addresses that the catalog names for this broker. `store` and `disk`
+    replace the embedded store and the system calls. Raises DataFolderError, StoreError or OSError; then
+    nothing is left open.
     """
     disk = disk or Disk()
     steady_ms = steady_ms or clock_ms
@@ -233,12 +231,13 @@ def _begun(groups: GroupCoordinator, cluster: Cluster) -> GroupCoordinator:
 async def _give_up(group_commit: GroupCommit, store: ClusterStore, logs: LogManager) -> None:
     await group_commit.close()
     await store.close()
-    # Logs that were not opened are as the last process left them: only what it left clean is clean.
+    # A log that was not opened is as the last process left it: it is clean only if that process left it
+    # clean.
     await asyncio.to_thread(logs.close, clean=logs.was_clean)
 
 
 async def _reconciled(cluster: Cluster, partitions: Partitions, turns: Turns) -> Reconciler:
-    """Who makes the replicas what the catalog says, from now on. Raises DataFolderError, OSError."""
+    """The reconciler, which keeps the replicas as the catalog says. Raises DataFolderError, OSError."""
     reconciler = Reconciler(partitions, turns)
     cluster.follow(reconciler.follow)
     await reconciler.open_all(cluster.catalog)
@@ -253,10 +252,11 @@ async def _register(cluster: Cluster, broker: BrokerRegistration) -> None:
 async def _begin_producer_ids(
     ids: ProducerIds, catalog: Catalog, partitions: Partitions, disk: Disk, *, is_newest: bool
 ) -> None:
-    """Let ids begin above all that were handed out.
+    """Start new producer ids above all ids that were handed out.
 
-    The catalog says which, and open logs know of them too. Where it may be older than they are, all batches
-    that are on the disk are looked at, for open logs forget; a log that is not open was not asked yet.
+    The catalog holds the bound, and open logs know ids too. The catalog may be older than the logs. Then all
+    batches on the disk are read, because an open log forgets producers and a log that is not open was not
+    asked.
     """
     data_dir = partitions.logs.data_dir
     highest = partitions.highest_producer_id
@@ -310,7 +310,7 @@ def _embedded_store(config: BrokerConfig, logs: LogManager, *, may_begin: bool) 
 
 
 def _base_log_config(config: BrokerConfig) -> LogConfig:
-    """What a log does that no topic can set."""
+    """The settings of a log that no topic can set."""
     rules = ProducerRules(
         reject_unknown_sequence=config.producer_id_unknown_sequence == "reject",
         duplicate_below_window=config.producer_duplicate_below_window,

@@ -1,13 +1,13 @@
-"""Taking connections from a listening socket, some in each step of the loop, and none past the file handles.
+"""Accepts connections from a listening socket: a few per step of the loop, and none beyond the file handles.
 
-Owns the listening socket, and every connection until its protocol has it.
+Owns the listening socket, and every connection until its protocol takes it over.
 
-Invariants: at most `ACCEPTED_AT_ONCE` connections are accepted in a step; one that `admits` does not want is
-closed at once; where the system has no handle for another one, nobody is accepted for `PAUSE_SECONDS`: who
-connects waits meanwhile, the loop does not turn for it, and one event tells of it.
+Invariants: at most `ACCEPTED_AT_ONCE` connections are accepted per step; a connection that `admits` refuses
+is closed at once; when the system has no file handle left, nothing is accepted for `PAUSE_SECONDS`: new
+connections wait in the backlog, the loop does not spin, and one event reports it.
 
-Not asyncio's own server: that accepts all who wait before the first of them is looked at, and at the limit of
-open files it logs an error for each place of its backlog, and again every second.
+asyncio's own server is not used: it accepts the whole backlog before it serves the first connection, and at
+the limit of open files it logs an error for each place of its backlog, again every second.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = structlog.get_logger(__name__)
 
 
 class Acceptor:
-    """Of one listening socket, which belongs to it from the start on."""
+    """Accepts from one listening socket, which it owns from `start` on."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Acceptor:
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         admits: Callable[[str], bool],
     ) -> None:
-        """`admits` is asked with the peer's address after each accept."""
+        """`admits` is called with the peer's address after each accept."""
         self._socket = listening
         self._protocol_factory = protocol_factory
         self._admits = admits
@@ -51,7 +51,7 @@ class Acceptor:
         self._resume()
 
     def close(self) -> None:
-        """Accept nobody more. May be called again."""
+        """Accept no more connections. May be called again."""
         if self._socket.fileno() < 0:
             return
         if self._paused is not None:
@@ -70,7 +70,7 @@ class Acceptor:
             except OSError as error:
                 if error.errno in _EXHAUSTED:
                     self._pause(error)
-                # Else there is none, or it went away before it was taken.
+                # No connection waits, or the peer closed it before it was accepted.
                 return
             self._is_exhausted = False
             if not self._admits(_peer(address)):
@@ -85,7 +85,7 @@ class Acceptor:
         try:
             await self._loop.connect_accepted_socket(self._protocol_factory, connection)
         except OSError:
-            connection.close()  # It went away meanwhile.
+            connection.close()  # The peer has closed it.
 
     def _pause(self, error: OSError) -> None:
         if not self._is_exhausted:

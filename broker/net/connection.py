@@ -1,19 +1,19 @@
-"""One client's connection: frames in, answers out strictly in the order of the requests, both bounded.
+"""One client's connection: frames in, answers out in the order of the requests, both bounded.
 
-Owns the receive buffer, the queue of requests that wait for their answers, the answers that have not left,
-and when no more is read. Invariants:
-- answers leave in the order of their requests, however their handlers finish; an empty answer ends the
-  connection when its turn comes;
-- no frame is dispatched while a request before it holds it back (`Pending.holds_back`), and once one waits
-  for that, or while that request is still read from the receive buffer, the socket is not read;
-- nor is one dispatched while `connection.queued.max.requests` wait, while `connection.queued.max.bytes` of
-  answers have not left (a Fetch that waits counts as the most that it may bring), or while the transport's
-  buffer is above its high-water mark;
-- nor while this connection is held back, or none is served, because all of them hold too much memory
-  (`broker.limits.queued_memory`);
-- all answers that are ready in one step of the loop leave in one writelines; large buffers are not copied;
-- bad bytes close this connection with exactly one log event; a client that goes away cancels its long polls
-  and never an append.
+Owns the receive buffer, the queue of requests that wait for their answers, the answers that are not sent yet,
+and the decision when the socket is not read. Invariants:
+- answers are sent in the order of their requests, in whatever order the handlers finish; an empty answer ends
+  the connection at its place in that order;
+- no frame is dispatched while an earlier request holds it back (`Pending.holds_back`); once a frame waits for
+  that, or while that request is still read from the receive buffer, the socket is not read;
+- no frame is dispatched while `connection.queued.max.requests` wait, while `connection.queued.max.bytes` of
+  answers are unsent (a waiting Fetch counts as the most that it may return), or while the transport's buffer
+  is above its high-water mark;
+- no frame is dispatched while this connection, or every connection, is held back because all together hold
+  too much memory (`broker.limits.queued_memory`);
+- all answers that are ready in one step of the loop are sent in one writelines; large buffers are not copied;
+- bytes that are not the protocol close this connection with exactly one log event; when a client disconnects,
+  its long polls are cancelled and its appends never.
 
 For the event loop only.
 """
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 WRITE_HIGH_WATER_BYTES = 1 << 20
 FLUSH_BYTES = 1 << 18
-"""Answers of one arrival that are handed to the transport before the rest of the arrival is served."""
+"""Answers to frames of one read that are given to the transport before the other frames are served."""
 _WRITELINES_PAUSES = not (
     (3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2)
 )
@@ -52,9 +52,9 @@ _WRITELINES_PAUSES = not (
 _LATELY_SECONDS = 0.3
 _LEAST_GROWTH_BYTES = 4096
 _REQUEST_BYTES = 1024
-"""What a request takes that waits for its answer, beside its frame and what `Pending.held_bytes` says."""
+"""Memory of a request that waits for its answer, without its frame and `Pending.held_bytes`."""
 _DISCARDED = memoryview(bytearray(1 << 16))
-"""Where the bytes go that come after a connection has stopped to listen."""
+"""The buffer for bytes that arrive after a connection has stopped reading; they are discarded."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -82,19 +82,19 @@ class Connection(asyncio.BufferedProtocol):
         self._reader = FrameReader(config.socket_request_max_bytes, self._grant)
         self._queue: deque[Pending | list[Buffer]] = deque()
         self._out: list[Buffer] = []
-        self._held_bytes = 0  # Of answers behind one that is not ready.
-        self._reserved_bytes = 0  # What waiting Fetches may bring.
-        self._parked_bytes = 0  # What waits with them.
+        self._held_bytes = 0  # Of answers that wait for an earlier one.
+        self._reserved_bytes = 0  # What waiting Fetches may return.
+        self._parked_bytes = 0  # What they hold while they wait.
         self._handed_bytes = 0  # Of all answers that were given to the transport.
         self._is_held_back = False
-        self._holder: Pending | None = None  # The request that those behind it wait for.
+        self._holder: Pending | None = None  # The request that holds back later ones.
         self._backlog: Iterator[memoryview] | None = None  # Frames received and not yet dispatched.
         self._flush_scheduled = False
         self._paused = False
         self._writing_paused = False
         self._closing = False
         self._drained: asyncio.Future[None] | None = None
-        self._unsent_bytes = 0  # When somebody last looked, and when it was another number before.
+        self._unsent_bytes = 0  # At the last check; `_moved_at`: when it last changed.
         self._moved_at = 0.0
         self._transport: asyncio.Transport
         self.connection_id = connection_id
@@ -147,7 +147,7 @@ class Connection(asyncio.BufferedProtocol):
             self._guard.hold_back_until_looked_at(self)
 
     def _serve(self, frames: Iterator[memoryview]) -> None:
-        """Dispatch frames in order until there are no more, one holds back the rest, or there is no room."""
+        """Dispatch frames in order until none is left, one holds back the rest, or a bound is reached."""
         queue = self._queue
         out = self._out
         memory = self._memory
@@ -174,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
                     out += answer
                     ready_bytes += sum(map(len, answer))
                     if ready_bytes <= FLUSH_BYTES and not memory.is_short:
-                        continue  # Nothing has changed that is asked below.
+                        continue  # Nothing that is checked below has changed.
                     self._flush()
                     ready_bytes = 0
                 else:
@@ -192,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
         self._read_or_pause()
 
     def _park(self, pending: Pending) -> None:
-        """Count what a request holds while it waits, and what its answer may bring."""
+        """Count the memory that a request holds while it waits, and the size that its answer may have."""
         pending.reserved_bytes = min(pending.reserved_bytes, self._fetch_max_bytes)
         self._reserved_bytes += pending.reserved_bytes
         self._parked_bytes += pending.held_bytes
@@ -208,12 +208,12 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _is_above_share(self) -> bool:
-        """Memory is short, and enough waits of this connection, or too much of all."""
+        """Whether memory is short, and this connection holds more than its share or all hold too much."""
         memory = self._memory
         return memory.is_exhausted or self._held_bytes + self._parked_bytes > memory.share_bytes
 
     def _read_or_pause(self) -> None:
-        """Read the socket exactly while there is room and nothing received is left to be dispatched."""
+        """Read the socket only while the bounds allow it and every received frame has been dispatched."""
         keeps_frame = self._holder is not None and self._holder.keeps_frame
         pause = self._backlog is not None or keeps_frame or self._is_full()
         if pause is self._paused or self._closing:
@@ -225,7 +225,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def go_on(self) -> None:
-        """Frames may wait no longer: dispatch what was left, then read again."""
+        """Call when frames may no longer have to wait: dispatches what was left, then reads again."""
         if self._closing or self._holder is not None or self._is_full():
             return
         if self._backlog is not None:
@@ -234,7 +234,7 @@ class Connection(asyncio.BufferedProtocol):
             self._read_or_pause()
 
     def holds(self, pending: Pending, held_bytes: int) -> None:
-        """For dispatch: a Pending in the queue holds so much memory while it waits."""
+        """For dispatch: a Pending in the queue holds `held_bytes` of memory while it waits."""
         self._parked_bytes += held_bytes - pending.held_bytes
         self._guard.took(max(held_bytes - pending.held_bytes, 0))
         pending.held_bytes = held_bytes
@@ -242,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
     # Answers
 
     def effect_taken(self, pending: Pending) -> None:
-        """For dispatch: a Pending in the queue holds back nothing any more, and no memory either."""
+        """For dispatch: a Pending in the queue no longer holds back later requests, and holds no memory."""
         self._parked_bytes -= pending.held_bytes
         pending.held_bytes = 0
         if pending is self._holder:
@@ -251,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.go_on()
 
     def answer_ready(self, pending: Pending) -> None:
-        """For dispatch: a Pending in the queue has got its answer."""
+        """For dispatch: a Pending in the queue has its answer."""
         queue = self._queue
         answer = pending.answer
         if pending.reserved_bytes or pending.held_bytes:
@@ -286,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
         if not queue:
             self._flush()
         elif not self._flush_scheduled:
-            # More answers of this step of the loop will follow: they all leave together.
+            # More answers may follow in this step of the loop: all are sent together.
             self._flush_scheduled = True
             self._loop.call_soon(self._flush_later)
         if self._paused:
@@ -299,7 +299,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         out = self._out.copy()
-        # Emptied first: a transport may call resume_writing from within the write, which comes back here.
+        # Emptied first: a transport may call resume_writing from within the write, which calls this method
+        # again.
         self._out.clear()
         size = sum(map(len, out))
         self._handed_bytes += size
@@ -327,14 +328,14 @@ class Connection(asyncio.BufferedProtocol):
     # Memory
 
     def _grant(self, count: int) -> int:
-        """For the reader: so much more memory, or little, where it is not to be read on."""
+        """For the reader: `count` more bytes of memory, or only a few while the socket is not to be read."""
         if self._memory.is_short and self._lacks_room():
             count = min(count, _LEAST_GROWTH_BYTES)
         self._guard.took(count)
         return count
 
     def _lacks_room(self) -> bool:
-        """Memory is short, and the frame that arrives is to take more than there is before its turn."""
+        """Whether memory is short, and the arriving frame would take more than is left before its turn."""
         memory, capacity, wanted = self._memory, self._reader.capacity_bytes, self._reader.wanted_bytes
         return (
             wanted > memory.share_bytes
@@ -343,12 +344,12 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def release_unused(self) -> None:
-        """Give memory back that nothing is in."""
+        """Free memory that holds no data."""
         if self._backlog is None:
             self._reader.release()
 
     def held_bytes(self) -> int:
-        """Memory that this connection takes."""
+        """Bytes of memory that this connection holds."""
         return (
             self._reader.capacity_bytes
             + self._transport.get_write_buffer_size()
@@ -358,7 +359,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def held(self) -> Held:
-        """What `held_bytes` consists of."""
+        """The parts of `held_bytes`."""
         reader = self._reader
         is_within_frame = reader.pending_bytes > 0 and self._backlog is None
         return Held(
@@ -372,15 +373,15 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _has_unread(self) -> bool:
-        """Whether bytes of the client wait in the kernel."""
+        """Whether the kernel holds bytes of the client that were not read."""
         try:
             handle = self._transport.get_extra_info("socket").fileno()
             return fcntl.ioctl(handle, termios.FIONREAD, bytes(4)) != bytes(4)
         except (OSError, ValueError):
-            return False  # It is being closed.
+            return False  # The socket is being closed.
 
     def hold_back(self, is_held_back: bool) -> None:
-        """Whether to read and dispatch nothing until told otherwise."""
+        """Whether to read and dispatch nothing until the next call."""
         self._is_held_back = is_held_back
         if is_held_back:
             self._read_or_pause()
@@ -388,7 +389,7 @@ class Connection(asyncio.BufferedProtocol):
             self.go_on()
 
     def cut(self) -> None:
-        """End at once, with nothing more served or sent."""
+        """End at once; nothing more is served or sent."""
         self._closing = True
         self._backlog = None
         self._abandon_all()
@@ -397,7 +398,7 @@ class Connection(asyncio.BufferedProtocol):
     # Endings
 
     def bad_request(self, error: BadRequest) -> None:
-        """Close, because what came is not the protocol."""
+        """Close the connection, because the received bytes are not the protocol."""
         header = error.header
         self._server.events.warning(
             "connection_closed_bad_request",
@@ -413,7 +414,7 @@ class Connection(asyncio.BufferedProtocol):
         self._close()
 
     def _close(self) -> None:
-        """Send what is ready, answer nothing more."""
+        """Send the answers that are ready, then answer nothing more."""
         self._closing = True
         self._backlog = None
         if self._out:
@@ -429,24 +430,24 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = self._reserved_bytes = self._parked_bytes = 0
 
     def is_idle_since(self, moment: float) -> bool:
-        """Nothing came since `moment` (time.perf_counter), and no answer is due or on its way."""
+        """Whether nothing arrived since `moment` (time.perf_counter) and no answer is due or unsent."""
         return self.last_arrival < moment and not self._queue and not self._transport.get_write_buffer_size()
 
     def close_idle(self) -> None:
         self._close()
 
     def is_stuck_since(self, moment: float) -> bool:
-        """Nothing of what is on its way left since `moment`: the client does not read. To be asked often."""
+        """Whether no unsent byte was sent since `moment`: the client does not read. Call it often."""
         unsent_bytes = self._transport.get_write_buffer_size()
         if unsent_bytes != self._unsent_bytes:
             self._unsent_bytes, self._moved_at = unsent_bytes, time.perf_counter()
         return unsent_bytes > 0 and self._moved_at < moment
 
     def drain(self) -> asyncio.Future[None]:
-        """Take no more requests; done once the answers of all that were taken have been handed to the system.
+        """Take no more requests; done once the answers of all taken requests have been handed to the system.
 
-        What still arrives is thrown away rather than left unread, because closing a socket with unread data
-        makes the kernel drop the answers that are under way.
+        Bytes that still arrive are read and discarded: if a socket is closed with unread data, the kernel
+        drops the answers that are being sent.
         """
         if self._drained is None:
             self._drained = self._loop.create_future()
@@ -466,7 +467,7 @@ class Connection(asyncio.BufferedProtocol):
             self._drained.set_result(None)
 
     def close(self) -> None:
-        """Send what is handed over already, then close."""
+        """Send what the transport already has, then close."""
         self._transport.close()
 
     def abort(self) -> None:

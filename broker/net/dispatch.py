@@ -1,18 +1,18 @@
 """From a request frame to its answer frame: the only place where errors become codes.
 
-Owns the way of one request: header, version check, decode, handler, encode, counts. Three failures, three
-fates: bytes that are not the protocol raise `BadRequest`, and the connection closes; an ApiError becomes that
-API's error answer; anything unexpected becomes UNKNOWN_SERVER_ERROR with one log event, and neither the
-connection nor the broker dies of it.
+Owns the steps of one request: header, version check, decode, handler, encode, counts. There are three kinds
+of failure. Bytes that are not the protocol raise `BadRequest`, and the connection closes. An ApiError becomes
+that API's error answer. Any other exception becomes UNKNOWN_SERVER_ERROR with one log event, and both the
+connection and the broker go on.
 
-Invariants: `dispatch` runs inside data arrival and calls the handler before it returns, so views of the frame
-are valid for the handler's synchronous part. A request of many elements goes on after that in steps, one in a
-turn of the loop; one that reads views of its frame keeps its connection from receiving meanwhile. Requests
-take effect in order of arrival: what a request does later than the synchronous part is done before its
-connection dispatches the next one (`Pending.holds_back`). A handler's Future or LateAnswer is waited for by a
-callback, never by a task of its own. Each answered request is counted once.
+Invariants: `dispatch` is called when data arrives and calls the handler before it returns, so views of the
+frame are valid for the handler's synchronous part. A request of many elements continues after that in steps,
+one per turn of the loop; if it reads views of its frame, its connection receives nothing meanwhile. Requests
+take effect in order of arrival: what a request does after the synchronous part is done before its connection
+dispatches the next one (`Pending.holds_back`). A callback waits for a handler's Future or LateAnswer, never a
+separate task. Each answered request is counted once.
 
-Used on the event loop.
+For the event loop only.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ _new_tuple = tuple.__new__
 _UNKNOWN_VERSION = -1
 _READY_TYPES = frozenset((dict, list, FetchResponse, EncodedAnswer))
 _PINNABLE_FRAME_BYTES = 64 * 1024
-"""A waiting request may keep this much of a receive buffer alive; of larger frames only names are kept."""
+"""A waiting request may keep a receive buffer of up to this size; of larger frames only names are kept."""
 MOST_LONG_REQUESTS: Final = 4
-"""So many requests of many elements are decoded at the same time: the values of one take up to 50 MB."""
+"""How many requests of many elements are decoded at the same time: the values of one take up to 50 MB."""
 _VALUE_BYTES_A_FRAME_BYTE: Final = 20
-"""What the values of a long request take, of all but Produce, whose records stay where they are."""
+"""Memory for the values of a long request; not for Produce, whose records stay in the frame."""
 _NOT_HANDLED: Final = object()
 _NO_BYTES: Final = b""
 """What is sent where no answer is expected."""
 
 
 class BadRequest(Exception):
-    """The connection cannot go on. `header` is the request's, as far as it could be read."""
+    """The connection must close. `header` is the request's, as far as it could be read."""
 
     def __init__(self, reason: str, header: RequestHeader | None = None) -> None:
         self.reason = reason
@@ -72,7 +72,7 @@ class BadRequest(Exception):
 
 
 class Client(Protocol):
-    """What dispatch knows of a connection, and how it hands over a late answer.
+    """The connection as dispatch sees it; dispatch gives it the late answers.
 
     `routes` are those that `Dispatcher.routes_at` gives for its step of authentication.
     """
@@ -84,23 +84,23 @@ class Client(Protocol):
         """The `answer` of a Pending of this connection has become final."""
 
     def effect_taken(self, pending: Pending) -> None:
-        """A Pending that held back those behind it no longer does, though its answer is not there yet."""
+        """A Pending no longer holds back later requests, but it has no answer yet."""
 
     def holds(self, pending: Pending, held_bytes: int) -> None:
-        """A Pending of this connection turned out to hold so much memory while it waits."""
+        """A Pending of this connection holds `held_bytes` of memory while it waits."""
 
     def bad_request(self, error: BadRequest) -> None:
-        """A Pending of this connection turned out to be no request."""
+        """The frame of a Pending of this connection is not a valid request."""
 
 
 class Pending:
     """A request that is not answered yet: its place in the connection's queue.
 
     `answer` is None until it is final, then the frame's buffers; `abandon` drops it. While it is None and
-    `holds_back`, nothing behind it may be dispatched. With `keeps_frame`, nothing may be received either,
-    because the request is still read from the receive buffer. `reserved_bytes` is what a Fetch may bring:
-    others, whose answers are small, reserve nothing. `held_bytes` is what waits with it, where that may be
-    much.
+    `holds_back` is true, no later request may be dispatched. With `keeps_frame`, nothing may be received
+    either, because the request is still read from the receive buffer. `reserved_bytes` is the most that a
+    Fetch may return; other answers are small and reserve nothing. `held_bytes` is the memory that it holds
+    while it waits, where that may be much.
     """
 
     __slots__ = (
@@ -129,7 +129,7 @@ class Pending:
         return self._route.api_key
 
     def wait_for(self, request: Any, result: Awaitable[Any], context: Context) -> None:
-        """Answer with what the handler of `request` will give."""
+        """Answer with the result of the handler of `request`."""
         self.request = request
         if isinstance(request, FetchRequest):
             self.reserved_bytes = max(request.max_bytes, 0)
@@ -148,7 +148,7 @@ class Pending:
             self.future.add_done_callback(self, context=context)
 
     def wait_for_frame(self, frame: Awaitable[list[Buffer]], context: Context) -> None:
-        """Answer with the frame that long work will give."""
+        """Answer with the frame that long work will produce."""
         self.future = asyncio.ensure_future(frame)
         self.future.add_done_callback(self._framed, context=context)
 
@@ -163,18 +163,18 @@ class Pending:
             self._end(self._refusal(error))
 
     def took_effect(self) -> None:
-        """It took effect after its handler returned, or what reads its frame is done with that."""
+        """It took effect after its handler returned, or the steps that read its frame are done."""
         self.holds_back = self.keeps_frame = False
         if self.future is not None:
             self._client.effect_taken(self)
 
     def holds(self, held_bytes: int) -> None:
-        """So much memory waits with it, as is known now."""
+        """It holds `held_bytes` of memory while it waits."""
         if self.future is not None:
             self._client.holds(self, held_bytes)
 
     def given(self, result: Any) -> None:
-        """The handler's LateAnswer is there. Raises nothing: others are told after this one."""
+        """The LateAnswer of the handler has its value. Raises nothing: other callbacks run after this one."""
         if self.future is None:
             return
         self.future = None
@@ -203,7 +203,7 @@ class Pending:
             self.wait_for_frame(dispatcher.in_turns(answer), dispatcher.context)
 
     def _framed(self, future: asyncio.Future[list[Buffer]]) -> None:
-        """The frame of a long answer is there."""
+        """The frame of a long answer is complete."""
         if self._is_over(future):
             return
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
@@ -215,12 +215,12 @@ class Pending:
             self._end(self._refusal(error))
 
     def _is_over(self, future: asyncio.Future[Any]) -> bool:
-        """Nobody waits for the answer any more."""
+        """Whether the answer is no longer needed."""
         if self.future is not None:
             self.future = None
             return False
         if not future.cancelled():
-            future.exception()  # Seen: nobody is left to answer, and asyncio must not complain about it.
+            future.exception()  # Retrieved, so that asyncio logs no warning; no client waits for the answer.
         return True
 
     def _refusal(self, error: BaseException) -> list[Buffer]:
@@ -235,13 +235,13 @@ class Pending:
         self._client.answer_ready(self)
 
     def abandon(self) -> None:
-        """The client is gone: a task (a long poll) is cancelled, an append runs its course."""
+        """The client has disconnected: a task (a long poll) is cancelled, an append is completed."""
         future, self.future = self.future, None
         if isinstance(future, asyncio.Task) and self.api_key != ApiKey.PRODUCE:
             future.cancel()
 
     def interrupt(self) -> None:
-        """The broker stops: what waits for other clients is answered now."""
+        """The broker stops: a request that waits for other clients is answered now."""
         if self._route.may_be_long and isinstance(self.future, asyncio.Task):
             self.future.cancel()
 
@@ -264,11 +264,11 @@ class Dispatcher:
         self.context: Context = copy_context()
 
     def routes_at(self, step: AuthenticationStep) -> RouteTable:
-        """What the gate leaves open to a connection at this step."""
+        """The routes that the gate opens to a connection at this step."""
         return self._routes[step]
 
     def dispatch(self, client: Client, frame: memoryview, started: float) -> list[Buffer] | Pending | None:
-        """Serve one request: the answer's buffers, a Pending, or None when there is none to give.
+        """Serve one request: the answer's buffers, a Pending, or None when no answer is expected.
 
         `started` is the frame's time of arrival by `time.perf_counter`. Raises BadRequest.
         """
@@ -286,7 +286,7 @@ class Dispatcher:
                 request = begin(request)
         except ProtocolError as error:
             raise BadRequest(str(error), header) from None
-        # Past the constructor, which takes longer than all the rest of this line.
+        # Not by the constructor, which takes longer than all the rest of this line.
         context = _new_tuple(RequestContext, (header, client.state))
         if request.__class__ is GeneratorType:
             return self._long(client, route, context, request, _NOT_HANDLED, len(frame), started)
@@ -325,12 +325,12 @@ class Dispatcher:
         frame_bytes: int,
         started: float,
     ) -> Pending:
-        """A request of many elements, whose first step is done. `request` or `result` is the steps to it."""
+        """A request of many elements, whose first step is done. Its steps give `request` or `result`."""
         pending = Pending(self, client, route, context.header, started)
         if result is not _NOT_HANDLED:
             pending.request = request
         if route.is_hot:
-            # It is read from the receive buffer, and those behind it must not take effect before it does.
+            # Its steps read the receive buffer, and later requests must not take effect before it does.
             pending.holds_back = pending.keeps_frame = True
         if route.api_key == ApiKey.FETCH:
             pending.reserved_bytes = sys.maxsize
@@ -360,7 +360,7 @@ class Dispatcher:
                 pending.request = request
             result = await self._handled(route, context, request, result)
             if isinstance(request, ProduceRequest):
-                # Its views would keep a receive buffer alive.
+                # Its views would keep a receive buffer in memory.
                 pending.request = request = await self._turns.run(_without_records(request))
             if isinstance(result, LateEffect):
                 pending.holds(result.held_bytes)
@@ -381,7 +381,7 @@ class Dispatcher:
         return await self._frame(route, header, result, started)
 
     async def _handled(self, route: Route, context: RequestContext, request: Any, result: Any) -> Any:
-        """What the handler gives once its steps are done, or that API's answer to its refusal."""
+        """The handler's result once its steps are done, or the API's error answer if the handler refuses."""
         try:
             if result is _NOT_HANDLED:
                 result = route.handle(context, request)
@@ -408,7 +408,7 @@ class Dispatcher:
         error: BaseException,
         started: float,
     ) -> list[Buffer]:
-        """The frame for a handler's error, counted. An empty list when none can be made or none is wanted."""
+        """The frame for a handler's error, counted. An empty list if none can be made or none is expected."""
         if isinstance(error, CloseConnection):
             return []
         code, message = self._code_of(error, client, route, header)
@@ -432,7 +432,7 @@ class Dispatcher:
     def log_unexpected(
         self, error: BaseException, client: Client, route: Route, header: RequestHeader
     ) -> None:
-        """One event for what should never happen."""
+        """Log one event for an error that is a bug."""
         self._events.error(
             "request_failed",
             client.state.client_host,
@@ -446,7 +446,7 @@ class Dispatcher:
         )
 
     def _unsupported(self, header: RequestHeader, started: float) -> list[Buffer]:
-        """The answer for a version or an API that is not served, where the protocol has one (KIP-511)."""
+        """The answer to a version or an API that is not served, where the protocol has one (KIP-511)."""
         if header.api_key != ApiKey.API_VERSIONS:
             raise BadRequest(_unsupported_reason(header), header)
         answer = unsupported_api_versions_body()
@@ -457,7 +457,7 @@ class Dispatcher:
 
 
 def _without_records(request: ProduceRequest) -> Steps[ProduceRequest]:
-    """What is needed of a request to refuse it."""
+    """The request without its records: what is needed to refuse it."""
     pace = Pace(GLANCES_A_STEP)
     topics = []
     for name, partitions in request.topics:
@@ -474,7 +474,7 @@ def _without_batch(partition: tuple[int, Buffer | None]) -> tuple[int, None]:
 def _encode(
     route: Route, header: RequestHeader, result: Any, started: float
 ) -> list[Buffer] | Steps[list[Buffer]]:
-    """The frame for what a handler gave, counted, or the steps to it, of which the first is done."""
+    """The frame for a handler's result, counted, or the steps to it, of which the first is done."""
     body = route.encode(route.version, result)
     counts: Any = route.count_errors(result)
     if body.__class__ is bytes and counts is None:
@@ -516,7 +516,7 @@ def _unsupported_reason(header: RequestHeader) -> str:
 
 
 def _readable_part(frame: memoryview) -> RequestHeader | None:
-    """API key, version and correlation id of a header that breaks off later; None when it is shorter."""
+    """API key, version and correlation id of a header that ends too early; None if these are incomplete."""
     if len(frame) < 8:
         return None
     api_key, version = (int.from_bytes(frame[at : at + 2], "big", signed=True) for at in (0, 2))

@@ -1,11 +1,11 @@
-"""The least that each API can answer when its request fails as a whole, and which codes a response holds.
+"""The error answer of each API for a request that fails as a whole, and the error codes in a response.
 
-Owns two tables over the API declarations: request -> a response that carries one error everywhere it can,
-and response -> how often each error code is in it, as Kafka's `errorCounts` counts them for ErrorsPerSec
-(once for every `error_code` field: top level, topic, partition, resource).
+Owns two tables over the API declarations: request -> a response that carries one error in every place where
+it can, and response -> how often each error code is in it, as Kafka's `errorCounts` counts them for
+ErrorsPerSec (once for every `error_code` field: top level, topic, partition, resource).
 
 Invariants: pure; every API in `broker.served_apis` has an entry (a test holds it). An error answer names
-all that the request named, so that a client never waits for a partition that is not in the answer.
+everything that the request named, so that a client never waits for a partition that is not in the answer.
 
 Source: `AbstractRequest.getErrorResponse`, `AbstractResponse.errorCounts`.
 """
@@ -31,7 +31,7 @@ from tidelog.protocol.types import NO_OFFSET
 
 ErrorAnswer = Callable[[Any, ErrorCode, str | None], Any]
 ErrorCount = Callable[[Any], dict[int, int] | Steps[dict[int, int]] | None]
-"""None stands for exactly one NONE, by far the most frequent."""
+"""None stands for exactly one NONE, which is by far the most frequent."""
 
 
 def _produce(request: ProduceRequest, code: ErrorCode, message: str | None) -> list[Any]:
@@ -249,7 +249,7 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _top_level,
     ApiKey.LIST_CONFIG_RESOURCES: _top_level,
 }
-"""API -> (request, code, message) -> the response values that say so, or the steps to them."""
+"""API -> (request, code, message) -> the response values with that error, or the steps to them."""
 
 
 def count_produce_errors(
@@ -283,7 +283,7 @@ _Codes = Callable[[Mapping[str, Any]], Iterator[int]]
 
 
 def _codes_in(fields: Sequence[Field]) -> _Codes | None:
-    """What gives the codes of one struct with these fields, or None when no field of it holds any."""
+    """A function that gives the codes of one struct with these fields, or None if no field has a code."""
     own = any(field.name == "error_code" for field in fields)
     nested = [
         (field.name, of_element)
@@ -304,7 +304,7 @@ def _codes_in(fields: Sequence[Field]) -> _Codes | None:
 
 
 def error_count_of(api_key: ApiKey) -> ErrorCount:
-    """What counts the codes in a response of this API, made from the response's declaration."""
+    """The function that counts the codes in a response of this API, made from the response's declaration."""
     if api_key == ApiKey.PRODUCE:
         return count_produce_errors
     if api_key == ApiKey.FETCH:

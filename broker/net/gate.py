@@ -1,7 +1,7 @@
-"""Which API may be asked at which step of authentication: the one gate in front of the handlers.
+"""Which API is open at which step of authentication: the one gate in front of the handlers.
 
-Owns the table of that. The gate decides when a route is made, once for each step, and never again with a
-request. Invariants: pure; an API without an entry here cannot be served (`check_complete`).
+Owns the table of that. The gate decides when a route is made, once per step, and not again for each request.
+Invariants: pure; an API without an entry here cannot be served (`check_complete`).
 
 Source: Kafka's SaslServerAuthenticator and KafkaApis.handleSaslHandshakeRequest.
 """
@@ -58,7 +58,7 @@ OPEN_AT: Mapping[ApiKey, frozenset[AuthenticationStep]] = {
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _WITHOUT_AUTHENTICATION,
     ApiKey.LIST_CONFIG_RESOURCES: _WITHOUT_AUTHENTICATION,
 }
-"""API -> the steps at which it may be asked."""
+"""API -> the steps at which it is open."""
 
 
 def check_complete(api_keys: Iterable[ApiKey]) -> None:
@@ -69,7 +69,7 @@ def check_complete(api_keys: Iterable[ApiKey]) -> None:
 
 
 def refusal(api_key: ApiKey, step: AuthenticationStep) -> ApiError | None:
-    """Why this API may not be asked at this step, None where it may."""
+    """Why this API is refused at this step; None where it is open."""
     if step in OPEN_AT[api_key]:
         return None
     return ApiError(

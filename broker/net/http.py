@@ -1,12 +1,12 @@
-"""/metrics, /healthz, /readyz and what the broker adds, by aiohttp on the broker's own loop.
+"""/metrics, /healthz, /readyz and the routes that the broker adds, by aiohttp on the broker's own loop.
 
-Owns the HTTP socket. It listens from the start, but aiohttp takes longer to import than a broker to start,
-so the first connection brings it in: in a thread, while the client waits and the loop goes on. A broker that
-nobody scrapes (in a test) never pays for it, in time or in memory.
+Owns the HTTP socket. It listens from the start, but importing aiohttp takes longer than starting a broker. So
+the first connection imports it in a thread, while the client waits and the loop goes on. A broker without
+HTTP clients (in a test) never spends that time and memory.
 
-Invariants: /healthz answers 200 as long as the loop turns; /readyz 200 only while requests are served, else
-503; who sends no whole request is cut off after `_IDLE_SECONDS`. What a peer sends that is not HTTP is one
-throttled event without a traceback; a traceback is a fault of ours.
+Invariants: /healthz answers 200 as long as the loop runs; /readyz answers 200 only while requests are served,
+else 503; a client that sends no whole request within `_IDLE_SECONDS` is disconnected. Bytes from a peer that
+are not HTTP are one throttled event without a traceback; a traceback is always a bug of the broker.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _IDLE_SECONDS = 75.0
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BACKLOG = 128
 _MOST_CONNECTIONS = 32
-"""More are closed: they must not take the file handles that the logs need."""
+"""Further connections are closed: they must not take the file handles that the logs need."""
 
 
 class HttpServer:
@@ -49,7 +49,7 @@ class HttpServer:
         events: PeerEvents,
         add_routes: Callable[[web.Application], None] | None = None,
     ) -> None:
-        """`add_routes` is called with the application once it is made, to add to what it serves."""
+        """`add_routes` is called once with the application when that is made, and adds routes to it."""
         self._socket = listening
         self._add_routes = add_routes
         self._metrics = metrics
@@ -158,7 +158,7 @@ def _logger_to(events: PeerEvents) -> logging.Logger:
 
 
 class _ToEvents(logging.Handler):
-    """aiohttp's words as events. It logs whatever stops a request with a traceback."""
+    """Turns log records of aiohttp into events. aiohttp logs every failure of a request with a traceback."""
 
     def __init__(self, events: PeerEvents) -> None:
         super().__init__()

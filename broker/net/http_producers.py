@@ -1,13 +1,13 @@
-"""/producers on the HTTP port: what partitions remember of idempotent producers, the cached batches included.
+"""/producers on the HTTP port: what partitions remember of idempotent producers, with the cached batches.
 
-`GET /producers?topic=T` (`&partition=N`, `&producer_id=N`, `&limit=N`) answers for each partition of the
-topic how many producers it knows and `limit` of them (1,000 if not given), the latest appended last:
-DescribeProducers, which every Kafka client speaks, has no room for batches. `cluster_id` and `node_id` let
-the asker see that this is the broker it meant.
+`GET /producers?topic=T` (`&partition=N`, `&producer_id=N`, `&limit=N`) answers per partition of the topic how
+many producers it knows, and `limit` of them (default 1,000), the latest appended last. DescribeProducers,
+which every Kafka client speaks, has no field for batches. `cluster_id` and `node_id` let the caller check
+that it reached the intended broker.
 
-Invariants: reads only; at most `_MOST_PRODUCERS` in one answer, so the loop is not held up.
+Invariants: reads only; at most `_MOST_PRODUCERS` in one answer, so the loop is not blocked.
 
-Given to `broker.net.http` by `broker.app`. Event loop only. Source: the state of KIP-98; KIP-664 beside it.
+Event loop only. Source: the state of KIP-98; KIP-664 beside it.
 """
 
 from __future__ import annotations

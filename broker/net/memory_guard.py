@@ -1,8 +1,8 @@
-"""Measures what connections hold when `queued_memory` asks for it, and does what that decides.
+"""Measures the memory of all connections when `queued_memory` asks for it, and carries out its decision.
 
-Owns the moments at which it is measured: within a step or two of the loop when more may be held than is
-allowed, then again and again while memory is short. Invariant: measuring takes at most one part in
-`_LEAST_PAUSE` of the loop's time while memory is short, however many connections there are.
+Owns the times of measuring: within one or two steps of the loop when the bound may be passed, then repeatedly
+while memory is short. Invariant: while memory is short, measuring takes at most one part in `_LEAST_PAUSE` of
+the loop's time, however many connections there are.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ class MemoryGuard:
             self.passed()
 
     def passed(self) -> None:
-        """More was taken than may be without a look."""
+        """More memory was taken than is allowed without measuring."""
         self.memory.passed(len(self._connections))
         self._look_in(_AT_ONCE_SECONDS)
 
     def hold_back_until_looked_at(self, connection: Connection) -> None:
-        """A frame has begun to arrive that is larger than a share: its turn is given at the next look."""
+        """A frame that is larger than a share has begun to arrive: the next measurement decides its turn."""
         self._held_back.add(connection)
         connection.hold_back(True)
 
     def has_turn(self, connection: Connection) -> bool:
-        """Whether the last look let the frame arrive that this connection is in the midst of."""
+        """Whether the last measurement lets the unfinished frame of this connection arrive."""
         return connection in self._patience and connection not in self._held_back
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -101,7 +101,7 @@ class MemoryGuard:
         return held_bytes + self.memory.beside_bytes()
 
     def _relieve(self, now: float) -> None:
-        """Hold back and cut off connections."""
+        """Hold back and disconnect connections."""
         memory = self.memory
         known, self._patience = self._patience, {}
         large = []

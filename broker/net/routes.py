@@ -1,8 +1,8 @@
-"""What is done with each (API, version): decode, handler, encode, count, and the answer of last resort.
+"""How each (API, version) is served: decode, handler, encode, count, and the error answer.
 
-Owns `Route` and the table of them. Invariants: a route is made once and then only read; Produce and Fetch go
-through `protocol.hot`, everything else through `protocol.schema`; what `broker.served_apis` does not list, or
-what has no handler, has no route; where the gate refuses an API, its route refuses every request.
+Owns `Route` and the table of them. Invariants: a route is made once and then only read; Produce and Fetch use
+`protocol.hot`, all others `protocol.schema`; an API or version that is not in `broker.served_apis` or has no
+handler has no route; where the gate refuses an API, its route refuses every request.
 """
 
 from __future__ import annotations
@@ -45,15 +45,16 @@ if TYPE_CHECKING:
     from tidelog.protocol.codecs import Codec
 
 Handler = Callable[[RequestContext, Any], Any]
-"""(context, request) -> response values, None for no answer, what will be one of these two (a Future, a
-coroutine, a LateAnswer), or the steps to any of them."""
+"""(context, request) -> response values, None for no answer, something that gives one of these later (a
+Future, a coroutine, a LateAnswer), or the steps to any of them.
+"""
 
 
 class Route:
     """One API in one version. `decode`, `handle`, `encode` and `count_errors` may give the steps to a result.
 
-    Both `decode` and `encode` are given the version. `is_hot`: a request is decoded to views of its frame
-    and takes effect in the order of arrival.
+    Both `decode` and `encode` take the version. `is_hot`: a request is decoded to views of its frame and
+    takes effect in the order of arrival.
     """
 
     __slots__ = (
@@ -92,9 +93,9 @@ class Route:
 
 
 class OldProduceRoute(Route):
-    """A version of Produce that is advertised (see `broker.served_apis`) and not served.
+    """A version of Produce that is advertised (see `broker.served_apis`) but not served.
 
-    It carries message sets of the old formats, so each partition is answered UNSUPPORTED_VERSION.
+    It carries message sets of the old formats, so each partition is answered with UNSUPPORTED_VERSION.
     """
 
     def __init__(self, version: int, tally: RequestTally) -> None:

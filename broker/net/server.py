@@ -1,10 +1,10 @@
-"""Listening sockets, and all connections that came in by them.
+"""Listening sockets, and all client connections that they accepted.
 
-Owns: binding (before anything else is started, so that a port in use costs nothing), who is connected, how
-many may be, and how all of them end. Invariants: at most `max.connections` are served, and no more than leave
-the logs their file handles; one more is closed with a log event; a connection that asked nothing for
-`connections.max.idle.ms` and waits for nothing is closed, one whose client reads nothing of its answers for
-that long is cut off; `stop` returns when no connection is left.
+Owns binding (before anything else is started, so a port in use is reported early), the set of connections,
+its bound, and how connections end. Invariants: at most `max.connections` are served, and no more than leave
+the logs their file handles; one more is closed with a log event; a connection that sent no request for
+`connections.max.idle.ms` and waits for no answer is closed; one whose client reads no answers for that long
+is cut off; `stop` returns when no connection is left.
 
 Event loop only.
 """
@@ -41,7 +41,7 @@ _IPV4_IN_IPV6 = "::ffff:"
 
 
 class BindError(Exception):
-    """An address cannot be listened on; the message says which and what to do."""
+    """The broker cannot listen on an address; the message says why and which setting to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Endpoint:
         return int(self.socket.getsockname()[1])
 
     def listener_at(self, local_address: object) -> Listener:
-        """What a connection to `local_address` (its socket's own address) is told to connect to."""
+        """The listener as a client sees it that is connected to `local_address` (of the accepted socket)."""
         host = self.config.advertised_host
         if not host and isinstance(local_address, tuple):
             host = str(local_address[0]).removeprefix(_IPV4_IN_IPV6)
@@ -65,7 +65,7 @@ class Endpoint:
 
 
 def bind(host: str, port: int, setting: str) -> socket.socket:
-    """A bound socket that does not listen yet. Raises BindError, naming `setting` as what to change."""
+    """A bound socket that does not listen yet. Raises BindError, which names `setting` as its cause."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -86,7 +86,7 @@ def bind(host: str, port: int, setting: str) -> socket.socket:
 
 
 def bind_error(host: str, port: int, setting: str, error: OSError) -> BindError:
-    """What to say when `host` and `port`, chosen by `setting`, cannot be had."""
+    """The error for `host` and `port`, chosen by `setting`, when they cannot be bound."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     return BindError(
         f"cannot listen on {host} port {port}: {reason}; stop what uses it or choose another {setting} "
@@ -136,14 +136,14 @@ class Server:
         self._none_left.set()
 
     def start(self, endpoints: Iterable[Endpoint]) -> None:
-        """Accept clients on these sockets, which belong to the server from now on. Raises BindError."""
+        """Accept clients on these sockets, which the server owns from now on. Raises BindError."""
         for endpoint in endpoints:
             acceptor = Acceptor(endpoint.socket, partial(self._connection, endpoint), self._admits)
             self._acceptors.append(acceptor)
             try:
                 acceptor.start(BACKLOG)
             except OSError as error:
-                # Two sockets may be bound to one port as long as neither listens.
+                # Two sockets may be bound to one port while neither of them listens.
                 host, port = endpoint.socket.getsockname()[:2]
                 raise bind_error(host, port, endpoint.config.setting, error) from None
         self._schedule_idle_check()
@@ -152,7 +152,7 @@ class Server:
         return Connection(self, endpoint, next(self._ids))
 
     def _admits(self, peer: str) -> bool:
-        """Whether there is a file handle for one more."""
+        """Whether one more connection gets a file handle."""
         if self._handles.admits(len(self._connections)):
             return True
         self.metrics.connection_refused()
@@ -166,7 +166,7 @@ class Server:
         return False
 
     def connection_opened(self, connection: Connection) -> bool:
-        """Whether it may stay."""
+        """Whether the connection may stay open."""
         if len(self._connections) >= self.config.max_connections:
             self.metrics.connection_refused()
             self.events.warning(
@@ -201,7 +201,7 @@ class Server:
         for connection in [one for one in self._connections if one.is_idle_since(moment)]:
             self.events.info("connection_closed_idle", connection.state.client_host, peer=connection.peer)
             connection.close_idle()
-        # Closing would wait for the client to read; what it never takes must not stay for ever.
+        # A normal close waits for the client to read. A client that never reads must not stay for ever.
         for connection in [one for one in self._connections if one.is_stuck_since(moment)]:
             self.events.info("connection_closed_stuck", connection.state.client_host, peer=connection.peer)
             connection.abort()
@@ -216,7 +216,7 @@ class Server:
             self._idle_timer.cancel()
 
     async def stop(self, timeout_ms: int) -> int:
-        """Answer what is in flight, then close everything; the number of connections cut off by `timeout_ms`.
+        """Answer the requests in flight, then close all; returns how many connections `timeout_ms` cut off.
 
         Listening ends first. A waiting Fetch is answered at once.
         """
@@ -227,7 +227,8 @@ class Server:
             _, unfinished = await asyncio.wait(drained, timeout=timeout_ms / 1000)
         for connection in list(self._connections):
             connection.close()
-        # A client that does not read keeps its answers in our buffer: it is cut off after a moment.
+        # A client that does not read keeps its answers in the broker's buffer: it is cut off after a short
+        # time.
         try:
             await asyncio.wait_for(self._none_left.wait(), _CLOSE_SECONDS)
         except TimeoutError:
@@ -237,7 +238,7 @@ class Server:
         return len(unfinished)
 
     async def abort(self) -> None:
-        """Hang up on everybody and answer nothing, as a process that dies does."""
+        """Close all connections at once and answer nothing, as when a process is killed."""
         self._end_arrivals()
         for connection in list(self._connections):
             connection.abort()
