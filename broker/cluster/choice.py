@@ -1,11 +1,11 @@
 """Which of the two places of the catalog counts, the SQLite file or its copy.
 
-Owns the decision at the opening of the embedded store. Each commit is in SQLite first, in the copy second,
-and acknowledged then. So a copy that is whole replaces a SQLite file that is damaged, lost, or back at an
-older revision: all that was acknowledged is in it. A SQLite file that is whole counts beside a damaged copy
-whose last line is known and no later than the file; without that only after a clean stop, for SQLite takes
-the first damage in its log for the log's end, and a log that is gone for an empty one. In all other cases
-nobody can say what is missing, and the start fails.
+Owns the decision when the embedded store is opened. Each commit goes to SQLite first, to the copy second, and
+is acknowledged then. So a whole copy holds all that was acknowledged: it replaces a SQLite file that is
+damaged, lost, or at an older revision. A whole SQLite file counts beside a damaged copy that names no
+later revision, but only if the copy's end is known or the last stop was clean: SQLite takes the first damage
+in its log for the log's end, and a missing log for an empty one. In all other cases nothing shows what is
+missing, and the start fails.
 
 Pure.
 """

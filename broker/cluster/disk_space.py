@@ -1,13 +1,13 @@
-"""Room on the disk that belongs to the cluster store, so that a full disk keeps no topic from being deleted.
+"""Disk space that is reserved for the cluster store, so that topics can be deleted on a full disk.
 
-Owns the size of SQLite's write-ahead log while nobody writes to it: `ROOM_BYTES` on the disk from the start.
-Commits write over what it has: a checkpoint after `CHECKPOINT_FRAMES` lets them begin at its front again, so
-most of it is free for the next commit at any time, and no other writer on the disk can take it. SQLite
-removes the log when it closes a database; it is made anew, empty but in full size, for the next start.
+Owns the size of SQLite's write-ahead log while it is not written: `ROOM_BYTES` on the disk from the start.
+Commits overwrite it: a checkpoint after `CHECKPOINT_FRAMES` lets them begin at its front again, so most of it
+is free for the next commit at any time, and no other writer on the disk can take it. SQLite removes the log
+when it closes a database; it is made again, empty but in full size, for the next start.
 
-Invariants: no byte that SQLite wrote is changed. Zeros behind the last frame, or instead of the first, are to
-SQLite the end of the log, as after a crash. A disk without room for this is no error: the store goes on
-without. A file system that writes nothing in place (btrfs, ZFS) may need room all the same.
+Invariants: no byte that SQLite wrote is changed. Zeros behind the last frame, or instead of the first, mean
+the end of the log to SQLite, as after a crash. If the disk has no space for this, the store works without it.
+A file system that does not write in place (btrfs, ZFS) may need more space all the same.
 
 Source: SQLite's "WAL-mode File Format".
 """

@@ -1,15 +1,15 @@
 """The second copy of the catalog, beside the SQLite file: `cluster.copy` in the data folder.
 
-Owns the file. It is text: a line says what there was when the file was written (`format`, identity, how many
-topics), a line each for the topics, then a line each for every commit since, then zeros up to the size that
-the first line names. A line is the CRC-32C of its JSON, a space, the JSON.
+Owns the file. It is text: the first line describes the file as it was written (`format`, identity, number of
+topics, size). Then there is a line per topic, then a line per commit since, then zeros up to the named size.
+A line is the CRC-32C of its JSON, a space, the JSON.
 
 Invariants:
-- a commit is acknowledged only once it is in SQLite and here, so a copy that is whole is the newest there is,
-  but for a commit that nobody was told of;
-- the file is replaced as a whole, or a line is written over zeros, with its room on the disk taken before;
-- nothing that is wrong with it is an error of `read_copy`: that says what is wrong, and what stands before
-  it. A file that was cut off at the end of a line shows by its size.
+- a commit is acknowledged only when it is in SQLite and here. So a whole copy is the newest state, except for
+  a commit that was not acknowledged to any client;
+- the file is replaced as a whole, or a line is written over zeros whose disk space was allocated before;
+- damage in the file is not an error of `read_copy`: it returns what is wrong, and the state before the
+  damage. The size shows when a file was cut off at the end of a line.
 
 Text and a few lines of code rather than a second SQLite file: what damages one must not damage the other.
 """

@@ -1,11 +1,11 @@
-"""A new catalog made of what lies in a data folder, where the catalog was lost or is an older one.
+"""Builds a new catalog from the folders in a data folder, when the catalog was lost or is an older one.
 
-Owns what the new one says. Names, ids and numbers of partitions are those of the folders; settings, the ids
-of deleted topics and what no folder says come from what is left of the old catalog, as far as it is whole.
-Producer ids begin above all that any file names, and above as many as producers may hold that never wrote.
+Owns the contents of the new catalog. Names, ids and numbers of partitions are those of the folders. Settings,
+the ids of deleted topics and what no folder says are taken from the whole parts of the old catalog.
+Producer ids begin above every id in the files, plus a reserve for producers with an id that never wrote.
 
-Invariants: nothing is changed by `plan`; `write` keeps every file of the old catalog under another name; what
-could not be found out is in `notes`, in words for the user. No topic of the old catalog is left out.
+Invariants: `plan` changes nothing; `write` keeps every file of the old catalog under another name; `notes`
+says, in words for the user, what could not be found out. No topic of the old catalog is left out.
 
 Blocking. The folder has to be locked (`data_folder.locked`).
 """

@@ -1,12 +1,12 @@
-"""Whether a data folder and a catalog belong together, and which folders of partitions are not the catalog's.
+"""Whether a data folder and a catalog belong together, and which partition folders the catalog does not know.
 
-Owns both checks at the start of a broker. `meta.properties` (Kafka's) names the cluster and the broker whose
-folder it is; it is written once the first catalog is there, and says from then on that one has to be there.
+Owns both checks at the start of a broker. `meta.properties` (Kafka's) names the cluster and the broker that
+own the folder. It is written once the first catalog exists; from then on a catalog has to exist.
 Each partition's folder carries its topic's id.
 
 Invariants: what is removed never held a record, or belongs to a topic that the catalog remembers as deleted.
-Folders of any other topic mean that the catalog was lost, or is an older one: then nothing is changed and the
-start is refused, for what the catalog does not know would be served by nobody.
+Folders of any other topic mean that the catalog was lost, or is an older one. Then nothing is changed and the
+start fails, because no broker would serve partitions that the catalog does not know.
 
 Blocking.
 """

@@ -1,22 +1,22 @@
-"""Group commit: one fdatasync for all who wait on a log, in the kernel or a few threads, never on the loop.
+"""Group commit: one fdatasync for all requests that wait on a log, in the kernel or a few threads.
 
-Owns the flusher threads and which log is being flushed. A log asks with `request`; at the end of the
-current step of the loop its unflushed batches become one piece of work; the kernel's sync queue takes it
-where that is possible, else a thread runs it; the loop hears of all that was finished in one wake-up. Batches
-that arrive meanwhile share the log's next flush.
+Owns the flusher threads and the set of logs that are being flushed. A log asks with `request`. At the end of
+the current step of the loop its unflushed batches become one piece of work. The kernel's sync queue runs it
+where that is possible, else a thread does. One wake-up of the loop reports all finished work. Batches that
+arrive meanwhile share the log's next flush.
 
 Invariants:
 - at most one flush of a log is under way, so flushes of a log finish in the order they began;
 - only `Work.run` runs in a thread, all else on the loop;
-- logs are flushed side by side: a slow one holds up no other, but for `MAX_THREADS` slow ones where the
-  kernel has no queue;
-- a log's next flush begins before those are told who waited for the last one, so that the disk works while
-  they are answered;
+- logs are flushed in parallel: a slow one delays no other. Only where the kernel has no queue,
+  `MAX_THREADS` slow ones delay the others;
+- a log's next flush begins before the waiters of the last one are answered, so that the disk works during
+  the answers;
 - a failed flush is reported once and never tried again here: after a failed fdatasync the kernel may have
-  dropped the dirty pages, and a second call would answer success for data that is gone.
+  dropped the dirty pages, and a second call would report success for lost data.
 
-Threads and a plain queue rather than `run_in_executor`: that costs a future, a lock and a wake-up of the loop
-for each call.
+Threads and a plain queue are used because `run_in_executor` costs a future, a lock and a wake-up of the loop
+per call.
 """
 
 from __future__ import annotations

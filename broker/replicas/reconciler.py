@@ -1,17 +1,16 @@
-"""The one place where this broker's replicas begin, change their role and end: it makes them what the catalog
-says, whoever changed that.
+"""The one place that starts and stops this broker's replicas and changes their role, as the catalog says.
 
-Owns the order of that work, what was made for a topic that is not stored yet, and of which deleted topics no
-folder is left.
+Owns the order of that work, what was made for a topic that is not stored yet, and the ids of deleted topics
+that have no folder left.
 
 Invariants:
-- changes are followed one after the other, in the order of the catalog. The first step is done in the same
-  step of the loop in which the catalog changes, unless earlier ones are still followed; the others are done
-  in turns (`protocol.steps`), so that thousands of partitions keep nobody waiting;
+- changes are applied one after the other, in the order of the catalog. The first step of a change runs in the
+  same step of the loop in which the catalog changes, unless earlier changes are still being applied. The
+  other steps run in turns (`protocol.steps`), so that thousands of partitions do not block other work;
 - folders are made before a topic is stored (`prepare`) and removed after its deletion is stored, so a crash
-  leaves only folders without records or of an id that the catalog remembers;
-- what others created is opened, or made, when it is stored;
-- work that fails is told, and keeps no later one from being done.
+  leaves only folders without records, or folders with an id that the catalog remembers;
+- partitions that others created are opened, or made, when they are stored;
+- work that fails is reported, and does not stop later work.
 
 Event loop only.
 """

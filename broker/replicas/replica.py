@@ -1,20 +1,20 @@
-"""This broker's copy of a partition: its role, its high watermark, and who waits for it to move.
+"""This broker's copy of a partition: its role, its high watermark, and the requests that wait for it to move.
 
-Owns the high watermark: with one replica it is the durable end of the log, so a consumer never reads
-what a crash could take back. With acks=all an answer waits until the watermark passes its batch; with
-acks=1 and acks=0 the data is flushed within `FLUSH_SOON_MS`, so that consumers see it that much later.
-What was appended is `Written`: its offsets are given only for an answer that waits until they are durable, or
+Owns the high watermark. With one replica it is the durable end of the log, so a consumer never reads records
+that a crash could remove. With acks=all an answer waits until the watermark passes its batch. With acks=1 and
+acks=0 the data is flushed within `FLUSH_SOON_MS`, so consumers see it that much later.
+An append returns `Written`. It gives its offsets only for an answer that waits until they are durable, or
 that promises nothing.
-Whoever asks where the log ends, or reads at its end, waits for that flush (`caught_up`), so that a client
-finds what was acknowledged to it.
+A request for the end of the log, or a read at its end, waits for that flush (`caught_up`), so that a client
+finds every record that was acknowledged to it.
 
 Invariants:
 - appends happen synchronously in the order of arrival; five requests in flight depend on it;
 - the watermark never goes back, and never passes what `finish_flush` reported as durable;
 - after a failed flush or write the partition is offline: every waiter and every later call gets
   KAFKA_STORAGE_ERROR until the broker is restarted. It is never tried again;
-- a flush that finds no file handle has not failed: who waits goes on waiting, and it is tried again every
-  `HANDLES_RETRY_MS` until one is free.
+- a flush without a free file handle has not failed: its waiters continue to wait, and it is tried again every
+  `HANDLES_RETRY_MS` until a handle is free.
 
 Everything runs on the event loop; `read` alone may also run in a thread.
 """

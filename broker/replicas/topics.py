@@ -1,14 +1,14 @@
-"""Topics are made, grow, change and go on request.
+"""Creates, grows, changes and deletes topics on request.
 
-Owns what a request may ask for, and the order in which the disk and the catalog change. Creating: the folders
-and logs first, then the store; whatever fails on the way is taken back, and what a crash leaves belongs to an
-id that the store does not know and is removed at the next start. Deleting: the store first, then the folders;
-what is left over goes at the next start, for the catalog remembers the id until all is gone. The replicas
-follow the catalog (see `reconciler`); here is waited for them.
+Owns what a request may ask for, and the order in which disk and catalog change. Creating: the folders and
+logs first, then the store. If a step fails, all is undone. Folders that a crash leaves have an id that the
+store does not know, and the next start removes them. Deleting: the store first, then the folders. The next
+start removes folders that are left, because the catalog remembers the id until all are removed. The replicas
+follow the catalog (see `reconciler`); the calls here wait for them.
 
-Invariants: what a client is told happened is durable, and its replicas serve; a topic is made whole or not at
-all. One change at a time; a change of which the store cannot say whether it holds it keeps all others waiting
-until it can (see `broker.cluster.cluster`).
+Invariants: a change that is reported to a client is durable, and its replicas serve; a topic is made whole or
+not at all. One change runs at a time. While the store cannot say whether it holds a change, all other changes
+wait (see `broker.cluster.cluster`).
 
 For the event loop only.
 """

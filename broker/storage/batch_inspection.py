@@ -1,10 +1,10 @@
-"""Whether the records in a client's batch are what its header says, found out with bounded memory and time.
+"""Whether the records in a client's batch match its header, checked with bounded memory and time.
 
-Owns what it costs to look into a batch. Records are decompressed no further than consumers do. Who must not
-take long gives an `Effort`; where that is not enough, the same call without one is for a thread.
+Owns the cost of reading the records. Records are decompressed no further than consumers do. A caller that
+must not take long gives an `Effort`. If that is not enough, make the same call in a thread without one.
 
-Invariants: a batch that passes can be decoded by every client, whatever its codec: `records.inspection` says
-what that takes. What the header alone shows is judged by `batch_rules`. Pure; safe in any thread.
+Invariants: every client can decode a batch that passes, whatever its codec (`records.inspection` has the
+rules). `batch_rules` judges what the header alone shows. Pure; safe in any thread.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What a batch must be before anyone asks which producer sent it.
+"""The checks of a batch that do not depend on its producer's state.
 
-Owns the checks that need neither the log nor the producer state, in Kafka's order (rows 1 to 3 of the
-table in the rule book, then size and timestamps). Pure.
+Owns the checks that need neither the log nor the producer state, in Kafka's order. Pure.
 
-Invariants: only the header is looked at, records are for `batch_inspection`; a batch that passes both can be
+Invariants: only the header is read, `batch_inspection` checks the records; a batch that passes both can be
 stored as it is, and only its base offset, leader epoch and MaxTimestamp (with LogAppendTime its attributes
 too) may be written into it.
 

@@ -1,14 +1,14 @@
 """Holes in a log: offsets between its start and its end that no file holds any more.
 
-Owns what a hole is: a segment file is gone, empty or cut short, so the segment behind it begins later than
-the one before it ends. Offsets that are missing within a segment are no hole, for compaction leaves them: a
-cleaner has to keep the last batch of each file that it writes, without its records if need be, so that the
-files of a cleaned log join too.
+Owns the definition of a hole: a segment file is missing, empty or cut short, so the next segment begins later
+than the one before it ends. Offsets that are missing within a segment are not a hole, because compaction
+leaves such gaps. A cleaner has to keep the last batch of each file that it writes, without its records if
+necessary, so that the files of a cleaned log join too.
 
-Invariants: no read and no search goes past a hole in silence, it raises LogHoleError; a hole below the start
-of the log is accepted. So DeleteRecords up to the end of a hole is how a user accepts the loss. A batch that
-may have been in a hole is neither acknowledged as a duplicate nor stored again behind what came after it:
-its producer gets KAFKA_STORAGE_ERROR, and gives up at its delivery timeout.
+Invariants: no read and no search silently skips a hole, it raises LogHoleError; a hole below the start of the
+log is accepted. So a user accepts the loss with DeleteRecords up to the end of the hole. A batch that may
+have been in a hole is neither acknowledged as a duplicate nor stored again behind later batches: its producer
+gets KAFKA_STORAGE_ERROR, and gives up at its delivery timeout.
 
 Pure.
 """

@@ -4,9 +4,9 @@ Owns the entries. `.index`: relative offset i32, position i32; the offset is tha
 batch that starts at the position. `.timeindex`: timestamp i64, relative offset i32; no record at or before
 the offset is younger than the timestamp. Both fields of both ascend strictly.
 
-Invariants: the entries of the active segment are in memory and reach the file at a checkpoint, a roll and a
-close; those of a closed segment are read from the file. An index only saves walking: whoever uses an entry
-compares it with the batch it points to, so a wrong one costs time, not correctness.
+Invariants: the entries of the active segment are in memory. A checkpoint, a roll and a close write them to
+the file. The entries of a closed segment are read from the file. A caller compares an entry with the batch
+that it points to, so a wrong entry costs time, not correctness.
 
 Look-ups are safe in any thread; everything else belongs to the loop.
 """

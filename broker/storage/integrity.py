@@ -1,8 +1,8 @@
-"""Whether bytes are the batch that belongs where they lie.
+"""Whether bytes are the batch that belongs at their position.
 
-Owns the check that recovery makes of every batch it reads, and reads make of what nobody checked yet: magic,
-length, CRC, offset. Only where a log was cleaned may offsets be missing between two batches of a file. The
-leader epoch is outside the CRC and named nowhere else; it alone cannot be checked.
+Owns the check of magic, length, CRC and offset. Recovery makes it for every batch that it reads; reads make
+it for batches that were not checked before. Offsets may be missing between two batches of a file only where a
+log was cleaned. The CRC does not cover the leader epoch, and no other place has it: it cannot be checked.
 
 Pure.
 """

@@ -1,17 +1,17 @@
 """All partition logs under one data folder.
 
-Owns the folder: its lock, the marker of a clean shutdown, the two offset checkpoints, and which partitions
-lie in it. Reports what recovery found as log events.
+Owns the folder: its lock, the marker of a clean shutdown, the two offset checkpoints, and the list of the
+partitions in it. Reports what recovery found as log events.
 
 Invariants:
-- one process has the folder (flock; it ends with the process, however that ends);
-- the clean-shutdown marker is gone, durably, before anything is appended, and comes back only when every
-  log was flushed, with its indexes and snapshot;
+- one process holds the folder (flock; the kernel releases it when the process ends);
+- the clean-shutdown marker is removed, durably, before anything is appended. It is written again only when
+  every log was flushed, with its indexes and snapshot;
 - a recovery point in the checkpoint is never ahead of what is durable.
 
 `open_all`, `create`, `create_many`, `delete`, `purge`, `write_checkpoints` and `close` block on the disk:
-call them in a thread when the loop is serving (those that make and remove only one at a time). The periodic
-rest belongs to the loop.
+while the loop serves requests, call them in a thread (only one at a time of those that create or remove). The
+periodic work belongs to the loop.
 """
 
 from __future__ import annotations

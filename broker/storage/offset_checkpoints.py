@@ -1,11 +1,11 @@
 """The two offset checkpoints of a data folder: where each log's recovery has to begin, and where it starts.
 
-Owns what the files said when the folder was taken and what they say now. What was read stays for logs that
+Owns what the files said when the folder was locked and what they say now. What was read is kept for logs that
 could not be opened.
 
-Invariants: a file that cannot be understood counts as empty and is reported; `forget` says whether a file may
-still name a partition that is gone, also after it could not be written. Until they are written without it, a
-crash would give its offsets to the next log of that name, which would lose the records before them.
+Invariants: a file that cannot be understood counts as empty and is reported; `forget` returns whether a file
+may still name a deleted partition, also after a failed write. Until they are written without it, a crash
+would give its offsets to the next log of that name, which would lose the records before them.
 
 For one thread at a time.
 """

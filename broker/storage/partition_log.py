@@ -1,20 +1,19 @@
-"""One partition's log: append, read, find by time, flush, forget.
+"""One partition's log: append, read, find by time, flush, delete.
 
 Owns the segments, the producer state that belongs to them and the offsets `start <= flushed <= end`.
 
 Invariants:
 - `append` is one synchronous step: check, assign offsets, write, apply. When it raises, the log, its
-  indexes and the producer state are as before; a write that failed is cut off again, and when that fails
-  too the log is failed and takes nothing more;
-- producer state never runs ahead of the log, and retention never touches it;
+  indexes and the producer state are as before. A write that failed is cut off again. When that fails too,
+  the log is failed and accepts no more batches;
+- producer state is never ahead of the log, and retention never changes it;
 - `flushed_end_offset` moves only by `finish_flush` of work that ran without error;
-- leader epochs never go back, and no segment comes between two others.
+- leader epochs never go back, and no segment is inserted between two others.
 
-Where one of these is seen broken (`invariants`), the partition goes offline: what is on disk is read anew by
-the next start.
+When one of these is broken (`invariants`), the partition goes offline. The next start reads the files again.
 
-Everything belongs to the event loop's thread but `read` with `nowait=False`, the look-ups by time, and `run`
-of the pieces of work.
+Everything belongs to the event loop's thread, except `read` with `nowait=False`, the look-ups by time, and
+`run` of the pieces of work.
 """
 
 from __future__ import annotations

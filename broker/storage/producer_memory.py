@@ -1,16 +1,16 @@
-"""Which producers wrote last on one partition, and what: all that the rules in `producer_state` ask for.
+"""The producers that wrote to one partition and their last batches, for the rules in `producer_state`.
 
 Owns what is remembered of each producer (epoch, the last five batches, the time of its last append by the
-broker's clock), and whom it forgets.
+broker's clock), and which producers are forgotten.
 
 Invariants:
-- `check` changes nothing; `apply` is called only for what the log holds, so state never runs ahead of it;
-- replaying the headers of the log through `apply` gives the state that the appends gave;
-- who wrote lately is in `_recent` until anybody looks into the table: its batches are packed then, and of
-  many batches of one producer only the last five;
+- `check` changes nothing; `apply` is called only for what the log holds, so state is never ahead of the log;
+- replaying the headers of the log through `apply` gives the same state as the appends;
+- producers that wrote lately are in `_recent` until the table is read. Then their batches are packed into
+  the table, of each producer only the last five;
 - a producer is forgotten only by expiry, by the limit (longest idle first, never with an open
-  transaction) or by `forget`; never because its records went;
-- whom the limit put out may be sending a batch again that is stored: its id and epoch are kept for a while,
+  transaction) or by `forget`; never because its records were deleted;
+- a producer that the limit evicted may send a stored batch again: its id and epoch are kept for a while,
   over restarts too.
 
 Pure: takes facts and now_ms. Source: Kafka's ProducerStateManager.

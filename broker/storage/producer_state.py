@@ -1,17 +1,17 @@
 """The rules of idempotence: what to do with a producer's batch, by what its partition knows of that producer.
 
-Owns the verdict: append the batch, the log holds it already, or refuse it. What is known of a producer, and
-for how long, is for `producer_memory`; that what is called a duplicate can still be read, for `holes`.
+Owns the verdict: append the batch, answer that the log holds it already, or refuse it. `producer_memory`
+decides what is known of a producer and for how long. `holes` decides whether a duplicate can still be read.
 
 Invariants, in the order of the checks, which is Kafka's:
-- a batch with the epoch, last sequence and length of one that is remembered is a duplicate, whatever else;
+- a batch with the epoch, last sequence and length of a remembered batch is a duplicate;
 - a producer's epoch never goes back;
 - sequences follow each other without a gap within an epoch, and begin at 0 in each;
-- a producer that is not known begins at 0 too, under an id that was issued, and not in the epoch in which
-  the limit put it out: it may be sending a batch again that is stored.
+- an unknown producer also begins at 0, under an id that was issued, and not in the epoch in which the limit
+  evicted it: it may be sending a stored batch again.
 
-Pure. Source: KIP-98, KIP-360, Kafka's ProducerAppendInfo; the answers 59 and 46, where Kafka appends or
-answers 45, are the seeds' and can be switched off.
+Pure. Source: KIP-98, KIP-360, Kafka's ProducerAppendInfo. Kafka does not give the answers 59 and 46 here: it
+appends or answers 45. Settings switch them off (`ProducerRules`).
 """
 
 from __future__ import annotations

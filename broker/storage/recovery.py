@@ -1,24 +1,23 @@
-"""Opening a partition's log: what is in the files, what of it holds, and the producer state it gives.
+"""Opening a partition's log: reads the files, decides where the log ends, rebuilds the producer state.
 
-Owns the decision where a log ends. Up to the recovery point (all of it, after a clean shutdown) the files
-were durable and their indexes too: there they are believed, but for their ends, which the headers behind the
-last index entry tell. Beyond it every batch is read: header, CRC, offset; the log ends before the first that
-is wrong, and what follows it is cut off or deleted.
+Owns the decision where a log ends. Up to the recovery point (in the whole log after a clean shutdown) files
+and indexes were durable, so they are trusted. Only the end of each file is checked, by the headers behind the
+last index entry. Beyond the recovery point every batch is read: header, CRC, offset. The log ends before the
+first wrong batch. What follows that batch is cut off or deleted.
 
-A file below the recovery point that is gone, empty or cut short was lost after it was durable. What follows
-it is still good: it stays, and the log has a hole (see `holes`).
+A file below the recovery point that is missing, empty or cut short was lost after it was durable. What
+follows it is still good: it stays, and the log has a hole (see `holes`).
 
-Beyond the recovery point the page cache may give back what never reached the disk: after a failed
-fdatasync the kernel calls such pages clean, and a further fdatasync does nothing for them. So every batch
-that was found good there is written again, from the very bytes that were checked, before whoever opens the
-log syncs it.
+Beyond the recovery point the page cache may return bytes that never reached the disk: after a failed
+fdatasync the kernel marks such pages as clean, and a further fdatasync does not write them. So every good
+batch there is written again, from the bytes that were checked, before the log is synced.
 
-Invariants: each closed segment joins the next one, or `RecoveryReport` names the hole; the producer state
-is that of the newest usable snapshot plus every header behind it, so it is
-what a replay of the whole log gives; nothing is cut or set aside without being named in `RecoveryReport`;
-bytes whose loss may matter (valid batches behind a damaged one) are kept in a `.damaged` file.
+Invariants: each closed segment joins the next one, or `RecoveryReport` names the hole; the producer state is
+that of the newest usable snapshot plus every header behind it, which equals a replay of the whole log;
+nothing is cut or set aside without being named in `RecoveryReport`; bytes whose loss may matter (valid
+batches behind a damaged one) are kept in a `.damaged` file.
 
-Blocking: a broker with much to read runs it in a thread. Source: Kafka's LogLoader and LogSegment.recover.
+Blocking. Source: Kafka's LogLoader and LogSegment.recover.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """One segment of a partition's log: `%020d.log` with its two indexes.
 
-Owns where batches lie in the file. Positions and sizes are bytes. A batch is found by the index and a walk
-over headers of at most `index_interval_bytes` and one batch.
+Owns the positions of batches in the file. Positions and sizes are bytes. To find a batch, the index is
+searched, then headers are read for at most `index_interval_bytes` and one batch.
 
-Invariants: batches are whole and contiguous from position 0 to `size_bytes`, and so are their offsets but for
-the gaps that `CleanedOffset` allows; only the last segment of a log
-grows; an index entry is used only after the batch it points to has confirmed it. Batches that this process
-neither wrote nor read before are checked, CRC and offset, before they are given to a reader: what a disk
-changed since it was written is not served. Two bytes of each batch cannot be checked, for nothing else says
-what they were: those of the leader epoch.
+Invariants: batches are whole and contiguous from position 0 to `size_bytes`; their offsets are contiguous
+too, except for the gaps that `CleanedOffset` allows; only the last segment of a log grows; an index entry is
+used only after the batch that it points to has confirmed it. Batches that this process has neither written
+nor read are checked (CRC and offset) before a reader gets them, so bytes that a disk changed are not served.
+The leader epoch alone cannot be checked: the CRC does not cover it, and no other place has it.
 
 Reads are safe in any thread, the rest belongs to the loop.
 """

@@ -1,17 +1,16 @@
-"""Producer state on disk: `%020d.snapshot`, named by the offset up to which it knows the log.
+"""Producer state on disk: `%020d.snapshot`, named by the offset up to which it covers the log.
 
-Owns our format, little-endian: magic, version, a mark of the partition's folder (0 in files from before there
-was one), the offset, the producers' clock, the counts, the window (how many batches of each producer) and the
-size of a slot, then the order arrays and the slots of `producer_table` as they lie in memory, id and epoch of
-each producer whom the limit put out, then the CRC-32C of all before. Kafka's keeps one batch a producer. A
-file of another window is read too, as far as it reaches. Versions 1 (without those put out) and 2 say neither
-window nor slot size: theirs are five batches and 152 bytes.
+Owns our format, little-endian: magic, version, a mark of the partition's folder (0 in files from before the
+mark existed), the offset, the producers' clock, the counts, the window (how many batches of each producer),
+the size of a slot, then the order arrays and the slots of `producer_table` as they lie in memory, id and
+epoch of each evicted producer, then the CRC-32C of all before. Kafka's format keeps one batch per producer. A
+file of another window is read too, as far as it reaches. Versions 1 (without evicted producers) and 2 have
+neither window nor slot size: they use five batches and 152 bytes.
 
-Invariants: a snapshot is complete or not there (written beside, synced, renamed), and writing one never
-replaces another: a second one at the same offset is `%020d.2.snapshot`. `load_newest` never fails because
-of one that is damaged: that one is set aside as `.corrupt` and named in the result; the two newest that a
-crash cannot overtake are kept. Nothing runs per producer when one is written, so a million take no
-interpreter time.
+Invariants: a snapshot is complete or absent (written under another name, synced, renamed). Writing one never
+replaces another: a second one at the same offset is `%020d.2.snapshot`. `load_newest` never fails because of
+a damaged snapshot: that one is renamed to `.corrupt` and named in the result. The two newest up to the
+durable end of the log are kept. No Python code runs per producer when one is written.
 
 Writing is safe in a thread, on a frozen table.
 """

@@ -1,14 +1,14 @@
-"""fdatasync without a thread: the kernel is asked, and says on a descriptor when it is done (Linux AIO).
+"""fdatasync without a thread: the kernel runs it and signals on a descriptor when it is done (Linux AIO).
 
-Owns one AIO context and its eventfd. A flush in a thread hands the interpreter over twice, there and back,
-which costs a one-record request more processor time than all else that the broker does for it.
+Owns one AIO context and its eventfd. A flush in a thread makes the interpreter switch threads twice. That
+costs a one-record request more processor time than all other work of the broker for it.
 
-Invariants: it means what the call means: the kernel runs the same fsync of the same open file in a thread of
-its own, and gives back its error; the caller keeps the descriptor open until the answer. What the kernel does
-not take (an old kernel, another system, too much under way) the caller does itself: `open` gives None then,
-and so does `submit`. So does `open` where a sandbox refuses any of the calls: syncs would never be answered.
-Each that was taken is answered once by `finished`. To give a context back takes the kernel some 30 ms, so a
-few that brokers of this process used before are kept for the next; none in use is shared.
+Invariants: it gives the guarantee of the call: the kernel runs the same fsync of the same open file in a
+thread of its own, and returns its error; the caller keeps the descriptor open until the answer. When the
+kernel does not accept a request (an old kernel, another system, too many requests), `open` and `submit`
+return None, and the caller syncs itself. `open` also returns None where a sandbox refuses any of the calls,
+because syncs would never be answered. `finished` answers each accepted request once. The kernel takes some
+30 ms to destroy a context, so a few are kept for later brokers of this process; none in use is shared.
 
 For the event loop only. Source: io_submit(2); IOCB_CMD_FDSYNC, in Linux since 4.18. The calls have no wrapper
 in libc.

@@ -1,13 +1,13 @@
-"""Cutting a log back to an offset: the files of a log that is closed, so that opening it finds a shorter one.
+"""Cutting a closed log back to an offset: changes its files so that the next opening finds a shorter log.
 
-Owns which files change, and in which order. Indexes and producer state are not touched here but made anew by
-recovery, from the batches that stay and the snapshots that know no more than those.
+Owns which files change, and in which order. Indexes and producer state are not changed here: recovery
+rebuilds them from the batches that stay and from the snapshots that cover no more than those.
 
-Invariants: whole batches stay; what is left after any of the steps is a log that ends between the new end and
-the old one, without a hole, and no file beside it knows more than the log will hold. So the caller lowers the
-recovery point first.
+Invariants: whole batches stay; after each step the files hold a log that ends between the new end and the old
+one, without a hole, and no other file covers more than the log will hold. So the caller lowers the recovery
+point first.
 
-Blocking; used by `manager` alone. Source: Kafka's UnifiedLog.truncateTo.
+Blocking. Source: Kafka's UnifiedLog.truncateTo.
 """
 
 from __future__ import annotations

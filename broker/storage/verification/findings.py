@@ -1,7 +1,7 @@
-"""What a verification says: where, what is wrong, what was expected there and what was found.
+"""What a verification reports: where, what is wrong, what was expected there and what was found.
 
-Owns `Finding` and the counting of them. A broken file is told of in its first `PER_FILE` findings of each
-severity; the rest is counted. Pure but for the report that it calls.
+Owns `Finding` and its counts. Of each file and severity the first `PER_FILE` findings are reported;
+the rest is counted. Pure but for the report that it calls.
 """
 
 from __future__ import annotations

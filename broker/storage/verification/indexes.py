@@ -1,8 +1,8 @@
-"""Do the entries of the two indexes name batches that are there?
+"""Checks that the entries of the two indexes name existing batches.
 
-Owns a pass over each index file beside the walk over the batches: both ascend, so one entry is in memory at
-a time. `batch` is told of every batch in order, `finish` of the end. Invariants: an index that cannot be
-followed (entries that do not ascend) is reported once and left; the log itself is never doubted here.
+Owns a pass over each index file in parallel with the pass over the batches: both ascend, so one entry is in
+memory at a time. `batch` gets every batch in order, `finish` the end. Invariants: an index whose entries do
+not ascend is reported once and not checked further; these checks never report the log itself.
 
 Source: Kafka's OffsetIndex and TimeIndex, as `broker.storage.index` writes them: the offset of an entry is
 that of the last record of its batch.

@@ -1,11 +1,11 @@
-"""Do the batches of a log follow each other by the rules of idempotence, and do the snapshots say the same?
+"""Checks that the batches of a log follow the rules of idempotence, and that the snapshots agree.
 
 Owns a replay through `producer_memory`: each batch must be one that the broker would have appended. At the
-offset of each snapshot the replay and the snapshot are compared, as far as the log still holds what the
-snapshot speaks of. Invariants: memory is that of a broker with as many producers, at most a million.
+offset of each snapshot the replay and the snapshot are compared, as far as the log still holds the batches
+of the snapshot. Invariants: memory is that of a broker with as many producers, at most a million.
 
-What cannot be told from the log: whether a producer that begins again at sequence 0 in the same epoch had
-been forgotten in between (expiry). That is a warning, unless the batch is the old one byte for byte.
+The log does not show whether a producer that begins again at sequence 0 in the same epoch was forgotten in
+between (expiry). That is a warning, unless the batch is the old one byte for byte.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A file read piece by piece, and the batches of a segment one after the other.
 
-Owns the buffer (1 MiB, whatever the size of the file or of a batch) and how a walk goes on behind bytes that
-are no batch: by the next entry of the offset index that a batch confirms. Reads only.
+Owns the buffer (1 MiB, whatever the size of the file or of a batch) and how reading continues behind bytes
+that are not a batch: at the next entry of the offset index that a batch confirms. Reads only.
 """
 
 from __future__ import annotations

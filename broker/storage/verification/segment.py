@@ -1,8 +1,8 @@
-"""One segment: is it a chain of batches, each whole, each with the offset that follows?
+"""Checks one segment: it must be a chain of whole batches, each with the offset that follows.
 
-Owns the walk over a `.log` file, and the two index checks that go along with it. Bytes that are no batch are
-reported once; the walk goes on at the next batch that the offset index names and its bytes confirm. What a
-crash leaves at the end of a log (a batch that was never durable, with nothing sound behind it) is a warning.
+Owns the pass over a `.log` file and its two index checks. Bytes that are not a batch are reported once. The
+pass continues at the next batch that the offset index names and its bytes confirm. What a crash leaves at the
+end of a log (a batch that was never durable, with nothing sound behind it) is a warning.
 """
 
 from __future__ import annotations
