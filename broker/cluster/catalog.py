@@ -1,13 +1,13 @@
 """The cluster's image: brokers, topics with their settings, who leads which partition, producer id blocks.
 
-Owns the answer to every "does it exist, where, since which epoch". A change is a delta: plan one (a pure
+Owns which topics and partitions exist, where, and since which epoch. A change is a delta: plan one (a pure
 check that raises ApiError or returns the delta), make it durable in the store, then `apply` it here.
 
 Invariants:
 - a delta is applied only after the store holds it, so the image never shows what a crash would undo;
 - a leader epoch never goes back, and rises with each change of the leader;
 - a topic's id never changes and is never used again; its name may be, by a later topic with another id;
-- a deleted topic's id is remembered until its folders are gone. A folder of any other id that is in no topic
+- a deleted topic's id is remembered until no folder has it. A folder of any other id that is in no topic
   means that the catalog is not the one under which the folder was made;
 - partitions are numbered from 0 without gaps and never become fewer.
 
@@ -40,7 +40,7 @@ INTERNAL_TOPIC_CONFIGS: Mapping[str, str] = {"cleanup.policy": "compact", "compr
 class Listener(NamedTuple):
     """An address by which clients reach a broker: what it advertises for its listener `name`.
 
-    An empty `host` stands for the address that the client came to.
+    An empty `host` stands for the address to which the client connected.
     """
 
     name: str
@@ -56,7 +56,7 @@ class BrokerRegistration(NamedTuple):
 
 
 class PartitionAssignment(NamedTuple):
-    """Who holds a partition. `leader_id` -1 means that nobody leads it now."""
+    """The brokers that hold a partition. `leader_id` -1 means that it has no leader now."""
 
     leader_id: int
     leader_epoch: int
@@ -80,7 +80,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistered:
-    """A broker came, or advertises other addresses than before."""
+    """A broker is new, or advertises other addresses than before."""
 
     broker: BrokerRegistration
 
@@ -353,7 +353,7 @@ def assign(
     check_partition_count(count)
     check_replication_factor(replication_factor, brokers)
     copies = max(replication_factor, 1)
-    # The same assignments come again and again: of thousands of partitions no more are made than of brokers.
+    # The assignments repeat: thousands of partitions share as many objects as there are brokers.
     assigned = []
     for index in range(len(brokers)):
         replicas = tuple(brokers[(index + copy) % len(brokers)] for copy in range(copies))

@@ -50,7 +50,7 @@ class Found:
 
 
 class Source(Enum):
-    """What a store begins with."""
+    """The place from which a store is opened."""
 
     NOTHING = "nothing"
     DATABASE = "database"

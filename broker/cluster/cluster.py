@@ -1,17 +1,17 @@
 """The one place that changes the catalog: makes deltas durable in the store, and follows what it committed.
 
-Owns the image, which moves by the store's watch alone, the order of changes, and a change of which it is not
-known whether the store holds it.
+Owns the image, which moves by the store's watch alone, the order of changes, and a change that may or may
+not be stored.
 
 Invariants:
-- the image shows what the store committed, in that order, whoever committed it; its followers hear of each
-  delta in the same step of the loop;
+- the image shows what the store committed, in that order, whoever committed it; its followers get
+  each delta in the same step of the loop;
 - a plan is made and committed under one lock, so two requests never plan against the same revision; a change
   returns once the image shows it;
-- a commit that failed may be stored all the same. The store is read again: what it holds comes by the watch,
-  as if the commit had succeeded, else it is dropped. While the store cannot be read, nothing else is changed;
+- a commit that failed may be stored all the same. The store is read again: the watch gives a change
+  that it holds, else the change is dropped. While the store cannot be read, nothing else is changed;
 - where the store cannot be followed any more, nothing else is changed;
-- a caller that is cancelled half way does not tear store and image apart, because a change runs in a task of
+- a cancelled caller does not make store and image differ, because a change runs in a task of
   its own.
 
 On the event loop.
@@ -42,7 +42,7 @@ class _InDoubt(NamedTuple):
 
 
 def _nothing() -> None:
-    """Nobody waits for a change to be dropped."""
+    """For a change whose caller needs no call when it is dropped."""
 
 
 class Cluster:
@@ -90,8 +90,8 @@ class Cluster:
         """Plan one delta on the newest image, commit it, and return it once the image shows it.
 
         Raises what `plan` raises (ApiError), or StoreError and StoreConflict. Then nothing was changed and
-        `dropped` was called; or nobody can say now, and it is called as soon as the store says that the delta
-        is not there.
+        `dropped` was called; or the result is not known yet, and it is called as soon as the
+        store shows that it lacks the delta.
         """
         task = asyncio.get_running_loop().create_task(self._change(plan, dropped or _nothing))
         self._changes.add(task)

@@ -1,6 +1,6 @@
-"""The commits of one store as a stream, for those in this process who watch it.
+"""The commits of one store as a stream, for its watchers in this process.
 
-Owns the newest commits and who waits for the next. Invariants: a watcher gets every commit after the revision
+Owns the newest commits and their watchers. Invariants: a watcher gets every commit after the revision
 from which it watches, each once and in order; one that falls behind by more than is kept gets StoreError
 instead of a stream with a gap.
 

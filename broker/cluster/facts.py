@@ -1,10 +1,10 @@
 """The catalog's facts as text, and the digest over all of them.
 
 Owns the JSON of brokers, topics and deltas, the checks of what is read back, and the digest: the sum, modulo
-2^128, of a hash of each fact. A sum, so that a commit changes it by its own facts and reads no others; it
-finds what a bad disk does, not what somebody forges.
+2^128, of a hash of each fact. With a sum a commit reads only its own facts to change it. It
+finds disk errors, not forgeries.
 
-Invariants: what is decoded equals what was encoded; whatever else comes raises ValueError and nothing else.
+Invariants: what is decoded equals what was encoded; all other input raises ValueError and nothing else.
 Equal partitions next to each other are one entry with a count, so a topic of 10,000 is as short as one of 1.
 
 Pure.
@@ -51,7 +51,7 @@ class StoredCluster(NamedTuple):
 
 
 def encoded(value: object) -> str:
-    """As JSON of which there is one for each value."""
+    """As JSON with exactly one form per value."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
@@ -74,7 +74,7 @@ def whole_number(value: object, most: int = MAX_INT64) -> int:
 
 
 def text_of(value: object) -> str:
-    """`value` where it is a text with something in it. Raises ValueError."""
+    """`value` where it is a text that is not empty. Raises ValueError."""
     if not isinstance(value, str) or not value:
         raise ValueError(f"{value!r} is no text")
     return value

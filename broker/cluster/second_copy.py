@@ -48,7 +48,7 @@ FORMAT: Final = 2
 _WITHOUT_BROKERS: Final = 1
 """The format before: its first line names no brokers."""
 ROOM_BYTES: Final = 256 << 10
-"""Room for at least so much is behind a copy just written: some thousand deletions on a full disk."""
+"""The least free bytes behind a copy just written: enough for some thousand deletions on a full disk."""
 
 
 def read_copy(path: Path) -> Found:
@@ -78,13 +78,13 @@ def write_copy(path: Path, cluster: StoredCluster) -> None:
         os.rename(temporary, path)
     except OSError:
         with suppress(OSError):
-            temporary.unlink()  # On a full disk it would keep what room there is.
+            temporary.unlink()  # On a full disk it would take the remaining space.
         raise
     _sync_folder(path.parent)
 
 
 def give_up(path: Path) -> None:
-    """Let nobody take the copy for whole any more, if there is one. Needs no room on the disk.
+    """Mark the copy as invalid, if it exists. Needs no disk space.
 
     Raises OSError.
     """
@@ -110,7 +110,7 @@ class CopyFile:
         return self._position + len(line) <= self._size
 
     def append(self, line: bytes) -> None:
-        """Durable when it returns. Raises OSError; then the file is not to be added to any more."""
+        """Durable when it returns. Raises OSError; then append nothing more to the file."""
         write_bytes(self._fd, line, self._position)
         os.fdatasync(self._fd)
         self._position += len(line)
@@ -182,7 +182,7 @@ def _fields_of(line: bytes) -> Mapping[str, Any] | None:
 
 
 def _replayed(lines: Sequence[Mapping[str, Any] | None]) -> Iterator[StoredCluster | None]:
-    """The cluster after each line, None until all topics of the first part are there.
+    """The cluster after each line, None until all topics of the first part were read.
 
     Raises ValueError, KeyError, TypeError for the first line that is damaged or does not follow.
     """

@@ -1,7 +1,7 @@
 """The catalog in a SQLite file: its tables, what is read from them, what a delta writes.
 
 Owns the schema, and the digest of everything in it (see `facts`), which stands in the file and changes with
-each commit: SQLite has no checksum over its pages, and takes what a disk gives it.
+each commit: SQLite has no checksum over its pages, and does not notice disk errors.
 
 Invariants: `read_cluster` gives all that was committed or raises Damaged: SQLite's own check, each value and
 the digest have to agree. It never answers with a part.
@@ -55,7 +55,7 @@ SCHEMA_VERSION = 3
 _WITHOUT_DIGEST = 1
 """The first version: neither brokers, nor a digest, nor the ids of deleted topics."""
 _LOCK_SECONDS = 5.0
-"""How long another process may still have the file open."""
+"""How long to wait for another process that has the file open."""
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_FORMAT", "SQLITE_MISMATCH")
 """Errors of SQLite, by the beginnings of their names, that are about what is in the file."""
 
@@ -87,8 +87,8 @@ def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, _LOCK_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         with _damage_named():
-            # Alone, and so without the memory file that others would share: on a full disk a page of it that
-            # has no block yet is the end of the process.
+            # Exclusive, so SQLite uses no shared-memory file: on a full disk a page of it without a block
+            # kills the process.
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
@@ -118,7 +118,7 @@ def read_cluster(connection: sqlite3.Connection) -> StoredCluster | None:
 
 @contextmanager
 def _damage_named() -> Iterator[None]:
-    """Let what says that the file is damaged be Damaged, and nothing else."""
+    """Turn errors that mean a damaged file into Damaged, and no others."""
     try:
         yield
     except sqlite3.Error as error:
@@ -218,7 +218,7 @@ def _digests_around(connection: sqlite3.Connection, delta: Delta) -> Iterator[in
     """Of the facts that a delta is about, as they are before it or after it."""
     match delta:
         case TopicCreated():
-            return  # Nothing of it is there before.
+            return  # It has no facts before.
         case ProducerIdsReserved():
             yield fact_digest("next_producer_id", int(_meta(connection, "next_producer_id")))
             return
@@ -269,7 +269,7 @@ def _image(connection: sqlite3.Connection) -> StoredCluster:
 
 
 def _brokers(connection: sqlite3.Connection, node_id: int | None = None) -> Iterator[BrokerRegistration]:
-    """All brokers, or the one of this id if it is there. Raises ValueError."""
+    """All brokers, or the one of this id if it exists. Raises ValueError."""
     which = "" if node_id is None else "WHERE node_id = ?"
     values = () if node_id is None else (node_id,)
     rows = connection.execute(f"SELECT node_id, listeners FROM brokers {which} ORDER BY node_id", values)

@@ -5,12 +5,12 @@ hold a commit before it returns.
 
 Invariants:
 - a commit is durable in SQLite (WAL with synchronous=FULL), then in the copy, then it returns;
-- at every opening all facts are there and proven, or StoreError says what to do. A SQLite file that the
+- every opening finds and checks all facts, or StoreError says what to do. A SQLite file that the
   copy replaces is kept under another name;
 - at every opening the log of SQLite is brought into its file, so that no fact stays in the log alone;
 - SQLite runs in one thread of its own, never on the event loop;
-- a watch gives the commits of this object. Those of another process do not come, for SQLite says nothing of
-  them; none can be made, because the file is locked while it is open;
+- a watch gives the commits of this object. It does not give those of another process, because SQLite does
+  not report them; none can be made, because the file is locked while it is open;
 - a full disk does not keep a topic from being deleted: see `broker.cluster.disk_space`. Where the disk has no
   space for the copy, the copy is marked as invalid, an event says so, and a later commit writes it again.
 """
@@ -77,7 +77,7 @@ class SqliteStore:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cluster-store")
         self._connection: sqlite3.Connection | None = None
         self._copy: CopyFile | None = None
-        """None too where the disk had no room for one."""
+        """None too if the disk had no space for one."""
         self._is_in_doubt = False
         self._feed = CommitFeed()
         self._unknown: Commit | None = None
@@ -95,7 +95,7 @@ class SqliteStore:
         made = Commit(expected_revision + len(deltas), tuple(deltas))
         running = self._run(lambda: self._commit(made.deltas, expected_revision))
         running.add_done_callback(partial(self._ended, made))
-        # A caller that goes away keeps nobody from hearing of it.
+        # Shielded: the watchers get the commit even if the caller is cancelled.
         await asyncio.shield(running)
 
     def _ended(self, made: Commit, running: asyncio.Future[None]) -> None:
@@ -116,7 +116,7 @@ class SqliteStore:
             self._feed.close()
 
     def _run(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
-        """Run in the store's thread; a cancelled caller still leaves the work to finish."""
+        """Run in the store's thread; the work finishes even if the caller is cancelled."""
         return asyncio.get_running_loop().run_in_executor(self._thread, self._translated, work)
 
     def _translated(self, work: Callable[[], _T]) -> _T:
@@ -138,7 +138,7 @@ class SqliteStore:
         return _stored(self._connection).catalog
 
     def _open(self) -> tuple[sqlite3.Connection, StoredCluster]:
-        """Open both files, after which they agree; and what they hold."""
+        """Open both files and make them agree; returns what they hold."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         copy = read_copy(self._copy_path)
         connection, database = _opened_database(self._path)
@@ -149,7 +149,7 @@ class SqliteStore:
                 held = self._new_cluster()
             self._check_identity(held)
             if source is Source.NOTHING:
-                # First, for a SQLite file without a copy is one that has lost it.
+                # First, because a SQLite file without a copy counts as one that lost its copy.
                 write_copy(self._copy_path, held)
             if source is not Source.DATABASE or connection is None:
                 connection = self._replaced(connection, database, held)
@@ -161,7 +161,7 @@ class SqliteStore:
             raise
         self.is_newest &= source is not Source.DATABASE or copy.cluster is not None
         self._is_in_doubt = False
-        self._was_clean = True  # From now on what is here is known.
+        self._was_clean = True  # From now on the contents are known.
         keep_room(self._path)
         self._connection = connection
         return connection, held
@@ -190,7 +190,7 @@ class SqliteStore:
         self, connection: sqlite3.Connection | None, database: Found, held: StoredCluster
     ) -> sqlite3.Connection:
         """A new SQLite file with `held` in it; what was there before is kept."""
-        # Before the connection is closed: SQLite would take its log away.
+        # Before the connection is closed: closing it removes SQLite's log.
         kept = None if database.is_absent else set_aside(self._path)
         if connection is not None:
             connection.close()
@@ -209,7 +209,7 @@ class SqliteStore:
         return replacement
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
-        # Pages that a failed sync left may never reach the disk: then write what they say again.
+        # Pages of a failed sync may never reach the disk: then write their contents again.
         mode = "TRUNCATE" if self._is_in_doubt else "RESTART"
         try:
             connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
@@ -218,7 +218,7 @@ class SqliteStore:
                 raise
 
     def _begin_copy(self, held: StoredCluster, copy: Found) -> None:
-        """Open the copy that is there, or write one."""
+        """Open the existing copy, or write one."""
         copied = copy.cluster if copy.is_current else None
         if copied is not None and copied.catalog.revision == held.catalog.revision and not self._is_in_doubt:
             self._copy = CopyFile(self._copy_path)
@@ -239,7 +239,7 @@ class SqliteStore:
         except OSError as error:
             if error.errno not in _FULL:
                 raise
-            # Without a copy rather than with one that lacks what was acknowledged.
+            # No copy is better than one that lacks acknowledged commits.
             give_up(self._copy_path)
             logger.warning(
                 "cluster_copy_given_up",
@@ -262,8 +262,8 @@ class SqliteStore:
             connection.execute("ROLLBACK")
             raise
         except BaseException as error:
-            # What a commit that failed left in the files shows when they are opened as after a crash.
-            # It says "full" of writes alone, so what it synced holds; and a full disk takes no checkpoint.
+            # Opening the files as after a crash shows what a failed commit left in them.
+            # SQLITE_FULL comes only from writes, so all syncs were good; a full disk allows no checkpoint.
             self._is_in_doubt |= getattr(error, "sqlite_errorname", "") != "SQLITE_FULL"
             self._close()
             raise
@@ -298,7 +298,7 @@ def _opened_database(path: Path) -> tuple[sqlite3.Connection | None, Found]:
     """
     if not path.exists() or path.stat().st_size == 0:
         log = path.with_name(path.name + "-wal")
-        # SQLite would throw the log away.
+        # SQLite would delete the log.
         has_log = log.exists() and log.read_bytes().strip(b"\0")
         return None, Found(problem="missing or empty beside its log") if has_log else Found()
     connection = None

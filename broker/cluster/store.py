@@ -1,11 +1,10 @@
 """Where the catalog persists: the interface that any transactional store can serve.
 
-Whoever changes the catalog calls `commit`; whoever follows it applies the deltas that `watch` gives, whoever
-committed them.
+A writer of the catalog calls `commit`; a follower applies the deltas of all writers, which `watch` gives.
 
 Invariants:
-- `commit` is atomic and durable when it returns; when it raises, `load` says whether it is stored, and what
-  that shows is durable;
+- `commit` is atomic and durable when it returns; when it raises, `load` shows whether it is stored, and all
+  that it shows is durable;
 - it names the revision it builds on, and fails with StoreConflict when another writer came first, so the
   interface carries over to a store that several brokers share (etcd: a transaction on a key's revision);
 - `watch` gives every commit after a revision, once it is durable, each once and in order, or raises. So does
@@ -28,7 +27,7 @@ class StoreError(Exception):
 
 
 class StoreConflict(Exception):
-    """Another writer committed since the revision this commit builds on: load again and decide anew."""
+    """Another writer committed since the revision this commit builds on: load again and decide again."""
 
 
 class Commit(NamedTuple):
@@ -55,14 +54,14 @@ class ClusterStore(Protocol):
         """Make the deltas durable, all or none.
 
         Raises StoreConflict when `expected_revision` is not the newest; nothing is stored then. After any
-        other error they may be stored: the next `load` tells.
+        other error they may be stored: the next `load` shows it.
         """
 
     def watch(self, revision: int) -> AsyncIterator[Commit]:
         """What was committed after `revision`, oldest first, then each commit as it is made.
 
-        Ends when the store is closed. Raises StoreError where it no longer has what came after `revision`:
-        then only `load` says what there is now.
+        Ends when the store is closed. Raises StoreError if the commits after `revision` are lost: then use
+        `load`.
         """
 
     async def close(self) -> None:

@@ -58,7 +58,7 @@ class Rebuilt:
 
     cluster: StoredCluster
     is_needed: bool
-    """Whether the old catalog cannot be used, or knows less than there is."""
+    """Whether the old catalog cannot be used, or lacks facts that the folders hold."""
     notes: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     """After `write`: under which names the old files are."""
@@ -74,7 +74,7 @@ class CatalogRebuilding:
         self._notes: list[str] = []
 
     def plan(self, *, cluster_id: str | None = None, node_id: int | None = None) -> Rebuilt:
-        """What would be written. `cluster_id`, `node_id`: for a folder in which nothing says which.
+        """What would be written. `cluster_id`, `node_id`: for a folder in which no file names them.
 
         Raises RebuildError, OSError.
         """
@@ -113,7 +113,7 @@ class CatalogRebuilding:
         write_identity(self._disk, self._data_dir, identity)
 
     def _old_catalog(self) -> tuple[StoredCluster | None, int, bool]:
-        """What is left of it, the newest revision that anything names, and whether a broker would use it."""
+        """What is left of it, the newest revision in any file, and whether a broker would use it."""
         path = self._data_dir / STORE_FILE
         try:
             database, copy = read_store(path)

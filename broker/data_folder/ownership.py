@@ -43,7 +43,7 @@ def is_in_use(disk: Disk, data_dir: Path) -> bool:
 
 
 def claim(disk: Disk, data_dir: Path, identity: FolderIdentity) -> None:
-    """Note whose the folder is, or check it. Raises DataFolderError, OSError."""
+    """Write the identity of the folder's owner, or check it. Raises DataFolderError, OSError."""
     path = data_dir / META_PROPERTIES
     try:
         found = read_identity(disk, data_dir)
@@ -62,7 +62,7 @@ def claim(disk: Disk, data_dir: Path, identity: FolderIdentity) -> None:
 
 
 def settle_strays(logs: LogManager, catalog: Catalog) -> None:
-    """Remove the folders that nobody needs. Whether one of a known partition fits, its opening shows.
+    """Remove the folders that are not needed. Opening a known partition checks whether its folder fits.
 
     Raises DataFolderError where folders hold records of partitions that the catalog does not know, OSError.
     """
@@ -94,9 +94,9 @@ def _refusal(data_dir: Path, unknown: list[FoundPartition]) -> str:
 
 @contextmanager
 def locked(disk: Disk, data_dir: Path, *, shared: bool) -> Iterator[None]:
-    """Keep brokers away from a folder meanwhile. Raises DataFolderError where one has it, OSError.
+    """Lock a folder against brokers meanwhile. Raises DataFolderError if a broker has it, OSError.
 
-    To look into a folder that was copied without its lock file, `shared`, takes no lock.
+    With `shared`, a folder that was copied without its lock file is read without a lock.
     """
     path = data_dir / LOCK_FILE
     if shared and not disk.exists(path):

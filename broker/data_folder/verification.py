@@ -1,4 +1,4 @@
-"""Looking for damage in a whole data folder, while no broker runs on it.
+"""Searches a whole data folder for damage, while no broker runs on it.
 
 Owns the order: the lock, the files beside the partitions (clean-shutdown marker, checkpoints, `cluster.db`),
 each partition's folder, and whether catalog and folders agree. Invariants: nothing is changed, not even by
@@ -69,7 +69,7 @@ def verify_folder(
     progress: Callable[[int, int], None] | None = None,
     disk: Disk | None = None,
 ) -> FolderTotals:
-    """Check everything in `data_dir`. `report` gets what is found, as it is found.
+    """Check everything in `data_dir`. `report` gets each finding at once.
 
     `progress` gets the bytes of logs read since the last call and the bytes there are in all. Raises
     VerificationError when a broker runs there or it is no data folder, and OSError.
@@ -207,7 +207,7 @@ class _Verification:
         if problem:
             self._findings.damage(name, problem)
         elif topic_id is None:
-            # A power cut may take it from a partition that nobody wrote to yet.
+            # A power cut may remove it from a partition without records.
             self._findings.add(
                 Severity.DAMAGE if self._log_bytes(folder) else Severity.WARNING,
                 name,

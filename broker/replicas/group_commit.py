@@ -53,10 +53,10 @@ class Flushable(Protocol):
         """All that is unflushed now, or None when nothing is."""
 
     def flush_finished(self, work: Work, error: BaseException | None) -> None:
-        """The work is done, or failed with `error`; those who wait for it are not told yet."""
+        """The work is done, or failed with `error`; its waiters are not answered yet."""
 
     def tell_waiting(self) -> None:
-        """Follows `flush_finished`: tell those who wait."""
+        """Called after `flush_finished`: answer the waiters."""
 
 
 class GroupCommit:
@@ -114,7 +114,7 @@ class GroupCommit:
         if self._threads:
             self._queue.put((log, work))
         else:
-            # Where the system gives no thread, better the loop waits for the disk than those who wait for it.
+            # The system gives no thread: flush on the loop, so that no waiter is left without an answer.
             self._finished.append((log, work, _run(work)))
             self._loop.call_soon(self._collect)
 
@@ -123,11 +123,11 @@ class GroupCommit:
         try:
             thread.start()
         except RuntimeError:
-            return  # No more of them than there are, until the next is wanted.
+            return  # Continue with the existing threads; the next flush that needs one tries again.
         self._threads.append(thread)
 
     def _run(self) -> None:
-        """A thread's life: run work, hand it back, wake the loop unless it is about to look anyway."""
+        """The loop of a thread: run work, return it, wake the event loop unless a wake-up is pending."""
         while (item := self._queue.get()) is not None:
             log, work = item
             self._finished.append((log, work, _run(work)))
@@ -136,7 +136,7 @@ class GroupCommit:
                 try:
                     self._loop.call_soon_threadsafe(self._collect)
                 except RuntimeError:
-                    return  # The loop was closed without `close`: nobody is left to hear of it.
+                    return  # The loop was closed without `close`: there is no waiter any more.
 
     def _collect_from_kernel(self) -> None:
         if self._sync_queue is None:
@@ -152,7 +152,7 @@ class GroupCommit:
         self._collect()
 
     def _collect(self) -> None:
-        # Cleared before looking, so that work finished after the last look wakes the loop again.
+        # Cleared before reading, so that work finished after the last read wakes the loop again.
         self._wake_pending = False
         finished = self._finished
         to_tell: list[Flushable] = []

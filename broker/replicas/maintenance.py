@@ -1,6 +1,6 @@
 """What a broker does by the clock: checkpoints, retention, expiry of idle producers.
 
-Owns the timers. Each job may also be called directly. Invariants: a job that fails is logged and comes
+Owns the timers. Each job may also be called directly. Invariants: a job that fails is logged and runs
 again at its next time; no two pieces of disk work run at once; the loop is not held longer than one log's
 share of a job.
 
@@ -56,7 +56,7 @@ class Maintenance:
         ]
 
     async def stop(self) -> None:
-        """End the timers. A job that is under way leaves out the logs that it has not come to."""
+        """End the timers. A running job skips the logs that it has not reached."""
         self._stopping.set()
         await asyncio.gather(*self._tasks)
         self._tasks.clear()
@@ -84,11 +84,11 @@ class Maintenance:
         """
         async with self._partitions.disk_work:
             if await self._checkpoint(at_least_bytes):
-                # A full disk: what left it made room for the snapshots that could not be written.
+                # The disk was full: the deleted files freed space for the snapshots that failed.
                 await self._checkpoint(at_least_bytes)
 
     async def _checkpoint(self, at_least_bytes: int) -> bool:
-        """Returns whether one failed although files left the disk."""
+        """Returns whether one failed although files were deleted."""
         logs = self._partitions.logs
         failed = False
         for log in list(logs.logs.values()):
@@ -110,22 +110,22 @@ class Maintenance:
                 failed |= failure is not None
             for _ in logs.drop_segments(log):
                 await asyncio.sleep(0)
-        # First of all what makes room: on a full disk nothing can be written before.
+        # First delete files to free space: on a full disk nothing can be written before.
         gone = await asyncio.to_thread(logs.purge)
         await asyncio.to_thread(logs.write_checkpoints)
         return gone > 0 and failed
 
     async def checkpoint_long_tails(self) -> None:
         """Checkpoint the logs that grow fast more often than the others."""
-        logs = list(self._partitions.logs.logs.values())  # A thread may be adding to them.
+        logs = list(self._partitions.logs.logs.values())  # A copy: a thread may add logs.
         if any(log.bytes_since_checkpoint >= CHECKPOINT_BYTES for log in logs):
             await self.checkpoint(CHECKPOINT_BYTES)
 
     async def apply_retention(self) -> None:
-        """Let go of segments that are too old or too many, then unlink their files."""
+        """Delete segments that are too old or too many, then unlink their files."""
         logs = self._partitions.logs
         async with self._partitions.disk_work:
-            # A clock that was set must not make records old: the one that is behind decides.
+            # A changed clock must not make records old: the earlier of the two clocks decides.
             now_ms = min(self._clock_ms(), self._steady_ms())
             await asyncio.to_thread(logs.look_up_ages, now_ms)
             for _ in logs.run_retention(now_ms):
@@ -136,7 +136,7 @@ class Maintenance:
             await asyncio.to_thread(logs.write_checkpoints)
 
     async def expire_producers(self) -> None:
-        """Forget idle producers, some thousands a step, so that a million at once do not stop the loop."""
+        """Forget idle producers, some thousands per step, so that a million at once do not stop the loop."""
         expired = 0
         for count in self._partitions.logs.expire_producers(self._steady_ms()):
             expired += count

@@ -1,7 +1,7 @@
-"""The partitions that this broker holds: a log and a replica for each, and what it takes to have them or not.
+"""The partitions that this broker holds: a log and a replica for each.
 
-Owns `replicas` and how logs are opened, made, closed and removed. When that happens is decided by the
-reconciler. What blocks on the disk runs in a thread, one piece at a time, so the event loop goes on serving
+Owns `replicas` and how logs are opened, made, closed and removed. The reconciler decides
+when. Work that blocks on the disk runs in a thread, one piece at a time, so the event loop continues to serve
 while a large log is recovered or deleted.
 
 Invariants:
@@ -53,7 +53,7 @@ class Partitions:
         """Partitions whose log could not be opened at the start."""
         self.logs = logs
         self.disk_work = asyncio.Lock()
-        """Held by whoever opens, removes or checkpoints logs in a thread: one at a time."""
+        """Held while logs are opened, removed or checkpointed in a thread: one such job at a time."""
         self._settings = settings
         self._base_config = base_config
         self.node_id = node_id
@@ -62,9 +62,9 @@ class Partitions:
         self._clock_ms = clock_ms
 
     async def settle_strays(self, catalog: Catalog) -> None:
-        """Remove folders that nobody needs.
+        """Remove folders that are not needed.
 
-        Raises OSError, and DataFolderError where the catalog is not the one of these folders.
+        Raises OSError, and DataFolderError if the catalog does not belong to these folders.
         """
         async with self.disk_work:
             await asyncio.to_thread(settle_strays, self.logs, catalog)
@@ -93,7 +93,7 @@ class Partitions:
     async def make(self, topic: Topic, first: int) -> list[PartitionLog]:
         """New folders and logs for this broker's partitions of a topic from `first` on, all or none.
 
-        Raises OSError, also where there are partitions of the same names.
+        Raises OSError, also if partitions of the same names exist.
         """
 
         def make() -> list[PartitionLog]:
@@ -140,7 +140,7 @@ class Partitions:
             (replica.lead if role.is_leader else replica.follow)(role.leader_epoch)
 
     def end(self, topic: Topic, index: int, code: ErrorCode) -> Sequence[Replica]:
-        """Stop a replica, whose log stays open, and give it; where none is open, there is none to give."""
+        """Stop a replica and return it; its log stays open. Returns nothing if no log is open."""
         self.unopened.discard((topic.name, index))
         replica = self.replicas.pop((topic.name, index), None)
         if replica is None:
@@ -163,7 +163,7 @@ class Partitions:
             await asyncio.to_thread(delete)
 
     def forget_topic(self, topic: Topic) -> None:
-        """Count nothing more for a topic that is gone."""
+        """Stop counting for a deleted topic."""
         self._metrics.forget_topic(topic.name)
 
     def fail(self, log: PartitionLog, error: InvariantError) -> None:
@@ -185,7 +185,7 @@ class Partitions:
                 yield
 
     async def save_start_offsets(self, moved: Sequence[MovedStart]) -> list[int]:
-        """Make starts that DeleteRecords moved outlive a crash; what to answer of each. Raises OSError."""
+        """Save log starts that DeleteRecords moved; returns the answer for each. Raises OSError."""
         async with self.disk_work:
             await asyncio.to_thread(self.logs.write_checkpoints)
         return [cast(int, start) for start in moved]

@@ -46,9 +46,9 @@ from tidelog.protocol.steps import Pace
 
 logger = structlog.get_logger(__name__)
 ELEMENTS_A_REPLICA = 4
-"""Beginning or ending a replica is the work of so many elements (see `protocol.steps`)."""
+"""Starting or stopping a replica counts as this many elements (see `protocol.steps`)."""
 _Work: TypeAlias = Iterator[Awaitable[None] | None]
-"""Gives None where others may have their turn, and what it has to wait for."""
+"""Yields None where other work may run, else what it has to wait for."""
 
 
 class Reconciler:
@@ -56,7 +56,7 @@ class Reconciler:
 
     def __init__(self, partitions: Partitions, turns: Turns) -> None:
         self.gone: set[UUID] = set()
-        """Deleted topics of which no folder is left here."""
+        """Deleted topics that have no folder left here."""
         self._partitions = partitions
         self._turns = turns
         self._prepared: dict[UUID, tuple[Topic, list[PartitionLog]]] = {}
@@ -65,10 +65,10 @@ class Reconciler:
         self._task: asyncio.Task[None] | None = None
 
     async def open_all(self, catalog: Catalog) -> None:
-        """Let every replica begin that the catalog assigns here, and remove what is left of deleted topics.
+        """Start every replica that the catalog assigns here, and remove what is left of deleted topics.
 
-        Changes that come meanwhile are followed behind it. Raises OSError, and DataFolderError where the
-        catalog is not the one of these folders.
+        Changes that arrive meanwhile are applied after it. Raises OSError, and DataFolderError if the
+        catalog does not belong to these folders.
         """
         node_id = self._partitions.node_id
         async with self._busy:
@@ -86,13 +86,13 @@ class Reconciler:
     async def prepare(self, topic: Topic, first: int) -> None:
         """Make folders and logs for partitions of `topic` from `first` on, all or none, before it is stored.
 
-        They are used once the catalog shows them; `discard` them where it never will. Raises OSError.
+        They are used once the catalog shows them. If it never will, `discard` them. Raises OSError.
         """
         async with self._busy:
             self._prepared[topic.topic_id] = (topic, await self._partitions.make(topic, first))
 
     def discard(self, topic_id: UUID) -> None:
-        """Remove what `prepare` made and nobody uses."""
+        """Remove what `prepare` made and is not used."""
         self._begin(self._discarded(topic_id))
 
     def _discarded(self, topic_id: UUID) -> _Work:
@@ -101,7 +101,7 @@ class Reconciler:
             yield self._remove(topic, [log.partition for log in logs], is_deletion=False)
 
     def follow(self, change: Change) -> None:
-        """Make the replicas what a change says that the catalog shows from now on."""
+        """Make the replicas match a change that the catalog shows from now on."""
         if isinstance(change.delta, TopicConfigsChanged) and change.after is not None:
             self._begin(self._partitions.reconfigure(change.after, Pace()))
         elif (topic := change.after or change.before) is not None:
@@ -130,7 +130,7 @@ class Reconciler:
             self._partitions.begin(topic, index, role)
             if pace.spent(ELEMENTS_A_REPLICA):
                 yield None
-        while replicas:  # One by one, so that they are not all given free at once.
+        while replicas:  # One by one, so that their memory is not all freed at once.
             yield self._partitions.flushed(replicas.pop())
             if pace.spent():
                 yield None
@@ -139,7 +139,7 @@ class Reconciler:
         self._tell(change.delta, topic)
 
     def _opened(self, topic: Topic, indexes: Sequence[int]) -> _Work:
-        """Have the logs of partitions open: those that `prepare` made, and others now."""
+        """Take the open logs that `prepare` made, and open the others now."""
         self._prepared.pop(topic.topic_id, None)
         for topic_id in [each for each, (other, _) in self._prepared.items() if other.name == topic.name]:
             yield from self._discarded(topic_id)
@@ -181,7 +181,7 @@ class Reconciler:
                 logger.info("topic_deleted", **known)
 
     def _begin(self, work: _Work) -> None:
-        """Do the first step now if nothing is under way, and all else in its turn."""
+        """Do the first step now if no other work runs, and the rest in turns."""
         if not self._waiting and not self._busy.locked():
             try:
                 work = chain((next(work),), work)
@@ -205,7 +205,7 @@ class Reconciler:
                 self._waiting.popleft()
 
     async def settled(self) -> None:
-        """Return when the replicas are what the catalog says."""
+        """Return when the replicas match the catalog."""
         while self._waiting and self._task is not None:
             await asyncio.wait([self._task])
 

@@ -81,7 +81,7 @@ MovedStart = NewType("MovedStart", object)
 
 
 class CommitWaiter(Protocol):
-    """Waits until batches are durable; told once, on the loop, for each `when_durable` it was given to."""
+    """Waits until batches are durable; called once, on the loop, per `when_durable` that got it."""
 
     def partition_committed(self, slot: int) -> None: ...
 
@@ -89,7 +89,7 @@ class CommitWaiter(Protocol):
 
 
 class Watcher(Protocol):
-    """Wants to know when more can be read, or when the replica stops; told on the loop."""
+    """Called on the loop when more can be read, or when the replica stops."""
 
     def replica_changed(self, replica: Replica) -> None: ...
 
@@ -113,7 +113,7 @@ class _FutureWaiter(Generic[_ResultT]):
 
 
 async def all_caught_up(replicas: Iterable[Replica]) -> None:
-    """Return once all that these replicas hold now is visible; one that fails keeps nobody waiting."""
+    """Return once all that these replicas hold now is visible; one that fails does not delay the others."""
     behind = (replica for replica in replicas if replica.is_behind)
     while flushes := [replica.caught_up() for replica in islice(behind, _FLUSHES_AWAITED_AT_ONCE)]:
         await asyncio.gather(*flushes, return_exceptions=True)
@@ -125,7 +125,7 @@ def _tell_failed(waiters: Iterable[tuple[int, CommitWaiter, int]], code: ErrorCo
 
 
 class Replica:
-    """The copy of one partition: of its leader, until `follow` says that another broker leads it."""
+    """The copy of one partition. It is the leader's until `follow` says that another broker leads it."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Replica:
         self.leader_epoch = leader_epoch
         self.high_watermark: int = log.flushed_end_offset
         self.visible_bytes = 0
-        """How many bytes became readable since the start; only differences mean something."""
+        """How many bytes became readable since the start; use only differences."""
         self.stopped: ErrorCode | None = None
         """Why this replica serves nothing, or None."""
         self._has_ended = False
@@ -164,7 +164,7 @@ class Replica:
 
     @property
     def ends(self) -> LogEnds:
-        """Where the log ends now; whoever answers a consumer goes by one of these, not by several reads.
+        """Where the log ends now. An answer to a consumer uses one of these values, not several reads.
 
         There are no transactions yet: what is committed is stable.
         """
@@ -180,8 +180,8 @@ class Replica:
     ) -> Written:
         """Check and write one batch. Raises ApiError with the code that the producer is to get.
 
-        `inspected` is what `inspect_batch` said of a client's batch, or else the effort with which to ask:
-        then this raises TooMuchError too.
+        `inspected` is the result of `inspect_batch` for a client's batch, or an effort for that call: with an
+        effort this raises TooMuchError too.
         """
         if self.stopped is not None:
             raise ApiError(self.stopped)
@@ -214,7 +214,7 @@ class Replica:
         return self._settled(result.last_offset + 1, result)
 
     def when_durable(self, written: Written, waiter: CommitWaiter, slot: int) -> AppendResult:
-        """What to answer once `waiter` is told about `slot`: within this call if that is durable already."""
+        """The answer once `waiter` is called for `slot`: within this call if it is durable already."""
         result: AppendResult = written  # type: ignore[assignment]
         end_offset = result.last_offset + 1
         if end_offset <= self.high_watermark:
@@ -225,7 +225,7 @@ class Replica:
         return result
 
     def soon_durable(self, written: Written) -> AppendResult:
-        """What to answer at once where that promises nothing; it is durable `FLUSH_SOON_MS` later."""
+        """The answer where it may be sent at once and promises nothing; durable `FLUSH_SOON_MS` later."""
         if self._flush_timer is None:
             self._flush_within(FLUSH_SOON_MS)
         result: AppendResult = written  # type: ignore[assignment]
@@ -257,7 +257,7 @@ class Replica:
         return self.committed(self.log.end_offset)
 
     def _flush_within(self, delay_ms: int) -> None:
-        """Make what was appended durable, with nobody waiting for it."""
+        """Make what was appended durable, without a waiter."""
         if self._flush_timer is None:
             self._flush_timer = self._loop.call_later(delay_ms / 1000, self._flush_now)
 
@@ -308,7 +308,7 @@ class Replica:
             self._has_moved = True
 
     def tell_waiting(self) -> None:
-        """For GroupCommit: those who waited for what became durable hear of it."""
+        """For GroupCommit: answer the waiters of what became durable."""
         if not self._has_moved:
             return
         self._has_moved = False
@@ -319,7 +319,7 @@ class Replica:
         self._tell_watchers()
 
     def fail(self, error: BaseException) -> None:
-        """Take the partition offline: what is in memory of it can no longer be trusted."""
+        """Take the partition offline: its state in memory can no longer be trusted."""
         known = isinstance(error, OSError | InvariantError)
         logger.error(
             "partition_offline",
@@ -343,7 +343,7 @@ class Replica:
             self._tell_watchers()
 
     def follow(self, leader_epoch: int) -> None:
-        """Another broker, or none, leads in this epoch: nothing is served. What is here becomes durable."""
+        """Another broker, or none, leads in this epoch: serve nothing, and make what is here durable."""
         if not self._has_ended:
             self.leader_epoch = leader_epoch
             self._refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -357,9 +357,9 @@ class Replica:
             self._refuse(code)
 
     def _refuse(self, code: ErrorCode) -> None:
-        """Waiters and later calls get `code`, parked fetches wake up.
+        """Waiters and later calls get `code`, waiting fetches wake up.
 
-        Waiters hear of it in the next step of the loop, for this one may be in the middle of a request.
+        Waiters are called in the next step of the loop, because this step may be in the middle of a request.
         """
         self.stopped = code
         if self._flush_timer is not None:
@@ -371,7 +371,7 @@ class Replica:
         self._tell_watchers()
 
     def watch(self, watcher: Watcher) -> None:
-        """Tell `watcher` whenever the high watermark moves or the replica stops, until `unwatch`."""
+        """Call `watcher` whenever the high watermark moves or the replica stops, until `unwatch`."""
         self._watchers[watcher] = None
 
     def unwatch(self, watcher: Watcher) -> None:
@@ -436,7 +436,7 @@ class Replica:
             raise
 
     def _tell(self, event: str, error: str | None, advice: str) -> None:
-        """Say what the disk does, once in `TOLD_EVERY_MS`, for clients ask again at once. In any thread."""
+        """Log a disk problem once per `TOLD_EVERY_MS`: clients repeat requests at once. In any thread."""
         now = time.monotonic()
         if now < self._tell_again_at:
             return

@@ -1,4 +1,4 @@
-"""What a broker is to a partition, and the partitions for which a change of the catalog changes that.
+"""The role of a broker for a partition, and the partitions whose roles a change of the catalog may change.
 
 Owns both rules. A broker holds a partition where it is one of the replicas, and leads it where it is the
 leader.
@@ -23,7 +23,7 @@ from tidelog.broker.cluster.catalog import (
 
 
 class Role(NamedTuple):
-    """What a broker is to a partition of which it holds a replica."""
+    """The role of a broker that holds a replica of a partition."""
 
     is_leader: bool
     leader_epoch: int

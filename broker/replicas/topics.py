@@ -117,7 +117,7 @@ class Topics:
         return await self._to_the_end(run())
 
     def _plan(self, catalog: Catalog, name: str, wanted: NewTopic) -> Steps[TopicCreated]:
-        # The name first, as Kafka does: a request that repeats an old one is told that the topic exists.
+        # The name first, as Kafka does: a repeated request gets the answer that the topic exists.
         catalog.plan_topic(name, UUID(int=0), (), {})
         brokers = self._brokers()
         internal = self._internal.get(name, NewTopic())
@@ -131,7 +131,7 @@ class Topics:
         return catalog.plan_topic(name, uuid.uuid4(), partitions, self._checked(name, wanted.configs))
 
     def _checked(self, name: str, configs: Mapping[str, str | None]) -> dict[str, str]:
-        """A topic's own settings: an internal one's are there even where nobody names them."""
+        """A topic's own settings; an internal topic gets its defaults even if none is named."""
         internal = self._internal.get(name, NewTopic()).configs
         given = {
             key: value for key, value in configs.items() if key not in internal or internal[key] != value
@@ -216,7 +216,7 @@ class Topics:
         await self._to_the_end(self._change(plan))
 
     async def _planned(self, plan: Callable[[Catalog], Steps[_D]]) -> _D:
-        """What `plan` says of the newest catalog. Raises ApiError."""
+        """The result of `plan` for the newest catalog. Raises ApiError."""
         try:
             await self._cluster.settle()
         except _STORE_ERRORS as error:
@@ -225,7 +225,7 @@ class Topics:
         return await self._turns.run(plan(self._cluster.catalog))
 
     async def _add(self, topic: Topic, first: int, plan: Callable[[Catalog], Delta]) -> None:
-        """Make the partitions of `topic` from `first` on, then what `plan` says durable. Raises ApiError."""
+        """Make the partitions of `topic` from `first` on, then commit what `plan` says. Raises ApiError."""
         try:
             await self._reconciler.prepare(topic, first)
         except OSError as error:
@@ -236,7 +236,7 @@ class Topics:
                 error=str(error),
                 advice=advice_on(error, "nothing was changed; make room on the disk, then ask again"),
             )
-            # A disk may recover, and handles come free, while the client tries again; the limit stays.
+            # A disk may recover, and handles become free, while the client tries again; the limit stays.
             is_lasting = isinstance(error, HandleLimitError)
             code = ErrorCode.POLICY_VIOLATION if is_lasting else ErrorCode.KAFKA_STORAGE_ERROR
             raise ApiError(code, f"the partitions could not be made: {error.strerror or error}") from error
@@ -245,7 +245,7 @@ class Topics:
     async def _change(
         self, plan: Callable[[Catalog], Delta], dropped: Callable[[], None] | None = None
     ) -> None:
-        """Commit what `plan` says, and return once the replicas are so. Raises ApiError."""
+        """Commit the result of `plan`, and return once the replicas match it. Raises ApiError."""
         try:
             await self._cluster.change(plan, dropped)
         except _STORE_ERRORS as error:
@@ -263,13 +263,13 @@ class Topics:
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}")
 
     async def _to_the_end(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a change to its end even if who asked for it goes away, one change after the other."""
+        """Run a change to its end even if its caller is cancelled, one change after the other."""
 
         async def answered() -> _T | ApiError:
             try:
                 return await work
             except ApiError as error:
-                return error  # As a result, for a refusal that nobody waits for any more is no failure.
+                return error  # As a result, because a refusal without a waiting caller is not a failure.
 
         task = asyncio.get_running_loop().create_task(self._in_turn(answered()))
         self._changes.add(task)

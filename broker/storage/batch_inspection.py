@@ -31,13 +31,13 @@ class TooMuchError(Exception):
 
 
 class Effort:
-    """What a step of the loop may spend on the records of one request: some milliseconds at most."""
+    """The work that a step of the loop may do for the records of one request: some milliseconds at most."""
 
-    # Of the class until some is spent, which spares most requests an initialiser.
+    # Class attributes until some is spent, so that most requests need no initialiser.
     records: int = 8192
-    """Records that are gone through one by one; in lanes two count as one."""
+    """Records that are read one by one; in lanes two count as one."""
     bytes: int = 1 << 20
-    """What may be decompressed."""
+    """Bytes that may be decompressed."""
 
     def spend(self, records: int) -> None:
         """Raises TooMuchError."""

@@ -1,11 +1,11 @@
 """Kafka's small text files: offset checkpoints, leader epochs, partition.metadata, meta.properties.
 
-Owns their formats, as Kafka writes them: a version line, a count line, then one entry a line. A file is
-replaced as a whole, so it is never half old and half new. Beside them `.boot_id`, which is ours: in which
-life of the machine the folder was last used.
+Owns their formats, as Kafka writes them: a version line, a count line, then one entry per line. A file is
+replaced as a whole, so it is never half old and half new. Also `.boot_id`, which is ours: since which
+start of the machine the folder was last used.
 
 Invariants: a file that cannot be understood raises CheckpointError; what to do then is the caller's
-decision, for each of these files can be rebuilt or does without.
+decision, because each of these files can be rebuilt or is not necessary.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def read_topic_id(disk: Disk, folder: Path) -> UUID | None:
         return None
     lines = disk.read_file(path).decode("utf-8", "replace").splitlines()
     if not lines:
-        return None  # Made just before the power went: no record lies beside it.
+        return None  # Made just before a power cut: the folder holds no record.
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)
     try:
         if fields["version"] != "0":
@@ -164,18 +164,18 @@ def write_identity(disk: Disk, data_dir: Path, identity: FolderIdentity) -> None
 def is_same_boot(disk: Disk, folder: Path) -> bool:
     """Whether the machine has not started again since `note_boot` was called for `folder`. Raises OSError.
 
-    Then what a process wrote is there, durable or not: no power cut took it. False where nobody knows, as
-    after it could not be written: a start needs the answer only to say what probably happened.
+    If so, everything that a process wrote still exists, durable or not. False where it is not known, as
+    after a failed write: a start needs the answer only to report what probably happened.
     """
     path, boot_id = folder / BOOT_ID, disk.boot_id().encode()
     return bool(boot_id) and disk.exists(path) and bytes(disk.read_file(path)) == boot_id
 
 
 def note_boot(disk: Disk, folder: Path) -> bool:
-    """As `is_same_boot`, and keep for the next start which life of the machine this is."""
+    """As `is_same_boot`, and save the machine's current boot id for the next start."""
     is_same = is_same_boot(disk, folder)
     if not is_same:
-        # Not durably: where a power cut takes it back, the next start knows as little as without it.
+        # Not durably: if a power cut removes it, the next start has the same facts as without it.
         with suppress(OSError):
             disk.replace_file(folder / BOOT_ID, [disk.boot_id().encode()], durably=False)
     return is_same

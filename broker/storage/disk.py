@@ -36,14 +36,14 @@ HANDLES_ADVICE = (
     "all goes on by itself once file handles are free"
 )
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""After these from anything but a sync the disk still does as told: the write is cut off and all goes on."""
+"""After these errors, except from a sync, the disk still works: the write is cut off, the log goes on."""
 _NO_NOWAIT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 def is_out_of_handles(error: BaseException | None) -> bool:
-    """Whether no file could be opened, for the process or the system has too many open.
+    """Whether no file could be opened, because the process or the system has too many open.
 
-    Nothing was done then: what was asked for can be asked again.
+    Nothing was done then: the call can be repeated.
     """
     return isinstance(error, OSError) and error.errno in _OUT_OF_HANDLES
 
@@ -124,7 +124,7 @@ class Disk:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def fsync_directory(self, path: Path) -> None:
-        """Make the names in a directory durable: without it a new file may be gone after a power cut."""
+        """Make the names in a directory durable: without it a power cut may remove a new file."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -132,7 +132,7 @@ class Disk:
             os.close(fd)
 
     def boot_id(self) -> str:
-        """What names the time since this machine started, and changes with each start; "" where unknown."""
+        """An id that changes with each start of this machine; "" where unknown."""
         try:
             return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         except OSError:
@@ -200,9 +200,9 @@ class Disk:
             self.close(fd)
 
     def replace_file(self, path: Path, buffers: Sequence[Buffer], *, durably: bool = True) -> None:
-        """Write a whole file so that after a crash either the old or the new content is there, durably.
+        """Write a whole file durably; after a crash it has either the old or the new content.
 
-        Not `durably`, a power cut may leave an empty file or none; a process that dies leaves old or new.
+        Without `durably` a power cut may leave an empty file or none; a killed process leaves old or new.
         """
         temporary = path.with_name(path.name + ".tmp")
         fd = self.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -224,7 +224,7 @@ class Disk:
 def _open_handles() -> int:
     """How many handles this process has. Raises OSError."""
     with suppress(OSError):
-        # Linux tells it as the size of this folder since version 6.2.
+        # Linux gives it as the size of this folder since version 6.2.
         if count := os.stat("/proc/self/fd").st_size:
             return count
     return len(os.listdir("/dev/fd"))

@@ -110,7 +110,7 @@ class Folders:
         return MadeFolder(folder, is_new=True)
 
     def open(self, key: TopicPartition, topic_id: UUID) -> MadeFolder:
-        """The folder of a partition that exists, made if it is gone. Raises OSError, ForeignFolderError."""
+        """The folder of an existing partition, made if it is missing. Raises OSError, ForeignFolderError."""
         folder = self.path(key)
         if not self._disk.exists(folder):
             return self.make(key, topic_id)
@@ -143,7 +143,7 @@ class Folders:
         self._disk.fsync_directory(self._data_dir)
 
     def set_aside(self, folder: Path) -> None:
-        """Rename a folder so that `doomed` finds it; where the disk has no room for a name, remove it here.
+        """Rename a folder so that `doomed` finds it; where the disk has no space for a name, remove it here.
 
         Raises OSError.
         """
@@ -152,7 +152,7 @@ class Folders:
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            # What tells whose it is goes last, for a start that meets the rest.
+            # The file with the topic id is removed last, so that a start can identify what is left.
             names = sorted(self._disk.list_directory(folder), key=PARTITION_METADATA.__eq__)
             for name in names:
                 self._disk.unlink(folder / name)

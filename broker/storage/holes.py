@@ -37,7 +37,7 @@ class Hole(NamedTuple):
 
 
 class LogHoleError(CorruptSegmentError):
-    """A read or a search came to a hole."""
+    """A read or a search reached a hole."""
 
     def __init__(self, hole: Hole) -> None:
         super().__init__(
@@ -48,7 +48,7 @@ class LogHoleError(CorruptSegmentError):
 
 
 class Extent(Protocol):
-    """From which offset to which a file reaches."""
+    """The range of offsets in a file."""
 
     @property
     def base_offset(self) -> int: ...
@@ -87,7 +87,7 @@ def raise_if_lost(verdict: Duplicate | Refusal, holes: Sequence[Hole]) -> None:
         lost = [hole for hole in holes if hole.overlaps(verdict.base_offset, verdict.last_offset)]
         what = f"it was stored at offsets {verdict.base_offset} to {verdict.last_offset}"
     else:
-        # Behind the cached batches nothing says where it was stored.
+        # For batches older than the cached ones the position is not known.
         lost = list(holes) if verdict.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER else []
         what = verdict.message
     if lost:

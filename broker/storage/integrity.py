@@ -22,7 +22,7 @@ from tidelog.protocol.records import (
 class CorruptSegmentError(OSError):
     """The file does not hold a chain of batches where it must. The message names file and position.
 
-    An OSError, because to whoever reads the log it is one more way in which a disk fails.
+    An OSError, because for readers of the log it is a disk failure like others.
     """
 
 

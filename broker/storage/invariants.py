@@ -1,7 +1,7 @@
-"""What takes a partition offline when it is not so: numbers of a log that contradict each other.
+"""Checks of a log's numbers; a partition whose numbers contradict each other goes offline.
 
-Owns the checks and their error. They are made where they cost nothing on the way of a request: once a flush,
-once a checkpoint, once a leader epoch. Pure.
+Owns the checks and their error. They run where they cost a request nothing: once per flush, per checkpoint
+and per leader epoch. Pure.
 """
 
 from __future__ import annotations

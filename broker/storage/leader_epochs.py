@@ -61,7 +61,7 @@ class LeaderEpochs:
         write_leader_epochs(self._disk, self._path, entries)
 
     def save_if_room(self, entries: list[tuple[int, int]]) -> None:
-        """`save`, on a full disk another time: that must not fail a flush, and the batches say the same."""
+        """`save`, but on a full disk later: it must not fail a flush, and the batches hold the same."""
         try:
             self.save(entries)
         except OSError as error:

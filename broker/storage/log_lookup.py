@@ -1,9 +1,9 @@
-"""Finding records by time, and the segments that retention lets go.
+"""Finding records by time, and the segments that retention deletes.
 
 Owns the searches over a log's segments. Only a batch that must hold the answer is decoded, and only by
 look-ups of consumers, never on the produce or fetch path.
 
-Invariants: answers are exact to the record; the indexes only save walking.
+Invariants: answers are exact to the record; the indexes only save reading.
 
 The searches are safe in any thread. Source: Kafka's LogSegment.findOffsetByTimestamp and
 UnifiedLog.deletableSegments.
@@ -70,7 +70,7 @@ def find_max_timestamp(segments: Sequence[Segment], start_offset: int) -> tuple[
         if found is not None and found[1] == place.max_timestamp:
             best = found
         else:
-            # Compaction took that record and left the header: the others have to be looked at.
+            # Compaction removed that record and left the header: the other records have to be read.
             places = [each for each in segment.walk(0) if each.last_offset >= start_offset]
             places.sort(key=lambda each: (-each.max_timestamp, each.position))
             for place in places:

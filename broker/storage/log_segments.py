@@ -37,7 +37,7 @@ def _number_of(segments: Sequence[Segment], offset: int) -> int:
     """Which segment may hold `offset`: the last one that does not begin behind it, else the first."""
     last = len(segments) - 1
     if segments[last].base_offset <= offset:
-        return last  # As for most who ask: they follow the end of the log.
+        return last  # The most frequent case: readers at the end of the log.
     return max(bisect_right(segments, offset, key=_base_offset) - 1, 0)
 
 

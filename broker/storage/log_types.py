@@ -25,19 +25,19 @@ READ_COMMITTED = 1
 
 
 class LogEnds(NamedTuple):
-    """Where a log ends for whom, at one moment: offsets, none larger than the one before it."""
+    """The ends of a log at one moment: offsets, none larger than the one before it."""
 
     end: int
     """Behind the last record that was written."""
     durable: int
-    """Behind the last one that no crash takes back."""
+    """Behind the last one that survives every crash."""
     high_watermark: int
     """Behind the last one that every replica holds durably."""
     last_stable: int
     """Before the first record of a transaction that is open."""
 
     def visible(self, isolation_level: int) -> int:
-        """Behind the last record that a consumer of this isolation level is told of."""
+        """Behind the last record that a consumer of this isolation level may read."""
         return self.last_stable if isolation_level == READ_COMMITTED else self.high_watermark
 
 
@@ -95,7 +95,7 @@ class FlushWork:
     def lone_fd(self) -> int | None:
         """The file whose fdatasync is all that `run` has to wait for, or None when there is more to it.
 
-        Who does that in another way calls `after_sync` then, instead of `run`.
+        A caller that runs it in another way calls `after_sync` then, instead of `run`.
         """
         if self.folder is None and not self.before and len(self.files) == 1:
             return self.files[0].fd
@@ -123,7 +123,7 @@ class FlushWork:
             self.disk.fdatasync(file.fd)
         self._check_last_file()
         if self.folder is not None:
-            # What the folder was made with, its names and its topic id, lasts as long as its records.
+            # The folder's names and its topic id must be as durable as its records.
             sync_topic_id(self.disk, self.folder)
             self.disk.fsync_directory(self.folder)
 
@@ -160,7 +160,7 @@ class CheckpointWork:
     indexes_durable: bool = False
 
     def release(self) -> None:
-        """Give back the files of the indexes."""
+        """Release the files of the indexes."""
         for _, file, _, _ in self.indexes:
             file.release()
 

@@ -46,7 +46,7 @@ LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _HANDLES_A_PARTITION = 3
 _SPARE_HANDLES = 32
-"""What must be left for connections, flushes and the store when partitions have been made."""
+"""Handles that must stay free for connections, flushes and the store after partitions were made."""
 _DAMAGE_ADVICE = (
     "check the disk; the log ends before the damage, what was cut off is in the files named in kept_aside, "
     "damaged snapshots are kept as .corrupt"
@@ -78,7 +78,7 @@ _NOT_CLEAN_ADVICE = (
     "and its space before"
 )
 _CLOSED_AT_ONCE = 16
-"""Logs that wait for the disk at the same time: it takes many syncs in about the time of one."""
+"""Logs that are closed at the same time: a disk does many syncs in about the time of one."""
 _FOLDER_ADVICE = "it begins anew, empty; if its folder was moved, stop the broker, put it back, start again"
 logger = structlog.get_logger(__name__)
 
@@ -109,7 +109,7 @@ class LogManager:
         self._lock_fd = -1
         self._checkpoints = OffsetCheckpoints(self._disk, data_dir)
         self._doomed: deque[Path] = deque()
-        """Files that left their logs and wait for `purge`."""
+        """Files of no log any more that wait for `purge`."""
         self._unopened = False
         self._is_same_boot = False
         """The machine has not started again since the last process: what it wrote cannot have been lost."""
@@ -153,7 +153,7 @@ class LogManager:
         return self._folders.holds_nothing((found.topic, found.partition))
 
     def remove(self, found: Iterable[FoundPartition]) -> None:
-        """Take away folders of partitions that are not open. Raises OSError."""
+        """Remove folders of partitions that are not open. Raises OSError."""
         self._remove([(each.topic, each.partition) for each in found])
 
     def open_all(
@@ -169,7 +169,7 @@ class LogManager:
                 self.create(topic, topic_id, partition, config, now_ms)
             except OSError as error:
                 if is_out_of_handles(error):
-                    raise  # No damage of this log, and those that follow would find no handle either.
+                    raise  # This log is not damaged, and the next logs would find no handle either.
                 is_foreign = isinstance(error, ForeignFolderError)
                 logger.error(
                     "partition_offline",
@@ -200,7 +200,7 @@ class LogManager:
                 self._begin_anew([key])
             log = self._open(key, folder.path, config, now_ms, is_clean=folder.is_new or self.was_clean)
         except OSError:
-            # Its files were not looked at to the end, so the next start must not believe them.
+            # Its files were not checked to the end, so the next start must not trust them.
             self._unopened = True
             raise
         self.logs[key] = log
@@ -279,7 +279,7 @@ class LogManager:
         )
 
     def _begin_anew(self, keys: Sequence[TopicPartition]) -> None:
-        """Let new logs inherit nothing of older ones of their names, not even after a crash."""
+        """Make sure that new logs get no state of older logs of the same names, not even after a crash."""
         if self._checkpoints.forget(keys):
             self.write_checkpoints()
 
@@ -308,7 +308,7 @@ class LogManager:
                 advice=advice,
             )
         elif not report.clean_shutdown or report.rebuilt_indexes:
-            # After a clean shutdown, indexes that have to be rebuilt are gone or damaged.
+            # After a clean shutdown, indexes that have to be rebuilt are missing or damaged.
             level = logging.WARNING if report.clean_shutdown else logging.INFO
             logger.log(level, "log_recovered", topic=log.topic, partition=log.partition, **asdict(report))
 
@@ -344,7 +344,7 @@ class LogManager:
         return shorter
 
     def delete(self, topic: str, partitions: Iterable[int]) -> None:
-        """Close partitions' logs and take their folders away. No work on them may be under way."""
+        """Close partitions' logs and remove their folders. No work on them may be under way."""
         keys = [(topic, partition) for partition in partitions]
         for key in keys:
             log = self.logs.pop(key, None)
@@ -362,7 +362,7 @@ class LogManager:
     def purge(self) -> int:
         """Unlink the files of deleted segments and partitions; returns how many. In any thread.
 
-        What cannot be removed, as what somebody else put there, is told and left, and keeps nothing else.
+        A file that cannot be removed, such as a foreign one, is reported and left; the others are removed.
         """
         gone = 0
         while self._doomed:
@@ -391,7 +391,7 @@ class LogManager:
             log.look_up_ages(now_ms)
 
     def run_retention(self, now_ms: int) -> Iterator[None]:
-        """Let old segments of all logs go, a log a step. A log that cannot is reported and left."""
+        """Delete old segments of all logs, one log per step. A log that fails is reported and left."""
         for log in list(self.logs.values()):
             try:
                 records = log.apply_retention(now_ms)
@@ -410,7 +410,7 @@ class LogManager:
             yield
 
     def drop_segments(self, log: PartitionLog) -> Iterator[None]:
-        """Let a log's deleted segments leave, some in each step."""
+        """Remove the files of a log's deleted segments, some in each step."""
         more = True
         while more:
             try:
@@ -432,7 +432,7 @@ class LogManager:
         )
 
     def expire_producers(self, now_ms: int) -> Iterator[int]:
-        """Forget idle producers of all logs; each step forgets some thousands at most and gives how many."""
+        """Forget idle producers of all logs; a step forgets some thousands at most and yields the number."""
         for log in list(self.logs.values()):
             while count := log.producers.expire(now_ms):
                 yield count
@@ -466,7 +466,7 @@ class LogManager:
         )
 
     def close(self, *, clean: bool = True) -> bool:
-        """Close every log and give up the folder; returns whether all of it was clean. Blocking.
+        """Close every log and release the folder; returns whether all of it was clean. Blocking.
 
         With `clean` false nothing is written: the next start finds what a crash would have left.
         """
@@ -491,7 +491,7 @@ class LogManager:
         return is_clean
 
     def _close_logs(self, clean: bool) -> BaseException | None:
-        """Close all, side by side where the disk has to be waited for; why one is not clean, or None."""
+        """Close all logs, in parallel where they wait for the disk; why one is not clean, or None."""
         logs = list(self.logs.values())
         settled = [log for log in logs if not clean or log.is_settled]
         others = [log for log in logs if clean and not log.is_settled]

@@ -42,14 +42,14 @@ class OffsetCheckpoints:
         self._written: tuple[Offsets, Offsets] | None = None
         """What both files say, where that is known."""
         self._named: set[TopicPartition] = set()
-        """Whom either file may name."""
+        """Partitions that either file may name."""
 
     def exist(self) -> bool:
-        """Whether either file is there."""
+        """Whether either file exists."""
         return any(self._disk.exists(self._data_dir / name) for name in (RECOVERY_POINTS, LOG_START_OFFSETS))
 
     def load(self, *, must_exist: bool) -> bool:
-        """Read both; whether they could be understood, with `must_exist` also are there. Raises OSError."""
+        """Read both; whether both could be understood and, with `must_exist`, both exist. Raises OSError."""
         points, starts = self._read(RECOVERY_POINTS, must_exist), self._read(LOG_START_OFFSETS, must_exist)
         self._recovery_points, self._start_offsets = points or {}, starts or {}
         self._named = self._recovery_points.keys() | self._start_offsets.keys()
@@ -84,7 +84,7 @@ class OffsetCheckpoints:
         self._recovery_points[key], self._start_offsets[key] = recovery_point, start_offset
 
     def forget(self, keys: Iterable[TopicPartition]) -> bool:
-        """These partitions are gone, or begin anew; whether the files have to be written for it."""
+        """These partitions are deleted, or begin again; whether the files have to be written for it."""
         is_written = False
         for key in keys:
             self._recovery_points.pop(key, None)

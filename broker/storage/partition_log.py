@@ -102,9 +102,9 @@ class PartitionLog:
         self.recovery = recovered.report
         moved = recovered.report.start_moved
         self._doubtful = [] if moved is None else [moved]
-        """Offsets below the start that were deleted or lost, nobody knows which."""
+        """Offsets below the start that were deleted or lost. It is not known which."""
         self.failure: BaseException | None = None
-        """Why this log takes nothing more, or None."""
+        """Why this log accepts no more batches, or None."""
         self._steady_ms = steady_ms
         self._segments = LogSegments(
             folder, disk, recovered.segments, recovered.cleaned, has_new_names=recovered.has_new_names
@@ -134,7 +134,7 @@ class PartitionLog:
         same_boot: bool = False,
         steady_ms: Callable[[], int] | None = None,
     ) -> PartitionLog:
-        """Open or create the log in `folder`; `recovery` tells what was found. Blocking; raises OSError.
+        """Open or create the log in `folder`; `recovery` reports what was found. Blocking; raises OSError.
 
         `start_offset` is the log start that was checkpointed, if any: older records stay deleted. `steady_ms`
         is the clock by which producers grow old, without it `now_ms` of each call. What was read back after
@@ -173,7 +173,7 @@ class PartitionLog:
 
     @property
     def bytes_since_checkpoint(self) -> int:
-        """About how much that is."""
+        """About how many bytes lie beyond the recovery point."""
         return self._upkeep.bytes_since_checkpoint
 
     @property
@@ -186,7 +186,7 @@ class PartitionLog:
 
     @property
     def holes(self) -> list[Hole]:
-        """Offsets that the log lost, as far as nobody deleted them since."""
+        """Offsets that the log lost and that were not deleted since."""
         start_offset = self.start_offset
         return [hole for hole in self.recovery.holes if hole.end_offset > start_offset]
 
@@ -217,8 +217,8 @@ class PartitionLog:
     ) -> AppendResult:
         """Store the one batch in `batch`, or recognise it.
 
-        `inspected` is what `inspect_batch` said of a client's batch, or else the effort with which to ask, if
-        that is limited: then this raises TooMuchError too, before anything happened.
+        `inspected` is the result of `inspect_batch` for a client's batch, or a limited effort for the call.
+        With an effort this raises TooMuchError too, before anything changed.
         Raises ApiError with the code that the producer is to get; then nothing was stored. A full disk gives
         KAFKA_STORAGE_ERROR and the log goes on; when `failure` is set afterwards the log is offline.
         """
@@ -277,7 +277,7 @@ class PartitionLog:
         return tuple.__new__(AppendResult, row)
 
     def _broken(self, error: Exception) -> ApiError:
-        """A write that this cannot vouch for, or may not make: the log takes nothing more."""
+        """A write that may be wrong, or is not allowed: the log accepts no more batches."""
         self.mark_failed(error)
         return self._failed()
 
@@ -331,7 +331,7 @@ class PartitionLog:
         return marker
 
     def _stored_before(self, verdict: Duplicate | Refusal, sent: BatchHeader) -> AppendResult:
-        """Where the log holds what a producer sent again. Raises ApiError where that is not so."""
+        """Where the log holds a batch that a producer sent again. Raises ApiError if it does not hold it."""
         raise_if_lost(verdict, [*self.holes, *self._doubtful])
         if isinstance(verdict, Duplicate):
             self._check_is_there(verdict, sent)
@@ -341,7 +341,7 @@ class PartitionLog:
         raise ApiError(verdict.code, verdict.message)
 
     def _check_is_there(self, stored: Duplicate, sent: BatchHeader) -> None:
-        """A batch is acknowledged again only while the log holds it, or after somebody deleted it.
+        """A batch is acknowledged again only while the log holds it, or after it was deleted on request.
 
         Raises ApiError(KAFKA_STORAGE_ERROR).
         """
@@ -364,7 +364,7 @@ class PartitionLog:
         self.producers.set_next_sequence(producer_id, epoch, next_sequence, self._producers_ms(now_ms))
 
     def _undo(self, error: OSError) -> ApiError:
-        """A write failed: cut off what it left, and answer. It goes on after a lack of room or handles."""
+        """A write failed: cut off what it left. After a lack of disk space or handles the log continues."""
         try:
             self._segments.active.cut_back()
         except OSError as second:
@@ -377,7 +377,7 @@ class PartitionLog:
         )
 
     def mark_failed(self, error: BaseException) -> None:
-        """Take nothing more and serve nothing more: the disk cannot be relied on."""
+        """Accept and serve nothing more: the disk is not reliable."""
         if self.failure is None:
             self.failure = error
 
@@ -420,7 +420,7 @@ class PartitionLog:
         try:
             return self._segments.read(offset, max_bytes, upper_offset, allow_oversized_first, nowait)
         except OSError as error:
-            self._check_holds(offset)  # Its segment may have left meanwhile, which looks like a hole.
+            self._check_holds(offset)  # Its segment may be deleted by now, which looks like a hole.
             raise self._unreadable(error) from error
 
     def _check_holds(self, offset: int) -> None:
@@ -432,7 +432,7 @@ class PartitionLog:
             )
 
     def _unreadable(self, error: OSError | ProtocolError) -> ApiError:
-        """What is damaged or lost stays so: clients tell their users, while for a storage error they wait."""
+        """Damage and loss are permanent, so clients report them; after a storage error clients try again."""
         is_lasting = isinstance(error, CorruptSegmentError | ProtocolError)
         code = ErrorCode.CORRUPT_MESSAGE if is_lasting else ErrorCode.KAFKA_STORAGE_ERROR
         return ApiError(code, f"{self.folder}: {error}")
@@ -459,7 +459,7 @@ class PartitionLog:
         return TimestampedOffset(found[0], found[1], self._epochs.epoch_at(found[0]))
 
     def begin_flush(self) -> FlushWork | None:
-        """All that is not durable yet, or None. One flush at a time: finish it before beginning another.
+        """All that is not durable yet, or None. Only one flush at a time: finish it before the next one.
 
         Raises InvariantError.
         """
@@ -485,7 +485,7 @@ class PartitionLog:
         self._check_ends()
 
     def flush_undone(self, work: FlushWork) -> None:
-        """`work.run` found no file handle: nothing has failed, and the next flush has all of it to do."""
+        """`work.run` found no file handle: nothing has failed, and the next flush does all of it."""
         self._segments.flush_undone(work)
         self._epochs.is_dirty |= bool(work.before)
         self._cleaned.is_dirty |= bool(work.before)
@@ -525,20 +525,20 @@ class PartitionLog:
             )
         self.start_offset = max(self.start_offset, offset)
         self._doubtful = [hole for hole in self._doubtful if hole.end_offset > offset]
-        # The records are gone for every reader; files that cannot leave now are left to the next retention.
+        # No reader sees the records any more; files that cannot be removed now wait for the next retention.
         with suppress(OSError):
             self._upkeep.drop_before(self.start_offset)
         return self.start_offset
 
     def look_up_ages(self, now_ms: int) -> None:
-        """Read what `apply_retention` has to know of old segments, which may take long. In any thread."""
+        """Read what `apply_retention` needs of old segments, which may take long. In any thread."""
         with suppress(OSError):
             segments_to_delete(self._segments.segments, self.config, self.flushed_end_offset, now_ms)
 
     def apply_retention(self, now_ms: int) -> int:
-        """Let old segments go by size and age; returns how many records that are no longer there.
+        """Delete old segments by size and age; returns how many records were deleted.
 
-        Producers stay. Files leave once a snapshot knows their producers. Raises ApiError, OSError.
+        Producers stay. Files are removed once a snapshot covers their producers. Raises ApiError, OSError.
         """
         if self.failure is not None:
             return 0
@@ -550,7 +550,7 @@ class PartitionLog:
             except ApiError:
                 if self.failure is not None or count == 1:
                     raise
-                count -= 1  # No room for a new one: the older ones make it.
+                count -= 1  # No space for a new one: delete the older ones first.
         before = self.start_offset
         if count:
             self.start_offset = max(before, segments[count - 1].end_offset)
@@ -558,11 +558,11 @@ class PartitionLog:
         return self.start_offset - before
 
     def take_deleted_files(self) -> list[Path]:
-        """Files that left the log and wait to be unlinked, in any thread: that may take long."""
+        """Files that are no longer in the log. Unlink them in any thread: that may take long."""
         return self._upkeep.take_deleted_files()
 
     def drop_segments(self) -> bool:
-        """Let some files go that retention left; True when more can in another step. Raises OSError."""
+        """Remove some files that retention left; True when another step can remove more. Raises OSError."""
         return self.failure is None and self._upkeep.drop_before(self.start_offset)
 
     def describe_producers(self) -> list[ProducerEntry]:
@@ -571,7 +571,7 @@ class PartitionLog:
 
     @property
     def is_settled(self) -> bool:
-        """Whether a clean close has nothing to write: a start would find all in the files as they are."""
+        """Whether a clean close has nothing to write, because the files already hold everything."""
         if not (self.end_offset or len(self.producers) or self.recovery.is_damaged):
             return True  # It never held anything.
         return not self._cleaned.is_dirty and self._upkeep.is_settled(self._epochs, self.end_offset)
@@ -579,7 +579,7 @@ class PartitionLog:
     def close(self, clean: bool) -> bool:
         """Flush, write indexes and a snapshot, close the files. Blocking; no work may be under way.
 
-        Returns whether the next start may believe the files: never after a failure.
+        Returns whether the next start may trust the files: never after a failure.
         """
         try:
             if not clean or self.failure is not None:

@@ -27,7 +27,7 @@ class SlotIndex:
     """The slots of a table's producers. `id_of` gives the producer id of a slot, negative for a free one."""
 
     def __init__(self, id_of: Callable[[int], int], producers: int = 0) -> None:
-        """Empty, with room for so many before it has to grow."""
+        """Empty; it grows only for more than `producers`."""
         self.cells = _empty(2 * producers)
         """From cell `producer_id * SPREAD % len(cells)` on, up to the first 0."""
         self._id_of = id_of
@@ -72,7 +72,7 @@ class SlotIndex:
             self._count += 1
 
     def remove(self, producer_id: int, slot: int) -> None:
-        """`slot` is found no more; it still tells its producer id."""
+        """`slot` is found no more; `id_of` still gives its producer id."""
         self._count -= 1
         self._erase(self.cells, producer_id, slot)
         if self._larger is not None:
@@ -96,7 +96,7 @@ class SlotIndex:
 
 
 def _place(cells: array[int], producer_id: int, slot: int) -> None:
-    """Into the first free cell, unless it is there already."""
+    """Put `slot` into the first free cell, unless a cell already holds it."""
     size = len(cells)
     at = producer_id * SPREAD % size
     while (other := cells[at]) and other != slot:

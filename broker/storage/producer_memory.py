@@ -53,9 +53,9 @@ from tidelog.protocol.types import (
 _EXPIRED_AT_ONCE: Final = 1_000
 _EVICTED_AT_ONCE: Final = 100
 _MOST_RECENT: Final = 1_024
-"""So many are packed in a few milliseconds."""
+"""Packing this many takes a few milliseconds."""
 _EVICTED_KEPT_SHARE: Final = 8
-"""Of how many places for producers one is for remembering who was evicted."""
+"""One evicted producer is remembered per this many places for producers."""
 _EVICTED_KEPT_AT_LEAST: Final = 1_000
 
 
@@ -89,15 +89,15 @@ class ProducerStates:
         restored: FrozenTable | None = None,
         now_ms: int = 0,
     ) -> None:
-        """`restored` is as old at `now_ms` as when it was taken: the time when nobody ran it makes no
-        producer idle, for it cannot be told from a clock that was set. Raises ValueError when it
-        contradicts itself.
+        """The producers of `restored` are as old at `now_ms` as when it was taken. Time without a broker
+        makes no producer idle, because it looks the same as a changed clock. Raises ValueError when
+        `restored` contradicts itself.
         """
         self.rules = rules
         self.evicted = 0
-        """How many were forgotten because of the limit since the start."""
+        """How many producers the limit evicted since the start."""
         self.changes = 0
-        """How often it changed without a batch, so that the end of the log does not tell of it."""
+        """How many changes came without a batch, so that the end of the log does not show them."""
         self._evicted_epochs: OrderedDict[int, int] = OrderedDict(restored.evicted if restored else {})
         self._highest_evicted = max(filter(FOREIGN_IDS_FROM.__gt__, self._evicted_epochs), default=-1)
         self._next_producer_id = next_producer_id
@@ -105,7 +105,7 @@ class ProducerStates:
         self._recent: dict[int, _Recent] = {}
         """By producer id, in the order of the last append; all others appended before all of these."""
         self._latest = _NOBODY
-        """The last of `_recent`, which mostly appends the next batch too; nobody's while that is empty."""
+        """The last of `_recent`, which mostly appends the next batch too; `_NOBODY` while that is empty."""
         self._clock_ms = max(restored.clock_ms, self._table.latest_append_ms()) if restored else 0
         self._ahead_ms = self._clock_ms - now_ms if self._clock_ms else 0
 
@@ -143,7 +143,7 @@ class ProducerStates:
 
         `now_ms` is the broker's clock at the append; for replayed batches, the time of the replay.
         """
-        # One unpacking costs less than the six look-ups that it stands for.
+        # One unpacking costs less than six look-ups.
         _, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, base_sequence, _ = header
         if producer_id < 0 or attributes & CONTROL_BIT:
             return
@@ -200,14 +200,14 @@ class ProducerStates:
         self._latest = _NOBODY
 
     def _advance(self, now_ms: int) -> int:
-        """The producers' own time: it goes on with the caller's clock, and never back."""
+        """The producers' own time: it advances with the caller's clock, and never goes back."""
         moment = now_ms + self._ahead_ms
         if moment > self._clock_ms:
             self._clock_ms = moment
         return self._clock_ms
 
     def _make_room(self) -> None:
-        # Bounded, for a limit that was lowered by far must not stop one append for seconds.
+        # Bounded, because after a much lower limit one append must not take seconds.
         excess = min(len(self._table) + 1 - self.rules.max_producers, _EVICTED_AT_ONCE)
         if excess <= 0:
             return

@@ -95,7 +95,7 @@ def check_unknown(
     sent: BatchHeader, next_producer_id: int, evicted_epoch: int, rules: ProducerRules
 ) -> Verdict:
     """What to do with a batch of a producer that is not known. Ids from `next_producer_id` on were never
-    issued; `evicted_epoch` is the one in which the limit put it out, -1 where it did not."""
+    issued; `evicted_epoch` is the epoch in which the limit evicted it, -1 if it did not."""
     if sent.is_transactional:
         return _no_transaction(sent)
     if not rules.reject_unknown_sequence:

@@ -29,7 +29,7 @@ from tidelog.protocol.types import NO_OFFSET, NO_PRODUCER_ID, NO_SEQUENCE, NO_TI
 
 CACHED_BATCHES = 5
 FOREIGN_IDS_FROM = 1 << 62
-"""No broker gets so far: ids from here on were chosen by clients that `producer.id.unknown.sequence` let."""
+"""No broker issues such ids: clients chose them, where `producer.id.unknown.sequence` allows it."""
 _CHUNK_BITS = 6
 SLOTS_PER_CHUNK = 1 << _CHUNK_BITS
 _IN_CHUNK = SLOTS_PER_CHUNK - 1
@@ -97,7 +97,7 @@ class FrozenTable:
     clock_ms: int = 0
     """The producers' own time when the table was taken, in the milliseconds of `last_append_ms`."""
     evicted: Mapping[int, int] = field(default_factory=dict)
-    """Producer id -> epoch of those whom the limit put out, the longest ago first."""
+    """Producer id -> epoch of the producers that the limit evicted, the longest ago first."""
 
 
 def slot_size_of(window: int) -> int:
@@ -286,7 +286,7 @@ class ProducerTable:
         self._link_latest(slot)
 
     def remove(self, producer_id: int) -> None:
-        """Forget a producer that is there."""
+        """Forget a known producer."""
         slot = self.find(producer_id)
         self._recent = (NO_PRODUCER_ID, 0)
         self._index.remove(producer_id, slot)

@@ -80,19 +80,19 @@ class RecoveryReport:
     rebuilt_indexes: list[str] = field(default_factory=list)
     corrupt_snapshots: list[str] = field(default_factory=list)
     producers_unknown_before: int = -1
-    """No good snapshot covers what was deleted before this offset: who wrote only there is forgotten."""
+    """No good snapshot covers what was deleted before this: producers only of that part are forgotten."""
     unreadable: list[str] = field(default_factory=list)
     """Places in closed segments where no batch can be read any more."""
     holes: list[Hole] = field(default_factory=list)
     """Offsets between start and end of the log that no file holds any more."""
     start_moved: Hole | None = None
-    """From the log start that was saved to the first file, where a crash may explain that they differ."""
+    """The offsets from the saved log start to the first file, if a crash may explain the difference."""
     file_problems: list[str] = field(default_factory=list)
     """What was wrong with the small files beside the segments."""
 
     @property
     def is_torn_tail(self) -> bool:
-        """Whether nothing was found but an end, beyond the recovery point, that a power cut may leave.
+        """Whether all that was found is an end, beyond the recovery point, that a power cut may leave.
 
         Files lose what was not synced in any order, so whole batches may follow a hole.
         """
@@ -140,7 +140,7 @@ class _Scan(NamedTuple):
 
 
 class _WriteAgain:
-    """Contiguous good bytes of a segment on their way back to where they lie."""
+    """Contiguous good bytes of a segment that are written again at their position."""
 
     def __init__(self, segment: Segment, disk: Disk) -> None:
         self._segment = segment
@@ -158,7 +158,7 @@ class _WriteAgain:
             self.write()
 
     def write(self) -> None:
-        """Raises OSError: then the disk does not take what was acknowledged, and the log cannot be opened."""
+        """Raises OSError: then acknowledged records cannot be made durable, and the log cannot be opened."""
         if self._views:
             self._disk.write_all(self._segment.log.fd, self._views, self._position)
             self._views.clear()
@@ -199,8 +199,8 @@ class Recovery:
     def run(self, start_offset: int | None) -> Recovered:
         """Open everything; a folder without a segment gets one at `start_offset`.
 
-        `start_offset` is where the log began when that was saved last, None where nobody knows. Raises
-        OSError; `close` then gives back what was opened.
+        `start_offset` is the log start that was saved last, None if it is not known. Raises
+        OSError; then call `close` to release what was opened.
         """
         self._disk.make_directory(self._folder)
         if problem := self._cleaned.load():
@@ -226,7 +226,7 @@ class Recovery:
             end_offset = segments[-1].end_offset
             if snapshot.offset <= end_offset:
                 break
-            # It knows batches that the log lost: an older one must do, and the log is read again for it.
+            # It covers batches that the log lost: an older one is used, and the log is read again for it.
             self.close()
             bases = [segment.base_offset for segment in segments]
             limit = end_offset
@@ -249,15 +249,15 @@ class Recovery:
             self._cleaned,
             sorted(self._leader_epochs.items()),
             self.report,
-            # Who closed it cleanly had flushed it, unless there was nothing to flush.
+            # A clean close has flushed it, unless there was nothing to flush.
             is_empty or not end_offset or not self.report.clean_shutdown,
         )
 
     def _start_of(self, first_base: int, saved: int | None) -> int:
         """Where the log begins.
 
-        A crash may come between the deletion of files and the saving of the new start; after a clean shutdown
-        files that are gone were not deleted by the broker, and the log begins with a hole.
+        A crash may happen between the deletion of files and the saving of the new start. After a clean
+        shutdown, missing files were not deleted by the broker, and the log begins with a hole.
         """
         if saved is None:
             return first_base
@@ -326,9 +326,9 @@ class Recovery:
         return base == end_offset or (base > end_offset and end_offset < self._trusted)
 
     def _open_sealed(self, segment: Segment, next_base: int) -> None:
-        """A segment that was complete and durable long ago: believe it, unless an index is missing.
+        """Open a segment that was complete and durable: trust it, unless an index is missing.
 
-        Only its end is looked at, for the file may have become shorter.
+        Only its end is checked, because the file may have become shorter.
         """
         size = self._disk.size(segment.log.fd)
         segment.tail = (size, next_base)
@@ -339,7 +339,7 @@ class Recovery:
             self.report.rebuilt_indexes.append(segment.path.name)
             segment.rebuild_indexes(self._index_interval)
         except CorruptSegmentError as error:
-            # It was durable, so it is not cut off: what can be read is served, the rest is refused.
+            # It was durable, so it is not cut off: readable batches are served, reads of the rest fail.
             self.report.unreadable.append(str(error))
         segment.seal()
 
@@ -381,11 +381,11 @@ class Recovery:
         return problem
 
     def _replay(self, header: BatchHeader, view: memoryview) -> None:
-        """Give the producer state what the append of this batch gave it."""
+        """Change the producer state as the append of this batch did."""
         if not header.is_control:
             self._producers.apply(header, header.base_offset, self._steady_now_ms)
         elif header.producer_id >= 0:
-            # Its CRC is right, so what is no marker was stored as it is, and changed nothing.
+            # Its CRC is right. A batch that is no marker was stored as it is, and changed nothing.
             with suppress(ProtocolError):
                 self._producers.apply_marker(header, read_marker(view), self._steady_now_ms)
         self.report.replayed_batches += 1
@@ -446,7 +446,7 @@ class Recovery:
         self.report.truncated_at_offset = scan.end_offset
         self.report.truncated_reason = f"{segment.path.name} at byte {scan.position}: {scan.problem}"
         tail = segment.read_bytes(scan.position, size - scan.position)
-        # Without a power cut, all that a broker leaves is the beginning of the batch that it was writing.
+        # Without a power cut, a broker leaves only the beginning of the batch that it was writing.
         is_odd = self._same_boot and not is_unfinished(tail, len(tail), scan.end_offset)
         if scan.end_offset < self.report.recovery_point or is_odd or _holds_a_batch(tail):
             aside = segment.path.with_name(segment.path.name + DAMAGED_SUFFIX)
@@ -455,7 +455,7 @@ class Recovery:
         segment.cut_back()
 
     def _drop(self, bases: list[int], reason: str) -> None:
-        """Take segments behind the end of the log out of it, keeping those that hold anything."""
+        """Remove segments behind the end of the log; files that hold anything are kept under another name."""
         for base in bases:
             path = self._folder / f"{base:020d}{LOG_SUFFIX}"
             self.report.deleted_segments.append(f"{path.name}: {reason}")

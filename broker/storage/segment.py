@@ -43,12 +43,12 @@ _WALK_BYTES = 8192
 _INDEX_NEXT = 1 << 31
 _UNKNOWN_END = 1 << 62
 _VERIFIED_AT_ONCE = 1 << 20
-"""So many bytes at most are checked before a reader gets them, for that may happen on the loop."""
+"""The most bytes that are checked before a reader gets them, because that may run on the loop."""
 _PLACE = Struct(">qi9xhiqq")
 
 
 class Place(NamedTuple):
-    """Where a batch lies, and what a walk needs to know of it."""
+    """The position of a batch, and the header fields that readers of a segment need."""
 
     position: int
     size_bytes: int
@@ -85,9 +85,9 @@ class Segment:
     ) -> None:
         self.base_offset = base_offset
         self.tail = (0, base_offset)
-        """Size in bytes and end offset, set at once: a reader in a thread must see both of one moment."""
+        """Size in bytes and end offset, set together: a reader in a thread must see both of one moment."""
         self.unverified = (0, 0)
-        """Where it holds bytes that nobody checked since the start: first position, end."""
+        """The bytes that were not checked since the start: first position, end."""
         self.created_ms = created_ms
         self.first_timestamp: int | None = None
         """Largest timestamp of the first batch, for rolling by age; None while unknown."""
@@ -96,7 +96,7 @@ class Segment:
         """Last offset of the first batch that holds the largest timestamp."""
         self._has_noted_untimed = False
         self._has_untimed: bool | None = None
-        """Whether a batch has no timestamps, once that was looked up; None while nobody did."""
+        """Whether a batch has no timestamps; None until that was looked up."""
         self.bytes_since_index = 0
         self.path = folder / f"{base_offset:020d}{LOG_SUFFIX}"
         self._disk = disk
@@ -115,8 +115,8 @@ class Segment:
         return self.tail[1]
 
     def takes(self, size: int, timestamp: int, last_offset: int, config: LogConfig, now_ms: int) -> bool:
-        """Whether a batch belongs into this segment, and not into a new one, by Kafka's reasons: size, age, a
-        full index, an offset too far from the base."""
+        """Whether a batch belongs in this segment, not in a new one. The reasons for a new one are Kafka's:
+        size, age, a full index, an offset too far from the base."""
         filled, index_bytes = self.tail[0], config.segment_index_bytes
         return not filled or (
             filled + size <= config.segment_bytes
@@ -129,7 +129,7 @@ class Segment:
     def append(
         self, buffers: Sequence[Buffer], size: int, header: BatchHeader, last_offset: int, index_interval: int
     ) -> None:
-        """Write one batch at the end. Raises OSError; then bytes may be there but nothing else changed."""
+        """Write one batch at the end. Raises OSError; then bytes may be written but nothing else changed."""
         position = self.tail[0]
         self._disk.write_all(self.log.fd, buffers, position)
         _, _, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, _ = header
@@ -217,7 +217,7 @@ class Segment:
             self.log.release()
 
     def walk(self, position: int, *, nowait: bool = False) -> Iterator[Place]:
-        """Batches from `position`, which must be where one starts, to the end as it is when the walk begins.
+        """Batches from `position`, which must be the start of one, to the end as it is at the first step.
 
         Raises CorruptSegmentError.
         """
@@ -259,7 +259,7 @@ class Segment:
         return None
 
     def walk_from_entry(self, entry: tuple[int, int] | None, *, nowait: bool = False) -> Iterator[Place]:
-        """Walk from an entry of the offset index, or from the start when the batch there denies the entry."""
+        """Batches from an entry of the offset index, or from the start when the batch contradicts it."""
         position = 0
         if entry is not None and 0 <= entry[1] < self.size_bytes:
             try:
@@ -311,10 +311,10 @@ class Segment:
         return Slice(data, next_offset, cut) if is_verified else self._verified(data, start, first_offset)
 
     def check_batch_at(self, offset: int, sent: BatchHeader) -> None:
-        """Raise CorruptSegmentError unless the batch that begins at `offset` is there, whole, and as `sent`.
+        """Raise CorruptSegmentError unless the batch at `offset` exists, is whole, and matches `sent`.
 
-        What was checked before is not read again. Where the log was cleaned, it or some of its records may be
-        gone. Raises OSError.
+        What was checked before is not read again. Where the log was cleaned, the batch or some of its records
+        may be missing. Raises OSError.
         """
         first, end = self.unverified
         if first >= end:
@@ -389,7 +389,7 @@ class Segment:
         )
 
     def load_max_timestamp(self) -> bool:
-        """Find the largest timestamp: the last entry of the time index, and a walk over what follows it.
+        """Find the largest timestamp by the last entry of the time index and the batches that follow it.
 
         False when that entry is wrong. Raises CorruptSegmentError.
         """
@@ -406,9 +406,9 @@ class Segment:
         return True
 
     def load_end(self) -> bool:
-        """Find the end of the last batch by a walk from the last index entry; False where headers are wrong.
+        """Find the end of the last batch, reading from the last index entry; False where headers are wrong.
 
-        What the tail said before is the most that the walk believes.
+        The end is never taken beyond what the tail said before.
         """
         end = (0, self.base_offset)
         try:
@@ -420,7 +420,7 @@ class Segment:
         return True
 
     def rebuild_indexes(self, index_interval: int) -> None:
-        """Write both indexes anew from the headers, and end where the last good one leads to.
+        """Write both indexes again from the headers, and end behind the last good batch.
 
         Raises CorruptSegmentError where the file does not end there.
         """
@@ -438,7 +438,7 @@ class Segment:
             self.tail = end
 
     def resume_at(self, entry: tuple[int, int]) -> bool:
-        """Take `entry` of the offset index as the last thing known; False when the batch there denies it.
+        """Take `entry` of the offset index as the last one; False when the batch there contradicts it.
 
         Forgets the entries behind it. What follows the batch's start has to be read and `note`d again.
         """

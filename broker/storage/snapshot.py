@@ -55,7 +55,7 @@ _CRC = Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class LoadedSnapshot:
-    """The newest usable snapshot, and the damaged ones that were set aside on the way to it."""
+    """The newest usable snapshot, and the damaged ones that were set aside before it was found."""
 
     offset: int
     frozen: FrozenTable | None
@@ -90,7 +90,7 @@ def snapshot_offsets(disk: Disk, folder: Path) -> list[int]:
 
 
 def _mark_of(folder: Path) -> int:
-    """16 bits that tell a partition's snapshots from those of others; never 0."""
+    """16 bits that distinguish a partition's snapshots from those of others; never 0."""
     return int(crc32c(folder.name.encode())) % 0xFFFF + 1
 
 
@@ -125,8 +125,8 @@ def write_snapshot(
 ) -> int:
     """Write a snapshot durably, then delete what is no longer needed. Returns its size. Raises OSError.
 
-    Stays: the newest two up to `durable_end` (without it, `offset`), for a crash may take from the log what
-    lies beyond, and every snapshot that knows more than the log is thrown away then; and those beyond.
+    Kept are the newest two up to `durable_end` (without it, `offset`) and all beyond it. A crash may remove
+    what the log holds beyond it; then every snapshot that covers more than the log is deleted.
     """
     buffers = list(_encode(frozen, offset, _mark_of(folder)))
     number = max((name.number for name in snapshots(disk, folder) if name.offset == offset), default=0) + 1
@@ -210,7 +210,7 @@ def set_aside(disk: Disk, path: Path, error: Exception) -> str:
 def load_newest(disk: Disk, folder: Path, at_or_before: int) -> LoadedSnapshot:
     """The newest usable snapshot that does not run ahead of the log's end.
 
-    Those beyond `at_or_before` describe a log that is gone and are deleted. Without any, the offset is -1.
+    Those beyond `at_or_before` cover lost batches and are deleted. Without any, the offset is -1.
     """
     damaged: list[str] = []
     for name in reversed(snapshots(disk, folder)):

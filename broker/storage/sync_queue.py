@@ -48,7 +48,7 @@ _EVENT: Final = Struct("<QQqq")
 
 
 _spare_contexts: list[tuple[int, ctypes.c_ulong]] = []
-"""With the process they belong to: a fork has none of them."""
+"""Each with its process id: a forked process may use none of them."""
 
 
 class SyncQueue:
@@ -69,7 +69,7 @@ class SyncQueue:
 
     @classmethod
     def open(cls) -> Self | None:
-        """A queue, or None where there is none to be had."""
+        """A queue, or None where the kernel gives none."""
         calls = _NUMBERS.get(platform.machine()) if sys.platform == "linux" else None
         if calls is None or sys.maxsize < 1 << 32:
             return None
@@ -88,7 +88,7 @@ class SyncQueue:
         return queue
 
     def _is_served(self) -> bool:
-        """Whether the calls that it lives by are allowed: to submit or take nothing does not fail."""
+        """Whether the calls that it needs are allowed: submitting and taking nothing must not fail."""
         return self._submit(0) == self._get_events() == 0
 
     def fileno(self) -> int:
@@ -158,7 +158,7 @@ class SyncQueue:
         """Give it back. Nothing should be under way: its answer would be lost."""
         self._answers()
         os.close(self._eventfd)
-        # With an answer to come it is nobody else's, and destroying it would wait for the disk.
+        # With an answer under way it cannot be reused, and destroying it would wait for the disk.
         if not self._unanswered:
             _give_back(self._calls, self._context, self._process)
 

@@ -1,15 +1,15 @@
-"""What keeps a start after a crash short and a folder small: checkpoints, snapshots, deletion of segments.
+"""Checkpoints, snapshots and deletion of segments: they keep a start after a crash short and a folder small.
 
 Owns the recovery point, when a snapshot is due, and which closed segments may leave the disk.
 
 Invariants:
 - the recovery point never passes what is durable, indexes included; once a sync of indexes failed it
-  stays where it is, for a later success would prove nothing;
-- a segment leaves only when two durable snapshots know the producers that wrote it, so that one of them may
-  turn out damaged; unless the disk is so full that none can be written;
-- a log that rests is settled some checkpoints later, snapshot included: a close then has nothing to write;
-- a snapshot may run ahead of what is durable: one that knows more than the log that a crash left is thrown
-  away by recovery. So it counts only once the log is durable up to it.
+  stays where it is, because a later success would prove nothing;
+- a segment is deleted only when two durable snapshots cover the producers that wrote it, so that one of
+  them may be damaged; unless the disk is so full that none can be written;
+- a log without appends is settled some checkpoints later, snapshot included: a close then writes nothing;
+- a snapshot may be ahead of what is durable: recovery deletes one that covers more than the log that a
+  crash left. So it counts only once the log is durable up to it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tidelog.broker.storage.recovery import RecoveryReport
 from tidelog.broker.storage.snapshot import snapshots, write_snapshot
 
 _SNAPSHOT_EVERY_BYTES = 16 << 20
-"""So much at most is replayed from headers, or four times the snapshot's size where that is more."""
+"""The most log bytes that are replayed from headers; four times the snapshot's size where that is more."""
 _SNAPSHOT_CLOCK_MS = 3_600_000
-"""So much older producers may be than the newest snapshot says: a start gives them that time again."""
+"""The most time that producers may have aged since the newest snapshot: a start gives it to them again."""
 _PRODUCERS_A_REST = 4096
-"""A snapshot of so many is written for each checkpoint that found nothing new in the log."""
+"""A snapshot of so many producers is written per checkpoint that found nothing new in the log."""
 DROPPED_AT_ONCE = 64
-"""So many segments at most leave in one step of the loop; each takes three renames."""
+"""The most segments that one step of the loop removes; each takes three renames."""
 
 
 class Upkeep:
@@ -161,7 +161,7 @@ class Upkeep:
         self._make_rest_durable(epochs, from_offset, end_offset)
 
     def _make_rest_durable(self, epochs: LeaderEpochs, from_offset: int, end_offset: int) -> None:
-        """What the logs tell too, in longer."""
+        """Everything that a start could also find in the logs, but more slowly."""
         self._segments.sync_indexes(from_offset)
         if epochs.is_dirty:
             epochs.save(epochs.entries)
@@ -208,9 +208,9 @@ class Upkeep:
     def drop_before(self, start_offset: int, *, is_full: bool = False) -> bool:
         """Delete closed segments before `start_offset`, once what they say of producers is in two snapshots.
 
-        `is_full`: the disk has no room for a snapshot; then the oldest segment makes room for it, and the
-        state in memory must do until it is written. Returns whether more of them can leave at once: call
-        again in another step of the loop.
+        `is_full`: the disk has no space for a snapshot. Then the oldest segment is deleted first; only memory
+        holds its producers until the snapshot is written. Returns whether more segments can be deleted at
+        once: call again in another step of the loop.
         """
         older, newest = self._snapshots
         covered = older if newest <= self._segments.flushed_end_offset else -1
