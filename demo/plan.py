@@ -1,7 +1,7 @@
-"""Which faults come when: a plan drawn from a seed, so that a run can be repeated.
+"""The plan of faults, made from a random seed, so that a run can be repeated.
 
-Owns the mix. Marks are shares of the events that the broker has acknowledged, hence a slow machine sees the
-same plan. Pure; `demo.shipment` carries it out.
+Owns the mix of faults. Marks are shares of the events that the broker has acknowledged, so the plan does not
+depend on the speed of the machine. Pure; `demo.shipment` carries it out.
 """
 
 import random
@@ -25,7 +25,7 @@ class Kind(Enum):
 
 
 class Step(NamedTuple):
-    """At `mark` (share of events acknowledged) comes `kind`; `frames` says how many acks are dropped."""
+    """At `mark` (share of events acknowledged) `kind` happens; `frames` says how many acks are dropped."""
 
     mark: float
     kind: Kind

@@ -21,7 +21,7 @@ _LINES_SHOWN = 10
 
 
 class Screen:
-    """Facts in, lines out. Use `shipping()` as a context while the shipment runs."""
+    """Prints facts as lines. Use `shipping()` as a context while the shipment runs."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)
@@ -37,7 +37,7 @@ class Screen:
         )
 
     def say(self, text: str) -> None:
-        """One line about what comes next."""
+        """One line about the next step."""
         self.console.print(text, soft_wrap=True)
 
     def event(self, text: str) -> None:
@@ -58,7 +58,7 @@ class Screen:
             self._live.start()
 
     def update(self, tally: Tally) -> None:
-        """The shipment stands here now."""
+        """The present state of the shipment."""
         self._tally = tally
         if self._live is not None:
             self._bars.update(self._bars.task_ids[0], completed=tally.sent)
@@ -69,13 +69,13 @@ class Screen:
             self.console.print(_counts(tally), soft_wrap=True)
 
     def stop(self) -> None:
-        """The shipment has ended, well or not."""
+        """The shipment has ended, with or without success."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
     def verdict(self, verdicts: list[KeyVerdict]) -> None:
-        """The table that the judge's findings fill, wrong cells in red."""
+        """The table of the judge's findings, wrong cells in red."""
         table = Table(
             title="What the topic holds, read back by Spark", title_justify="left", box=box.SIMPLE_HEAD
         )

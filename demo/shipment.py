@@ -1,11 +1,11 @@
-"""Ships the events through a network that breaks, while a broker dies under them.
+"""Sends the events through a faulty network, to a broker that is killed meanwhile.
 
-Owns the broker process, the proxy, the producer and the execution of the plan. What it counts is for show;
-whether the topic is right is for `demo.verdict` to say.
+Owns the broker process, the proxy, the producer and the execution of the plan. Its counts are for display;
+`demo.verdict` decides whether the topic is right.
 
 Invariants: the producer reaches the broker through the proxy only; each fault of the plan is carried out
-before the next begins; the kill comes while five requests are in flight (one without idempotence), which the
-proxy brings about by holding back acknowledgements.
+before the next begins; the kill happens while five requests are in flight (one without idempotence), which
+the proxy causes by holding back acknowledgements.
 """
 
 import asyncio
@@ -36,18 +36,18 @@ _LEAD_ROWS, _LEAD_SHARE = 2_000, 20
 # Some of the five are then stored and some perhaps not: the producer cannot know which.
 _ANSWERED_AT_KILL = 2
 _SENT_COLUMNS = ("key", "value", "timestamp_ms")
-# Small, so that five requests are on their way when the broker dies.
+# Small, so that five requests are in flight when the broker is killed.
 _BATCH_BYTES = 16 * 1024
 _LINGER_MS = 5
 
 
 class SabotageError(RuntimeError):
-    """A fault of the plan could not be brought about, because the traffic it needs did not come."""
+    """A fault of the plan could not be caused, because the necessary traffic did not arrive."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Where the shipment stands. Events are records; the rest is counted by the proxy and the wiretap."""
+    """The state of the shipment. Events are records; the proxy and the wiretap count the rest."""
 
     events: int
     sent: int = 0
@@ -75,7 +75,7 @@ class Site:
         return f"{self.proxy.host}:{self.proxy.port}"
 
     async def duplicates_recognised(self) -> int:
-        """Batches that the broker says it has recognised as stored before, since it was started."""
+        """How many batches the broker has recognised as already stored since its start."""
         url = f"http://{self.proxy.host}:{self.broker.http_port}/metrics"
         text = await asyncio.to_thread(_get, url)
         families = text_string_to_metric_families(text)
@@ -124,7 +124,7 @@ class Shipment:
         self.tally = Tally(0)
 
     async def create_topic(self, partitions: int) -> None:
-        """The events are from 2013: retention by time would delete them at once."""
+        """Create it without retention by time, which would delete the events of 2013 at once."""
         async with Admin(bootstrap_servers=self._site.bootstrap_servers) as admin:
             topic = NewTopic(TOPIC, partitions, 1, {"retention.ms": "-1"})
             await admin.create_topics([topic])
@@ -169,7 +169,7 @@ class Shipment:
             await producer.start()
             for chunk in events.to_batches(max_chunksize=_CHUNK_ROWS):
                 sent.put_nowait(await self._send_chunk(producer, chunk))
-                # Where there is room, send() does not yield, and the network lives on this loop too.
+                # While the buffer is not full, send() does not yield, and the network runs on this loop too.
                 await asyncio.sleep(0)
                 while self.tally.sent >= self._allowed:
                     self._may_send.clear()
@@ -177,7 +177,7 @@ class Shipment:
             sent.put_nowait(None)
             await collecting
         finally:
-            # Whoever gives up does not wait for a broker that may be gone; whoever has finished need not.
+            # Do not wait: after a failure the broker may be gone, after success nothing is outstanding.
             collecting.cancel()
             await producer.stop(timeout_ms=0)
 
@@ -209,7 +209,8 @@ class Shipment:
         marks = [int(step.mark * self.tally.events) for step in self._plan]
         for step, mark, next_mark in zip(self._plan, marks, [*marks[1:], self.tally.events], strict=True):
             if step.kind is Kind.KILL:
-                # What the broker has counted dies with it. Asked any later, it would have time to answer all.
+                # The counts of the broker end with it. A later request would give it time to answer
+                # everything.
                 self.tally.recognised += await self._site.duplicates_recognised()
             while self.tally.acked < mark:
                 self._progress.clear()
@@ -224,14 +225,15 @@ class Shipment:
 
     def _allow(self, mark: int) -> None:
         """Let the producer send up to the next mark and a little more, so that no fault comes too late; but
-        leave something to send behind it, or the last faults find no traffic to break."""
+        keep some events back, so that the last faults find traffic.
+        """
         events = self.tally.events
         ahead = mark + max(_LEAD_ROWS, events // _LEAD_SHARE)
         self._allowed = min(ahead, (mark + events) // 2) if mark < events else ahead
         self._may_send.set()
 
     async def _carry_out(self, step: Step) -> str:
-        """Bring one fault about, wait until it has happened, and say what it was."""
+        """Cause one fault, wait until it has happened, and return its description."""
         proxy = self._site.proxy
         if step.kind is Kind.KILL:
             return await self._kill()
@@ -253,7 +255,7 @@ class Shipment:
 
     async def _kill(self) -> str:
         proxy, broker = self._site.proxy, self._site.broker
-        # Without sequence numbers the client keeps order the only other way: one request at a time.
+        # Without sequence numbers the client keeps the order by sending one request at a time.
         wanted, answered_at_least = (IN_FLIGHT, _ANSWERED_AT_KILL) if self._idempotent else (1, 1)
         proxy.hold_responses()
         await proxy.wait_until(

@@ -1,8 +1,8 @@
-"""Which settings a broker has: names, defaults, bounds and what each means.
+"""The settings of a broker: names, defaults, bounds and the meaning of each.
 
 Owns `BrokerConfig`. Outward names are Kafka's (`log.segment.bytes`), attributes the same with underscores.
 Sources, strongest first: flags and `--set`, `TIDELOG_LOG_SEGMENT_BYTES` in the environment, a TOML file,
-defaults. Those that hold where a topic sets none are declared as the topic's own are (`topic_settings`).
+defaults. A setting that applies where a topic sets none is declared as the topic's own is (`topic_settings`).
 
 Invariants: an instance holds only values that passed their checks, however it was made, and never changes.
 """
@@ -48,7 +48,7 @@ class DescribedSetting(NamedTuple):
 
 
 def _default_of(topic_setting: str) -> Any:
-    """The broker's setting that holds where a topic does not set `topic_setting`: declared as that one is."""
+    """The broker setting that applies where a topic does not set `topic_setting`, declared like that one."""
     one = TOPIC_SETTINGS[topic_setting]
     return _setting(
         one.default,
@@ -265,7 +265,7 @@ class BrokerConfig:
     )
 
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """Attribute -> where its value came from, for those that are not defaults."""
+    """Attribute -> the source of its value, for values that are not defaults."""
 
     def __post_init__(self) -> None:
         for each in settings_of(BrokerConfig):
@@ -288,7 +288,7 @@ class BrokerConfig:
         return listeners_of(self)
 
     def is_set(self, name: str) -> bool:
-        """Whether somebody set this setting, or its value is not the default."""
+        """Whether this setting was set, or its value is not the default."""
         each = next(each for each in settings_of(BrokerConfig) if each.name == name)
         return each.attribute in self.sources or getattr(self, each.attribute) != each.default
 
@@ -302,7 +302,7 @@ class BrokerConfig:
     ) -> BrokerConfig:
         """Settings from all sources. `given` has outward names, from flags; `file` is a TOML file.
 
-        Without `environ` no variable is looked at. Raises ConfigError.
+        Without `environ` no variable is read. Raises ConfigError.
         """
         environ = environ or {}
         if file is None and environ.get(CONFIG_FILE_VARIABLE):
@@ -330,7 +330,7 @@ class BrokerConfig:
         return replace(self, **changed)  # type: ignore[arg-type]
 
     def with_ports(self, ports: Sequence[int]) -> BrokerConfig:
-        """A copy whose listeners have these ports, one each: those that the system chose."""
+        """A copy whose listeners have these ports, in order: the ports that the system chose."""
         if not self.listeners:
             return self.with_settings(dict(zip(("port", "internal.port"), ports, strict=False)))
         moved = zip(self.listener_configs, ports, strict=True)
@@ -352,7 +352,7 @@ class BrokerConfig:
         ]
 
     def topic_defaults(self) -> dict[str, str]:
-        """Topic setting -> the value, as text, that holds where a topic sets none."""
+        """Topic setting -> the value, as text, that applies where a topic sets none."""
         return {
             topic_setting: as_text(getattr(self, each.attribute))
             for each in settings_of(BrokerConfig)
@@ -361,7 +361,7 @@ class BrokerConfig:
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Names in the environment that look like settings and are none; worth a warning, not a refusal,
+    """Variables in the environment that look like settings but are not. They cause a warning, not a refusal,
     because Kubernetes sets such names for a service called tidelog.
     """
     known = {variable_of(each) for each in settings_of(BrokerConfig)}

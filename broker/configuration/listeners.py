@@ -1,10 +1,10 @@
-"""The listeners of a broker: where each listens, what it advertises, and which security protocol it speaks.
+"""The listeners of a broker: their addresses, advertised addresses and security protocols.
 
 Owns the syntax of `listeners`, `advertised.listeners` and `listener.security.protocol.map`, which is Kafka's,
-and what `host`, `port` and their like mean as the short form of these lists.
+and the meaning of `host`, `port` and similar settings as the short form of these lists.
 
 Invariants: pure; every listener has a name and, unless the system chooses the port, an address of its own; a
-listener that is not advertised elsewhere advertises the address that it listens on.
+listener without an advertised address advertises the address that it listens on.
 
 Source: Kafka's SocketServerConfigs and EndPoint, KIP-103.
 """
@@ -38,16 +38,16 @@ _SHORT_FORMS: Mapping[str, tuple[str, ...]] = {
     LISTENERS: ("host", "port", "internal.host", "internal.port", *_SHORT_ADVERTISED),
     ADVERTISED_LISTENERS: _SHORT_ADVERTISED,
 }
-"""Setting -> the settings that say the same in short and cannot be set beside it."""
+"""Setting -> its short forms, which cannot be set beside it."""
 _ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9_.%-]*)):([0-9]{1,5})")
 _ALL_ADDRESSES = ("0.0.0.0", "::")
 _LARGEST_PORT = 65535
 _PROTOCOLS_TO_COME = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""Kafka's other protocols; there a listener of such a name speaks it unless the map says otherwise."""
+"""Kafka's other protocols; in Kafka a listener of such a name uses it unless the map says otherwise."""
 
 
 class SecurityProtocol(StrEnum):
-    """What a listener speaks below Kafka's protocol."""
+    """The security protocol of a listener, below Kafka's protocol."""
 
     PLAINTEXT = "PLAINTEXT"
 
@@ -107,7 +107,7 @@ def listeners_of(config: BrokerConfig) -> tuple[ListenerConfig, ...]:
 
 
 def in_force(listeners: Sequence[ListenerConfig]) -> dict[str, str]:
-    """The three lists as text, by the name of the setting, whichever form they were set in."""
+    """The three lists as text, by the name of the setting, also if the short form was set."""
     return {
         LISTENERS: ",".join(listener.listened for listener in listeners),
         ADVERTISED_LISTENERS: ",".join(listener.advertised for listener in listeners),
@@ -167,7 +167,7 @@ def _check_addresses(listened: Mapping[str, tuple[str, int]]) -> None:
 def _advertised(
     config: BrokerConfig, listened: Mapping[str, tuple[str, int]]
 ) -> Mapping[str, tuple[str, int]]:
-    """Name -> (host, port) that clients are told to use. Raises ConfigError."""
+    """Name -> (host, port) that is advertised to clients. Raises ConfigError."""
     if config.advertised_listeners:
         named = _endpoints(ADVERTISED_LISTENERS, config.advertised_listeners)
     else:

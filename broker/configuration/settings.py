@@ -1,9 +1,8 @@
 """The sources of a broker's settings: names with values (`--set`, flags), the environment, a TOML file.
 
-Which settings exist is declared in `broker.configuration.broker_config`. The variable of `log.segment.bytes`
-is `TIDELOG_LOG_SEGMENT_BYTES`. Pure but for `read_toml`. Plain Python rather than pydantic-settings:
-importing that takes longer than the whole start may take (ready in 0.5 s), and its errors speak of models,
-not of what to type.
+`broker.configuration.broker_config` declares which settings exist. The variable of `log.segment.bytes` is
+`TIDELOG_LOG_SEGMENT_BYTES`. Pure but for `read_toml`. pydantic-settings is not used: its import takes longer
+than the whole start may take (0.5 s), and its errors name models instead of what to type.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tidelog.protocol.settings import ConfigError, Setting
 ENVIRONMENT_PREFIX = "TIDELOG_"
 CONFIG_FILE_VARIABLE = "TIDELOG_CONFIG_FILE"
 BOOTSTRAP_SERVERS_VARIABLE = "TIDELOG_BOOTSTRAP_SERVERS"
-"""Read by the other commands; whoever sets it means no setting of a broker."""
+"""Variables of the other commands; they are not settings of a broker."""
 _KUBERNETES_HINT = (
     "; Kubernetes sets such variables for a service called tidelog: turn enableServiceLinks off in the pod"
 )
@@ -30,8 +29,8 @@ def variable_of(setting: Setting) -> str:
 
 
 def parse_setting(setting: Setting, value: object, source: str = "") -> Any:
-    """The value of a broker's setting that came from `source`; choices in any case, lists as in Kafka with
-    commas. Raises ConfigError.
+    """The value of a broker's setting that came from `source`; choices in upper or lower case, lists with
+    commas as in Kafka. Raises ConfigError.
     """
     origin = f" (from {source})" if source else ""
     hint = _KUBERNETES_HINT if str(value).startswith("tcp://") else ""
@@ -43,7 +42,7 @@ def parse_setting(setting: Setting, value: object, source: str = "") -> Any:
 
 
 def unknown_setting(name: str, known: Iterable[str], source: str = "") -> ConfigError:
-    """The error for a name that no setting has, with the likeliest one that was meant."""
+    """The error for an unknown setting; it names the most similar known one."""
     origin = f" (from {source})" if source else ""
     close = difflib.get_close_matches(name.replace("_", "."), list(known), n=1, cutoff=0.6)
     hint = f"did you mean {close[0]}?" if close else "`tidelog config` lists all settings"

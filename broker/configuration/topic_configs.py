@@ -1,6 +1,6 @@
-"""What a topic's settings come to: its own, else the broker's, else the default; and the log's by them.
+"""The settings in force for a topic: its own, else the broker's, else the default; and its LogConfig.
 
-Owns the step from text settings to a LogConfig, and the account of where each value came from.
+Owns the step from text settings to a LogConfig, and the source of each value.
 
 Invariant: every topic setting has a value; one that the broker's configuration names is taken from there.
 
@@ -27,11 +27,11 @@ from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.settings import Setting, as_text, settings_of
 
 COMPACT = "compact"
-"""The cleanup.policy of internal topics. A topic of a client cannot have it: this broker does not compact."""
+"""The cleanup.policy of internal topics. Topics of clients cannot have it: this broker does not compact."""
 
 
 class ConfigSource(IntEnum):
-    """Where a setting's value comes from, as DescribeConfigs says it."""
+    """Where a setting's value comes from, with the codes of DescribeConfigs."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     STATIC_BROKER_CONFIG = 4
@@ -39,7 +39,7 @@ class ConfigSource(IntEnum):
 
 
 class DescribedSetting(NamedTuple):
-    """A setting's value and story; `synonyms` are (name, value, source), the one that holds first."""
+    """A setting's value and its sources; `synonyms` are (name, value, source), the one in force first."""
 
     name: str
     value: str
@@ -56,7 +56,7 @@ class TopicConfigs:
         self._broker = {name: _broker_value(config, setting) for name, setting in TOPIC_SETTINGS.items()}
 
     def check(self, configs: Mapping[str, str | None]) -> dict[str, str]:
-        """A topic's own settings, fit to be stored. Raises ApiError(INVALID_CONFIG)."""
+        """A topic's own settings, checked and ready to be stored. Raises ApiError(INVALID_CONFIG)."""
         return check_settings(configs)
 
     def value(self, configs: Mapping[str, str], name: str) -> str:
@@ -65,7 +65,7 @@ class TopicConfigs:
         return own if own is not None else self._broker[name][0]
 
     def describe(self, configs: Mapping[str, str]) -> list[DescribedSetting]:
-        """Every setting of a topic with these settings of its own."""
+        """Every setting of a topic with these own settings."""
         return [self._describe(setting, configs.get(name)) for name, setting in TOPIC_SETTINGS.items()]
 
     def _describe(self, setting: Setting, own: str | None) -> DescribedSetting:
@@ -84,7 +84,7 @@ class TopicConfigs:
     def log_config(self, configs: Mapping[str, str], base: LogConfig) -> LogConfig:
         """How a log of a topic with these settings behaves; `base` gives what topics cannot set."""
         own = dict(configs)
-        # An internal topic's: its records stay until they are compacted, whatever their age and number.
+        # An internal topic: its records stay until they are compacted, whatever their age and number.
         if own.get("cleanup.policy") == COMPACT:
             own |= {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
         values = {each.attribute: each.parse(self.value(own, each.name)) for each in TOPIC_SETTINGS.values()}
@@ -92,7 +92,7 @@ class TopicConfigs:
 
 
 def _broker_value(config: BrokerConfig, setting: Setting) -> tuple[str, ConfigSource]:
-    """The broker's own value of a setting, which follows the default where nobody set it."""
+    """The broker's own value of a setting, with the default as source if it was not set."""
     default = as_text(setting.default)
     value = config.topic_defaults().get(setting.name, default)
     is_set = value != default or setting.extras["broker_name"].replace(".", "_") in config.sources
@@ -100,8 +100,8 @@ def _broker_value(config: BrokerConfig, setting: Setting) -> tuple[str, ConfigSo
 
 
 def describe_broker(config: BrokerConfig) -> list[DescribedSetting]:
-    """The broker's own settings, in the words of DescribeConfigs; listeners as lists in whichever form they
-    were set.
+    """The broker's own settings, as DescribeConfigs describes them; listeners as lists, also if the short
+    form was set.
     """
     listeners = in_force(config.listener_configs)
     described = []

@@ -1,7 +1,7 @@
-"""The settings that a topic may carry: what CreateTopics, AlterConfigs and DescribeConfigs may say of them.
+"""The settings that a topic may have in CreateTopics, AlterConfigs and DescribeConfigs.
 
-Owns the check of a topic's own settings, and their types on the wire. Which there are, and what each may
-hold, is declared in `LogConfig`. Pure: no I/O, clock or logging. Values are text, as on the wire.
+Owns the check of a topic's own settings, and their types on the wire. `LogConfig` declares which settings
+exist and their bounds. Pure: no I/O, clock or logging. Values are text, as on the wire.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ConfigType(IntEnum):
 
 
 def config_type(setting: Setting) -> ConfigType:
-    """What DescribeConfigs calls the type of a setting."""
+    """The type of a setting in DescribeConfigs."""
     if setting.is_many or setting.extras.get("is_list"):
         return ConfigType.LIST
     if setting.kind is bool:
@@ -45,7 +45,7 @@ def config_type(setting: Setting) -> ConfigType:
 
 
 def check_number_of_settings(count: int) -> None:
-    """Raise ApiError(INVALID_CONFIG) for more settings than a topic has, before each is looked at."""
+    """Raise ApiError(INVALID_CONFIG) for more settings than a topic has, before each one is checked."""
     if count > len(TOPIC_SETTINGS):
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
@@ -54,7 +54,7 @@ def check_number_of_settings(count: int) -> None:
 
 
 def check_setting(name: str, value: str | None) -> str:
-    """The value as it is to be stored. Raises ApiError(INVALID_CONFIG) naming what is wrong with it."""
+    """The value to store. Raises ApiError(INVALID_CONFIG), which says what is wrong with it."""
     setting = TOPIC_SETTINGS.get(name)
     if setting is None:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")

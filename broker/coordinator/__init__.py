@@ -1,1 +1,1 @@
-"""Coordinators: pure machines that take facts and `now_ms` and return decisions, and a runtime that waits."""
+"""Coordinators: pure machines that take facts and `now_ms` and return decisions, and an asyncio runtime."""

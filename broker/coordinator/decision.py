@@ -1,8 +1,8 @@
-"""What a coordinator's machine answers: records to be made durable, responses, and timers.
+"""The answer of a coordinator's machine: records to make durable, responses, and timers.
 
-Owns the words between a pure machine and its runtime. What must be durable before what is sent stands in the
-type: a machine gives both in one value, and only the runtime takes them apart. An operation may answer with
-`Parked`: its response comes with a later decision, which releases the key.
+Owns the values that a pure machine gives to its runtime. The type says what must be durable before which
+response is sent: a machine gives both in one value, and only the runtime separates them. An operation may
+answer with `Parked`: a later decision gives its response and releases the key.
 
 Pure. Source: etcd/raft's Ready, Kafka's CoordinatorResult.
 """
@@ -24,24 +24,25 @@ class Timer(NamedTuple):
 
 
 class Parked(NamedTuple):
-    """The place of a response that a later decision releases under this key."""
+    """Stands for a response that a later decision releases under this key."""
 
     key: Hashable
 
 
 class Decision(NamedTuple, Generic[RecordT, ResponseT]):
-    """`response` and `released` may leave once `records` are durable.
+    """`response` and `released` may be sent once `records` are durable.
 
-    A machine that returns this has not changed yet: it changes when the records, then the changes, are
+    A machine that returns this has not changed yet: it changes when the records, and then the changes, are
     applied to it.
     """
 
     records: Sequence[RecordT]
     response: ResponseT | Parked
     timers: Mapping[Hashable, Timer | None] = {}
-    """Key -> the timer that takes the place of the one under this key; None ends it."""
+    """Key -> the timer that replaces the one under this key; None cancels it."""
     changes: Sequence[Any] = ()
-    """Applied behind the records and never written: what the coordinator may forget when it ends."""
+    """Applied after the records and never written: state that the coordinator may forget when it ends."""
     released: Mapping[Hashable, Any] = {}
-    """Key -> the response of the operation that is parked under it, if one is. This comes before
-    `response` is parked."""
+    """Key -> the response of the operation that is parked under it, if one is. These are released before
+    `response` is parked.
+    """

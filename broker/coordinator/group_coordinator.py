@@ -1,14 +1,15 @@
-"""The coordinator of groups: the internal topic that keeps them, and a machine over each of its partitions.
+"""The coordinator of groups: the internal topic that stores them, and one machine per partition of it.
 
-Owns when `__consumer_offsets` is made, when its partitions are replayed, and what clients are told meanwhile.
+Owns when `__consumer_offsets` is created, when its partitions are replayed, and what clients are answered
+meanwhile.
 
 Invariants:
-- the topic is made when a client first looks for the coordinator of a group, or first commits;
-- an operation runs over the replay of its whole partition. While that takes longer than `LOAD_WAIT_SECONDS`,
-  clients are told to come again;
+- the topic is created when a client first looks for the coordinator of a group, or first commits;
+- an operation runs after its whole partition was replayed. While that takes longer than `LOAD_WAIT_SECONDS`,
+  clients get a retriable error;
 - a partition that cannot be read or written fails for its own groups alone; its replay is tried again, at
-  most every `RELOAD_AFTER_MS`;
-- errors of the log are told as those of a coordinator, after which clients look for it again.
+  most once per `RELOAD_AFTER_MS`;
+- errors of the log are answered as those of a coordinator, after which clients look for it again.
 
 On the event loop. Source: Kafka's GroupCoordinatorService and CoordinatorOperationExceptionHelper.
 """
@@ -38,7 +39,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 LOAD_WAIT_SECONDS = 1.0
 RELOAD_AFTER_MS = 10_000
 GROUPS_AT_ONCE = 100
-"""Groups that one operation over all of them looks at."""
+"""How many groups one operation over all groups handles at a time."""
 _MS_A_MINUTE = 60_000
 _ADVICE = (
     "check the disk that holds the data folder; `tidelog log verify` shows what is damaged. Until it can be "
@@ -54,7 +55,7 @@ _CODES = {
 }
 logger = structlog.get_logger(__name__)
 Operation = Callable[[int], Decision[Any, ResponseT]]
-"""What a machine does at a time: see `CoordinatorRuntime.run`."""
+"""One operation of a machine: see `CoordinatorRuntime.run`."""
 
 
 class GroupCoordinator:
@@ -88,9 +89,9 @@ class GroupCoordinator:
         self._sweeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to replay what is there, and to remove offsets that expire."""
+        """Begin to replay the existing partitions, and to remove offsets that expire."""
         for partition in range(self._partition_count):
-            with suppress(ApiError):  # Its groups are told so when they ask.
+            with suppress(ApiError):  # Its groups get the error with their next request.
                 self._shard_of(partition)
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep_repeatedly())
 
@@ -106,11 +107,11 @@ class GroupCoordinator:
 
     @property
     def has_topic(self) -> bool:
-        """Whether there is anything that a group could have committed to."""
+        """Whether the topic exists that committed offsets are stored in."""
         return self._partition_count > 0
 
     async def make_topic(self) -> None:
-        """Make `__consumer_offsets` unless it is there. Raises ApiError(COORDINATOR_NOT_AVAILABLE)."""
+        """Create `__consumer_offsets` unless it exists. Raises ApiError(COORDINATOR_NOT_AVAILABLE)."""
         if self.has_topic:
             return
         try:
@@ -121,7 +122,7 @@ class GroupCoordinator:
                 raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message) from error
 
     def check(self, group_id: str) -> None:
-        """Raise ApiError(COORDINATOR_NOT_AVAILABLE) where the group's partition does not serve."""
+        """Raise ApiError(COORDINATOR_NOT_AVAILABLE) if the group's partition is not served."""
         try:
             shard = self._shard(group_id)
         except ApiError as error:
@@ -145,7 +146,7 @@ class GroupCoordinator:
             raise _as_coordinator(error) from error
 
     async def listed(self) -> AsyncIterator[ListedGroup | ApiError]:
-        """All groups, and the error of each partition that cannot list its own."""
+        """All groups, and the error of each partition that cannot list its groups."""
         for partition in range(self._partition_count):
             try:
                 shard = self._shard_of(partition)
@@ -164,7 +165,7 @@ class GroupCoordinator:
         return self._shard_of(partition_of(group_id, count))
 
     def _shard_of(self, partition: int) -> _Shard:
-        """The shard of a partition as it is now: the topic may have been deleted and made again."""
+        """The present shard of a partition: the topic may have been deleted and created again."""
         replica = self._replicas.get((OFFSETS_TOPIC, partition))
         if replica is None or replica.stopped is not None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}-{partition} is offline")
@@ -190,7 +191,7 @@ class GroupCoordinator:
             await self.sweep()
 
     async def sweep(self) -> None:
-        """Remove offsets that expired, those of topics that were deleted, and groups that have nothing."""
+        """Remove offsets that expired, offsets of deleted topics, and groups without members and offsets."""
         for partition, shard in list(self._shards.items()):
             if not shard.is_loaded:
                 continue
@@ -211,7 +212,7 @@ class GroupCoordinator:
                 )
 
     def _sweep_some(self, machine: GroupMachine, now_ms: int) -> Decision[Any, bool]:
-        # A clock that was set must not make offsets old: the one that is behind decides.
+        # A clock that was set must not make offsets expire: the earlier of the two clocks decides.
         return machine.offsets.sweep(min(now_ms, self._clock_ms()), self._topic_id)
 
     def _topic_id(self, name: str) -> UUID | None:
@@ -219,7 +220,7 @@ class GroupCoordinator:
         return None if topic is None else topic.topic_id
 
     async def close(self) -> None:
-        """Let operations that began finish."""
+        """Wait until the operations that began are done."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.wait([self._sweeper])
@@ -230,7 +231,7 @@ class GroupCoordinator:
 
 
 class _Shard:
-    """One partition's machine, its runtime, and how its replay fares."""
+    """One partition's machine, its runtime, and the state of its replay."""
 
     def __init__(
         self,
@@ -251,7 +252,7 @@ class _Shard:
         self._loading = asyncio.get_running_loop().create_task(self._load())
 
     def is_of(self, replica: Replica) -> bool:
-        """Whether it was replayed in the present leader epoch: in between another broker may have led."""
+        """Whether it was replayed in the present leader epoch: another broker may have led in between."""
         return self.replica is replica and self._leader_epoch == replica.leader_epoch
 
     async def _load(self) -> None:

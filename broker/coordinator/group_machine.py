@@ -1,7 +1,7 @@
-"""All groups of one partition of `__consumer_offsets`: one machine, made of those that each own a part.
+"""All groups of one partition of `__consumer_offsets`: a machine that combines those of members and offsets.
 
-Owns which part takes which kind of record, what concerns members and offsets of a group together, and which
-partition a group belongs to. Invariant: a group exists as long as it has members, a generation or offsets.
+Owns which part takes which kind of record, what concerns both members and offsets of a group, and the
+partition of a group. Invariant: a group exists as long as it has members, a generation or offsets.
 
 Pure. Source: Kafka's GroupCoordinatorShard.
 """
@@ -25,16 +25,16 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 
 GROUP_RECORD_FORMATS = RecordFormats((OFFSET_RECORDS, GROUP_RECORDS))
 DELETED_AT_ONCE = 500
-"""Records of one step of a deletion. Names have at most 32,767 and 249 characters, and most are short."""
+"""Records of one step of a deletion. Names have at most 32,767 and 249 characters; most are short."""
 _INT32 = 0xFFFFFFFF
 _LOWEST_INT32 = 0x80000000
 
 
 class GroupMachine:
-    """Members and offsets of groups. Operations take `now_ms` last and give a Decision."""
+    """Members and offsets of groups. Operations take `now_ms` last and return a Decision."""
 
     def __init__(self, retention_ms: int, limits: GroupLimits) -> None:
-        """`retention_ms`: how long offsets are kept that nobody needs."""
+        """`retention_ms`: how long unused offsets are kept."""
         self.groups = Groups(limits)
         self.offsets = CommittedOffsets(self.groups, retention_ms)
         self._parts: dict[type, Callable[[Any], None]] = {
@@ -47,18 +47,18 @@ class GroupMachine:
         self._parts[type(record)](record)
 
     def describe(self, group_id: str, now_ms: int) -> Decision[Any, DescribedGroup]:
-        """What is nowhere is dead; what has only offsets is empty."""
+        """A group that does not exist is described as dead, one that has only offsets as empty."""
         group = self.groups.describe(group_id)
         if group.state is GroupState.DEAD and group_id in self.offsets.group_ids:
             group = group._replace(state=GroupState.EMPTY)
         return Decision((), group)
 
     def ids(self, now_ms: int) -> Decision[Any, list[str]]:
-        """All groups that there are."""
+        """The ids of all groups."""
         return Decision((), sorted({*self.groups.ids(), *self.offsets.group_ids}))
 
     def listed(self, group_ids: Sequence[str], now_ms: int) -> Decision[Any, list[ListedGroup]]:
-        """A line for each of these that is still there."""
+        """One entry for each of these groups that still exists."""
         groups = [self.describe(group_id, now_ms).response for group_id in group_ids]
         return Decision(
             (),
@@ -70,7 +70,8 @@ class GroupMachine:
         )
 
     def delete_some(self, group_id: str, now_ms: int) -> Decision[Any, bool]:
-        """Delete some offsets of a group without members, then the group; whether there is more to delete.
+        """Delete some offsets of a group without members, then the group; returns whether more must be
+        deleted.
 
         Raises ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
@@ -84,14 +85,14 @@ class GroupMachine:
         return Decision((*records, *last), False)
 
     def forget_idle(self, group_ids: Sequence[str], now_ms: int) -> Decision[Any, None]:
-        """Delete those of these groups that have no members and no offsets any more."""
+        """Delete those of these groups that no longer have members or offsets."""
         idle = (group_id for group_id in group_ids if group_id not in self.offsets.group_ids)
         records = [record for group_id in idle for record in self.groups.deletion_if_empty(group_id)]
         return Decision(records, None)
 
 
 def partition_of(group_id: str, partition_count: int) -> int:
-    """The partition of a group, by the hash that Kafka takes: that of Java's String."""
+    """The partition of a group, by the hash that Kafka uses: that of Java's String."""
     hashed = 0
     units = group_id.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(units), 2):

@@ -1,14 +1,13 @@
 """The log of an internal partition as the journal of a coordinator.
 
-Owns the steps between records and batches. Invariants:
-- the records of one `write` are one batch, so a crash leaves all of them or none;
-- the first `news` gives what is left of all earlier writes: the last record of each key, in the order of the
-  log. Memory is bounded by that, not by the log's length;
-- reading the log runs in a thread, some of it at a time, and encoding in steps, so the loop goes on serving;
-- a log that cannot be read as a whole gives no records at all: a part of them would tell of offsets that are
-  not the last.
+Owns the conversion between records and batches. Invariants:
+- the records of one `write` are one batch, so after a crash all of them are stored or none;
+- the first `news` gives what remains of all earlier writes: the last record of each key, in the order of the
+  log. This bounds memory, not the length of the log;
+- a thread reads the log, one part at a time, and records are encoded in steps, so the loop goes on serving;
+- a log that cannot be read completely gives no records at all: some of the offsets would not be the last.
 
-On the event loop but for what it gives to threads. Source: Kafka's CoordinatorLoaderImpl.
+On the event loop, except what it runs in threads. Source: Kafka's CoordinatorLoaderImpl.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ READ_BYTES = 1 << 20
 
 
 class LogJournal(Generic[RecordT]):
-    """The journal over one replica. It is the only one that appends there."""
+    """The journal over one replica. Only the journal appends to that replica."""
 
     def __init__(self, replica: Replica, formats: RecordFormats, clock_ms: Callable[[], int]) -> None:
         """`clock_ms` is the wall clock, for the timestamps of batches."""
@@ -40,7 +39,7 @@ class LogJournal(Generic[RecordT]):
         self._is_stopped = False
 
     def stop_reading(self) -> None:
-        """Let a replay that is under way end with ApiError, before the log is closed."""
+        """Make a replay that is running end with ApiError, before the log is closed."""
         self._is_stopped = True
 
     async def news(self) -> Iterable[RecordT]:
@@ -61,7 +60,7 @@ class LogJournal(Generic[RecordT]):
         return self._decoded(values)
 
     def _read(self, offset: int, end_offset: int, values: dict[bytes, bytes | None]) -> int:
-        """Take over a stretch of the log from `offset` on, and return where the next one begins."""
+        """Read a part of the log from `offset` on into `values`, and return where the next part begins."""
         found = self._replica.read(offset, READ_BYTES, end_offset)
         if found.next_offset <= offset:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"nothing can be read at offset {offset}")
@@ -72,7 +71,7 @@ class LogJournal(Generic[RecordT]):
                 columns = decode_batch_columns(stretch, position, header=header)
                 for key, value in zip(columns.keys, columns.values, strict=True):
                     if key is not None and self._formats.knows(key):
-                        values.pop(key, None)  # The newest goes to the end.
+                        values.pop(key, None)  # The newest record moves to the end.
                         if value is not None:
                             values[key] = value
         return found.next_offset

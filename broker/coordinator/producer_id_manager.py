@@ -1,9 +1,9 @@
-"""Producer ids of one broker, and the cluster's store as the journal of the coordinator that reserves blocks.
+"""Producer ids of one broker, with the cluster's store as the journal of the coordinator of id blocks.
 
-Owns the reservation that is under way. Invariants: a block is committed to the cluster store before the
-allocator hears of it, on the bound that the catalog shows, so no two brokers get one block; it lies above
-every id that the logs knew at the start; a request waits for a block that is on its way and is sent away with
-a retriable code when reserving failed just now.
+Owns the reservation that is running. Invariants: a block is committed to the cluster store before the
+allocator gets it, on the bound that the catalog shows, so no two brokers get the same block; it lies above
+every id that the logs knew at the start; a request waits while a block is being reserved, and gets a
+retriable error when a reservation failed just before.
 
 On the event loop.
 """
@@ -32,7 +32,7 @@ logger = structlog.get_logger(__name__)
 
 
 class _StoreJournal:
-    """Blocks of producer ids in the cluster's store. Its records are the catalog's bound at some time."""
+    """Blocks of producer ids in the cluster's store. Each record is the catalog's bound at some time."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -91,10 +91,10 @@ class ProducerIds:
         await self._runtime.start()
 
     def begin_above(self, highest_seen: int, *, is_newest: bool) -> None:
-        """Before the first id: hand out none that anybody may have, where the store may have forgotten it.
+        """Call before the first id: hand out no id that a producer may have, also if the store has lost it.
 
-        `highest_seen` is the highest in any folder. A store that is the newest there ever was knows of it,
-        and of those that were handed out and never used.
+        `highest_seen` is the highest id in any folder. If the store is the newest that ever existed, it knows
+        this id, and also the ids that were handed out and never used.
         """
         if highest_seen < self._first and is_newest:
             return
@@ -109,24 +109,24 @@ class ProducerIds:
         self._first = above_all_issued(max(self._first - 1, highest_seen))
         self._allocator = ProducerIdAllocator(self._first)
         self._blocks.begin_at(self._first)
-        self.try_next()  # Gives none yet, and has a block reserved, for the logs may forget whom they saw.
+        self.try_next()  # Gives no id; reserves a block, because the logs may forget ids.
 
     def bound(self) -> int:
-        """Ids at or above it were never issued, by no broker."""
+        """No broker ever issued an id at or above this one."""
         return self._allocator.first_unissued(max(self._catalog.next_producer_id, self._first))
 
     def try_next(self) -> int | None:
-        """A fresh id, or None when one must be waited for."""
+        """A fresh id, or None when the caller must wait for one."""
         allocation = self._allocator.allocate(self._clock_ms())
         if allocation.reserve_block:
             self._reservation = asyncio.get_running_loop().create_task(self._reserve())
-            # A prefetch has no one who waits for it; its failure is logged where it happens.
+            # No caller waits for a prefetch; its failure is logged where it happens.
             self._reservation.add_done_callback(lambda task: task.cancelled() or task.exception())
         return allocation.producer_id
 
     async def next(self) -> int:
         """A fresh id. Raises ApiError: UNKNOWN_SERVER_ERROR when no id is left in int64,
-        COORDINATOR_LOAD_IN_PROGRESS when the store failed just now.
+        COORDINATOR_LOAD_IN_PROGRESS when the store failed just before.
         """
         while True:
             producer_id = self.try_next()
@@ -154,7 +154,7 @@ class ProducerIds:
             self._reservation = None
 
     async def close(self) -> None:
-        """Let a reservation that is under way finish."""
+        """Wait until a running reservation is done."""
         await self._runtime.close()
         if self._reservation is not None:
             await asyncio.wait([self._reservation])

@@ -1,12 +1,12 @@
-"""Who gets which producer id: pure machines that reserve blocks of ids, and hand out the ids of a block.
+"""Producer ids: pure machines that reserve blocks of ids and hand out the ids of a block.
 
-Owns which ids are in blocks (`ProducerIdBlocks`, a coordinator's machine); and of one broker the current
+Owns which ids are in blocks (`ProducerIdBlocks`, a coordinator's machine), and for one broker the current
 block, the prefetched one, and the bound below which ids may have been issued (`ProducerIdAllocator`).
 
 Invariants:
 - an id is handed out only from a block that `block_reserved` delivered, hence after the block was durable;
-- ids rise strictly and are never handed out twice; what a crash leaves unused of a block is a gap;
-- at most one reservation is under way, and a failed one is tried again after a back-off only;
+- ids rise strictly and are never handed out twice; ids of a block that are unused at a crash are a gap;
+- at most one reservation runs at a time, and a failed one is tried again only after a back-off;
 - past int64 there is an error (`ProducerIdsExhausted`), never a wrap.
 
 No I/O, no clock.
@@ -29,7 +29,7 @@ PREFETCH_DIVISOR = 10
 
 
 UNSEEN_IDS = 1_000_000
-"""How many ids above the highest that was seen may have been handed out to producers that never wrote."""
+"""How many ids above the highest one in the logs may belong to producers that never wrote."""
 
 
 class ProducerIdsExhausted(Exception):
@@ -44,7 +44,7 @@ class ProducerIdBlock(NamedTuple):
 
 
 class Allocation(NamedTuple):
-    """What a request for one id gets: the id, or None when it must wait for a block.
+    """The result of a request for one id: the id, or None when the request must wait for a block.
 
     `reserve_block`: the caller must now reserve one block and report `block_reserved` or `block_failed`.
     """
@@ -71,7 +71,7 @@ class ProducerIdBlocks:
         self._next = max(self._next, record.end)
 
     def begin_at(self, first: int) -> None:
-        """Reserve nothing below `first`, whatever the records say: the logs know ids up to there."""
+        """Reserve nothing below `first`, whatever the records say: the logs contain ids up to there."""
         self._next = max(self._next, first)
 
     def reserve(self, now_ms: int) -> Decision[BlockReserved, ProducerIdBlock]:
@@ -94,17 +94,16 @@ def next_block(next_producer_id: int, size: int = BLOCK_SIZE) -> ProducerIdBlock
 
 
 def above_all_issued(highest_seen: int) -> int:
-    """The first id to hand out where only what is in the logs tells which ones were before."""
+    """The first id to hand out if only the logs show which ids were issued."""
     return min(highest_seen + 1 + UNSEEN_IDS, MAX_PRODUCER_ID)
 
 
 def check_init_producer_id(transactional_id: str | None, producer_id: int, producer_epoch: int) -> None:
-    """Raise ApiError for an InitProducerId request that no state could make right.
+    """Raise ApiError for an InitProducerId request that is wrong in every state.
 
     Both or neither of id and epoch may be -1, else INVALID_REQUEST. Transactional ids are refused with
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client reports at once instead of retrying.
-    Without a transactional id the supplied id and epoch are otherwise ignored (decision A.6): the answer is
-    always a fresh id.
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client reports at once instead of retrying. Without a
+    transactional id the supplied id and epoch are otherwise ignored: the answer is always a fresh id.
     """
     if transactional_id == "":
         raise ApiError(ErrorCode.INVALID_REQUEST, "the transactional id is empty; send null for none")
@@ -134,9 +133,10 @@ class ProducerIdAllocator:
         self._retry_at_ms = 0
 
     def first_unissued(self, reserved_end: int) -> int:
-        """Ids at or above it were never issued, by whoever; `reserved_end`: no block of the cluster is above.
+        """No broker ever issued an id at or above this one; `reserved_end`: no block of the cluster is above
+        it.
 
-        Above this broker's blocks those of others may lie, of which it does not know how far they are used.
+        Blocks of other brokers may lie above this broker's. How many of their ids are used is not known here.
         """
         first = reserved_end
         if self._following is not None and self._following.end == first:
@@ -149,7 +149,7 @@ class ProducerIdAllocator:
         return self._retry_at_ms
 
     def allocate(self, now_ms: int) -> Allocation:
-        """One id for one InitProducerId, or none while a block is on its way."""
+        """One id for one InitProducerId, or none while a block is being reserved."""
         if self._next == self._current.end and self._following is not None:
             self._current, self._following = self._following, None
             self._next = self._current.first
@@ -169,7 +169,7 @@ class ProducerIdAllocator:
         return True
 
     def block_reserved(self, block: ProducerIdBlock) -> None:
-        """A block is durable. Raises ValueError for one that would let an id repeat."""
+        """A block is durable. Raises ValueError for a block that would repeat an id."""
         if block.first < self._current.end or block.end <= block.first:
             raise ValueError(
                 f"block {block.first}-{block.end} overlaps ids already reserved up to {self._current.end}; "

@@ -1,18 +1,17 @@
 """The shell of a coordinator: runs the operations of a pure machine over a journal, and fires its timers.
 
-Owns the order of operations, which timers are set, which responses are parked, and when a response may leave.
-A journal is where records become durable: the cluster's store, or the log of an internal partition.
+Owns the order of operations, which timers are set, which responses are parked, and when a response may be
+sent. A journal makes records durable: the cluster's store, or the log of an internal partition.
 
 Invariants:
-- operations are decided in the order of `run`, each on the state that all records written before it made;
-- a record is applied once it is written, and a response leaves once all is durable that was written before
-  it, so nobody is told what a crash could take back;
-- a write that is refused changes nothing. One that was accepted and does not become durable ends the
-  coordinator: its state is ahead of its journal, so every later operation gets that error, and so does
-  whoever is parked;
-- an operation that began runs to its end, also when its caller goes away; a parked response does not outlive
-  its caller;
-- `close` does not wait for what is parked: it is refused.
+- operations are decided in the order of `run`, each on the state after all records written before it;
+- a record is applied once it is written, and a response is sent once everything written before it is durable,
+  so no client gets an answer that a crash could undo;
+- a write that is refused changes nothing. A write that was accepted and does not become durable ends the
+  coordinator: its state is ahead of its journal, so every later and every parked operation gets that error;
+- an operation that began runs to its end, even if its caller is cancelled; a parked response ends with its
+  caller;
+- `close` refuses parked operations instead of waiting for them.
 
 On the event loop.
 """
@@ -38,21 +37,21 @@ class Machine(Protocol[_AppliedT]):
     """A pure state machine. Its operations take `now_ms` and return a Decision, or raise ApiError."""
 
     def apply(self, record: _AppliedT) -> None:
-        """Take over a record that was written, just now or in an earlier life, or a change of a Decision."""
+        """Apply a record that was written, just now or before a restart, or a change of a Decision."""
 
 
 class Journal(Protocol[RecordT]):
-    """Where the records of one coordinator are kept."""
+    """Stores the records of one coordinator."""
 
     async def news(self) -> Iterable[RecordT]:
         """Records that are durable and were neither given here nor accepted by `write`, oldest first.
 
-        The first time that is all there are; later, what others wrote, or a write that failed and was stored
-        all the same. Raises ApiError when that cannot be told.
+        The first call gives all records; later calls give what other brokers wrote, or a write that failed
+        but was stored. Raises ApiError when that is not known.
         """
 
     async def write(self, records: Sequence[RecordT]) -> asyncio.Future[Any] | None:
-        """Accept the records, all or none. The future is done when they are durable; None: they are.
+        """Accept the records, all or none. The future is done when they are durable; None: they already are.
 
         Raises ApiError when they are refused.
         """
@@ -71,7 +70,7 @@ class CoordinatorRuntime(Generic[RecordT]):
     def __init__(
         self, machine: Machine[RecordT], journal: Journal[RecordT], clock_ms: Callable[[], int]
     ) -> None:
-        """`clock_ms` is a clock that nobody sets."""
+        """`clock_ms` is a clock that is never set."""
         self._machine = machine
         self._journal = journal
         self._clock_ms = clock_ms
@@ -89,7 +88,7 @@ class CoordinatorRuntime(Generic[RecordT]):
             await self._catch_up()
 
     async def run(self, operation: Callable[[int], Decision[RecordT, ResponseT]]) -> ResponseT:
-        """Decide `operation(now_ms)` and give its response once that may leave. Raises ApiError."""
+        """Decide `operation(now_ms)` and return its response once it may be sent. Raises ApiError."""
         task = asyncio.get_running_loop().create_task(self._run(operation))
         self._running.add(task)
         task.add_done_callback(self._ended)
@@ -108,7 +107,7 @@ class CoordinatorRuntime(Generic[RecordT]):
             self._forget(response)
 
     async def _run(self, operation: Callable[[int], Decision[RecordT, Any]]) -> Any:
-        """The response, or where it is parked."""
+        """The response, or a `_ParkedResponse` that holds its future."""
         async with self._turn:
             if self._failure is not None:
                 raise self._failure
@@ -144,7 +143,7 @@ class CoordinatorRuntime(Generic[RecordT]):
         return _ParkedResponse(response.key, future)
 
     def _forget_parked(self, task: asyncio.Task[Any]) -> None:
-        """Whoever asked went away before the operation was decided."""
+        """The caller was cancelled before the operation was decided."""
         if not task.cancelled() and task.exception() is None and isinstance(task.result(), _ParkedResponse):
             self._forget(task.result())
 
@@ -154,7 +153,7 @@ class CoordinatorRuntime(Generic[RecordT]):
         parked.future.cancel()
 
     def _fail(self, error: ApiError, released: Iterable[tuple[asyncio.Future[Any] | None, Any]]) -> None:
-        """Records that were applied are lost: end everything with this error."""
+        """Records that were applied are lost: end every operation with this error."""
         self._failure = error
         self._refuse_parked(error, [future for future, _ in released if future is not None])
 
@@ -162,7 +161,7 @@ class CoordinatorRuntime(Generic[RecordT]):
         for future in (*self._parked.values(), *more):
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # Seen: whoever asked may have gone away.
+                future.exception()  # Retrieved: the caller may be cancelled.
         self._parked.clear()
 
     async def _catch_up(self) -> None:
@@ -175,7 +174,7 @@ class CoordinatorRuntime(Generic[RecordT]):
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # Seen: whoever asked may have gone away.
+            task.exception()  # Retrieved: the caller may be cancelled.
 
     def _set_timers(self, timers: Mapping[Hashable, Timer | None]) -> None:
         for key, timer in timers.items():
@@ -195,7 +194,7 @@ class CoordinatorRuntime(Generic[RecordT]):
         task.add_done_callback(self._ended)
 
     async def _run_timer(self, key: Hashable, timer: Timer) -> None:
-        """Run its operation, later again where its records were refused."""
+        """Run its operation; run it again later if its records were refused."""
         try:
             await self._run(timer.operation)
         except ApiError as error:
@@ -206,7 +205,7 @@ class CoordinatorRuntime(Generic[RecordT]):
             logger.error("coordinator_timer_broken", timer=str(key), error=repr(error), exc_info=error)
 
     async def close(self) -> None:
-        """Fire no more timers, refuse what is parked, and let operations that began finish."""
+        """Fire no more timers, refuse parked operations, and wait for operations that began."""
         self._closed = True
         self._refuse_parked(_stopping())
         for handle in self._timers.values():

@@ -1,15 +1,15 @@
 """Carries out the faults that a user ordered with `tidelog fault`, where `faults.enable` is set.
 
-Owns the way around the handlers: each is wrapped once at the start, and a broker without faults never loads
-this module. What an order means:
-- drop: the request takes effect (a batch is durable), its answer never leaves. Answers go out in order, so
-  nothing behind it on the same connection leaves either, as when the network loses an answer;
-- delay: the answer is held back, and with it those behind it on the same connection;
+Owns the wrappers around the handlers: each handler is wrapped once at the start, and a broker without faults
+never loads this module. The meaning of an order:
+- drop: the request takes effect (a batch is durable), its answer is never sent. Answers are sent in order, so
+  no later answer of the same connection is sent either, as when the network loses an answer;
+- delay: the answer is held back, and with it the later answers of the same connection;
 - error: the whole request is answered with the code, before it takes effect or after it;
 - cut: the connection is closed without an answer, before the request takes effect or after it.
 
-Invariants: a request takes effect in its place in the order of arrival, whatever becomes of its answer;
-`release` ends every wait, so a stop is never held up by a fault.
+Invariants: a request takes effect in the order of arrival, whatever happens to its answer; `release` ends
+every wait, so a fault never delays a stop.
 
 Event loop only.
 """
@@ -55,7 +55,7 @@ class FaultInjector:
         self._released = asyncio.Event()
 
     def around(self, handlers: Mapping[ApiKey, Handler]) -> dict[ApiKey, Handler]:
-        """The handlers, with those of the APIs that can be faulted wrapped."""
+        """The handlers; those of the APIs that can have faults are wrapped."""
         wrapped = dict(handlers)
         for api_key, _, _ in APIS.values():
             wrapped[api_key] = self._wrapped(handlers[api_key])
@@ -68,7 +68,7 @@ class FaultInjector:
         return fault
 
     def release(self) -> None:
-        """The broker stops: let go of every answer that is held back."""
+        """The broker stops: release every answer that is held back."""
         self._released.set()
 
     def _wrapped(self, handle: Handler) -> Handler:
@@ -104,14 +104,14 @@ class FaultInjector:
         except Exception as refused:
             error = refused
         if result is None and error is None:
-            # Nobody waits for an answer (acks=0); the connection can be cut all the same.
+            # The client expects no answer (acks=0), but the connection can be cut.
             if plan.kind is FaultKind.CUT:
                 raise CloseConnection
             return None
         return self._finish(plan, result, error)
 
     async def _finish(self, plan: Plan, result: Any, error: Exception | None = None) -> Any:
-        """What becomes of the answer, once the request has taken effect or was kept from it."""
+        """The answer of a request that has taken effect or was prevented from it."""
         if isawaitable(result):
             try:
                 result = await result

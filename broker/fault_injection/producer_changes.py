@@ -1,14 +1,15 @@
-"""What a test may do to the producers that a partition remembers: forget one, expire it, move its sequence.
+"""Test changes to the producers that a partition remembers: forget one, expire it, move its sequence.
 
 Owns the three changes. They are made in memory, between two batches, as if time had passed or more had been
-written; the log itself is never touched. Invariants: a producer with an open transaction is only forgotten,
-never expired or moved; nothing here is undone, and a start after a crash rebuilds what the log says.
+written; the log itself is never changed. Invariants: a producer with an open transaction can only be
+forgotten, never expired or moved; nothing here is undone, and a start after a crash rebuilds what the log
+says.
 
-How a client and a moved sequence agree: the broker then expects `next_sequence`, and DescribeProducers tells
-`next_sequence - 1` as the last one. So a producer that resumes a session by asking for it, or raw requests,
-go on there; a client that counts by itself (every plain Producer, librdkafka, aiokafka) is answered
-OUT_OF_ORDER_SEQUENCE_NUMBER, since no protocol tells it. The window is emptied: one batch stands for all
-before it, without a place in the log (offset -1).
+After a moved sequence the broker expects `next_sequence`, and DescribeProducers returns `next_sequence - 1`
+as the last one. So a producer that resumes a session by asking for it, or raw requests, can continue there; a
+client that counts by itself (every plain Producer, librdkafka, aiokafka) is answered
+OUT_OF_ORDER_SEQUENCE_NUMBER, because no protocol informs it. The window is emptied: one batch without a place
+in the log (offset -1) replaces all batches before it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tidelog.protocol.types import MAX_SEQUENCE
 logger = structlog.get_logger(__name__)
 
 NEAR_THE_WRAP = MAX_SEQUENCE - 9
-"""The next sequence if none is given: ten records before 0 comes again."""
+"""The next sequence if none is given: ten records before it wraps to 0."""
 _MAX_EPOCH = 2**15 - 1
 
 
@@ -42,7 +43,7 @@ class ProducerFaults:
         self._services = services
 
     def apply(self, values: Mapping[str, object]) -> dict[str, Any]:
-        """One change, from JSON: `fault` is forget, expire or sequence. Returns what there was before."""
+        """One change, from JSON: `fault` is forget, expire or sequence. Returns the state before it."""
         known = {"fault", "topic", "partition", "producer_id", "next_sequence", "producer_epoch"}
         if values.keys() - known:
             raise FaultError(f"unknown field {min(values.keys() - known)!r}; known are {', '.join(known)}")

@@ -1,11 +1,11 @@
-"""Which ordered fault applies to which request: the rules of `tidelog fault`, without carrying anything out.
+"""Decides which ordered fault applies to which request: the rules of `tidelog fault`.
 
 Owns the orders (drop an answer, delay it, answer an error, cut the connection), their counts, and the choice
 for one request. Invariants:
-- orders are looked at from the oldest to the newest; a request meets every delay that fits it, and of the
-  other kinds the first that fits, so none of the others is used up by it;
-- an order is used up by `count` requests after the first `skip` that fit it, then it is finished;
-- an order that waits for an answer (drop, delay, error) never fits a request that expects none (acks=0).
+- orders are checked from the oldest to the newest; every delay that matches a request applies to it, and of
+  the other kinds only the first that matches, so no other order is used up;
+- an order skips the first `skip` requests that match it, applies to the next `count`, and is then finished;
+- an order that needs an answer (drop, delay, error) never matches a request without one (acks=0).
 
 Pure: no I/O, clock, asyncio or logging.
 """
@@ -29,7 +29,7 @@ _INT = 2**31 - 1
 
 
 class FaultError(ValueError):
-    """An order that cannot be; the message says what is wrong with it."""
+    """An invalid order; the message says what is wrong with it."""
 
 
 class FaultKind(StrEnum):
@@ -59,7 +59,7 @@ APIS: Mapping[str, tuple[ApiKey, bool, bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class FaultOrder:
-    """What a user asked for. None for topic, partition or client_id: any. `count` None: until cleared."""
+    """The order of a user. None for topic, partition or client_id: any. `count` None: until cleared."""
 
     kind: FaultKind
     api: str = "produce"
@@ -94,7 +94,7 @@ class Plan(NamedTuple):
 
 @dataclass(slots=True)
 class Fault:
-    """An order and how far it has been carried out."""
+    """An order, and how often it was carried out."""
 
     fault_id: int
     order: FaultOrder
@@ -134,7 +134,7 @@ class FaultRules:
         self._next_id = 1
 
     def add(self, order: FaultOrder) -> Fault:
-        """Take an order. Raises FaultError when there are too many."""
+        """Add an order. Raises FaultError when there are too many."""
         if len(self.active) >= MOST_ORDERS:
             raise FaultError(f"{MOST_ORDERS} faults are active already; clear some first")
         fault = Fault(self._next_id, order)
@@ -143,7 +143,7 @@ class FaultRules:
         return fault
 
     def clear(self, fault_id: int | None = None) -> int:
-        """Take back one order, or all; returns how many there were."""
+        """Remove one order, or all; returns how many were removed."""
         kept = [] if fault_id is None else [fault for fault in self.active if fault.fault_id != fault_id]
         cleared, self.active = len(self.active) - len(kept), kept
         return cleared

@@ -1,10 +1,10 @@
 """Request values in, response values out: one handler for each API that this broker serves.
 
-Owns the table from API key to handler. A handler is a plain function: whatever depends on the order of
+Owns the table from API key to handler. A handler is a plain function: everything that depends on the order of
 arrival happens before it returns, and it returns the response or an awaitable of it.
 
-Invariants: a refusal is a code in the response, never an exception; views in a request are not used after
-the handler returned; what an API that is listed here answers is complete.
+Invariants: a refusal is a code in the response, never an exception; views in a request are not used after the
+handler returned; every API that is listed here is answered completely.
 """
 
 from __future__ import annotations

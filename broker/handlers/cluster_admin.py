@@ -1,11 +1,10 @@
-"""What operators ask of a cluster, as one broker answers it: folders, leaders, replicas, quorum, features.
+"""Administration of a cluster with one broker: folders, leaders, replicas, quorum, features.
 
 Owns the answers to DescribeLogDirs, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments,
 ListConfigResources, DescribeQuorum, UpdateFeatures and GetTelemetrySubscriptions.
 
-Invariants: nothing is changed here, because with one broker there is no other leader, replica or feature to
-change to; a request that would need one is refused with Kafka's code. What a request names twice is answered
-once.
+Invariants: nothing is changed here, because one broker has no other leader, replica or feature to change to;
+a request that would need one is refused with Kafka's code. What a request names twice is answered once.
 
 Source: Kafka's KafkaApis, ReplicationControlManager, FeatureControlManager and ClientMetricsManager.
 """
@@ -30,7 +29,7 @@ from tidelog.protocol.steps import Pace, Steps, each
 PREFERRED_ELECTION = 0
 METADATA_TOPIC = "__cluster_metadata"
 TELEMETRY_INTERVAL_MS = 300_000
-"""How long a client waits before it asks again whether somebody wants its metrics: Kafka's default."""
+"""How long a client waits before it asks again whether metrics are wanted: Kafka's default."""
 _TELEMETRY_BYTES = 1_048_576
 _RESOURCE_TYPES = (TOPIC_RESOURCE, BROKER_RESOURCE)
 _CLIENT_METRICS_RESOURCE = 16
@@ -49,7 +48,8 @@ class ClusterAdminHandler:
         self, context: RequestContext, request: Any
     ) -> Steps[dict[str, Any] | Awaitable[dict[str, Any]]]:
         """The one data folder: the size of each partition in it, and of its disk. `offset_lag` is 0, because
-        no replica here is behind another."""
+        no replica is behind another.
+        """
         pace = Pace()
         if request.topics is None:
             named = yield from self._all_partitions(pace)
@@ -81,7 +81,7 @@ class ClusterAdminHandler:
         return {"error_code": ErrorCode.NONE, "results": [result]}
 
     def elect_leaders(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
-        """The only replica of each partition leads it, or nobody can."""
+        """Each partition is led by its only replica, or it has no leader."""
         pace = Pace()
         is_for_all = request.topic_partitions is None
         if is_for_all:
@@ -115,7 +115,7 @@ class ClusterAdminHandler:
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
     def alter_partition_reassignments(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
-        """Replicas on this broker alone are what each partition has; all others are refused."""
+        """Each partition has its replica on this broker; a request for any other is refused."""
         pace = Pace()
         answers: dict[str, dict[int, dict[str, Any]]] = {}
         for topic in request.topics:
@@ -146,7 +146,7 @@ class ClusterAdminHandler:
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, expected
 
     def list_partition_reassignments(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        """None is ever under way."""
+        """The list is always empty."""
         return {"error_code": ErrorCode.NONE, "topics": []}
 
     def list_config_resources(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
@@ -198,7 +198,7 @@ class ClusterAdminHandler:
         }
 
     def update_features(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
-        """No feature has versions to choose from."""
+        """No feature has more than one version."""
         code, pace = ErrorCode.INVALID_UPDATE_VERSION, Pace()
         names = dict.fromkeys((yield from each(_feature, request.feature_updates, pace)))
         if not names:
@@ -214,7 +214,7 @@ class ClusterAdminHandler:
         return {"error_code": ErrorCode.NONE, "results": (yield from each(refused, names, pace))}
 
     def get_telemetry_subscriptions(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        """Nobody wants the client's metrics; a client without an id gets one."""
+        """No metrics are wanted; a client without an id gets one."""
         client_id: UUID = request.client_instance_id
         return {
             "error_code": ErrorCode.NONE,

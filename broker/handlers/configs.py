@@ -1,10 +1,10 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: the settings of topics and of this broker.
 
-Owns the three answers. A topic's settings can be changed and hold for the running log at once; the broker's
+Owns the three answers. A topic's settings can be changed and apply to the running log at once; the broker's
 own are read from flags, environment and file at start, so here they are read-only.
 
-Invariants: each resource succeeds or fails alone; one that is to be changed twice is INVALID_REQUEST, one
-that is asked for twice is described once; validate_only checks everything and changes nothing.
+Invariants: each resource succeeds or fails alone; a change that names a resource twice is INVALID_REQUEST for
+it, a description that names one twice describes it once; validate_only checks everything and changes nothing.
 
 Source: KIP-133, KIP-226, KIP-339, KIP-569; Kafka's ConfigAdminManager.
 """
@@ -31,7 +31,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, Steps, each
 
 ELEMENTS_A_DESCRIPTION = 10
-"""Describing one topic's settings is the work of so many elements (see `protocol.steps`)."""
+"""Describing one topic's settings counts as this many elements (see `protocol.steps`)."""
 ELEMENTS_A_CHANGE = 5
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -227,6 +227,6 @@ def _config(setting: DescribedSetting, request: Any, *, read_only: bool) -> dict
         config["synonyms"] = [
             {"name": name, "value": value, "source": source} for name, value, source in setting.synonyms
         ]
-    # The field is nullable, and null is its answer when the client did not ask.
+    # The field is nullable, and null is sent when the client did not ask for it.
     config["documentation"] = setting.documentation if request.include_documentation else None
     return config

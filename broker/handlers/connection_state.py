@@ -1,8 +1,8 @@
-"""What is known of one connection: its listener, its client, and how far that has authenticated itself.
+"""The state of one connection: its listener, its client, and its step of authentication.
 
 Owns `ConnectionState`, which a connection makes once and every request of it carries. Invariants: the
 listener and the client's address never change; the rest is replaced as a whole value by the handler that
-learns it, before that handler returns. A handler that goes on later takes what it needs in its synchronous
+learns it, before that handler returns. A handler that continues later copies what it needs in its synchronous
 part.
 
 Pure.
@@ -18,21 +18,21 @@ from tidelog.broker.configuration.listeners import SecurityProtocol
 
 
 class Principal(NamedTuple):
-    """On whose behalf requests are made: `User:alice`, as ACLs name it."""
+    """The user in whose name requests are made: `User:alice`, as ACLs name it."""
 
     type: str
     name: str
 
 
 ANONYMOUS: Final = Principal("User", "ANONYMOUS")
-"""Whoever came in by a listener that authenticates nobody."""
+"""The principal of a client of a listener without authentication."""
 
 
 class AuthenticationStep(Enum):
-    """How far a connection has come. What may be asked at each step: `broker.net.gate`."""
+    """The step of a connection. `broker.net.gate` says which APIs are open at each step."""
 
     NOT_REQUIRED = auto()
-    """The listener authenticates nobody."""
+    """The listener has no authentication."""
 
 
 class ConnectionState:

@@ -1,7 +1,7 @@
-"""What a handler knows about the request beside its values, and the forms that its answer can take.
+"""What a handler knows about the request beside its values, and the forms of its answer.
 
-Invariants: a `RequestContext` is cheap enough to be made once a request; what is known of the connection is
-made once for all its requests. A `LateAnswer` is given once, and told to one who waits.
+Invariants: a `RequestContext` is cheap enough to be made once per request; the state of the connection is
+made once for all its requests. A `LateAnswer` gets its value once and calls one callback.
 """
 
 import asyncio
@@ -20,14 +20,15 @@ class RequestContext(NamedTuple):
 
 
 class CloseConnection(Exception):
-    """Raised by a handler, or by what it returned: the connection ends, and this request gets no answer."""
+    """Raised by a handler or its awaitable: the connection ends, and this request gets no answer."""
 
 
 class LateAnswer:
-    """An answer that a handler gives later, in some step of the loop: `await` it, or be told with `then`.
+    """An answer that a handler gives later, in some step of the loop: `await` it, or set a callback with
+    `then`.
 
-    Not a Future: making one, telling it and the further step of the loop in which it tells others cost more
-    than all that a one-record request does otherwise between the disk and the wire.
+    Not a Future: to make one, to set it, and the further step of the loop for its callbacks cost more than
+    everything else that a one-record request does between the disk and the wire.
     """
 
     __slots__ = ("_call", "_value", "is_given")
@@ -38,9 +39,9 @@ class LateAnswer:
         self._call: Callable[[Any], None] | None = None
 
     def give(self, value: Any) -> None:
-        """The answer is `value`, and whoever waits is called before this returns; later ones are ignored.
+        """Set the answer to `value` and run the callback before this returns; later calls are ignored.
 
-        An exception is what the handler would have raised.
+        An exception means that the handler would have raised it.
         """
         if self.is_given:
             return
@@ -51,7 +52,7 @@ class LateAnswer:
             call(value)
 
     def then(self, call: Callable[[Any], None]) -> None:
-        """Call with the answer, now if it is there. One may wait: a second `then` replaces the first."""
+        """Call with the answer, now if it is known. One callback only: a second `then` replaces the first."""
         if self.is_given:
             call(self._value)
         else:
@@ -73,37 +74,37 @@ class LateAnswer:
 
 
 class LateEffect(LateAnswer):
-    """The LateAnswer of a request that takes effect after its handler returned, though before it is answered.
+    """The LateAnswer of a request that takes effect after its handler returned and before it is answered.
 
-    Those behind it on its connection wait for that, not for the answer.
+    Later requests of its connection wait for the effect, not for the answer.
     """
 
     __slots__ = ("_effect_call", "held_bytes")
 
     def __init__(self, held_bytes: int) -> None:
-        """`held_bytes` is how much memory waits with it until it takes effect."""
+        """`held_bytes` is how much memory it holds until it takes effect."""
         super().__init__()
         self.held_bytes = held_bytes
         self._effect_call: Callable[[], None] | None = None
 
     def when_effective(self, call: Callable[[], None]) -> None:
-        """Call at `take_effect`; an answer without it means that there is no effect."""
+        """Call at `take_effect`; an answer without that call means that the request has no effect."""
         self._effect_call = call
 
     def take_effect(self) -> None:
-        """The request has taken effect; its answer may still take a while."""
+        """The request has taken effect; it may be answered later."""
         call, self._effect_call = self._effect_call, None
         if call is not None:
             call()
 
 
 class Parked:
-    """An answer that may be long in coming, and how much memory waits with it."""
+    """An answer that may take long, and how much memory it holds meanwhile."""
 
     __slots__ = ("begin", "held_bytes")
 
     def __init__(self, begin: Callable[[], Coroutine[Any, Any, Any]], held_bytes: int) -> None:
-        """`begin` makes what waits."""
+        """`begin` makes the coroutine that waits."""
         self.begin = begin
         self.held_bytes = held_bytes
 
@@ -112,8 +113,8 @@ class Parked:
 
 
 class EncodedAnswer(dict[str, Any]):
-    """An answer that its handler encoded, because it reads what it describes on the way: the body, and the
-    values for those who count their error codes.
+    """An answer that its handler encoded while reading what it describes: the body, and the values from which
+    error codes are counted.
     """
 
     def __init__(self, body: bytes, values: dict[str, Any]) -> None:

@@ -1,9 +1,9 @@
 """FindCoordinator: which broker coordinates a group or a transactional id.
 
-Owns the answer. One broker coordinates everything; where its clients are to reach it is what the listener of
-the request advertises. The first who looks for a group's coordinator has the topic made that keeps groups. A
-group whose partition of that topic does not serve has no coordinator. librdkafka takes a broker without this
-API for one that is too old for lz4, and sends what should be lz4 uncompressed.
+Owns the answer. One broker coordinates everything; its address is the one that the listener of the request
+advertises. The first request for a group's coordinator creates the topic that stores groups. A group whose
+partition of that topic is not served has no coordinator. If this API is missing, librdkafka takes the broker
+for one too old for lz4, and sends what should be lz4 uncompressed.
 
 Source: Kafka's KafkaApis.handleFindCoordinatorRequest, KIP-699.
 """
@@ -28,7 +28,7 @@ class CoordinatorsHandler:
         self._services = services
 
     async def find_coordinator(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        """One answer for each key, and the first (or only) one by itself, for the versions that know one."""
+        """One answer per key; the first (or only) one also in the fields of versions with a single key."""
         refusal: ApiError | None = None
         if request.key_type == _GROUP:
             try:

@@ -1,17 +1,16 @@
-"""Fetch: whole batches from the page cache, long polls woken by the high watermark.
+"""Fetch: whole batches from the page cache; the high watermark wakes long polls.
 
-Owns the answer to a FetchRequest. The synchronous part opens the session and reads; what is there is
-answered at once. Otherwise a coroutine waits for the watermark of a partition to move (no timer but
-max_wait_ms, no look at the disk meanwhile) and reads again. Pages that are not in memory are read in a
-thread.
+Owns the answer to a FetchRequest. The synchronous part opens the session and reads; available data is
+answered at once. Otherwise a coroutine waits until the high watermark of a partition moves (no timer except
+max_wait_ms, no disk access meanwhile) and reads again. A thread reads pages that are not in memory.
 
 Invariants:
-- records are never decoded and never cut inside a batch;
-- what was appended before the request came may have been acknowledged with acks=1: an answer that lacks it
-  waits for its flush, however short max_wait_ms is, though no longer than `FLUSH_PATIENCE_SECONDS`;
-- the first partition with data gives at least one batch, whatever the limits, so that a consumer with a
-  limit below the batch size makes progress (KIP-74); after it both limits hold;
-- a cancelled long poll leaves nothing behind: dispatch cancels it when its connection goes.
+- records are never decoded, and a batch is never cut;
+- what was appended before the request arrived may have been acknowledged with acks=1: an answer that lacks it
+  waits for its flush, also beyond max_wait_ms, but at most `FLUSH_PATIENCE_SECONDS`;
+- the first partition with data gives at least one batch, whatever the limits, so that a consumer with a limit
+  below the batch size makes progress (KIP-74); after it both limits apply;
+- a cancelled long poll leaves no state behind: dispatch cancels it when its connection closes.
 
 Source: Kafka's ReplicaManager.fetchMessages and DelayedFetch.
 """
@@ -38,15 +37,15 @@ from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
 FLUSH_PATIENCE_SECONDS = 1.0
 PARKED_BYTES = 3000
-"""What a Fetch that waits takes, beside its partitions."""
+"""Memory of a waiting Fetch, without its partitions."""
 PARKED_PARTITION_BYTES = 600
-"""What each of its partitions takes: what is asked, and what is watched."""
+"""Memory of each of its partitions: what is requested, and what is watched."""
 SESSION_PARTITION_BYTES = 400
-"""What each partition of a fetch session takes."""
+"""Memory of each partition of a fetch session."""
 _SESSIONS_PART = 4
-"""Sessions take so small a part of `queued.max.bytes`: they stay when their connections are gone."""
+"""Sessions may take this part of `queued.max.bytes`: they remain after their connections have closed."""
 ELEMENTS_A_READ = 4
-"""Reading one partition is the work of so many elements (see `protocol.steps`)."""
+"""Reading one partition counts as this many elements (see `protocol.steps`)."""
 _NO_REPLICA = -1
 
 
@@ -58,7 +57,7 @@ class _Reading(NamedTuple):
     sizes: dict[str, int]
     """Record bytes by topic."""
     must_answer: bool
-    """A partition has an error, which is never kept waiting."""
+    """A partition has an error, which is always answered at once."""
 
 
 class FetchHandler:
@@ -84,7 +83,7 @@ class FetchHandler:
         self._memory.beside_bytes = lambda: SESSION_PARTITION_BYTES * self.sessions.partition_count
 
     def handle(self, context: RequestContext, request: FetchRequest) -> Steps[FetchResponse | Parked]:
-        """The response, or what waits for data or for the disk."""
+        """The response, or a Parked one that waits for data or for the disk."""
         partitions = [(topic, partition) for topic, listed in request.topics for partition in listed]
         forgotten = [(topic, index) for topic, indexes in request.forgotten_topics for index in indexes]
         try:
@@ -108,11 +107,11 @@ class FetchHandler:
         return Parked(partial(self._wait_and_read, fetch, request, is_cold=is_cold), held_bytes)
 
     def _is_enough(self, reading: _Reading, fetch: FetchContext, request: FetchRequest) -> bool:
-        """Whether to answer whatever may still come."""
+        """Whether to answer now, without waiting for more records."""
         return reading.size_bytes >= (request.min_bytes or 1) or reading.must_answer or not fetch.partitions
 
     def _patience_ms(self, request: FetchRequest) -> int:
-        """How long to wait for more than was appended before the request came."""
+        """How long to wait for more than was appended before the request arrived."""
         return 0 if request.min_bytes <= 0 else max(0, min(request.max_wait_ms, self._max_wait_ms))
 
     def _behind(self, fetch: FetchContext) -> Steps[list[Replica]]:
@@ -175,14 +174,14 @@ class FetchHandler:
     async def _wait_and_read(
         self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool
     ) -> FetchResponse:
-        """Wait until there is enough, for max_wait_ms at most; with `is_cold` begin with the disk."""
+        """Wait for enough data, for max_wait_ms at most; with `is_cold` read the disk first."""
         loop = asyncio.get_running_loop()
         in_turns = self._services.turns.run
         deadline = loop.time() + self._patience_ms(request) / 1000
         has_all = False
         reading: _Reading | None
         while True:
-            # Watched before it is read, so that no move of a watermark falls between the two.
+            # Watched before it is read, so that no change of a watermark is missed between the two.
             with _LongPoll(loop, request.min_bytes) as poll:
                 await in_turns(poll.watch(self._watched(fetch)))
                 if is_cold:
@@ -198,7 +197,7 @@ class FetchHandler:
                 if is_late and (has_all or not await in_turns(self._behind(fetch))):
                     return await in_turns(self._respond(fetch, reading))
                 poll.set_missing(request.min_bytes - reading.size_bytes)
-                # Too little to answer with may be megabytes: they must not stay in memory while it waits.
+                # A result too small to be sent may be megabytes: it must not stay in memory during the wait.
                 reading = None
                 if is_late:
                     await self._flushed(fetch)
@@ -222,7 +221,7 @@ class FetchHandler:
         return finish(self._read(fetch.partitions, request, nowait=False))
 
     def _watched(self, fetch: FetchContext) -> Iterator[tuple[Replica, int]]:
-        """The replicas of the partitions asked for, and the most that is wanted of each."""
+        """The replicas of the requested partitions, and the most bytes that are wanted of each."""
         for topic, wanted in fetch.partitions:
             replica = self._replicas.get((topic, wanted.partition))
             if replica is not None:
@@ -242,14 +241,14 @@ class FetchHandler:
                     topics.append((topic, []))
                 topics[-1][1].append(result)
         for topic, size_bytes in reading.sizes.items():
-            if self._services.catalog.topic(topic) is not None:  # A series of a deleted topic would stay.
+            if self._services.catalog.topic(topic) is not None:  # A deleted topic gets no new series.
                 self._metrics.bytes_out(topic, size_bytes)
         session_id = NO_SESSION if fetch.session is None else fetch.session.session_id
         return FetchResponse(0, ErrorCode.NONE, session_id, topics)
 
 
 class _LongPoll:
-    """Watches replicas until enough bytes became readable, or one of them stopped."""
+    """Watches replicas until enough bytes have become readable, or one of them has stopped."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, missing_bytes: int) -> None:
         self._loop = loop
@@ -261,13 +260,13 @@ class _LongPoll:
         self._missing_bytes = missing_bytes
 
     def set_missing(self, missing_bytes: int) -> None:
-        """Wake when so much more was gained since the watch began."""
+        """Wake when this many more bytes have become readable since the watch began."""
         self._missing_bytes = missing_bytes
         if self._gained_bytes >= missing_bytes:
             self._wake()
 
     def watch(self, watched: Iterable[tuple[Replica, int]]) -> Steps[None]:
-        """Begin to watch these replicas, of each of which so many bytes are wanted at most."""
+        """Begin to watch these replicas; of each at most the given number of bytes is wanted."""
         pace = Pace(GLANCES_A_STEP)
         for replica, limit_bytes in watched:
             self._limits[replica] = limit_bytes
@@ -285,7 +284,7 @@ class _LongPoll:
             replica.unwatch(self)
 
     def replica_changed(self, replica: Replica) -> None:
-        """Only what `replica` gained is counted anew: there may be thousands of others."""
+        """Only the bytes of `replica` are counted again: thousands of others may be watched."""
         gained = min(replica.visible_bytes - self._seen[replica], self._limits[replica])
         self._gained_bytes += gained - self._gained[replica]
         self._gained[replica] = gained
@@ -306,7 +305,7 @@ class _LongPoll:
 
 
 def _diverging(replica: Replica, wanted: FetchPartition) -> FetchPartitionResult | None:
-    """Where the reader's history leaves this log's, if it does (KIP-595), so that it can go back there."""
+    """Where the reader's log diverges from this one, if it does (KIP-595), so that it can truncate there."""
     epoch, end_offset = replica.end_offset_for_epoch(wanted.last_fetched_epoch)
     if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
         return None

@@ -1,16 +1,17 @@
-"""Incremental fetch sessions (KIP-227): what a consumer has asked for, so that it need not ask again.
+"""Incremental fetch sessions (KIP-227): the broker remembers what a consumer requested.
 
 Owns the sessions, their epochs and their eviction. A full fetch (epoch 0) opens a session; each further
-request names only what changes, each response only what changed. A pure machine: time, and the numbers
-for new sessions, are passed in; no I/O, no asyncio.
+request names only what changes, each response only what changed. A pure machine: time, and the numbers for
+new sessions, are passed in; no I/O, no asyncio.
 
 Invariants:
-- at most `slots` sessions exist, with at most `cached_partitions` partitions in all; past that a full fetch
-  is answered without one (session id 0), unless old ones may be evicted: those unused for `EVICTION_MS`, and
-  for a slot a smaller one older than `EVICTION_MS`. A session that outgrows the bound ends;
+- at most `slots` sessions exist, with at most `cached_partitions` partitions in all; beyond that a full fetch
+  is answered without a session (session id 0), unless old ones may be evicted: those unused for
+  `EVICTION_MS`, and for a slot a smaller one older than `EVICTION_MS`. A session that outgrows the bound
+  ends;
 - a request with the wrong epoch changes nothing;
-- a response names a partition if it has records, an error, or a watermark or start offset that the client
-  has not been told; partitions that gave records go to the end of the line, so none is starved.
+- a response names a partition if it has records, an error, or a watermark or start offset that was not yet
+  sent to the client; partitions that gave records move to the end of the order, so that none is starved.
 
 Source: KIP-227, Kafka's FetchSession.
 """
@@ -25,7 +26,7 @@ from tidelog.protocol.hot import NO_EPOCH_END_OFFSET, FetchPartition, FetchParti
 
 EVICTION_MS = 120_000
 MAX_PARTITIONS = 20_000
-"""Most partitions of one session: a client that asks for more is served without one."""
+"""Most partitions of one session: a client that requests more is served without one."""
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 MAX_EPOCH = 2**31 - 1
@@ -42,7 +43,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class _Told:
-    """What the client asked for on one partition, and what it was last told about it."""
+    """What the client requested of one partition, and what was last sent to it about that partition."""
 
     __slots__ = ("high_watermark", "log_start_offset", "request")
 
@@ -52,7 +53,7 @@ class _Told:
         self.log_start_offset = -1
 
     def news(self, result: FetchPartitionResult, has_records: bool) -> bool:
-        """Whether the response must name the partition; remembers what is told."""
+        """Whether the response must name the partition; remembers what is sent."""
         respond = (
             has_records
             or result.high_watermark != self.high_watermark
@@ -62,14 +63,14 @@ class _Told:
         self.high_watermark = result.high_watermark
         self.log_start_offset = result.log_start_offset
         if result.error_code != ErrorCode.NONE:
-            # Told again next time, whatever the watermark, as the client takes errors to be lasting.
+            # Sent again next time, whatever the watermark, because the client takes errors to be lasting.
             self.high_watermark = -1
             return True
         return respond
 
 
 class FetchSession:
-    """One client's standing request. `epoch` is what its next request must carry."""
+    """The partitions that one client requests. `epoch` is the one that its next request must carry."""
 
     __slots__ = ("created_ms", "epoch", "partitions", "session_id", "used_ms")
 
@@ -93,7 +94,7 @@ class FetchSession:
 
 
 class FetchContext(NamedTuple):
-    """How one request is to be served: which partitions, in which order, under which session."""
+    """How one request is served: which partitions, in which order, in which session."""
 
     partitions: list[tuple[str, FetchPartition]]
     session: FetchSession | None
@@ -114,7 +115,7 @@ class FetchSessions:
         self._cached_partitions = cached_partitions
         self._new_session_id = new_session_id
         self.partition_count = 0
-        """Of all sessions."""
+        """The sum over all sessions."""
         self.evictions = 0
         self._sessions: dict[int, FetchSession] = {}  # Least recently used first.
 
@@ -129,7 +130,7 @@ class FetchSessions:
         forgotten: Iterable[PartitionKey],
         now_ms: int,
     ) -> FetchContext:
-        """What the request asks for once its session is taken into account.
+        """The partitions that the request asks for, together with its session.
 
         Raises ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH.
         """
@@ -218,7 +219,7 @@ class FetchSessions:
         raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, problem)
 
     def _has_room(self, size: int, now_ms: int) -> bool:
-        """Whether there is room for a session of `size` partitions, once those that may go are gone."""
+        """Whether a session of `size` partitions fits, after those that may be evicted are."""
         if self._evict_unused(1, size, now_ms):
             return True
         evictable = [held for held in self._sessions.values() if now_ms - held.created_ms > EVICTION_MS]
@@ -231,7 +232,7 @@ class FetchSessions:
         return len(self._sessions) < self._slots
 
     def _evict_unused(self, sessions: int, partitions: int, now_ms: int) -> bool:
-        """Whether so many more are within the bounds, once sessions left unused had to go for them."""
+        """Whether so many more fit into the bounds, after unused sessions were evicted where necessary."""
         while (
             len(self._sessions) + sessions > self._slots
             or self.partition_count + partitions > self._cached_partitions

@@ -1,7 +1,7 @@
-"""DescribeGroups, ListGroups and DeleteGroups: what operators ask about groups.
+"""DescribeGroups, ListGroups and DeleteGroups: the administration of groups.
 
-Owns the three answers. Invariants: a group that is named again and again is answered once; a group that has
-nothing but committed offsets is one without members.
+Owns the three answers. Invariants: a group that is named several times is answered once; a group that has
+only committed offsets is a group without members.
 
 Source: Kafka's KafkaApis and GroupCoordinatorService, KIP-430 (authorized operations), KIP-518 and KIP-848
 (filters), KIP-1043 (GROUP_ID_NOT_FOUND).
@@ -93,7 +93,7 @@ class GroupAdminHandler:
         if not self._groups.has_topic:
             return ErrorCode.GROUP_ID_NOT_FOUND
         try:
-            # Its offsets first, as many at a time as fit into a batch.
+            # Its offsets first, in batches.
             while await self._groups.run(group_id, lambda machine: partial(machine.delete_some, group_id)):
                 pass
         except ApiError as error:

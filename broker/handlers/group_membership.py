@@ -1,10 +1,11 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: what members of a group ask.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: the requests of group members.
 
-Owns the way from the wire to the machine of groups and back, and the names of new members. A join, or a sync
-of a member that does not lead, may wait for others for as long as a rebalance takes; what it holds meanwhile
-is counted. A stop of the broker sends those who wait to look for the coordinator again.
+Owns the conversion between the wire and the machine of groups, and the ids of new members. A join, or a sync
+of a member that does not lead, may wait for other members for as long as a rebalance takes; the memory that
+it holds meanwhile is counted. When the broker stops, waiting members get an error after which they look for
+the coordinator again.
 
-Invariant: whatever the machine keeps of a request is a copy.
+Invariant: everything that the machine keeps of a request is a copy.
 
 Source: Kafka's KafkaApis and GroupCoordinatorService, KIP-345, KIP-394, KIP-559, KIP-814.
 """
@@ -38,7 +39,7 @@ _SKIPS_ASSIGNMENT_FROM = 9
 _BATCHED_LEAVE_FROM = 3
 _LEAVING_AT_ONCE = 500
 _ELEMENT_BYTES = 500
-"""What one protocol or assignment of a waiting request takes beside its bytes."""
+"""Memory of one protocol or assignment of a waiting request, without its bytes."""
 
 
 class GroupMembershipHandler:
@@ -49,7 +50,7 @@ class GroupMembershipHandler:
         self._groups = services.groups
 
     def join_group(self, context: RequestContext, request: Any) -> Steps[Parked]:
-        # One too many is refused like any more.
+        # One more than allowed is enough to have the request refused.
         protocols = yield from each(_protocol, request.protocols[: MAX_PROTOCOLS + 1], Pace())
         held_bytes = sum(_ELEMENT_BYTES + len(known.metadata) for known in protocols)
         return Parked(partial(self._join, context, request, tuple(protocols)), held_bytes)
@@ -120,7 +121,7 @@ class GroupMembershipHandler:
         }
 
     async def _waiting(self, group_id: str, operation: Callable[[GroupMachine], Callable[[int], Any]]) -> Any:
-        """What an operation answers that may be parked. A stop of the broker ends that."""
+        """The answer of an operation that may be parked. A stop of the broker ends the wait."""
         try:
             return await self._groups.run(group_id, operation)
         except asyncio.CancelledError:
@@ -140,7 +141,7 @@ class GroupMembershipHandler:
             return {"error_code": await self._groups.run(request.group_id, operation)}
         except ApiError as error:
             if error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                # Nobody expires while the log is replayed, and old clients know no such answer.
+                # No member expires while the log is replayed, and old clients do not know an error for that.
                 return {"error_code": ErrorCode.NONE}
             raise
 

@@ -1,12 +1,12 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete: what groups have committed, kept, told and taken back.
+"""OffsetCommit, OffsetFetch and OffsetDelete: the committed offsets of groups.
 
-Owns the three answers. A commit is answered once it is durable, and a fetch tells nothing that a crash could
-take back. librdkafka takes it for granted that a coordinator serves OffsetFetch: without it, the process of
-the client ends.
+Owns the three answers. A commit is answered once it is durable, and a fetch returns no offset that a crash
+could undo. librdkafka expects every coordinator to serve OffsetFetch: without it, the process of the client
+ends.
 
-Invariants: each partition of a commit is taken or refused alone, and those that are taken are stored all or
-none; each group of a fetch is answered with its topics and partitions as they were asked for, each once; a
-topic that is unknown by name has nothing committed, as in Kafka, one that is unknown by id has
+Invariants: each partition of a commit is accepted or refused alone, and those that are accepted are stored
+all or none; each group of a fetch is answered with its topics and partitions as they were requested, each
+once; a topic that is unknown by name has no committed offsets, as in Kafka, one that is unknown by id has
 UNKNOWN_TOPIC_ID.
 
 There are no transactions, so every offset is stable (KIP-447's require_stable).
@@ -66,7 +66,7 @@ class GroupOffsetsHandler:
     def _planned(
         self, context: RequestContext, request: Any, records: list[OffsetRecord]
     ) -> Steps[list[dict[str, Any]]]:
-        """The answer for each partition if the group may commit; adds what is to be stored to `records`."""
+        """The answer for each partition if the group may commit; adds the records to store to `records`."""
         now_ms = self._services.clock_ms()
         retention_ms = request.retention_time_ms
         expires_ms = NO_TIMESTAMP if retention_ms == _DEFAULT_RETENTION else now_ms + retention_ms
@@ -128,7 +128,7 @@ class GroupOffsetsHandler:
     async def _group(
         self, group_id: str, topics: Sequence[Any] | None, *, by_id: bool
     ) -> list[dict[str, Any]]:
-        """What the group committed in these topics (None: in all), each of which names its partitions.
+        """The committed offsets of the group in these topics (None: in all); each topic names its partitions.
 
         Raises ApiError.
         """
@@ -149,7 +149,7 @@ class GroupOffsetsHandler:
     def _wanted(
         self, topics: Sequence[Any], *, by_id: bool
     ) -> Steps[dict[str | UUID, tuple[Topic | None, dict[int, None]]]]:
-        """Name or id -> the topic that has it now, and the partitions that are asked for, each once."""
+        """Name or id -> the topic that has it now, and the requested partitions, each once."""
         pace = Pace()
         wanted: dict[str | UUID, tuple[Topic | None, dict[int, None]]] = {}
         for asked in topics:

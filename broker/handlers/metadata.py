@@ -1,13 +1,13 @@
-"""ApiVersions, Metadata and DescribeCluster: what a client asks before anything else.
+"""ApiVersions, Metadata and DescribeCluster: the first requests of every client.
 
-Owns the answers about who is there and who leads what. Topics that do not exist are created on the way
-when both the client and `auto.create.topics.enable` allow it, and are answered at once, so that no client
-has to come back after LEADER_NOT_AVAILABLE.
+Owns the answers about brokers, topics and leaders. Metadata creates topics that do not exist when both the
+client and `auto.create.topics.enable` allow it, and answers with them at once, so that no client has to retry
+after LEADER_NOT_AVAILABLE.
 
-Invariants: no topic's name is ever null, also for an id that nobody knows: Kafka's is, from Metadata 12 on,
-and clients have died of it, so it is empty here; a topic id decides, whatever name stands beside it, because
-Java's admin sends an empty one; the address in an answer is the one advertised for the
-listener that the request came in by.
+Invariants: a topic's name is never null, also for an unknown id: Kafka sends null there from Metadata 12 on,
+and clients have crashed on it, so it is empty here; a topic id decides, whatever name is sent with it,
+because Java's admin sends an empty one; the address in an answer is the one advertised for the listener of
+the request.
 
 Source: Kafka's KafkaApis.handleTopicMetadataRequest, KIP-430, KIP-516.
 """
@@ -28,9 +28,9 @@ from tidelog.protocol.steps import Pace, Steps
 NO_LEADER = -1
 NO_TOPIC_ID = UUID(int=0)
 MAX_CREATED_AT_ONCE = 100
-"""Topics that one Metadata request may create."""
+"""How many topics one Metadata request may create."""
 MAX_SOFTWARE_CHARACTERS = 100
-"""What is kept of the name and version that a client gives itself."""
+"""Maximum length that is kept of a client's name and version."""
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 """Read, write, create, delete, alter, describe, describe and alter configs: with no ACLs, all are allowed."""
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
@@ -45,7 +45,7 @@ class MetadataHandler:
         self._api_keys = advertised_api_keys()
 
     def api_versions(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        """Every API that works here. A version out of range never comes this far: dispatch answers it."""
+        """Every API that is served. Dispatch answers a request whose version is out of range."""
         if request.client_software_name:
             software = f"{request.client_software_name} {request.client_software_version}"
             context.connection.client_software = software[:MAX_SOFTWARE_CHARACTERS]
@@ -66,7 +66,7 @@ class MetadataHandler:
         return self._response(context, request, (yield from self._topics(request, _code_of_unknown, pace)))
 
     def _missing(self, wanted: Sequence[Any], pace: Pace) -> Steps[list[str]]:
-        """The first names that no topic has, as many as may be created at once."""
+        """The first names of unknown topics, as many as may be created at once."""
         catalog = self._services.catalog
         missing: dict[str, None] = {}
         for topic in wanted:
@@ -90,7 +90,7 @@ class MetadataHandler:
                     refused[name] = error.code
 
         def code_of_missing(name: str) -> ErrorCode:
-            # Where it was too much to create them all, the client asks again, and finds more of them.
+            # If not all could be created at once, the client asks again, and more of them exist then.
             return refused.get(name, ErrorCode.LEADER_NOT_AVAILABLE)
 
         topics = await self._services.turns.run(self._topics(request, code_of_missing, Pace()))
@@ -187,7 +187,7 @@ class MetadataHandler:
         return answer
 
     def _reachable(self, context: RequestContext) -> Iterator[tuple[int, Listener]]:
-        """The brokers that have the listener by which the request came in, and where they advertise it."""
+        """The brokers that have the listener of the request, and the address that each advertises for it."""
         for broker in self._services.catalog.brokers.values():
             if broker.node_id == self._services.node_id:
                 yield broker.node_id, context.connection.listener

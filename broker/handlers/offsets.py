@@ -1,11 +1,11 @@
 """ListOffsets, OffsetForLeaderEpoch and DeleteRecords: positions in a log, and moving its start.
 
-Owns the three answers. To a consumer the end of the log is the high watermark, so no offset is named that
-a crash could take back. What was appended before the request came may have been acknowledged with acks=1, so
-the answer waits until the high watermark has passed it.
+Owns the three answers. For a consumer the end of the log is the high watermark, so no answer names an offset
+that a crash could undo. What was appended before the request arrived may have been acknowledged with acks=1,
+so the answer waits until the high watermark has passed it.
 
-Invariants: a partition fails alone; a partition named twice in one request is INVALID_REQUEST, as its
-answers could not be told apart. Searches by timestamp may read the disk and run in a thread.
+Invariants: a partition fails alone; a partition named twice in one request is INVALID_REQUEST, because its
+two answers could not be distinguished. Searches by timestamp may read the disk and run in a thread.
 
 Source: Kafka's KafkaApis.handleListOffsetRequest, KIP-79, KIP-320, KIP-734 (max timestamp), KIP-107
 (DeleteRecords).
@@ -84,7 +84,7 @@ class OffsetsHandler:
     async def _once_visible(
         self, behind: Sequence[Replica], answer: Steps[dict[str, Any] | Awaitable[dict[str, Any]]]
     ) -> dict[str, Any]:
-        """The answer, once what is on its way to the disk is there."""
+        """The answer, after what was appended before the request is durable."""
         await all_caught_up(behind)
         result = await self._services.turns.run(answer)
         return result if isinstance(result, dict) else await result
@@ -92,7 +92,7 @@ class OffsetsHandler:
     def offset_for_leader_epoch(
         self, context: RequestContext, request: Any
     ) -> Steps[dict[str, Any] | Awaitable[dict[str, Any]]]:
-        """Where a leader epoch ended, so that a consumer can tell whether the log was cut behind it."""
+        """Where a leader epoch ended, so that a consumer can detect a log truncated below its offset."""
         asked = _Asked(request.topics, "topic", "partition")
         behind = yield from asked.look(self._services)
         answer = self._ends_of_epochs(asked)
@@ -107,7 +107,7 @@ class OffsetsHandler:
         return {"leader_epoch": epoch, "end_offset": min(end_offset, replica.high_watermark)}
 
     async def delete_records(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        """Move the start of logs forward, durably; offset -1 means to the high watermark."""
+        """Move the start of logs forward, durably; offset -1 means the high watermark."""
         turns = self._services.turns
         asked = _Asked(request.topics, "name", "partition_index")
         await all_caught_up(await turns.run(asked.look(self._services)))
@@ -148,7 +148,7 @@ class OffsetsHandler:
 
 
 class _Asked:
-    """The partitions that a request names. One that it names twice is refused: INVALID_REQUEST, wherever.
+    """The partitions that a request names. One that it names twice is refused with INVALID_REQUEST.
 
     The two fields are those that hold a topic's name and a partition's index.
     """
@@ -162,7 +162,7 @@ class _Asked:
     def look(
         self, services: Services, waits: Callable[[Any], bool] = lambda partition: True
     ) -> Steps[list[Replica]]:
-        """Those that hold what is not visible yet, of the partitions that have to wait for that."""
+        """Replicas of partitions that must wait, because some of their records are not visible yet."""
         pace = Pace()
         behind: list[Replica] = []
         for topic in self._topics:
@@ -182,7 +182,7 @@ class _Asked:
     def answers(
         self, answer: Callable[[str, Any], dict[str, Any]], **refused: Any
     ) -> Steps[list[dict[str, Any]]]:
-        """What `answer(topic, partition)` says of each; where it raises ApiError, the code and `refused`."""
+        """The result of `answer(topic, partition)` for each; if it raises ApiError, code and `refused`."""
         pace = Pace()
         topics = []
         for topic in self._topics:
@@ -214,7 +214,7 @@ class _Asked:
 
 
 class _Search(NamedTuple):
-    """A timestamp to look up: `answer` is that of its partition, to which the offset is to be added."""
+    """A timestamp to look up; the offset is added to `answer`, the partition's answer."""
 
     answer: dict[str, Any]
     replica: Replica

@@ -1,25 +1,25 @@
 """Produce: append in the order of arrival, answer once every partition's batch is durable.
 
-Owns the answer to a ProduceRequest. What `handle` returns is the response itself, or a LateAnswer that group
-commit gives. No future, no task, no decoding.
+Owns the answer to a ProduceRequest. `handle` returns the response itself, or a LateAnswer that group commit
+completes. No future, no task, no decoding.
 
-Every batch is inspected before it is appended. Nearly always that takes the loop some microseconds. Where it
-may take more than an `Effort`, a thread does it, for one request at a time, so that what is decompressed
-there stays bounded; the answer is then a LateEffect.
+Every batch is inspected before it is appended. Usually that takes the loop some microseconds. If it may take
+more than an `Effort`, a thread does it, for one request at a time, so that decompressed data stays bounded;
+the answer is then a LateEffect.
 
 Invariants:
-- nothing awaits between the first append of a request and the last, and those behind a LateEffect wait until
-  it has appended, so batches of one connection land in the order they were sent;
+- nothing awaits between the first append of a request and the last, and requests behind a LateEffect wait
+  until it has appended, so batches of one connection are stored in the order they were sent;
 - no batch is stored that a consumer could not decode;
 - one bad partition fails alone; a duplicate is answered like its original, once that is durable;
-- with acks=all the answer comes after fdatasync, or after timeout_ms (to the next `SWEEP_MS`) with
-  REQUEST_TIMED_OUT, which leaves open whether the batch will be durable: a retry finds out;
-- acks=1 is answered from the page cache, acks=0 not at all; anything else is INVALID_REQUIRED_ACKS;
-- a refusal of acks=0 closes the connection, as in Kafka: nothing else could tell the client;
-- a refusal by a partition that is there names the log's start: with code 59 clients decide by it whether
-  retention has taken their last batch.
+- with acks=all the answer comes after fdatasync, or after timeout_ms (rounded up to the next `SWEEP_MS`) with
+  REQUEST_TIMED_OUT, after which the batch may or may not become durable: a retry gives the answer;
+- acks=1 is answered from the page cache, acks=0 not at all; any other value is INVALID_REQUIRED_ACKS;
+- a refusal of acks=0 closes the connection, as in Kafka: the client can be informed in no other way;
+- a refusal by an existing partition names the log's start: for code 59 clients use it to decide whether
+  retention has removed their last batch.
 
-Event loop only. Views in the request die when `handle` returns.
+Event loop only. Views in the request are invalid once `handle` returns.
 Source: Kafka's ReplicaManager.appendRecords and ProduceRequest.validateRecords.
 """
 
@@ -49,7 +49,7 @@ SWEEP_MS = 100
 ACKS_ALL = -1
 _NONE = ErrorCode.NONE
 _OLD_DUPLICATE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-"""Clients take it for success, so what it speaks of must be durable too."""
+"""Clients take this code for success, so the batch must be durable too."""
 _new_tuple = tuple.__new__
 _VALID_ACKS = frozenset((-1, 0, 1))
 _ATTRIBUTES_LOW_BYTE = 22
@@ -70,7 +70,7 @@ _NOT_DURABLE_YET = "the batch is written, but was not durable within the request
 _NAMED_TWICE = "the request names this partition more than once"
 ELEMENTS_AN_APPEND = 4
 RECORD_BYTES_AN_ELEMENT = 8 * 1024
-"""Appending is the work of so many elements (see `protocol.steps`), and one more for so many bytes."""
+"""An append counts as this many elements (see `protocol.steps`), and one more per so many bytes."""
 
 
 class PendingProduce(LateAnswer):
@@ -79,7 +79,7 @@ class PendingProduce(LateAnswer):
     __slots__ = ("_outstanding", "_parts", "_remaining", "deadline", "response")
 
     def __init__(self, response: ProduceResponse, deadline: float, outstanding: set[PendingProduce]) -> None:
-        """`deadline` is on the loop's clock, which nobody sets back."""
+        """`deadline` is on the loop's clock, which never goes back."""
         super().__init__()
         self.response = response
         self.deadline = deadline
@@ -89,7 +89,7 @@ class PendingProduce(LateAnswer):
         outstanding.add(self)
 
     def expect_more(self) -> None:
-        """Give no answer before `all_appended`, for batches that are to be waited for may follow."""
+        """Give no answer before `all_appended`, because more batches may follow."""
         self._remaining += 1
         self._outstanding.discard(self)
 
@@ -101,7 +101,7 @@ class PendingProduce(LateAnswer):
     def wait_for(
         self, replica: Replica, written: Written, results: list[ProducePartitionResult]
     ) -> AppendResult:
-        """Hold the answer until `written` is durable; what it says of that is to be the next of `results`."""
+        """Hold the answer until `written` is durable; its result becomes the next of `results`."""
         self._remaining += 1
         parts = self._parts
         result = replica.when_durable(written, self, len(parts))
@@ -119,8 +119,9 @@ class PendingProduce(LateAnswer):
         self.partition_committed(slot)
 
     def time_out(self) -> None:
-        """Answer REQUEST_TIMED_OUT for what is not durable yet; where it never will be, and that is still to
-        be told, why."""
+        """Answer REQUEST_TIMED_OUT for what is not durable yet, or why it never will be if its replica has
+        stopped.
+        """
         for results, replica, position, end_offset in self._parts:
             if end_offset > replica.high_watermark:
                 code, message = ErrorCode.REQUEST_TIMED_OUT, _NOT_DURABLE_YET
@@ -153,7 +154,7 @@ class ProduceHandler:
         self._batch_appended = self._metrics.batch_appended
         self._outstanding: set[PendingProduce] = set()
         self._sweep_timer: asyncio.TimerHandle | None = None
-        # Faults are ordered for requests that have taken effect once their handler returned.
+        # Faults are defined for requests that have taken effect when their handler returns.
         self._has_threads = not services.config.faults_enable
         self._thread = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -179,7 +180,7 @@ class ProduceHandler:
         return self._answer(context, request, response, pending)
 
     def _inspected(self, topic: str, index: int, batch: Buffer | None, effort: Effort | None) -> Inspected:
-        """What `inspect_batch` says of a batch, None where there is nothing to ask. Raises TooMuchError."""
+        """The result of `inspect_batch`, None if nothing is to be inspected. Raises TooMuchError."""
         return None if batch is None or (topic, index) not in self._replicas else _inspected(batch, effort)
 
     def _append_many(
@@ -230,13 +231,14 @@ class ProduceHandler:
     def _append_all(
         self, context: RequestContext, request: ProduceRequest, verdicts: Sequence[Inspected]
     ) -> Steps[ProduceResponse | PendingProduce | None]:
-        """Each partition must be named once: two answers for one could not be told apart."""
+        """Each partition must be named once: two answers for one could not be distinguished."""
         repeated = yield from _named_twice(request)
         pace = Pace()
         response: ProduceResponse = []
         pending: PendingProduce | None = None
         if request.acks == ACKS_ALL:
-            # Made first: batches may become durable, and the time be up, before the last one is appended.
+            # Made first: batches may become durable, or the time may run out, before the last one is
+            # appended.
             pending = self._wait(response, request.timeout_ms)
             pending.expect_more()
         verdict_of_next = iter(verdicts)
@@ -269,9 +271,9 @@ class ProduceHandler:
         response: ProduceResponse,
         pending: PendingProduce | None,
     ) -> PendingProduce | None:
-        """Append one batch; who waits for it and for those before.
+        """Append one batch; returns what waits for it and for those before.
 
-        With an effort it is inspected on the way. Raises TooMuchError; then nothing has happened.
+        With an effort it is inspected here. Raises TooMuchError; then nothing has happened.
         """
         version = context.header.api_version
         replica = self._replicas.get((topic, index))
@@ -296,7 +298,7 @@ class ProduceHandler:
             result = pending.wait_for(replica, written, results)
         base_offset, last_offset, append_time_ms, start_offset, is_duplicate = result
         code = _NONE if base_offset >= 0 else _OLD_DUPLICATE
-        # Past the constructor, whose defaults cost as much as all the rest.
+        # Not by the constructor, whose defaults cost as much as all the rest.
         row = index, code, base_offset, append_time_ms, start_offset, None, (), NO_LEADER
         results.append(_new_tuple(ProducePartitionResult, row))
         if is_duplicate:
@@ -340,7 +342,7 @@ class ProduceHandler:
         return PendingProduce(response, deadline, self._outstanding)
 
     def _sweep(self) -> None:
-        """One timer for all who wait, as a timer for each request would cost more than its answer."""
+        """One timer for all that wait, because a timer for each request would cost more than its answer."""
         self._sweep_timer = None
         now = self._loop.time()
         for pending in [waiting for waiting in self._outstanding if waiting.deadline <= now]:
@@ -359,7 +361,7 @@ class ProduceHandler:
 
 
 def _inspected(batch: Buffer, effort: Effort | None) -> Inspected:
-    """As `inspect_batch`, whose refusal is returned; None where the batch is none. Raises TooMuchError."""
+    """`inspect_batch`, but a refusal is returned; None if there is no batch. Raises TooMuchError."""
     try:
         header = read_batch_header(batch)
         if header.batch_length + LOG_OVERHEAD == len(batch):
@@ -376,7 +378,7 @@ def _size_bytes(request: ProduceRequest) -> int:
 
 
 def _copied(request: ProduceRequest) -> ProduceRequest:
-    """With batches that outlive the frame."""
+    """A copy whose batches stay valid after the frame."""
     topics = [
         (topic, [(index, None if batch is None else bytes(batch)) for index, batch in partitions])
         for topic, partitions in request.topics
@@ -385,7 +387,7 @@ def _copied(request: ProduceRequest) -> ProduceRequest:
 
 
 def _check_records(records: Buffer | None, version: int) -> Buffer:
-    """What the request's version demands of a partition's records. Raises ApiError."""
+    """Check the records of a partition against the request's version. Raises ApiError."""
     if records is None:
         raise ApiError(ErrorCode.INVALID_RECORD, "a Produce request must carry one record batch a partition")
     if len(records) >= BATCH_HEADER_SIZE and records[_ATTRIBUTES_LOW_BYTE] & _CODEC_MASK == Compression.ZSTD:

@@ -1,11 +1,11 @@
-"""InitProducerId and DescribeProducers: producer ids handed out, and what each partition knows of them.
+"""InitProducerId and DescribeProducers: new producer ids, and what each partition remembers of producers.
 
 Owns the two answers; the rules are in `coordinator.producer_ids` and `storage.producer_state`.
 
-Invariants: without a transactional id the answer is always a fresh id at epoch 0, whatever id and epoch
-the request names (decision A.6); a request that finds no id left waits for the next block rather than being
-sent away; more than `DESCRIBED_ON_THE_LOOP` producers are described in a thread, and a partition that
-is named twice is described once.
+Invariants: without a transactional id the answer is always a fresh id at epoch 0, whatever id and epoch the
+request names; a request that finds no id left waits for the next block and is not refused; more than
+`DESCRIBED_ON_THE_LOOP` producers are described in a thread, and a partition that is named twice is described
+once.
 
 Source: KIP-98, KIP-360, KIP-664.
 """
@@ -39,7 +39,7 @@ class ProducersHandler:
         try:
             check_init_producer_id(request.transactional_id, request.producer_id, request.producer_epoch)
         except ApiError as error:
-            # The response has no room for words, so they go where the operator can find them.
+            # The response has no field for a message, so it is logged for the operator.
             self._services.events.warning(
                 "init_producer_id_refused",
                 context.connection.client_host,
@@ -98,7 +98,7 @@ class ProducersHandler:
 
 
 class _Frozen(list[dict[str, Any]]):
-    """The producers of a frozen table as the list that an encoder wants, made one by one as it goes."""
+    """The producers of a frozen table as a list for an encoder, made one by one while it encodes."""
 
     def __init__(self, frozen: FrozenTable) -> None:
         super().__init__()

@@ -27,7 +27,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, Steps, each
 
 ELEMENTS_A_TOPIC = 10
-"""Planning a topic and describing its settings is the work of so many elements (see `protocol.steps`)."""
+"""Planning a topic and describing its settings counts as this many elements (see `protocol.steps`)."""
 ELEMENTS_A_CHANGE = 2
 _UNKNOWN_TOPIC = "This server does not host this topic-partition."
 
@@ -92,7 +92,7 @@ class TopicsHandler:
                 if times > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
                 topic = self._find_for_deletion(name, topic_id)
-                # The name of a topic is told only to who asked by name, or once it is found by id.
+                # The answer names a topic only if the request does, or once it is found by id.
                 name, topic_id = topic.name, topic.topic_id
                 await self._topics.delete(topic.topic_id)
             except ApiError as error:
@@ -142,7 +142,7 @@ class TopicsHandler:
 def _named(
     topics: Sequence[Any], partitions_of: Callable[[Any], int], pace: Pace
 ) -> Steps[tuple[Counter[str], dict[str, Any], int]]:
-    """How often each topic is named, what is asked of it, and how many partitions are asked for in all."""
+    """How often each topic is named, what is requested for it, and the number of partitions in all."""
     times: Counter[str] = Counter()
     by_name = {}
     asked = 0
@@ -208,7 +208,7 @@ def _new_topic(wanted: Any, pace: Pace) -> Steps[NewTopic]:
 
 
 def _new_replicas(wanted: Any, pace: Pace) -> Steps[list[list[int]] | None]:
-    """The replicas of each new partition, or None where the broker is to choose them."""
+    """The replicas of each new partition, or None if the broker chooses them."""
     if wanted.assignments is None:
         return None
     return (yield from each(attrgetter("broker_ids"), wanted.assignments, pace))

@@ -1,10 +1,10 @@
-"""How many of the events that peers cause are logged: nobody fills the log by what he sends.
+"""Decides how many of the events that peers cause are logged, so that no peer can fill the log.
 
-Owns the counts of one window of time. Pure: who calls knows the time and writes the events.
+Owns the counts of one window of time. Pure: the caller knows the time and writes the events.
 
-Invariants: of each kind of event and peer at most `EVENTS_PER_PEER` are admitted in a window; at most
-`MAX_PEERS` pairs of kind and peer are told apart, all others of a kind share one pair, so memory and log are
-bounded however many peers come; no event is dropped without being counted.
+Invariants: per window, at most `EVENTS_PER_PEER` events are admitted for each pair of kind and peer; at most
+`MAX_PEERS` such pairs are counted separately, and all further peers of a kind share one pair, so memory and
+log are bounded for any number of peers; every event that is not logged is counted.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ OTHER_PEERS = "others"
 
 
 class HeldBack(NamedTuple):
-    """So many events of one kind and peer that were not logged."""
+    """How many events of one kind and peer were not logged."""
 
     event: str
     peer: str
@@ -24,7 +24,7 @@ class HeldBack(NamedTuple):
 
 
 class EventThrottle:
-    """The counts of the window that is open."""
+    """The counts of the current window."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], int] = {}
@@ -38,7 +38,7 @@ class EventThrottle:
         return count <= EVENTS_PER_PEER
 
     def end_window(self) -> list[HeldBack]:
-        """What the window held back; a new one begins."""
+        """End the window and begin a new one; returns what was not logged."""
         counts, self._counts = self._counts, {}
         return [
             HeldBack(event, peer, count - EVENTS_PER_PEER)

@@ -1,11 +1,11 @@
-"""File handles: how many of them connections may take, so that the logs find theirs.
+"""File handles: how many of them connections may take, so that enough remain for the logs.
 
-Owns the decision whether there is one for another connection. Connections are the part of what the process
-opens that strangers decide about, so they are refused first.
+Owns the decision whether one more connection gets a handle. Clients decide how many connections are opened,
+so connections are refused first.
 
-Invariants: beyond the first `ALWAYS_SERVED` connections none is taken that would leave the logs less than
-`_kept`; the handles are counted where the system keeps them, so what others in this process open counts too;
-counting is amortized, for where the system has no number it takes a look at each one.
+Invariants: beyond the first `ALWAYS_SERVED` connections, none is accepted that would leave the logs fewer
+than `_kept` handles; the system counts the handles, so those that other code in this process opens count too;
+counting is amortized, because a system without a total must check every handle.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from collections.abc import Callable
 from tidelog.broker.storage.disk import Disk
 
 ALWAYS_SERVED = 16
-"""So that a broker whose logs need nearly all handles can still be looked after."""
+"""So that a broker whose logs need nearly all handles can still be administered."""
 _SPARE = 96
 """For flushes, snapshots, the store, HTTP, new partitions."""
 _INDEXES_A_PARTITION = 2
-"""They are opened some time after the log itself."""
+"""These files are opened some time after the log itself."""
 _LOOK_AGAIN_SECONDS = 0.1
 
 
 class HandleBudget:
-    """Of one broker."""
+    """The budget of one broker."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class HandleBudget:
         self._count_partitions = count_partitions
         self._seconds = seconds
         self._sure = 0
-        """So many connections are had without another look."""
+        """How many connections can be admitted without counting the handles again."""
         self._look_again_at = 0.0
 
     def admits(self, connections: int) -> bool:
-        """Whether there is a handle for one accepted just now, beside the `connections` before it."""
+        """Whether the connection just accepted gets a handle, beside the `connections` before it."""
         if connections < ALWAYS_SERVED:
             return True
         if self._sure > 0:

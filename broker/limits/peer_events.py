@@ -1,9 +1,9 @@
-"""Logs the events that peers cause, as many as `event_throttle` admits, and how many were held back.
+"""Logs the events that peers cause, as many as `event_throttle` admits, and how many were not logged.
 
-Owns the window's timer and the length of what is logged of a peer's words. Every event that a request or a
-connection can cause goes through here; what costs a change of the disk each (`topic_created`) does not.
+Owns the window's timer and the maximum length of a logged field. Every event that a request or a connection
+can cause is logged here, except those that each cost a write to the disk (`topic_created`).
 
-Invariant: what was held back is told at the end of its window, and at the latest by `close`.
+Invariant: the number of events that were not logged is logged when their window ends or at `close`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.broker.limits.event_throttle import WINDOW_SECONDS, EventThrottle
 logger = structlog.get_logger(__name__)
 
 _MOST_CHARACTERS = 300
-"""Of one field: a client id may have 32,767."""
+"""Maximum length of one field: a client id may have 32,767 characters."""
 
 
 class PeerEvents:
@@ -42,7 +42,7 @@ class PeerEvents:
             logger.error(event, **_shortened(fields))
 
     def close(self) -> None:
-        """Tell what was held back so far."""
+        """Log how many events were not logged so far."""
         if self._timer is not None:
             self._timer.cancel()
         self._end_window()

@@ -1,22 +1,22 @@
-"""How much memory all connections hold together, and who gives way when it is too much.
+"""How much memory all connections hold together, and which are held back or cut off when it is too much.
 
 Owns the account of `queued.max.bytes`: receive buffers of frames that have begun to arrive, requests that
-wait, answers that have not left, fetch sessions. Pure: bytes and moments are passed in.
+wait, unsent answers, fetch sessions. Pure: bytes and times are passed in.
 
-The account is exact when it is measured, and between two measurements an upper bound: what is taken is added,
-what is given back is not. So a request costs it one addition.
+The account is exact when it is measured. Between two measurements it is an upper bound: memory that is taken
+is added, memory that is freed is not subtracted. So a request costs one addition.
 
 Invariants:
-- above half of the bound memory is short: answers of Fetch and what one connection may hold go down to a fair
-  share, so that whoever holds no more than that is served as always;
-- a connection above its share is not read until it holds less. One that is in the midst of a frame is read
-  where the rest of the frame has room, the oldest first, and before them all who are not waited for, so
-  that frames that arrive get through, whatever others hold back;
-- cut off is who holds the most, each byte weighted by how long the broker has waited for that client: at once
-  while the bound is passed, and while memory is short after `PATIENCE_SECONDS`. Time in which the broker did
-  not read a client does not count against it.
+- above half of the bound memory is short: answers of Fetch, and what one connection may hold, are reduced to
+  a fair share; a connection that holds no more than that is served as always;
+- a connection above its share is not read until it holds less. One with an unfinished frame is read if the
+  rest of the frame fits: first the clients that do not keep the broker waiting, and of these the oldest
+  frame. So frames that keep arriving are completed, whatever other connections hold;
+- the connection that holds the most is cut off, each byte weighted by how long the broker has waited for that
+  client: at once while the bound is passed, and after `PATIENCE_SECONDS` while memory is short. Time in which
+  the broker did not read a client does not count against it.
 
-Source: Kafka's queued.max.request.bytes, which counts requests only and stops to read everybody.
+Source: Kafka's queued.max.request.bytes, which counts requests only and stops reading from every client.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from typing import Generic, NamedTuple, TypeVar
 PATIENCE_SECONDS = 10.0
 """How long a client may hold more than its share while memory is short."""
 TURN_SECONDS = 0.25
-"""How long a client is waited for until others come first."""
+"""How long the broker waits for a client before other clients have priority."""
 _LOOK_EVERY = 16
-"""Memory is measured again after so small a part of the bound was taken, or less often."""
+"""Memory is measured again after at most this part of the bound was taken."""
 _NEVER = 1 << 62
 
 _Key = TypeVar("_Key")
 
 
 class QueuedMemory:
-    """The account of one broker. `passed` is to be called once `taken_bytes` is above `look_at_bytes`."""
+    """The account of one broker. Call `passed` once `taken_bytes` is above `look_at_bytes`."""
 
     __slots__ = (
         "beside_bytes", "bound_bytes", "is_exhausted", "is_short", "look_at_bytes", "share_bytes",
@@ -47,29 +47,29 @@ class QueuedMemory:
     def __init__(self, bound_bytes: int) -> None:
         self.bound_bytes = bound_bytes
         self.beside_bytes: Callable[[], int] = int
-        """What is kept for clients beside their connections."""
+        """Memory that is kept for clients outside their connections."""
         self.taken_bytes = 0
-        """What is held at most."""
+        """Upper bound of the memory that is held."""
         self.is_short = False
         self.is_exhausted = False
-        """The bound may be passed: nothing is served until that was measured."""
+        """The bound may be passed: nothing is served until memory was measured."""
         self.share_bytes = bound_bytes
-        """What each connection may hold, and what an answer of Fetch may bring, while memory is short."""
+        """What each connection may hold, and an answer of Fetch may return, while memory is short."""
         self.look_at_bytes = self.short_bytes
-        """`taken_bytes` at which it is to be measured what is really held."""
+        """At this value of `taken_bytes` memory is measured."""
 
     @property
     def short_bytes(self) -> int:
-        """Memory is short above it."""
+        """Above this value memory is short."""
         return self.bound_bytes // 2
 
     @property
     def room_bytes(self) -> int:
-        """What frames may still take that have begun to arrive; the rest of the bound is for all others."""
+        """Memory left for frames that have begun to arrive; the rest of the bound is for everything else."""
         return self.bound_bytes * 3 // 4 - self.taken_bytes
 
     def passed(self, connections: int) -> None:
-        """`look_at_bytes` was passed: be careful until `measured`."""
+        """`look_at_bytes` was passed: apply the limits until `measured`."""
         self.share_bytes = self._share(connections)
         self.is_short = True
         self.is_exhausted = self.taken_bytes > self.bound_bytes
@@ -90,22 +90,22 @@ class QueuedMemory:
 
 @dataclass(slots=True)
 class Held:
-    """What one connection holds. Byte counts, but for `completed`."""
+    """What one connection holds. All are byte counts except `completed` and `is_sending`."""
 
     receiving: int
-    """Of the buffer of a frame that has begun to arrive, or of frames that wait."""
+    """The buffer of a frame that has begun to arrive, or of frames that wait."""
     missing: int
-    """Of that frame, still to come; 0 when none has begun to arrive."""
+    """Bytes of that frame that have not arrived; 0 when no frame has begun to arrive."""
     unsent: int
-    """Of answers that wait for the client to read."""
+    """Answers that the client has not read."""
     waiting: int
-    """Of requests that wait for their answers, and answers behind them."""
+    """Requests that wait for their answers, and the answers behind them."""
     handed: int
-    """Of all answers so far."""
+    """All answers so far."""
     completed: int
     """A number that changes when a large frame is complete."""
     is_sending: bool
-    """Something came lately, or has come and was not read yet."""
+    """Whether bytes arrived lately, or have arrived and were not read yet."""
 
     @property
     def total(self) -> int:
@@ -113,9 +113,9 @@ class Held:
 
 
 class Patience:
-    """How long the broker has waited for one client: for the rest of a frame, for answers to be read.
+    """How long the broker has waited for one client: for the rest of a frame, or until it reads answers.
 
-    A frame that is on the way to its end within `PATIENCE_SECONDS` is not waited for.
+    Time does not count while a frame arrives fast enough to be complete within `PATIENCE_SECONDS`.
     """
 
     __slots__ = (
@@ -135,7 +135,7 @@ class Patience:
         self._unsent_mark = held.handed
 
     def look(self, held: Held, now: float, *, was_read: bool) -> None:
-        """It holds this now. `was_read`: the broker read since the last look whatever the client sent."""
+        """It holds `held` now. `was_read`: since the last call the broker read all that the client sent."""
         seconds, self._looked_at = now - self._looked_at, now
         came, self._missing = self._missing - held.missing, held.missing
         if held.completed != self._completed or held.handed != self._handed or not held.missing:
@@ -165,20 +165,20 @@ class Large(NamedTuple, Generic[_Key]):
 
     @property
     def turn(self) -> tuple[bool, float, float]:
-        """Whose frame is read first: of those who send, and were waited for the least, the oldest."""
+        """Sort key for reading: clients that send, then those waited for least, then the oldest frame."""
         turns = self.patience.receiving_seconds // TURN_SECONDS
         return not self.held.is_sending, turns, self.patience.began
 
     @property
     def greed(self) -> float:
-        """Bytes times seconds; one second more for all, so that what is new counts too."""
+        """Bytes times seconds; one second is added for all, so that a new connection counts too."""
         held, patience = self.held, self.patience
         waited = held.receiving * patience.receiving_seconds + held.unsent * patience.unsent_seconds
         return held.total + waited
 
     @property
     def reason(self) -> str:
-        """What the most of it is."""
+        """The kind of memory that it holds most of."""
         held = self.held
         parts = {
             "a frame does not come to its end": held.receiving,
@@ -189,14 +189,14 @@ class Large(NamedTuple, Generic[_Key]):
 
 
 class Verdict(NamedTuple, Generic[_Key]):
-    """Which connections are not read until the next look, and which are cut off."""
+    """The connections that are not read until the next measurement, and those that are cut off."""
 
     held_back: list[_Key]
     cut: list[Large[_Key]]
 
 
 def judge(large: Iterable[Large[_Key]], memory: QueuedMemory) -> Verdict[_Key]:
-    """What to do while memory is short, just after it was measured: `large` are all above their share."""
+    """What to do while memory is short, just after measuring: `large` are connections above their share."""
     total_bytes = memory.taken_bytes
     cut: list[Large[_Key]] = []
     staying: list[Large[_Key]] = []
@@ -212,9 +212,9 @@ def judge(large: Iterable[Large[_Key]], memory: QueuedMemory) -> Verdict[_Key]:
 
 
 def _held_back(large: Iterable[Large[_Key]], room_bytes: int, share_bytes: int) -> list[_Key]:
-    """Who has enough to wait for, or is in the midst of a frame whose turn has not come.
+    """Connections that hold enough, or whose unfinished frame is not yet to be read.
 
-    The first turn is given in any case, so that something moves.
+    The first in order is always read, so that at least one frame makes progress.
     """
     held_back = []
     is_first = True

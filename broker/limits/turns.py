@@ -1,8 +1,8 @@
-"""Whose turn it is: the long work of many requests, one step of it in each turn of the event loop.
+"""The turns of long requests: one step of one request per turn of the event loop.
 
-Owns the queue of those who have long work. Invariants: in a turn of the loop at most one of them does a step
-(see `protocol.steps`), however many there are, so that a short request waits for no more than that; they go
-in order, so that each comes to its turn.
+Owns the queue of requests with long work. Invariants: in a turn of the loop at most one of them does a step
+(see `protocol.steps`), however many wait, so a short request waits for at most one step; they take turns in
+order, so each of them makes progress.
 
 Event loop only.
 """
@@ -46,7 +46,7 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._give)
 
     async def run(self, steps: Steps[T]) -> T:
-        """The result of `steps`: one now, each other in a turn of the caller. A cancelled one is closed."""
+        """The result of `steps`: one step now, each other in a turn. A cancelled call closes `steps`."""
         try:
             while True:
                 next(steps)

@@ -1,8 +1,9 @@
-"""Structured log events: one JSON object a line, or readable lines on a terminal, on standard output.
+"""Structured log events: one JSON object per line, or readable lines on a terminal, on standard output.
 
-Owns the set-up of structlog for a broker process, and where its events go. Invariants: `broker_started` is
-the first line on standard output, what is logged before it (recovery, warnings about settings, a refusal to
-start) goes to standard error; a broker embedded in another program never changes that program's logging.
+Owns the set-up of structlog for a broker process, and where its events are written. Invariants:
+`broker_started` is the first line on standard output; everything logged before it (recovery, warnings about
+settings, a refusal to start) is written to standard error; a broker embedded in another program never changes
+that program's logging.
 
 Modules get their loggers from `structlog.get_logger(__name__)`.
 """
@@ -18,14 +19,14 @@ FIRST_EVENT = "broker_started"
 
 
 def import_structlog_without_rich() -> None:
-    """Import structlog, for a process of our own, without the rich and pygments that it would pull in.
+    """Import structlog in a broker process, without rich and pygments.
 
-    structlog takes rich, if it is there, for tracebacks on terminals; with pygments that is 300 ms of a start
-    that is to take 500. Must run before the first import of structlog; else it changes nothing.
+    structlog uses rich, if it is installed, for tracebacks on terminals. With pygments that takes 300 ms of a
+    start that may take 500. Must run before the first import of structlog; otherwise it has no effect.
     """
     if "structlog" in sys.modules or "rich" in sys.modules:
         return
-    sys.modules["rich"] = None  # type: ignore[assignment]  # What an import of it then finds: ImportError.
+    sys.modules["rich"] = None  # type: ignore[assignment]  # An import of it then raises ImportError.
     try:
         import structlog  # noqa: F401
     finally:
@@ -33,7 +34,7 @@ def import_structlog_without_rich() -> None:
 
 
 class EventStream:
-    """A text stream that is `before` until `start`, and `after` from then on."""
+    """A text stream that writes to `before` until `start`, and to `after` from then on."""
 
     def __init__(self, before: TextIO, after: TextIO) -> None:
         self._target = before

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LATENCY_BUCKETS_MS = (
     0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0,
 )  # fmt: skip
-"""Upper bounds in milliseconds: from a produce that found its data durable to the longest long poll."""
+"""Upper bounds in milliseconds: from a produce whose data was already durable to the longest long poll."""
 GROUP_COMMIT_BUCKETS = (
     1.0,
     2.0,
@@ -68,7 +68,7 @@ class Distribution:
         self.total += other.total
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """(upper bound, observations at or below it), as the exposition format wants them."""
+        """(upper bound, observations at or below it), as the exposition format needs them."""
         buckets = []
         seen = 0
         for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
@@ -116,7 +116,7 @@ class _TopicTally:
 
 
 class FetchSessionCounts(Protocol):
-    """What a cache of fetch sessions says of itself."""
+    """The numbers of a cache of fetch sessions."""
 
     partition_count: int
     evictions: int
@@ -148,17 +148,17 @@ class Metrics:
         return tally
 
     def request_finished(self, request: str, version: int, error_counts: ErrorCounts, seconds: float) -> None:
-        """One request was answered `seconds` after it came."""
+        """One request was answered `seconds` after it arrived."""
         self.request(request, version).finished(error_counts, seconds)
 
     def batch_appended(self, topic: str, records: int, size_bytes: int) -> None:
-        """One batch entered the log of a partition of `topic`."""
+        """One batch was appended to the log of a partition of `topic`."""
         tally = self._topics.get(topic) or self._topic(topic)
         tally.messages_in += records
         tally.bytes_in += size_bytes
 
     def bytes_out(self, topic: str, size_bytes: int) -> None:
-        """Record bytes of `topic` left in an answer."""
+        """Record bytes of `topic` were sent in an answer."""
         (self._topics.get(topic) or self._topic(topic)).bytes_out += size_bytes
 
     def produce_failed(self, topic: str) -> None:
@@ -190,11 +190,11 @@ class Metrics:
         self._counts["connection_cut"] += 1
 
     def group_commit(self, batches: int) -> None:
-        """One fdatasync is to make `batches` durable."""
+        """One fdatasync will make `batches` durable."""
         self._group_commit.observe(batches)
 
     def log_recovered(self, damaged_snapshots: int, truncated_bytes: int) -> None:
-        """A partition's log was opened: how many snapshots were set aside, how much of its end cut off."""
+        """A partition's log was opened: how many snapshots were set aside and bytes of its end removed."""
         self._counts["snapshots_damaged"] += damaged_snapshots
         self._counts["log_truncations"] += truncated_bytes > 0
         self._counts["log_truncated_bytes"] += truncated_bytes
@@ -216,7 +216,7 @@ class Metrics:
         self._fetch_sessions = sessions
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was deleted: its series end, so that names that come and go take no memory."""
+        """The topic was deleted: its series are removed, so that names of deleted topics take no memory."""
         self._topics.pop(topic, None)
 
     def _topic(self, topic: str) -> _TopicTally:

@@ -1,12 +1,12 @@
-"""A whole broker inside a test: on a free port, on a folder of its own, gone when the test is.
+"""A whole broker inside a test: on a free port and a folder of its own, removed with the test.
 
-Owns `EmbeddedBroker`, which lives in the loop that the test runs on, and `ThreadedBroker`, which has a thread
-and a loop of its own, so that blocking clients (confluent-kafka, kafka-python) and any test can use it. Both
-are the broker that `tidelog serve` runs, without a process, without an HTTP port, and without a delay before
-the first rebalance of a group.
+Owns `EmbeddedBroker`, which runs in the loop of the test, and `ThreadedBroker`, which has a thread and a loop
+of its own, so that blocking clients (confluent-kafka, kafka-python) and any test can use it. Both are the
+broker that `tidelog serve` runs, without a process, without an HTTP port, and without a delay before the
+first rebalance of a group.
 
-Invariants: the temporary folder is removed at the end, however the test ended, while a folder that was given
-is kept; a restart keeps the port and the folder; nothing is global, so any number may live side by side.
+Invariants: the temporary folder is removed at the end, however the test ended, while a given folder is kept;
+a restart keeps the port and the folder; nothing is global, so any number may run side by side.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class EmbeddedBroker:
     """`async with EmbeddedBroker() as broker:` serves on `broker.bootstrap_servers` until the block ends.
 
     `settings` have Kafka's names (`{"log.segment.bytes": 65536}`, see `tidelog config`); a value that is out
-    of bounds raises ConfigError here. `data_dir` is kept at the end, without it a temporary folder is used.
-    All methods belong to the loop that ran `start`.
+    of bounds raises ConfigError here. `data_dir` is kept at the end; without it a temporary folder is used.
+    Call all methods in the loop that ran `start`.
     """
 
     def __init__(
@@ -68,23 +68,23 @@ class EmbeddedBroker:
 
     @property
     def port(self) -> int:
-        """Where its first listener listens; the same after a restart. 0 before the first start, if the system
-        chooses.
+        """The port of its first listener; the same after a restart. 0 before the first start, if the system
+        chooses it.
         """
         return self._config.listener_configs[0].port
 
     @property
     def bootstrap_servers(self) -> str:
-        """What every Kafka client calls by this name: `127.0.0.1:PORT`."""
+        """The setting `bootstrap.servers` of a Kafka client: `127.0.0.1:PORT`."""
         return self._config.listener_configs[0].local_address
 
     @property
     def data_dir(self) -> Path:
-        """Where it keeps its files."""
+        """The folder of its files."""
         return self._config.data_dir
 
     async def start(self) -> None:
-        """Serve; harmless while it runs. Raises StartError when it cannot."""
+        """Serve; does nothing while it runs. Raises StartError when it cannot."""
         if self._broker is not None:
             return
         if not self._is_placed:
@@ -96,19 +96,19 @@ class EmbeddedBroker:
         except BaseException:
             self._remove()
             raise
-        # A restart must be where the clients look for it.
+        # A restart must use the port that the clients know.
         self._config = self._config.with_ports(list(self._broker.ports.values()))
 
     async def stop(self) -> None:
-        """End it as SIGTERM would; nothing is removed, and `start` serves again what it held."""
+        """Stop it as SIGTERM would; nothing is removed, and `start` serves the same data again."""
         broker, self._broker = self._broker, None
         if broker is not None:
             await broker.stop()
 
     async def crash(self) -> None:
-        """End it as `kill -9` would: clients lose their connections unanswered, nothing is flushed.
+        """End it as `kill -9` would: clients lose their connections without answers, nothing is flushed.
 
-        What was written is still in the page cache, as after the death of a process; `start` recovers it.
+        Written data is still in the page cache, as after the death of a process; `start` recovers it.
         """
         broker, self._broker = self._broker, None
         if broker is not None:
@@ -122,9 +122,9 @@ class EmbeddedBroker:
     async def create_topic(
         self, name: str | None = None, *, partitions: int = 1, configs: Mapping[str, str] | None = None
     ) -> str:
-        """Create a topic and return its name, a fresh one where none is given.
+        """Create a topic and return its name; without a name it gets a new one.
 
-        Raises protocol.errors.ApiError for a name that is taken and for settings that no topic has.
+        Raises protocol.errors.ApiError for a name that exists and for invalid settings.
         """
         name = name or f"topic-{uuid.uuid4().hex[:12]}"
         await self.broker.services.topics.create(
@@ -133,7 +133,7 @@ class EmbeddedBroker:
         return name
 
     async def close(self) -> None:
-        """Stop it and remove its temporary folder; it can be started anew, empty."""
+        """Stop it and remove its temporary folder; it can be started again, empty."""
         try:
             await self.stop()
         finally:
@@ -155,8 +155,8 @@ class EmbeddedBroker:
 class ThreadedBroker:
     """`with ThreadedBroker() as broker:` is an EmbeddedBroker on a thread of its own.
 
-    The test may block, or run loops of its own, while it serves. Every method waits until it is done, and
-    may be called from any thread.
+    The test may block, or run loops of its own, meanwhile. Every method waits until it is done, and may be
+    called from any thread.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class ThreadedBroker:
 
     @property
     def broker(self) -> Broker:
-        """The running broker, to look at: it lives in another thread. Raises RuntimeError while none runs."""
+        """The running broker. Only read it: it has another thread. Raises RuntimeError while none runs."""
         return self._embedded.broker
 
     @property
@@ -191,11 +191,11 @@ class ThreadedBroker:
         return self._embedded.data_dir
 
     def start(self) -> None:
-        """Serve; harmless while it runs. Raises StartError when it cannot."""
+        """Serve; does nothing while it runs. Raises StartError when it cannot."""
         self._do(self._embedded.start)
 
     def stop(self) -> None:
-        """End it as SIGTERM would; nothing is removed."""
+        """Stop it as SIGTERM would; nothing is removed."""
         self._do(self._embedded.stop)
 
     def crash(self) -> None:
@@ -209,7 +209,7 @@ class ThreadedBroker:
     def create_topic(
         self, name: str | None = None, *, partitions: int = 1, configs: Mapping[str, str] | None = None
     ) -> str:
-        """Create a topic and return its name, a fresh one where none is given. Raises ApiError."""
+        """Create a topic and return its name; without a name it gets a new one. Raises ApiError."""
         return self._do(lambda: self._embedded.create_topic(name, partitions=partitions, configs=configs))
 
     def close(self) -> None:
@@ -247,7 +247,7 @@ class ThreadedBroker:
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """A thread's life: serve until the loop is stopped, then end what it started."""
+    """The main function of the thread: run until the loop is stopped, then end what it started."""
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()

@@ -1,9 +1,9 @@
-"""Fixtures for whoever tests against Kafka: `tidelog_broker` and `tidelog_topic`, with no container.
+"""Fixtures for tests against Kafka: `tidelog_broker` and `tidelog_topic`, with no container.
 
-Owns the fixtures, the `tidelog` marker and nothing else. pytest loads it through the entry point `tidelog`
-wherever the package is installed, so importing it costs nothing: the broker is imported by the first test
-that asks for one. Fixtures are plain functions and the broker has a thread of its own, so they serve
-synchronous tests, and asynchronous ones under every plugin and mode (pytest-asyncio's auto and strict, …).
+Owns the fixtures and the `tidelog` marker. pytest loads it through the entry point `tidelog` wherever the
+package is installed, so its import must be cheap: the first test that uses a broker imports it. Fixtures are
+plain functions and the broker has a thread of its own, so they serve synchronous tests, and asynchronous ones
+under every plugin and mode (pytest-asyncio's auto and strict, …).
 
 Project-wide settings: override `tidelog_settings` in a conftest. For one test:
 `@pytest.mark.tidelog(settings={"log.segment.bytes": 65536}, partitions=3)`.
@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _marked(request: pytest.FixtureRequest) -> Mapping[str, Any]:
-    """The keywords of the nearest marker. Raises pytest.UsageError for one that there is not."""
+    """The keywords of the nearest marker. Raises pytest.UsageError for an unknown keyword."""
     marker = request.node.get_closest_marker(_MARKER)
     if marker is None:
         return {}
@@ -72,7 +72,7 @@ def tidelog_topic(request: pytest.FixtureRequest, tidelog_broker: ThreadedBroker
 
 @pytest.fixture(scope="session")
 def tidelog_session_broker(tidelog_settings: Mapping[str, Any]) -> Iterator[ThreadedBroker]:
-    """One broker for the whole run, for suites whose tests make topics of their own (`create_topic()`)."""
+    """One broker for the whole run, for suites whose tests create topics of their own (`create_topic()`)."""
     from tidelog.broker.testing.embedded import ThreadedBroker
 
     with ThreadedBroker(settings=tidelog_settings) as broker:
