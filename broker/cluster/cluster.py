@@ -1,18 +1,17 @@
 """The one place that changes the catalog: makes deltas durable in the store, and follows what it committed.
 
-Owns the image, which moves by the store's watch alone, the order of changes, and a change that may or may
+Owns the image, which changes only by the store's watch, the order of changes, and a change that may or may
 not be stored.
 
 Invariants:
-- the image shows what the store committed, in that order, whoever committed it; its followers get
-  each delta in the same step of the loop;
+- the image shows what the store committed, in that order, from all writers; its followers get each delta in
+  the same step of the loop;
 - a plan is made and committed under one lock, so two requests never plan against the same revision; a change
   returns once the image shows it;
-- a commit that failed may be stored all the same. The store is read again: the watch gives a change
-  that it holds, else the change is dropped. While the store cannot be read, nothing else is changed;
-- where the store cannot be followed any more, nothing else is changed;
-- a cancelled caller does not make store and image differ, because a change runs in a task of
-  its own.
+- a commit that failed may be stored all the same. The store is read again: the watch gives a change that it
+  holds, else the change is dropped. While the store cannot be read, nothing else is changed;
+- when the store cannot be followed any more, nothing else is changed;
+- a cancelled caller does not make store and image differ, because a change runs in a task of its own.
 
 On the event loop.
 """

@@ -1,8 +1,8 @@
 """The catalog's facts as text, and the digest over all of them.
 
 Owns the JSON of brokers, topics and deltas, the checks of what is read back, and the digest: the sum, modulo
-2^128, of a hash of each fact. With a sum a commit reads only its own facts to change it. It
-finds disk errors, not forgeries.
+2^128, of a hash of each fact. With a sum a commit reads only its own facts to change the digest. It finds
+disk errors, not forgeries.
 
 Invariants: what is decoded equals what was encoded; all other input raises ValueError and nothing else.
 Equal partitions next to each other are one entry with a count, so a topic of 10,000 is as short as one of 1.

@@ -60,8 +60,8 @@ class ClusterStore(Protocol):
     def watch(self, revision: int) -> AsyncIterator[Commit]:
         """What was committed after `revision`, oldest first, then each commit as it is made.
 
-        Ends when the store is closed. Raises StoreError if the commits after `revision` are lost: then use
-        `load`.
+        Ends when the store is closed. Raises StoreError if the commits after `revision` are not kept any
+        more: then use `load`.
         """
 
     async def close(self) -> None:

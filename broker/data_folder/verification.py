@@ -207,7 +207,7 @@ class _Verification:
         if problem:
             self._findings.damage(name, problem)
         elif topic_id is None:
-            # A power cut may remove it from a partition without records.
+            # A power cut may remove it from a partition before its first record.
             self._findings.add(
                 Severity.DAMAGE if self._log_bytes(folder) else Severity.WARNING,
                 name,

@@ -1,14 +1,14 @@
 """The partitions that this broker holds: a log and a replica for each.
 
-Owns `replicas` and how logs are opened, made, closed and removed. The reconciler decides
-when. Work that blocks on the disk runs in a thread, one piece at a time, so the event loop continues to serve
-while a large log is recovered or deleted.
+Owns `replicas` and how logs are opened, made, closed and removed. The reconciler decides when. Work that
+blocks on the disk runs in a thread, one piece at a time, so the event loop continues to serve while a large
+log is recovered or deleted.
 
 Invariants:
 - a replica is in the table exactly while its log is open; a log that cannot be opened leaves its partition
   offline (no leader in metadata) and the others untouched;
-- a folder that holds records of a partition that the catalog does not know keeps the broker from starting
-  (see `broker.data_folder.ownership`).
+- if a folder holds records of a partition that the catalog does not know, the broker does not start (see
+  `broker.data_folder.ownership`).
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Reconciler:
             self._prepared[topic.topic_id] = (topic, await self._partitions.make(topic, first))
 
     def discard(self, topic_id: UUID) -> None:
-        """Remove what `prepare` made and is not used."""
+        """Remove what `prepare` made, because it will not be used."""
         self._begin(self._discarded(topic_id))
 
     def _discarded(self, topic_id: UUID) -> _Work:

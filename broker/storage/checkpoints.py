@@ -1,8 +1,8 @@
 """Kafka's small text files: offset checkpoints, leader epochs, partition.metadata, meta.properties.
 
 Owns their formats, as Kafka writes them: a version line, a count line, then one entry per line. A file is
-replaced as a whole, so it is never half old and half new. Also `.boot_id`, which is ours: since which
-start of the machine the folder was last used.
+replaced as a whole, so it is never half old and half new. Also `.boot_id`, which is ours: the boot id of the
+machine when the folder was last used.
 
 Invariants: a file that cannot be understood raises CheckpointError; what to do then is the caller's
 decision, because each of these files can be rebuilt or is not necessary.

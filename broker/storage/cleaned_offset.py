@@ -1,11 +1,11 @@
-"""Up to which offset a log may have gaps between its batches, and within them, as compaction leaves them.
+"""The offset up to which a log may have gaps between its batches, and within them, as compaction leaves them.
 
 Owns that offset and its file, `cleaned-offset-checkpoint`: Kafka's checkpoint format with one offset. A log
 that was never cleaned has no file, and each of its batches begins where the one before it ends.
 
-Invariants: the offset is durable before a flush says that a batch behind a gap is; it never lies behind the
-end of the log at a start, so that what is appended later has no gaps. A file that cannot be understood allows
-them everywhere: what was cleaned must not be taken for damage and cut off.
+Invariants: the offset is durable before a flush reports a batch behind a gap as durable; at a start it never
+lies behind the end of the log, so that later appends have no gaps. If the file cannot be understood, gaps are
+allowed everywhere: recovery must not cut off a cleaned log as damaged.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CleanedOffset:
             self.offset, self.is_dirty = end_offset, True
 
     def note(self, offset: int) -> None:
-        """There may be gaps before `offset`."""
+        """Gaps are allowed before `offset`."""
         if offset > self.offset:
             self.offset, self.is_dirty = offset, True
 

@@ -1,14 +1,14 @@
-"""The partitions' folders within a data folder: which there are, whose they are, how they come and go.
+"""The partitions' folders within a data folder: their names and topic ids, how they are made and removed.
 
 Owns their names (`topic-partition`, as Kafka's) and the topic id that each carries in partition.metadata.
 
 Invariants:
-- a folder of another topic's id is never used: `make`, for new partitions, renames it out of the way, for its
-  topic is gone; `open`, for partitions that exist, touches nothing and refuses;
-- `make` leaves the new name and id to be made durable: `sync` once for all that were made, before the first
-  of them is used, and the id's file with the first flush of its log (see `FlushWork`).
+- a folder with another topic's id is never used. `make`, for new partitions, renames it, because its topic
+  was deleted. `open`, for existing partitions, changes nothing and raises;
+- `make` does not make the new name and id durable. `sync` does so once for all new names, before the first
+  folder is used; the first flush of the log does it for the id's file (see `FlushWork`).
 
-Blocking; used by `manager` alone.
+Blocking.
 """
 
 from __future__ import annotations

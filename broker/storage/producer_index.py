@@ -1,13 +1,13 @@
 """Producer id -> slot: one flat table of slot numbers, made for very many producers.
 
-Owns where a slot number lies. A cell holds a slot number or 0; whose slot it is stands in the slot itself, so
-a look-up touches one cell and the slot, not the boxed key and value that a dictionary has besides. Ids that
-follow each other, or lie a fixed step apart, spread evenly: the size is prime, and ids are multiplied first.
+Owns the position of a slot number. A cell holds a slot number or 0; the slot itself holds the producer id. So
+a look-up reads one cell and the slot, and not a boxed key and value as in a dictionary. Consecutive ids, or
+ids at a fixed distance, spread evenly: the size is prime, and ids are multiplied first.
 
 Invariants:
-- at most half of the cells are taken, but for the little that comes while a larger table is filled;
-- no step takes long: a larger table is filled by `_MOVED_AT_ONCE` slots an `add`, and used when it is full;
-- what was removed leaves no mark: the cells behind it move up.
+- at most half of the cells are taken, and only slightly more while a larger table is filled;
+- no step takes long: each `add` puts `_MOVED_AT_ONCE` slots into a larger table, which is used when full;
+- a removal leaves no mark: the cells behind it move up.
 
 Pure: no I/O and no clock.
 """

@@ -1,9 +1,9 @@
-"""The highest producer id that anything in a folder names: for when the catalog may have forgotten some.
+"""The highest producer id in any file of a folder, for use when the catalog may have lost some.
 
 Reads every batch and every snapshot, also of logs that cannot be opened, and behind damage. An id
 counts if the CRC of its batch or snapshot is right; those of mirrored sources (`FOREIGN_IDS_FROM`) do not.
 
-Blocking, and as slow as the disk: a broker does this only where a plain start does not know better.
+Blocking, and as slow as the disk: use it only where a plain start does not give a better answer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def log_folders(disk: Disk, data_dir: Path) -> list[Path]:
 
 
 def highest_producer_id_in(disk: Disk, folder: Path) -> int:
-    """The highest that is in a folder, or -1. What cannot be read is reported and left out."""
+    """The highest in a folder, or -1. What cannot be read is reported and left out."""
     highest = -1
     try:
         names = disk.list_directory(folder) if disk.is_directory(folder) else []

@@ -57,7 +57,7 @@ def find_cut(disk: Disk, folder: Path, offset: int) -> Cut:
 
 
 def apply_cut(disk: Disk, cut: Cut) -> None:
-    """Let the files say so, durably. Raises OSError; then the log may end anywhere from the cut on."""
+    """Change the files, durably. Raises OSError; then the log may end anywhere from the cut on."""
     folder = cut.path.parent
     for name in snapshots(disk, folder):
         if name.offset > cut.end_offset:

@@ -48,7 +48,7 @@ class Findings:
     def __init__(self, report: Callable[[Finding], None]) -> None:
         self.counts: Counter[Severity] = Counter()
         self.unreported = 0
-        """Found and counted, but not handed on, for their file had too many."""
+        """Found and counted, but not reported, because their file had too many."""
         self._report = report
         self._by_file: Counter[tuple[str, Severity]] = Counter()
 

@@ -21,7 +21,7 @@ _INDEX_INTERVAL_SLACK = 2
 
 
 class IndexCheck:
-    """One index file of one segment; `severity` is what a fault in it is worth."""
+    """One index file of one segment; `severity` is that of a fault in it."""
 
     def __init__(
         self, reader: FileReader, name: str, base_offset: int, findings: Findings, severity: Severity
@@ -107,7 +107,7 @@ class TimeIndexCheck(IndexCheck):
             if offset != batch.header.last_offset:
                 self._report(self._at, f"the entry names offset {offset}, which is no batch's last")
             elif timestamp == batch.header.max_timestamp != latest:
-                # Entered by a version that believed the header; whoever uses the entry finds it out.
+                # Written by a version that trusted the header; a reader checks the entry before use.
                 self._advance()
                 continue
             elif timestamp != latest or timestamp <= largest_before:

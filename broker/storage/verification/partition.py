@@ -1,4 +1,4 @@
-"""The folder of one partition: its segments one after the other, its snapshots, its epochs.
+"""Checks the folder of one partition: its segments one after the other, its snapshots, its epochs.
 
 Owns the order of the checks and what the parts have to agree on: segments join without a gap, the log
 reaches from the start offset to the recovery point that the checkpoints name, each snapshot fits the log at
@@ -138,7 +138,7 @@ class PartitionCheck:
         path = self._folder / f"{base:020d}{LOG_SUFFIX}"
         name = self._name(path.name)
         if base != walk.next_offset:
-            # Below the log's start, somebody deleted the records up to the end of a hole and so accepted it.
+            # Below the log's start: DeleteRecords up to the end of a hole accepted the loss.
             is_accepted = base > walk.next_offset and base <= (self._facts.start_offset or 0)
             self._findings.add(
                 Severity.WARNING if is_accepted else Severity.DAMAGE,
@@ -221,7 +221,7 @@ class PartitionCheck:
             )
 
     def _check_producers(self) -> None:
-        """What was deleted before the first segment left its producers to a snapshot."""
+        """Producers of records deleted before the first segment must be in a snapshot."""
         newest = self._newest_snapshot
         if max(newest, 0) < self._bases[0] and (self._facts.is_clean or newest < 0):
             self._findings.damage(
@@ -260,7 +260,7 @@ class PartitionCheck:
                 self._findings.damage(name, f"no batch carries leader epoch {epoch}", found=offset)
 
     def _crc_at(self, offset: int) -> int | None:
-        """The CRC of the batch that begins at `offset`, by a walk from its segment's start: not for many."""
+        """The CRC of the batch that begins at `offset`, read from its segment's start, so slow."""
         base = max((base for base in self._bases if base <= offset), default=None)
         self._look_ups += 1
         if base is None or self._look_ups > _MOST_LOOK_UPS:

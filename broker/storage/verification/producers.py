@@ -43,7 +43,7 @@ class ProducerCheck:
         self.states = ProducerStates(rules, lambda: _FAR_AWAY)
         self.newest_timestamp = -1
         self.is_whole = True
-        """The log has lost no batch so far; else a sequence that was skipped is no news."""
+        """The log has lost no batch so far; after a loss a skipped sequence is no new finding."""
         self._findings = findings
         self._next_producer_id = next_producer_id
         self._crc_at = crc_at
@@ -116,7 +116,7 @@ class ProducerCheck:
 
 
 class SnapshotCheck:
-    """The snapshots of one partition against the replay, each when the replay is where it was taken."""
+    """Compares each snapshot of one partition with the replay, when the replay reaches its offset."""
 
     def __init__(self, disk: Disk, replay: ProducerCheck, findings: Findings) -> None:
         self._disk = disk

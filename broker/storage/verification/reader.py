@@ -113,7 +113,7 @@ def batch_at(reader: FileReader, position: int) -> FoundBatch | Broken:
 
 
 def _marker_of(reader: FileReader, position: int, header: BatchHeader) -> EndTransactionMarker | None:
-    """None also where it cannot be decoded: its CRC is right, so it was stored so, and changed nothing."""
+    """None also if it cannot be decoded: its CRC is right, so it was stored like this and changed nothing."""
     if not header.is_control or header.producer_id < 0 or header.size_bytes > CHUNK_BYTES:
         return None
     try:

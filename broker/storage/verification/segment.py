@@ -28,7 +28,7 @@ _TRIED_ENTRIES = 1000
 
 @dataclass(slots=True)
 class Walk:
-    """How far the log of one partition has been walked, over all its segments."""
+    """How far the log of one partition has been read, over all its segments."""
 
     next_offset: int
     cleaned_offset: int
@@ -55,7 +55,7 @@ class SegmentPlace(NamedTuple):
     covered_to: int | None
     index_interval: int
     is_same_boot: bool
-    """The machine did not stop since a broker wrote here: then nothing that was written can be gone."""
+    """The machine did not stop since a broker wrote here: then nothing that was written can be lost."""
 
     @property
     def is_closed(self) -> bool:
@@ -88,7 +88,7 @@ class SegmentCheck:
         self._largest_batch = 0
 
     def run(self, walk: Walk) -> None:
-        """Walk the segment from `walk.next_offset`. Raises OSError."""
+        """Check the segment from `walk.next_offset` on. Raises OSError."""
         with ExitStack() as files:
             reader = files.enter_context(FileReader(self._disk, self._place.path))
             severity = Severity.DAMAGE if self._place.is_closed else Severity.WARNING
@@ -133,7 +133,7 @@ class SegmentCheck:
             self._times.finish(walk.next_offset, self._largest_timestamp, is_complete=is_complete)
 
     def _batch(self, reader: FileReader, batch: FoundBatch, walk: Walk) -> int | None:
-        """Check a batch and take it into the walk; where the next one begins, None when nothing says it."""
+        """Check a batch and add it to `walk`; returns where the next one begins, None if that is unknown."""
         header, expected = batch.header, walk.next_offset
         crc_is_right = batch.crc == header.crc
         if not crc_is_right and not begins_batch(
@@ -201,7 +201,7 @@ class SegmentCheck:
         return not self._place.is_same_boot or is_unfinished(tail, reader.size - position, offset)
 
     def _broken(self, reader: FileReader, broken: Broken, walk: Walk) -> int | None:
-        """Report bytes that are no batch; where the walk can go on, if anywhere."""
+        """Report bytes that are no batch; returns where the next batch begins, None if there is none."""
         walk.is_whole = False
         following = self._resume(reader, broken.position)
         expected = f"the batch of offset {walk.next_offset}"
