@@ -15,8 +15,10 @@ from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.consumer_config import ConsumerConfig
 from tidelog.client.producer_config import ProducerConfig
 from tidelog.pipeline.jobs.settings import JOBS, SERVERS, CommonSettings, cluster_prefix, table_of
-from tidelog.pipeline.options import OptionTable
+from tidelog.pipeline.options import Foreign, OptionTable
+from tidelog.pipeline.sink.options import FOREIGN as FOREIGN_TO_SINK
 from tidelog.pipeline.sink.options import OPTIONS as SINK_OPTIONS
+from tidelog.pipeline.source.options import FOREIGN as FOREIGN_TO_SOURCE
 from tidelog.pipeline.source.options import OPTIONS as SOURCE_OPTIONS
 from tidelog.protocol.settings import as_text, settings_of
 
@@ -46,11 +48,11 @@ def consumer_settings() -> str:
 
 
 def source_options() -> str:
-    return _options(SOURCE_OPTIONS)
+    return f"{_options(SOURCE_OPTIONS)}\n\n{_foreign(FOREIGN_TO_SOURCE)}"
 
 
 def sink_options() -> str:
-    return _options(SINK_OPTIONS)
+    return f"{_options(SINK_OPTIONS)}\n\n{_foreign(FOREIGN_TO_SINK)}"
 
 
 def job_settings() -> str:
@@ -83,6 +85,16 @@ def _settings(table: Any, *, by_name: bool = False) -> str:
 def _options(options: OptionTable) -> str:
     rows = ((_code(name), _code(each.default), each.description) for name, each in options.items())
     return _table(("option", "default", "meaning"), rows)
+
+
+def _foreign(foreign: Foreign) -> str:
+    """The options of Spark's Kafka connector that are not taken as they are."""
+    ignored = (
+        (_code(name), "ignored with a warning: it cannot change the result")
+        for name in foreign.without_effect
+    )
+    refused = ((_code(name), f"refused: {remedy}") for name, remedy in foreign.refused.items())
+    return _table(("option of Spark's Kafka connector", "here"), [*sorted(ignored), *sorted(refused)])
 
 
 def _code(text: str) -> str:

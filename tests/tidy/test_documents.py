@@ -17,7 +17,9 @@ from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.consumer_config import ConsumerConfig
 from tidelog.client.producer_config import ProducerConfig
 from tidelog.pipeline.jobs.settings import JOBS, CommonSettings, cluster_prefix, table_of
+from tidelog.pipeline.sink.options import FOREIGN as FOREIGN_TO_SINK
 from tidelog.pipeline.sink.options import OPTIONS as SINK_OPTIONS
+from tidelog.pipeline.source.options import FOREIGN as FOREIGN_TO_SOURCE
 from tidelog.pipeline.source.options import OPTIONS as SOURCE_OPTIONS
 from tidelog.protocol.settings import settings_of
 
@@ -84,6 +86,8 @@ def test_the_site_is_built_and_has_every_setting(tmp_path: Path) -> None:
     tables = (ClusterConfig, ProducerConfig, ConsumerConfig, CommonSettings, *map(table_of, JOBS))
     of_code = (each for table in tables for each in settings_of(table) if cluster_prefix(each) is None)
     declared |= {each.attribute for each in of_code} | SOURCE_OPTIONS.keys() | SINK_OPTIONS.keys()
+    for foreign in (FOREIGN_TO_SOURCE, FOREIGN_TO_SINK):
+        declared |= foreign.without_effect | foreign.refused.keys()
     assert sorted(declared - shown) == []
 
 
