@@ -30,10 +30,11 @@ NO_UUID = UUID(int=0)
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 LAST_TIMESTAMP_MS = 4_100_000_000_000
 
-# kio types some milliseconds as datetime (-1 is None), and rounds them by a float from about 2150 on.
+# kio types some milliseconds as datetime (-1 is None) or timedelta, rounded by a float from 2150 on.
 KIO_DATES: Mapping[str, st.SearchStrategy[Any]] = {
     "log_append_time_ms": st.just(-1) | st.integers(0, LAST_TIMESTAMP_MS),
     "retention_time_ms": st.integers(-1, LAST_TIMESTAMP_MS),
+    "session_lifetime_ms": st.integers(0, LAST_TIMESTAMP_MS),
 }
 KIO_UNITS = {"timedelta_i32": "_ms", "timedelta_i64": "_ms", "datetime_i64": "_ms"}
 KIO_TYPES = {
