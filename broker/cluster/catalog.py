@@ -1,4 +1,4 @@
-"""The cluster's image: brokers, topics with their settings, who leads which partition, producer id blocks.
+"""The cluster's image: brokers, topics with their settings, the leader of each partition, producer id blocks.
 
 Owns which topics and partitions exist, where, and since which epoch. A change is a delta: plan one (a pure
 check that raises ApiError or returns the delta), make it durable in the store, then `apply` it here.
@@ -135,7 +135,7 @@ Delta = (
 
 
 class Change(NamedTuple):
-    """A delta that was applied, and the topic that it is about, as it was before and as it is now.
+    """A delta that was applied, and the topic that it changes, before and after it.
 
     None where there was or is no topic, or the delta is about something else.
     """
@@ -331,7 +331,7 @@ def check_partition_count(count: int) -> None:
 
 
 def check_replication_factor(factor: int, brokers: Sequence[int]) -> None:
-    """Raise ApiError(INVALID_REPLICATION_FACTOR) unless so many brokers exist; -1 means the default."""
+    """Raise ApiError(INVALID_REPLICATION_FACTOR) unless `factor` brokers exist; -1 means the default."""
     if factor == 0 or factor < -1:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,

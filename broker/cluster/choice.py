@@ -27,7 +27,7 @@ class Found:
     Without `cluster` it holds nothing (then there is no `problem`) or is damaged. `newest_revision` is the
     latest that any part of it names, or -1; `salvaged` is what stands before the damage. Of a copy:
     `is_end_known`, nothing was cut off; `is_current`, it has the newest format. Of a SQLite file: `has_copy`,
-    whoever wrote it wrote a copy too.
+    its writer wrote a copy too.
     """
 
     cluster: StoredCluster | None = None

@@ -43,7 +43,7 @@ from tidelog.broker.cluster.facts import (
 )
 
 _GIVEN_UP: Final = b"given up"
-"""In the place of the first line's checksum."""
+"""Replaces the first line's checksum."""
 FORMAT: Final = 2
 _WITHOUT_BROKERS: Final = 1
 """The format before: its first line names no brokers."""

@@ -336,7 +336,7 @@ def _written(path: Path, cluster: StoredCluster) -> sqlite3.Connection:
 
 
 def write_store(path: Path, cluster: StoredCluster) -> None:
-    """A whole new store where there is none, for a broker that does not run.
+    """Write a whole new store where none exists, while no broker runs.
 
     Raises OSError, StoreError.
     """
@@ -349,7 +349,7 @@ def write_store(path: Path, cluster: StoredCluster) -> None:
 
 
 def set_aside(path: Path) -> Path | None:
-    """Give a file of the store, and SQLite's beside it, names under which they are kept; None for no file.
+    """Rename a file of the store, and SQLite's files for it, so that they are kept; None for no file.
 
     Raises OSError.
     """
@@ -367,13 +367,13 @@ def set_aside(path: Path) -> Path | None:
 def read_store(path: Path) -> tuple[Found, Found]:
     """What the store of a broker that does not run holds, in SQLite and in the copy.
 
-    Not a byte of it or beside it is changed. Raises StoreError where it cannot be read, OSError.
+    Nothing in the folder is changed. Raises StoreError where it cannot be read, OSError.
     """
     import shutil
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="tidelog-") as folder:
-        # SQLite writes beside a database in WAL mode even to read it, so it gets a copy.
+        # In WAL mode SQLite writes files next to a database even to read it, so it gets a copy.
         there = Path(folder) / path.name
         for suffix in DATABASE_SUFFIXES:
             if Path(f"{path}{suffix}").exists():

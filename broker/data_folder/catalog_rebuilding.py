@@ -105,7 +105,7 @@ class CatalogRebuilding:
         return Rebuilt(StoredCluster(catalog, identity.node_id), not is_same, self._notes)
 
     def write(self, rebuilt: Rebuilt) -> None:
-        """Put it in the place of the old one. Raises OSError, StoreError."""
+        """Replace the old catalog by it. Raises OSError, StoreError."""
         database = self._data_dir / STORE_FILE
         rebuilt.kept = [kept.name for path in (database, copy_path(database)) if (kept := set_aside(path))]
         write_store(database, rebuilt.cluster)

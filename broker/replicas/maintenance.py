@@ -80,7 +80,7 @@ class Maintenance:
     async def checkpoint(self, at_least_bytes: int = 0) -> None:
         """Make indexes and snapshots durable, so that a start after a crash has little to read.
 
-        `at_least_bytes`: only of logs that grew by so much since their last one.
+        `at_least_bytes`: only of logs that grew by this much since their last checkpoint.
         """
         async with self._partitions.disk_work:
             if await self._checkpoint(at_least_bytes):

@@ -4,7 +4,7 @@ Owns every system call on the data folder, so that a test can make any of them f
 of `Disk` (`sync_queue` steps aside for an overridden `fdatasync`); and `OpenFile`, a descriptor that is
 closed only when its last user is done with it.
 
-Invariants: nothing here retries, hides or logs an error: OSError goes to the caller, who knows what it
+Invariants: nothing here retries, hides or logs an error: OSError goes to the caller, which knows what it
 means. `writev` and `preadv` may do less than asked, as the system does; `write_all` and `read` do not. Only
 `open`, `list_directory` and `fsync_directory` take a file handle, before they do anything else.
 
@@ -85,7 +85,7 @@ class Disk:
     def sync_queue(self) -> SyncQueue | None:
         """The kernel's own way to `fdatasync` without a thread; None where there is none.
 
-        None too where a test has put something in the place of `fdatasync`: it is to be called then.
+        None too if a test has replaced `fdatasync`, so that the replacement is called.
         """
         if type(self).fdatasync is not Disk.fdatasync or not isinstance(os.fdatasync, BuiltinFunctionType):
             return None
@@ -152,7 +152,7 @@ class Disk:
         return _MANY if soft == resource.RLIM_INFINITY else soft
 
     def lock(self, fd: int, *, shared: bool = False) -> bool:
-        """Take the flock, for us alone or with others who share it; False when another process holds it."""
+        """Take the flock, exclusive or shared; False when another process holds it."""
         try:
             fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:

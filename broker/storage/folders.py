@@ -49,7 +49,7 @@ class ForeignFolderError(OSError):
 
 
 class FoundPartition(NamedTuple):
-    """A partition's folder as it lies on the disk; the id is None when its metadata is missing or damaged."""
+    """A partition's folder on the disk; the id is None when its metadata is missing or damaged."""
 
     topic: str
     partition: int

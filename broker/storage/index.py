@@ -160,7 +160,7 @@ class SparseIndex:
         self.written = position + len(data)
 
     def write_out_whole(self) -> None:
-        """`write_out`, to a file that is there even without an entry."""
+        """`write_out`, which makes the file even without an entry."""
         self._is_as_loaded &= self.exists
         self.write_out()
 

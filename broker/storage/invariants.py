@@ -13,7 +13,7 @@ from tidelog.broker.storage.producer_table import ProducerEntry
 
 
 class InvariantError(Exception):
-    """What the broker holds in memory of a log cannot be true, by its own fault. The message has numbers."""
+    """The broker's state of a log in memory is wrong, by a fault of the broker. The message has numbers."""
 
     def __init__(self, invariant: str, **numbers: int) -> None:
         said = ", ".join(f"{name} {number}" for name, number in numbers.items())

@@ -244,7 +244,7 @@ class LogManager:
             )
 
     def _require_handles(self, partitions: int) -> None:
-        """Raise OSError where so many handles are not free, HandleLimitError where they never will be."""
+        """Raise OSError if too few handles are free, HandleLimitError if there never will be enough."""
         needed = partitions * _HANDLES_A_PARTITION + _SPARE_HANDLES
         held = _HANDLES_A_PARTITION * sum(log.segment_count for log in list(self.logs.values()))
         limit, free = self._disk.handle_limit(), self._disk.free_handles()

@@ -4,12 +4,12 @@ Owns the layout: a slot is 152 bytes (head and five cached batches, the newest f
 `previous` and `next` link the live slots from the longest idle to the latest appended. With `producer_index`,
 which finds a slot, a producer costs less than 200 bytes, whatever the number of its cached batches. What a
 check needs lies together at the beginning of a slot: with a million producers, each further place that it
-looked at would be a wait for the memory.
+read would be a cache miss.
 
 Invariants:
 - slot 0 is no producer: it is the ends of the circular order (`next[0]` the longest idle, `previous[0]` the
   latest). A free slot has producer id -1 and is chained through `next`.
-- a frozen chunk is never written: whoever writes to it writes to a copy. So a snapshot of a million
+- a frozen chunk is never written: writes go to a copy. So a snapshot of a million
   producers takes the loop only the copying of two int arrays and a list.
 
 Pure: no I/O and no clock.
@@ -101,7 +101,7 @@ class FrozenTable:
 
 
 def slot_size_of(window: int) -> int:
-    """The bytes of a slot that holds so many batches of its producer."""
+    """The bytes of a slot that holds `window` batches of its producer."""
     return _HEAD.size + window * _BATCH.size
 
 
@@ -152,7 +152,7 @@ class ProducerTable:
 
     def __init__(self) -> None:
         self.highest_producer_id = -1
-        """Of all that ever were in it, below `FOREIGN_IDS_FROM`."""
+        """The highest id that was ever in the table, below `FOREIGN_IDS_FROM`."""
         self._index = SlotIndex(self.producer_id)
         self._recent: tuple[int, int] = (NO_PRODUCER_ID, 0)
         """Producer id and slot of the last one found: it is asked for again at once."""
@@ -268,7 +268,7 @@ class ProducerTable:
             self._link_latest(slot)
 
     def mark(self, slot: int, epoch: int, coordinator_epoch: int, last_append_ms: int) -> None:
-        """No transaction is open any more, says a coordinator of this epoch; another epoch of the producer
+        """A coordinator of this epoch ended the producer's transaction, if any; another epoch of the producer
         forgets its batches."""
         number, at = slot >> _CHUNK_BITS, (slot & _IN_CHUNK) * SLOT_SIZE
         _, stored_epoch, count, _ = self.state(slot)
@@ -339,7 +339,7 @@ class ProducerTable:
         )
 
     def thaw(self) -> None:
-        """One who called `freeze` is done."""
+        """End one use that began with `freeze`."""
         self._freezes -= 1
         if not self._freezes:
             self._frozen = None

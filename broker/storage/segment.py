@@ -364,7 +364,7 @@ class Segment:
         return cut, next_offset
 
     def load_sealed_indexes(self, index_interval: int) -> bool:
-        """Use the index files of a closed segment, for its end and its largest timestamp too.
+        """Load the index files of a closed segment, and from them its end and its largest timestamp.
 
         False when they cannot be right. Raises CorruptSegmentError.
         """
