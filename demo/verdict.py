@@ -1,16 +1,16 @@
-"""The judge: a Spark job that compares what the topic holds with what should be in it.
+"""The judge: a Spark job that compares the records in the topic with the expected ones.
 
-Owns the meaning of the words in the final table. It reads two DataFrames and trusts neither the producer
-nor the broker: `expected` (key, number, value) comes from the CSV, `stored` (key, value, partition, offset)
+Owns the meaning of the words in the final table. It reads two DataFrames and uses no report of the producer
+or the broker: `expected` (key, number, value) comes from the CSV, `stored` (key, value, partition, offset)
 from the topic.
 
 A stored record is identified by its key and the number at the start of its value. Per key:
 - duplicated: stored records beyond the first of their identity;
 - missing: expected identities that are not stored;
-- invented: stored records whose identity nobody expects;
+- invented: stored records whose identity is not expected;
 - altered: expected identities that are stored with another value (SHA-256);
-- out_of_order: identities whose first record lies behind that of a later number, or in another partition than
-  the key's first record (the one with the lowest partition and offset).
+- out_of_order: identities whose first record is stored after that of a later number, or in another partition
+  than the key's first record (the one with the lowest partition and offset).
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeyVerdict:
-    """What was found for one key. `stored` counts records, all other fields as the module says."""
+    """The result for one key. `stored` counts records; the module describes all other fields."""
 
     key: str
     expected: int
@@ -35,7 +35,7 @@ class KeyVerdict:
 
     @property
     def is_exact(self) -> bool:
-        """True when each expected record is stored once, unchanged and in order, and nothing else is."""
+        """True when each expected record is stored once, unchanged, in order, and no other is stored."""
         findings = self.duplicated, self.missing, self.invented, self.altered, self.out_of_order
         return self.expected == self.stored and not any(findings)
 
@@ -44,7 +44,7 @@ FIELDS = tuple(KeyVerdict.__dataclass_fields__)
 
 
 def judge(expected: "DataFrame", stored: "DataFrame") -> list[KeyVerdict]:
-    """One verdict a key, of all keys in either frame, the largest first. Runs the Spark job."""
+    """One verdict per key, for all keys in either frame, the largest first. Runs the Spark job."""
     from pyspark.sql import functions as f
 
     wanted = expected.select("key", "number", _digest("value").alias("wanted_digest"))
@@ -71,7 +71,7 @@ def total(verdicts: list[KeyVerdict]) -> KeyVerdict:
 
 
 def _identities(stored: "DataFrame") -> "DataFrame":
-    """One row for each (key, number) in the topic: its copies, its first place, its digest if they agree."""
+    """One row per (key, number) in the topic: its copies, its first position, its digest if all are equal."""
     from pyspark.sql import functions as f
 
     text = f.col("value").cast("string")
@@ -90,7 +90,7 @@ def _identities(stored: "DataFrame") -> "DataFrame":
 
 
 def _in_order(found: "DataFrame") -> "DataFrame":
-    """Adds `is_late`. What nobody expects has no place in the order, and so cannot disturb it."""
+    """Adds `is_late`. Records that are not expected have no place in the order, so they are ignored."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

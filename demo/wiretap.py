@@ -1,7 +1,7 @@
-"""Counts record batches where they pass, between the producer and the broker.
+"""Counts record batches on the network between the producer and the broker.
 
-Owns what "sent again" means in the demo: a batch with the same bytes that went to the broker before. It is
-measured on the wire, so that it does not depend on what the client says of itself.
+Owns what "sent again" means in the demo: a batch with the same bytes that was sent to the broker before. It
+is measured on the wire, so it does not depend on reports of the client.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from tidelog.protocol.schema import ApiKey
 
 
 class Batch(NamedTuple):
-    """What tells a batch from all others on the wire."""
+    """What identifies a batch on the wire."""
 
     topic: str
     partition: int
@@ -41,7 +41,7 @@ def batches_in(request: Request) -> list[Batch]:
 
 
 class Wiretap:
-    """`batches` are distinct ones, `sent_again` those of them that passed another time, each time counted."""
+    """`batches` counts distinct batches; `sent_again` counts every further time that one of them was sent."""
 
     def __init__(self) -> None:
         self.sent_again = 0

@@ -1,8 +1,8 @@
-"""Which kinds of records the log of an internal partition holds, and how each becomes a key and a value.
+"""The kinds of records in the log of an internal partition, and their encoding as key and value.
 
-Owns the choice: the class of a record decides how it is written, the version of a key how it is read.
-Invariants: a record without a value (a tombstone) is written with none; keys of other kinds are left alone,
-for a later version of this broker may have written them.
+Owns the choice of the encoding: the class of a record decides how it is written, the version of a key how it
+is read. Invariants: a tombstone is written without a value; keys of unknown kinds are ignored, because a
+later version of this broker may have written them.
 
 Pure. Source: Kafka's GroupCoordinatorRecordSerde.
 """
@@ -16,7 +16,7 @@ from tidelog.protocol.coordinator_records import record_version
 
 
 class RecordKind(NamedTuple):
-    """One kind: records of `record_type`, under keys of `key_versions`. `decode` raises ProtocolError."""
+    """One kind: records of `record_type`, with keys of `key_versions`. `decode` raises ProtocolError."""
 
     record_type: type
     key_versions: tuple[int, ...]
@@ -35,7 +35,7 @@ class RecordFormats:
             self._by_version.update(dict.fromkeys(kind.key_versions, kind))
 
     def knows(self, key: bytes) -> bool:
-        """Whether `decode` takes the records of this key. Raises ProtocolError for no key at all."""
+        """Whether `decode` can read the records of this key. Raises ProtocolError for an invalid key."""
         return record_version(key) in self._by_version
 
     def encode(self, record: object) -> tuple[bytes, bytes | None]:

@@ -1,8 +1,8 @@
-"""One group and its members as values: what is known of them, and what follows from it.
+"""One group and its members as immutable values, and what can be derived from them.
 
-Owns `Group` and `Member`. Invariants: both are immutable, so that a decision that is not carried out leaves
-nothing behind; a static member is known by its instance id too; the leader is a member or nobody; a group
-moves only as `states.TRANSITIONS` says.
+Owns `Group` and `Member`. Invariants: both are immutable, so a decision that is not carried out changes
+nothing; a static member can be found by its instance id too; the leader is a member, or there is no leader; a
+group changes its state only as `states.TRANSITIONS` allows.
 
 Pure. Source: Kafka's ClassicGroup and ClassicGroupMember, KIP-345 (static members), KIP-394 (pending ones).
 """
@@ -19,13 +19,13 @@ NO_MEMBER_ID = ""
 NO_GENERATION = -1
 CONSUMER_PROTOCOL_TYPE = "consumer"
 _OBJECT_BYTES = 1_000
-"""What a group or a member takes beside the bytes that its clients sent."""
+"""Memory of a group or a member without the bytes that its clients sent."""
 _PROTOCOL_BYTES = 150
 _PENDING_BYTES = 300
 
 
 class Protocol(NamedTuple):
-    """A way to assign partitions that a member knows, and what it says to whoever assigns."""
+    """A method of assignment that a member supports, and its metadata for the member that assigns."""
 
     name: str
     metadata: bytes
@@ -43,7 +43,7 @@ class Member(NamedTuple):
     protocols: tuple[Protocol, ...]
     assignment: bytes = b""
     is_new: bool = False
-    """It joined for the first time, and its generation did not begin yet."""
+    """It joined for the first time, and its generation has not begun yet."""
     awaits_join: bool = False
     awaits_sync: bool = False
 
@@ -62,7 +62,7 @@ class Member(NamedTuple):
 
 
 class Group(NamedTuple):
-    """`members` are in the order in which they came."""
+    """`members` are in the order in which they joined."""
 
     group_id: str
     state: GroupState = GroupState.EMPTY
@@ -74,13 +74,13 @@ class Group(NamedTuple):
     static_members: Mapping[str, str] = {}
     """Instance id -> member id."""
     pending_joins: frozenset[str] = frozenset()
-    """Member ids that were handed out and did not join yet."""
+    """Member ids that were handed out and have not joined yet."""
     pending_syncs: frozenset[str] = frozenset()
-    """Members of this generation that did not ask for their assignment yet."""
+    """Members of this generation that have not asked for their assignment yet."""
     is_initial: bool = False
-    """The rebalance under way began with an empty group, and waits for more members than the first."""
+    """The present rebalance began with an empty group, and waits for more members than the first."""
     has_new_members: bool = False
-    """Somebody came since the initial delay was last extended."""
+    """A member joined since the initial delay was last extended."""
     state_since_ms: int = -1
     held_bytes: int = _OBJECT_BYTES
 
@@ -93,7 +93,7 @@ class Group(NamedTuple):
         return self._replace(state=state, state_since_ms=now_ms)
 
     def with_member(self, member: Member) -> Group:
-        """With a member that is new, or instead of the one with its id. The first one leads."""
+        """Add a new member, or replace the one with its id. The first member leads."""
         replaced = self.members.get(member.member_id)
         static_members = self.static_members
         if member.group_instance_id is not None:
@@ -109,7 +109,7 @@ class Group(NamedTuple):
         )
 
     def with_members(self, members: Mapping[str, Member]) -> Group:
-        """With the same members, changed."""
+        """The same members, changed."""
         return self._replace(
             members=members,
             held_bytes=self.held_bytes
@@ -118,7 +118,7 @@ class Group(NamedTuple):
         )
 
     def without_members(self, member_ids: frozenset[str]) -> Group:
-        """Without these, of whom all are members. The first of the others leads if the leader left."""
+        """Remove these members. If the leader is one of them, the first of the others leads."""
         gone = [self.members[member_id] for member_id in member_ids]
         instances = {member.group_instance_id for member in gone}
         members = {key: member for key, member in self.members.items() if key not in member_ids}
@@ -142,11 +142,11 @@ class Group(NamedTuple):
             pending_joins=self.pending_joins - {member_id}, held_bytes=self.held_bytes - _PENDING_BYTES
         )
 
-    # What follows
+    # Derived values
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """As long as the slowest member may take."""
+        """The longest rebalance timeout of a member."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
@@ -155,12 +155,12 @@ class Group(NamedTuple):
 
     @property
     def is_forgettable(self) -> bool:
-        """Nothing of it was ever written, and nobody is in it."""
+        """Nothing of it was ever written, and it has no members."""
         is_empty = self.state is GroupState.EMPTY and not self.pending_joins
         return is_empty and self.generation == 0
 
     def supports(self, protocol_type: str, names: frozenset[str]) -> bool:
-        """Whether a member that knows protocols of these names fits in."""
+        """Whether a member that supports protocols of these names can join."""
         if not self.members:
             return bool(protocol_type and names)
         return protocol_type == self.protocol_type and bool(self._common_protocols() & names)
@@ -172,9 +172,9 @@ class Group(NamedTuple):
         return frozenset(name for name, count in known.items() if count == len(self.members))
 
     def chosen_protocol(self) -> str:
-        """Each member votes for the first one that it likes among those that all know.
+        """Each member votes for its first protocol among those that all members support.
 
-        Of those with the same number of votes, the one that got its first vote first.
+        Of protocols with equal votes, the one that got its first vote first.
         """
         common = self._common_protocols()
         votes = Counter(

@@ -1,8 +1,8 @@
-"""JoinGroup on one group: who is let in, under which id, and whether the group must rebalance for it.
+"""JoinGroup on one group: which members may join, under which id, and whether the group must rebalance.
 
-Owns the rules of joining. Invariants: a member that joins is parked until its generation begins, or answered
-at once where nothing changes for it; a second join of a member takes the place of its first, which is
-answered REBALANCE_IN_PROGRESS; an instance id belongs to one member, and the newest owner fences the last.
+Owns the rules of joining. Invariants: a member that joins is parked until its generation begins, or is
+answered at once if nothing changes for it; a second join of a member replaces its first, which is answered
+REBALANCE_IN_PROGRESS; an instance id belongs to one member, and the newest owner fences the previous one.
 
 Pure. Source: Kafka's GroupMetadataManager.classicGroupJoin*, KIP-345, KIP-394, KIP-814.
 """
@@ -29,12 +29,12 @@ from tidelog.broker.coordinator.groups.states import GroupState
 from tidelog.protocol.errors import ErrorCode
 
 MAX_METADATA_BYTES = 1 << 20
-"""Of all protocols of one member. A group's record has to hold what each member says."""
+"""Bound for all protocols of one member. A group's record must hold the metadata of every member."""
 MAX_PROTOCOLS = 1_000
 
 
 def refusal(request: JoinRequest, limits: GroupLimits) -> ErrorCode | None:
-    """What is wrong with a join, whatever the state of its group."""
+    """The error of a join that is wrong in every state of its group."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
@@ -60,7 +60,7 @@ def join(change: GroupChange, request: JoinRequest, free_bytes: int) -> Decision
 
 
 def _has_place(group: Group, request: JoinRequest, limits: GroupLimits, free_bytes: int) -> bool:
-    """Of members that were asked to join again, only those count that did."""
+    """Of members that were asked to join again, only those that have joined again count."""
     static_id = group.static_members.get(request.group_instance_id or "", NO_MEMBER_ID)
     present = group.members.get(request.member_id or static_id)
     if _member(request, request.member_id).held_bytes - (present.held_bytes if present else 0) > free_bytes:
@@ -81,7 +81,7 @@ def _state_refusal(group: Group, request: JoinRequest) -> ErrorCode | None:
 
 
 def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode | None:
-    """Why this is not a member of the group, if it is not."""
+    """The error if this is not a member of the group."""
     if instance_id is not None:
         owner = group.static_members.get(instance_id)
         if owner is None:
@@ -110,7 +110,7 @@ def _add(change: GroupChange, request: JoinRequest, member_id: str) -> JoinAnswe
         protocol_type=request.protocol_type if is_first else group.protocol_type,
         has_new_members=group.has_new_members or group.is_initial,
     )
-    # It does not know its id yet, so it cannot send heartbeats; and it may have gone away meanwhile.
+    # It does not know its id yet, so it cannot send heartbeats; it may also have disconnected meanwhile.
     change.keep_alive(member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
     return _await_generation(change, member_id)
 
@@ -137,7 +137,7 @@ def _member(request: JoinRequest, member_id: str) -> Member:
 def _take_over(
     change: GroupChange, present: Member, request: JoinRequest
 ) -> JoinAnswer | SyncAnswer | Parked:
-    """A static member came back without its id: it gets a new one, and the old one is fenced."""
+    """A static member joined again without its id: it gets a new one, and the old one is fenced."""
     group = change.group
     new_id = request.new_member_id
     release_waiting(change, present, ErrorCode.FENCED_INSTANCE_ID)
@@ -156,9 +156,9 @@ def _take_over(
 
 
 def _answer_without_rebalance(group: Group, member: Member, old_id: str, request: JoinRequest) -> JoinAnswer:
-    """The group stays as it is, so nobody is to assign.
+    """The group stays as it is, so no member is to assign.
 
-    A leader that does not understand that is told that its old self leads.
+    A leader that does not support that is answered that its old id leads.
     """
     answer = joined_answer(group, member)
     if group.leader != member.member_id:

@@ -1,10 +1,10 @@
 """The groups of one coordinator: a pure machine that takes requests and gives decisions.
 
-Owns which groups there are, and how much memory they hold. Its records are `GroupRecord`s, its changes
-`GroupChanged`: what a group is between two records is forgotten at a restart, and its members join again.
+Owns the set of groups, and how much memory they hold. Its records are `GroupRecord`s, its changes
+`GroupChanged`: the state of a group between two records is lost at a restart, and its members join again.
 
-Invariants: a group that never had a generation is forgotten with its last member; all groups together hold
-no more than `GroupLimits.max_bytes` of what members sent, and what their leaders assigned beside it.
+Invariants: a group that never had a generation is removed with its last member; all groups together hold at
+most `GroupLimits.max_bytes` of what members sent, plus what their leaders assigned.
 
 Pure. Source: Kafka's GroupMetadataManager and GroupCoordinatorService, for groups of type classic.
 """
@@ -36,7 +36,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 
 
 class Groups:
-    """Operations take `now_ms` last and give a Decision."""
+    """Operations take `now_ms` last and return a Decision."""
 
     def __init__(self, limits: GroupLimits) -> None:
         self.limits = limits
@@ -45,7 +45,7 @@ class Groups:
         self._last_subscribed: tuple[Group | None, frozenset[str] | None] = (None, None)
 
     def apply(self, record: GroupRecord | GroupChanged) -> None:
-        """Take over a group as it was written, or as a decision made it."""
+        """Apply a group as it was written, or as a decision changed it."""
         before = self._groups.pop(record.group_id, None)
         if before is not None:
             self.held_bytes -= before.held_bytes
@@ -53,10 +53,10 @@ class Groups:
             self._groups[record.group_id] = record.group
             self.held_bytes += record.group.held_bytes
 
-    # What is known
+    # Queries
 
     def knows(self, group_id: str) -> bool:
-        """Whether there is a state of the group besides its offsets."""
+        """Whether the group has a state besides its offsets."""
         return group_id in self._groups
 
     def ids(self) -> Collection[str]:
@@ -83,15 +83,15 @@ class Groups:
     def leave(
         self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int
     ) -> Decision[Any, list[ErrorCode]]:
-        """A code for each of those who leave, in their order."""
+        """An error code for each leaving member, in their order."""
         return membership.leave(self._change(group_id, now_ms), leaving)
 
     def check_commit(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> Mapping[Any, Timer | None]:
-        """Raise ApiError where offsets of a known group may not be committed; what timers a commit sets.
+        """Raise ApiError if offsets of a known group may not be committed; returns the timers to set.
 
-        A commit is a sign of life. Anybody may commit without a generation (-1) while there are no members.
+        A commit counts as a heartbeat. Without members, any client may commit without a generation (-1).
         """
         change = self._change(group_id, now_ms)
         code = membership.commit_refusal(change, member_id, instance_id, generation)
@@ -102,7 +102,7 @@ class Groups:
     # Operators
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """A group that is not there is dead."""
+        """A group that does not exist is described as dead."""
         group = self._groups.get(group_id)
         if group is None:
             return DescribedGroup(group_id, GroupState.DEAD, "", "", ())
@@ -122,7 +122,7 @@ class Groups:
         return DescribedGroup(group_id, group.state, group.protocol_type or "", protocol, members)
 
     def check_offset_delete(self, group_id: str) -> None:
-        """Raise ApiError (NON_EMPTY_GROUP) for members of whom it is not known which topics they read."""
+        """Raise ApiError (NON_EMPTY_GROUP) if the group has members whose topics are not known."""
         group = self._groups[group_id]
         if group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP)
@@ -134,7 +134,7 @@ class Groups:
         return group.protocol_type == CONSUMER_PROTOCOL_TYPE if topics is None else topic in topics
 
     def idle_since_ms(self, group_id: str, commit_timestamp_ms: int) -> int | None:
-        """From when the retention of an offset of that commit counts; None: it is needed."""
+        """When the retention of an offset of that commit begins; None: the offset is still needed."""
         group = self._groups[group_id]
         if group.protocol_type is None:
             return commit_timestamp_ms
@@ -144,7 +144,7 @@ class Groups:
         return commit_timestamp_ms if is_known else None
 
     def _topics_of(self, group: Group) -> frozenset[str] | None:
-        """What its members read; None where that is not known. Many ask for the same group in turn."""
+        """The topics that its members read, cached for the last group; None if they are not known."""
         if self._last_subscribed[0] is not group:
             self._last_subscribed = (group, subscribed_topics(group))
         return self._last_subscribed[1]
@@ -159,7 +159,7 @@ class Groups:
         return (GroupRecord(group_id, None),)
 
     def deletion_if_empty(self, group_id: str) -> tuple[GroupRecord, ...]:
-        """The records that delete a group, none where it has members or may get some."""
+        """The records that delete a group; none if it has members or may get some."""
         group = self._groups.get(group_id)
         if group is None or group.state is not GroupState.EMPTY or group.pending_joins:
             return ()
@@ -168,7 +168,7 @@ class Groups:
     # Time
 
     def loaded(self, group_ids: Sequence[str], now_ms: int) -> Decision[Any, None]:
-        """After all records were applied: from now on the members of these must send heartbeats."""
+        """Call after all records were applied: from now on members of these groups must send heartbeats."""
         timers: dict[Any, Timer | None] = {}
         changes: list[Any] = []
         for group_id in group_ids:

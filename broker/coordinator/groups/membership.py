@@ -1,8 +1,8 @@
-"""What members of one group do between two joins: sync, heartbeat, commit, leave, and fall silent.
+"""Operations of a group's members between two joins: sync, heartbeat, commit, leave, and expiry.
 
-Owns these rules. Invariants: whoever names a generation that is over, or a member that is not one, is refused
-and changes nothing; every sign of life of a member puts off its expiry; an assignment is told to nobody
-before it is written.
+Owns these rules. Invariants: a request with an old generation, or for an unknown member, is refused and
+changes nothing; every request of a member postpones its expiry; an assignment is sent to no member before it
+is written.
 
 Pure. Source: Kafka's GroupMetadataManager (classicGroupSync, classicGroupHeartbeat, classicGroupLeave) and
 ClassicGroup.validateOffsetCommit, KIP-345 (batched leave), KIP-559 (protocol of a sync).
@@ -31,7 +31,7 @@ from tidelog.protocol.errors import ErrorCode
 
 
 def sync(change: GroupChange, request: SyncRequest) -> Decision[Any, SyncAnswer]:
-    """The assignment of a member; the leader brings those of all, and the others wait for it."""
+    """The assignment of a member; the leader sends those of all, and the others wait for it."""
     group = change.group
     code = _sync_refusal(group, request)
     if code is not None:
@@ -64,7 +64,7 @@ def _sync_refusal(group: Group, request: SyncRequest) -> ErrorCode | None:
 
 
 def _refusal(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode | None:
-    """Why this is not a member of this generation, if it is not."""
+    """The error if this is not a member of this generation."""
     if not group.group_id:
         return ErrorCode.INVALID_GROUP_ID
     code = check_member(group, member_id, instance_id)
@@ -78,7 +78,7 @@ def _assigned(group: Group, member: Member) -> SyncAnswer:
 
 
 def _assign(change: GroupChange, request: SyncRequest) -> SyncAnswer:
-    """The leader's assignment: whoever is not in it has nothing to do."""
+    """Apply the leader's assignment: a member that is not in it gets an empty one."""
     before = change.group
     group = before.moved_to(GroupState.STABLE, change.now_ms).with_members(
         {
@@ -111,7 +111,7 @@ def heartbeat(
 def commit_refusal(
     change: GroupChange, member_id: str, instance_id: str | None, generation: int
 ) -> ErrorCode | None:
-    """Why these offsets may not be committed, if so. An allowed commit of a member keeps it alive."""
+    """The error if these offsets may not be committed. An allowed commit of a member keeps it alive."""
     group = change.group
     if generation <= NO_GENERATION and group.state is GroupState.EMPTY:
         return None
@@ -128,7 +128,7 @@ def commit_refusal(
 
 
 def leave(change: GroupChange, leaving: Sequence[MemberIdentity]) -> Decision[Any, list[ErrorCode]]:
-    """All of them, then one rebalance."""
+    """Remove all of them, then rebalance once."""
     group = change.group
     if not group.group_id:
         return change.decision([ErrorCode.INVALID_GROUP_ID for _ in leaving])
@@ -162,7 +162,7 @@ def _leaving_id(group: Group, identity: MemberIdentity) -> str:
 
 
 def expire_session(change: GroupChange, member_id: str) -> None:
-    """Nothing was heard from a member for its session timeout."""
+    """A member sent nothing for its session timeout."""
     group = change.group
     if member_id in group.pending_joins:
         change.group = group.without_pending_join(member_id)
@@ -173,12 +173,12 @@ def expire_session(change: GroupChange, member_id: str) -> None:
     if member is None:
         return
     if (member.awaits_join or member.awaits_sync) and not member.is_new:
-        return  # It is heard from when it is answered, and has a new timer then.
+        return  # Its answer will set a new timer.
     remove(change, frozenset((member_id,)), ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 def expire_syncs(change: GroupChange) -> None:
-    """Members of this generation did not ask for their assignment in time: go on without them."""
+    """Some members of this generation did not ask for their assignment in time: go on without them."""
     group = change.group
     if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.pending_syncs:
         remove(change, group.pending_syncs, ErrorCode.UNKNOWN_MEMBER_ID)

@@ -1,7 +1,7 @@
-"""What is asked of a group and what it answers, apart from the wire.
+"""Requests to a group and its answers, independent of the wire format.
 
-Owns the values that the handlers and the machine exchange, and the limits that a broker sets to groups.
-Invariant: all of them are copies, so nothing refers to a received frame.
+Owns the values that the handlers and the machine exchange, and the limits that a broker sets for groups.
+Invariant: all of them are copies, so none refers to a received frame.
 
 Pure.
 """
@@ -24,11 +24,11 @@ class GroupLimits(NamedTuple):
     max_session_timeout_ms: int
     max_size: int
     max_bytes: int
-    """Of all groups together: what members sent and were assigned."""
+    """Bound for all groups together: what members sent and were assigned."""
 
 
 class JoinRequest(NamedTuple):
-    """`new_member_id` is what the member is called if it has no id yet."""
+    """`new_member_id` becomes the id of the member if it has none yet."""
 
     group_id: str
     member_id: str
@@ -43,11 +43,11 @@ class JoinRequest(NamedTuple):
     requires_known_member_id: bool
     """A dynamic member first gets its id, and then joins with it (KIP-394)."""
     can_skip_assignment: bool
-    """It understands that it leads and is not to assign (KIP-814)."""
+    """It supports being the leader without having to assign (KIP-814)."""
 
 
 class JoinedMember(NamedTuple):
-    """What the leader is told of a member."""
+    """A member in the answer to the leader."""
 
     member_id: str
     group_instance_id: str | None
@@ -107,7 +107,7 @@ class DescribedMember(NamedTuple):
 
 
 class DescribedGroup(NamedTuple):
-    """A group as operators see it. Protocol, metadata and assignments are there while it is stable."""
+    """A group as operators see it. Protocol, metadata and assignments are set while it is stable."""
 
     group_id: str
     state: GroupState
@@ -117,7 +117,7 @@ class DescribedGroup(NamedTuple):
 
 
 class ListedGroup(NamedTuple):
-    """One line of a list of groups."""
+    """One entry of a list of groups."""
 
     group_id: str
     state: GroupState

@@ -2,9 +2,9 @@
 
 Owns `GroupChange`, one operation on one group while it is decided, and the steps of a rebalance: preparing
 it, ending its join phase, ending its sync phase. Invariants:
-- whoever is parked is released exactly when it stops to wait;
-- a member that waits does not expire for want of heartbeats;
-- a rebalance ends, whoever goes silent: its join phase by the rebalance timeout, its sync phase too.
+- a parked response is released exactly when its member stops waiting;
+- a member that waits does not expire for lack of heartbeats;
+- a rebalance ends, whichever members send nothing more: join phase and sync phase by the rebalance timeout.
 
 Pure. Source: Kafka's GroupMetadataManager (prepareRebalance, completeClassicGroupJoin, expirePendingSync),
 KIP-62 (rebalance timeout), KIP-134 (initial delay).
@@ -29,11 +29,11 @@ from tidelog.broker.coordinator.groups.states import GroupState
 from tidelog.protocol.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a member may wait in its first join: it cannot send heartbeats, and may be gone."""
+"""How long a member may wait in its first join: it cannot send heartbeats, and may have disconnected."""
 
 
 class GroupChanged(NamedTuple):
-    """The change of a Decision: the group as it is from now on, or None when it is no more."""
+    """The change of a Decision: the new state of the group, or None if it is removed."""
 
     group_id: str
     group: Group | None
@@ -54,12 +54,12 @@ class Expiries(Protocol):
 
 
 def join_key(group_id: str, member_id: str) -> Hashable:
-    """Where the answer to a JoinGroup is parked."""
+    """The key under which the answer to a JoinGroup is parked."""
     return ("join", group_id, member_id)
 
 
 def sync_key(group_id: str, member_id: str) -> Hashable:
-    """Where the answer to a SyncGroup is parked."""
+    """The key under which the answer to a SyncGroup is parked."""
     return ("sync", group_id, member_id)
 
 
@@ -76,7 +76,7 @@ def sync_phase_timer(group_id: str) -> Hashable:
 
 
 class GroupChange:
-    """What one operation makes of a group. The steps below replace `group` and add to the rest."""
+    """The effect of one operation on a group. The steps below replace `group` and add to the rest."""
 
     def __init__(self, group: Group, now_ms: int, limits: GroupLimits, expiries: Expiries) -> None:
         self.group = group
@@ -91,7 +91,7 @@ class GroupChange:
         self._timers: dict[Hashable, Timer | None] = {}
 
     def decision(self, response: Any) -> Decision[Any, Any]:
-        """With this response, or the place where it is parked."""
+        """The Decision with this response, or with the key under which it is parked."""
         group = None if self.group.is_forgettable else self.group
         return Decision(
             (GroupRecord(self.group.group_id, self.group),) if self.is_recorded else (),
@@ -102,11 +102,11 @@ class GroupChange:
         )
 
     def parks(self, key: Hashable) -> None:
-        """What is released under this key from now on answers this operation itself."""
+        """From now on, a release under this key answers this operation itself."""
         self._asked = key
 
     def answer(self) -> JoinAnswer | SyncAnswer | Parked:
-        """What this operation answers, which parks: at once where the key was released already."""
+        """The answer of an operation that parks: the response if its key was released, else Parked."""
         return Parked(self._asked) if self._answer is None else self._answer
 
     def release(self, key: Hashable, answer: JoinAnswer | SyncAnswer) -> None:
@@ -119,7 +119,7 @@ class GroupChange:
         self._timers[key] = None
 
     def keep_alive(self, member_id: str, timeout_ms: int) -> None:
-        """It expires when nothing is heard from it for so long."""
+        """The member expires when it sends nothing for `timeout_ms`."""
         self._set_timer(
             session_timer(self.group.group_id, member_id),
             timeout_ms,
@@ -134,7 +134,7 @@ class GroupChange:
         )
 
     def look_for_more_members_in(self, delay_ms: int, left_ms: int) -> None:
-        """`left_ms` is how much longer the group may wait after that."""
+        """`left_ms`: how much longer the group may wait after that delay."""
         self._set_timer(
             join_phase_timer(self.group.group_id),
             delay_ms,
@@ -155,7 +155,7 @@ class GroupChange:
 
 
 def rebalance(change: GroupChange) -> None:
-    """Members or what they know have changed: begin a rebalance, or go on with the one under way."""
+    """Members or their protocols have changed: begin a rebalance, or continue the present one."""
     if change.group.state is not GroupState.PREPARING_REBALANCE:
         _prepare(change)
     elif not change.group.is_initial and change.group.has_all_joined:
@@ -181,7 +181,7 @@ def _prepare(change: GroupChange) -> None:
 
 
 def extend_initial_delay(change: GroupChange, delay_ms: int, left_ms: int) -> None:
-    """The initial delay is over: begin another one if somebody came meanwhile, else the generation."""
+    """The initial delay is over: begin another one if a member joined meanwhile, else the generation."""
     if change.group.has_new_members and left_ms:
         change.group = change.group._replace(has_new_members=False)
         next_delay_ms = min(change.limits.initial_rebalance_delay_ms, left_ms)
@@ -191,7 +191,7 @@ def extend_initial_delay(change: GroupChange, delay_ms: int, left_ms: int) -> No
 
 
 def complete_join_phase(change: GroupChange) -> None:
-    """Begin the next generation with those who joined, and with static members in any case."""
+    """Begin the next generation with the members that joined, and with all static members."""
     group = change.group
     late = frozenset(
         member.member_id
@@ -207,7 +207,7 @@ def complete_join_phase(change: GroupChange) -> None:
         return
     joined = next((member for member in group.members.values() if member.awaits_join), None)
     if joined is None:
-        # Only static members are left, and none came back: wait until they do or their sessions expire.
+        # Only static members are left, and none joined again: wait until they do or their sessions expire.
         change.end_join_phase_in(group.rebalance_timeout_ms)
         return
     change.end_timer(join_phase_timer(group.group_id))
@@ -253,12 +253,12 @@ def _begin_generation(change: GroupChange) -> None:
 
 
 def _next_generation(group: Group) -> int:
-    """After 2147483647 generations comes the first: a group has no more than one at a time."""
+    """After 2147483647 it begins again at the first one: a group has only one generation at a time."""
     return group.generation % (2**31 - 1) + 1
 
 
 def joined_answer(group: Group, member: Member) -> JoinAnswer:
-    """What a member of this generation is told; the leader is told of all members."""
+    """The answer to a member of this generation; the leader gets all members."""
     is_leader = member.member_id == group.leader
     return JoinAnswer(
         ErrorCode.NONE,
@@ -279,7 +279,7 @@ def joined_members(group: Group) -> list[JoinedMember]:
 
 
 def _end_syncs(change: GroupChange, code: ErrorCode) -> None:
-    """Nobody gets an assignment of this generation any more."""
+    """No member gets an assignment of this generation from now on."""
     group = change.group
     for member in group.members.values():
         if member.awaits_sync:
@@ -291,7 +291,7 @@ def _end_syncs(change: GroupChange, code: ErrorCode) -> None:
 
 
 def remove(change: GroupChange, member_ids: frozenset[str], code: ErrorCode) -> None:
-    """These members are gone. What they wait for is answered with `code`."""
+    """Remove these members. Requests that they wait for are answered with `code`."""
     group = change.group
     for member_id in member_ids:
         release_waiting(change, group.members[member_id], code)
@@ -301,7 +301,7 @@ def remove(change: GroupChange, member_ids: frozenset[str], code: ErrorCode) -> 
 
 
 def release_waiting(change: GroupChange, member: Member, code: ErrorCode) -> None:
-    """Answer what the member waits for."""
+    """Answer the requests that the member waits for."""
     group_id = change.group.group_id
     if member.awaits_join:
         change.release(join_key(group_id, member.member_id), JoinAnswer(code, NO_MEMBER_ID))

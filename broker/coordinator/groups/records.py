@@ -1,10 +1,10 @@
-"""The record that a group leaves in `__consumer_offsets`, as a value and in Kafka's own bytes.
+"""The record of a group in `__consumer_offsets`, as a value and in Kafka's own encoding.
 
 Owns `GroupRecord` and its two encodings. Keys are of version 2; values are written in version 3, as Kafka 4
-does, and read in 0 to 4. A record without metadata (a tombstone) says that the group was deleted.
+does, and read in 0 to 4. A record without metadata (a tombstone) means that the group was deleted.
 
-Invariants: what is written is what a group needs to go on after a restart: its generation, its members and
-their assignments; anything else makes it rebalance. Pure.
+Invariants: a record holds what a group needs to continue after a restart: its generation, its members and
+their assignments; any other change makes it rebalance. Pure.
 
 Source: GroupMetadataKey.json and GroupMetadataValue.json.
 """
@@ -27,7 +27,7 @@ _VALUE = RecordSchema(GROUP_METADATA_VALUE, 0, 4)
 
 
 class GroupRecord(NamedTuple):
-    """What is written of a group: `group` is None when it was deleted."""
+    """The stored state of a group: `group` is None when it was deleted."""
 
     group_id: str
     group: Group | None
@@ -69,7 +69,7 @@ def _decoded(key: bytes, value: bytes | None) -> GroupRecord:
 
 
 def _group_of(group_id: str, values: Any) -> Group:
-    """A group as it goes on: stable with its members, or empty."""
+    """The group after a restart: stable with its members, or empty."""
     group = Group(
         group_id,
         state=GroupState.STABLE if values.members else GroupState.EMPTY,

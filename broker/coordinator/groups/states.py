@@ -10,10 +10,10 @@ from enum import Enum
 
 
 class GroupState(Enum):
-    """The value is the name that clients are told."""
+    """The value is the name that clients see."""
 
     EMPTY = "Empty"
-    """No members. It may have committed offsets, and members that were given an id and did not join yet."""
+    """No members. It may have committed offsets, and member ids that have not joined yet."""
     PREPARING_REBALANCE = "PreparingRebalance"
     """Waits for its members to join again, and for more of them."""
     COMPLETING_REBALANCE = "CompletingRebalance"
@@ -21,7 +21,7 @@ class GroupState(Enum):
     STABLE = "Stable"
     """Every member can have its assignment."""
     DEAD = "Dead"
-    """Deleted, or never there."""
+    """Deleted, or it never existed."""
 
 
 TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
@@ -35,4 +35,4 @@ TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
 
 
 class IllegalTransition(Exception):
-    """A broken invariant: a group was to go where the table has no way."""
+    """A broken invariant: the table does not allow this transition."""

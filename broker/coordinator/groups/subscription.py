@@ -1,7 +1,7 @@
-"""Which topics the members of a group read, as far as what they say of themselves can be read.
+"""The topics that the members of a group read, as far as their metadata can be decoded.
 
-Owns the reading of ConsumerProtocolSubscription. Invariant: metadata that cannot be read means that nothing
-is known, never that nothing is read. Pure. Source: ConsumerProtocolSubscription.json, versions 0 to 3.
+Owns the decoding of ConsumerProtocolSubscription. Invariant: if metadata cannot be decoded, the topics are
+unknown, never empty. Pure. Source: ConsumerProtocolSubscription.json, versions 0 to 3.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_TOPICS: Final = 100_000
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:
-    """The topics of all members; None when the group is not one of consumers, or one member is not clear."""
+    """The topics of all members; None if these are not consumers, or the metadata of one is unreadable."""
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
     topics: set[str] = set()

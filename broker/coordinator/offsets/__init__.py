@@ -1,1 +1,1 @@
-"""What groups have committed: the machine that keeps it, and its records in `__consumer_offsets`."""
+"""Committed offsets of groups: the machine that holds them, and its records in `__consumer_offsets`."""

@@ -1,15 +1,15 @@
-"""What groups have committed: a pure machine that takes commits, deletions and the passing of time.
+"""Committed offsets of groups: a pure machine that takes commits, deletions and the time.
 
-Owns the offsets of the groups of one internal partition, and who may commit for a group that has no members.
-What members may do is for `Membership`.
+Owns the offsets of the groups of one internal partition, and the rule which clients may commit for a group
+without members. `Membership` decides what members may do.
 
 Invariants:
-- the state changes by `apply` alone, so that it is the same after a replay;
-- an offset holds for the topic that had its name when it was committed: of another topic of that name, or of
-  none, it is never told, and `sweep` removes it;
-- an offset expires by its own time, else when its group has been idle for the retention. A group without
+- the state changes only by `apply`, so it is the same after a replay;
+- an offset belongs to the topic that had its name at the commit: if the name now has another topic, or none,
+  the offset is never returned, and `sweep` removes it;
+- an offset expires at its own time, else when its group has been idle for the retention. A group without
   members is idle from each commit on;
-- one step of a sweep looks at some thousand offsets, however many there are.
+- one step of a sweep examines some thousand offsets, however many exist.
 
 Pure. Source: Kafka's OffsetMetadataManager, KIP-211 (expiry), KIP-496 (OffsetDelete).
 """
@@ -27,40 +27,40 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_TIMESTAMP
 
 SWEPT_AT_ONCE = 2_000
-"""Offsets that one step of a sweep looks at, each topic of a group counting as one more."""
+"""How many offsets one step of a sweep examines; each topic of a group counts as one more."""
 REMOVED_BYTES_AT_ONCE = 500_000
-"""Bytes of the keys that one step of a sweep removes: they fit into one batch."""
+"""Bytes of the keys that one step of a sweep removes, so that they fit into one batch."""
 _LARGEST_KEY_OVERHEAD = 32
 _BYTES_A_CHARACTER = 4
 _SAYS_THAT_THE_GROUP_IS_MISSING_FROM = 9
 Timers = Mapping[Hashable, Timer | None]
-"""Key -> the timer under it from now on, as in a Decision."""
+"""Key -> the new timer under it, as in a Decision."""
 TopicIds = Callable[[str], UUID | None]
-"""The id of the topic that has a name now, or None."""
+"""Topic name -> the id of the topic that has it now, or None."""
 
 
 class Committer(NamedTuple):
-    """Who commits. Without a generation (-1): nobody's member, such as a consumer that assigns its own
-    partitions, or an admin.
+    """The client that commits. Without a generation (-1) it is not a member, such as a consumer that assigns
+    its own partitions, or an admin.
     """
 
     generation: int = -1
     member_id: str = ""
     instance_id: str | None = None
     api_version: int = 0
-    """Of the OffsetCommit."""
+    """The version of the OffsetCommit."""
 
 
 class Membership(Protocol):
-    """What the members of groups say about offsets."""
+    """The rules of group members about offsets."""
 
     def knows(self, group_id: str) -> bool:
-        """Whether there is a state of the group besides its offsets. Only for those ask what follows."""
+        """Whether the group has a state besides its offsets. Call the methods below only for such groups."""
 
     def check_commit(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> Timers:
-        """Raise ApiError unless this one may commit; what timers that sets, for it is a sign of life."""
+        """Raise ApiError unless this client may commit; returns the timers that a commit sets."""
 
     def check_offset_delete(self, group_id: str) -> None:
         """Raise ApiError (NON_EMPTY_GROUP) for a group whose offsets may not be deleted."""
@@ -69,7 +69,7 @@ class Membership(Protocol):
         """Whether members read the topic, so that its offsets are needed."""
 
     def idle_since_ms(self, group_id: str, commit_timestamp_ms: int) -> int | None:
-        """From when the retention of an offset of that commit counts; None: it is needed."""
+        """When the retention of an offset of that commit begins; None: the offset is still needed."""
 
 
 _Offsets = dict[str, dict[int, CommittedOffset]]
@@ -100,13 +100,13 @@ class CommittedOffsets:
 
     @property
     def group_ids(self) -> Collection[str]:
-        """The groups that have something committed."""
+        """The groups that have committed offsets."""
         return self._groups.keys()
 
     def commit(
         self, group_id: str, committer: Committer, records: Sequence[OffsetRecord]
     ) -> Callable[[int], Decision[OffsetRecord, None]]:
-        """Commit `records`, which are all of this group. Raises ApiError, by Kafka's rules."""
+        """Commit `records`, which all belong to this group. Raises ApiError, by Kafka's rules."""
 
         def operation(now_ms: int) -> Decision[OffsetRecord, None]:
             return Decision(records, None, self._check_commit(group_id, committer, now_ms))
@@ -129,9 +129,9 @@ class CommittedOffsets:
     def fetch(
         self, group_id: str, topics: Iterable[str] | None
     ) -> Callable[[int], Decision[OffsetRecord, Mapping[str, Mapping[int, CommittedOffset]]]]:
-        """All that the group committed in `topics` (None: in all), as of one moment, by topic and partition.
+        """The committed offsets of the group in `topics` (None: in all) at one time, by topic and partition.
 
-        Pass it on to clients by `is_of` alone.
+        Check each with `is_of` before a client gets it.
         """
 
         def operation(now_ms: int) -> Decision[OffsetRecord, Mapping[str, Mapping[int, CommittedOffset]]]:
@@ -144,7 +144,7 @@ class CommittedOffsets:
     def delete(
         self, group_id: str, wanted: Sequence[tuple[str, Iterable[int]]]
     ) -> Callable[[int], Decision[OffsetRecord, Mapping[str, ErrorCode]]]:
-        """Remove what the group committed in partitions of topics; the code of each topic.
+        """Remove the committed offsets of the group in these partitions; returns a code per topic.
 
         Raises ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
@@ -176,12 +176,12 @@ class CommittedOffsets:
                 yield OffsetRecord(group_id, topic, partition, None)
 
     def begin_sweep(self, now_ms: int) -> Decision[OffsetRecord, None]:
-        """Let `sweep` go through all that is there now."""
+        """Let `sweep` examine all offsets that exist now."""
         self._groups_to_sweep = deque(self._groups)
         return Decision((), None)
 
     def sweep(self, now_ms: int, topic_ids: TopicIds) -> Decision[OffsetRecord, bool]:
-        """Remove some of what expired, or belongs to no topic any more; whether there is more to look at."""
+        """Remove some offsets that expired or whose topic was deleted; returns whether to go on."""
         records: list[OffsetRecord] = []
         looks, room_bytes = SWEPT_AT_ONCE, REMOVED_BYTES_AT_ONCE
         while looks > 0 and room_bytes > 0 and (found := self._next_to_sweep()) is not None:
@@ -195,12 +195,12 @@ class CommittedOffsets:
                 records.append(OffsetRecord(group_id, topic, partition, None))
                 room_bytes -= _LARGEST_KEY_OVERHEAD + _BYTES_A_CHARACTER * (len(group_id) + len(topic))
                 if room_bytes <= 0:
-                    self._topics_to_sweep.appendleft(found)  # The rest of it is for the next step.
+                    self._topics_to_sweep.appendleft(found)  # The next step examines the rest of it.
                     break
         return Decision(records, bool(self._topics_to_sweep or self._groups_to_sweep))
 
     def _next_to_sweep(self) -> tuple[str, str] | None:
-        """A group and one of its topics."""
+        """The next group and one of its topics."""
         while not self._topics_to_sweep:
             if not self._groups_to_sweep:
                 return None

@@ -1,8 +1,8 @@
-"""One committed offset, and how it stands in the log of `__consumer_offsets`.
+"""One committed offset, and its encoding in the log of `__consumer_offsets`.
 
-Owns the choice of versions. Every version that Kafka ever wrote is read. A key is written in version 1. A
-value is written in version 4, the only one with the topic's id; where a client asked for a time of expiry in
-version 1, the only one with that.
+Owns the choice of versions. Every version that Kafka ever wrote can be read. A key is written in version 1. A
+value is written in version 4, the only one with the topic's id, or in version 1, the only one with a time of
+expiry, if the client set that.
 
 Pure. Source: Kafka's GroupCoordinatorRecordHelpers, KIP-211 (retention), KIP-320 (leader epoch), KIP-848.
 """
@@ -26,19 +26,19 @@ _VALUE_VERSION_WITH_EXPIRY = 1
 
 
 class CommittedOffset(NamedTuple):
-    """What was committed for one partition. `topic_id` is the topic's that had the name then, where known."""
+    """The committed offset of one partition. `topic_id`: the topic at the time of the commit, if known."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str = ""
     commit_timestamp_ms: int = NO_TIMESTAMP
     expire_timestamp_ms: int = NO_TIMESTAMP
-    """When it expires, or -1: by the broker's retention."""
+    """The time when it expires; -1: the broker's retention applies."""
     topic_id: UUID = NO_TOPIC_ID
 
 
 class OffsetRecord(NamedTuple):
-    """The group has committed this for the partition; None: it has nothing committed any more."""
+    """The group committed this for the partition; None: it no longer has a committed offset there."""
 
     group_id: str
     topic: str
