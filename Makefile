@@ -25,7 +25,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(STAMP) ## ship 336,776 real flight events through a breaking network, prove each is stored once
+demo: $(STAMP) ## send real events through a faulty network, prove each is stored once
 	@$(BIN)/python -m demo
 
 test: lint types tests ## lint, types, contracts and every test
