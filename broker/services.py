@@ -118,7 +118,7 @@ class Services:
         created (then the error is retriable).
         """
         known = self.catalog.topic(topic)
-        if known is None or not 0 <= partition < len(known.partitions):
+        if known is None or not known.has_partition(partition):
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if (topic, partition) in self.partitions.unopened:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -9,6 +9,7 @@ between calls. Each is imported where it is made, since Spark asks for the schem
 in processes of their own, and each pays for what it imports.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -22,7 +23,13 @@ from pyspark.sql.types import StructType
 from tidelog.pipeline.ignored import warn_of_options
 from tidelog.pipeline.schema import SCHEMA
 from tidelog.pipeline.source.offsets import OptionError
-from tidelog.pipeline.source.options import FOREIGN, parse_columns, parse_options, parse_stream_options
+from tidelog.pipeline.source.options import (
+    FOREIGN,
+    SourceOptions,
+    parse_columns,
+    parse_options,
+    parse_stream_options,
+)
 
 if TYPE_CHECKING:
     from tidelog.pipeline.source.batch_source import TidelogReader
@@ -40,35 +47,23 @@ class TidelogDataSource(DataSource):  # type: ignore[misc]
 
         Raises OptionError for wrong options. Those without an effect are named in one warning.
         """
-        schema = self._schema()
+        schema = _schema_of(parse_columns(self.options))
         warn_of_options(self.options, FOREIGN)
         return schema
-
-    def _schema(self) -> StructType:
-        return StructType([SCHEMA[name] for name in parse_columns(self.options)])
 
     def reader(self, schema: StructType) -> "TidelogReader":
         from tidelog.pipeline.source.batch_source import TidelogReader
 
-        self._check(schema)
-        return TidelogReader(parse_options(self.options))
+        return TidelogReader(_checked(parse_options(self.options), schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from tidelog.pipeline.source.stream_source import RefusedStreamReader, TidelogStreamReader
 
         try:
-            self._check(schema)
-            return TidelogStreamReader(parse_stream_options(self.options))
+            return TidelogStreamReader(_checked(parse_stream_options(self.options), schema))
         except OptionError as error:
             # An error here would reach the user as an UnboundLocalError of PySpark.
             return RefusedStreamReader(error)
-
-    def _check(self, schema: StructType) -> None:
-        if schema != self._schema():
-            raise OptionError(
-                "the columns of this source are fixed: leave out .schema(...), and select or convert columns"
-                " behind load()"
-            )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from tidelog.pipeline.sink.writers import make_writer
@@ -79,3 +74,17 @@ class TidelogDataSource(DataSource):  # type: ignore[misc]
         from tidelog.pipeline.sink.writers import make_stream_writer
 
         return make_stream_writer(self.options, schema, overwrite=overwrite)
+
+
+def _schema_of(columns: Iterable[str]) -> StructType:
+    return StructType([SCHEMA[name] for name in columns])
+
+
+def _checked(options: SourceOptions, schema: StructType) -> SourceOptions:
+    """Raises OptionError where the user gave a schema of their own."""
+    if schema != _schema_of(options.columns):
+        raise OptionError(
+            "the columns of this source are fixed: leave out .schema(...), and select or convert columns"
+            " behind load()"
+        )
+    return options

@@ -45,14 +45,14 @@ def read_options(
     """What was given, by small names without the prefix. Raises OptionError for an unknown name, and for one
     that would change what is read or written."""
     given = {name.lower().removeprefix("kafka."): text.strip() for name, text in options.items()}
-    for name in sorted(given.keys() & {each.lower() for each in foreign.refused}):
-        (remedy,) = (text for each, text in foreign.refused.items() if each.lower() == name)
-        raise OptionError(f"option {name} is not supported: {remedy}")
+    remedies = {name.lower(): remedy for name, remedy in foreign.refused.items()}
+    if refused := sorted(given.keys() & remedies.keys()):
+        raise OptionError(f"option {refused[0]} is not supported: {remedies[refused[0]]}")
     known = sorted({*CLUSTER_OPTIONS, *table})
-    others = {*ignored, *_small(foreign.without_effect)}
-    if unknown := sorted(given.keys() - _small(known) - others):
+    dropped = _small(foreign.without_effect)
+    if unknown := sorted(given.keys() - _small(known) - dropped - set(ignored)):
         raise OptionError(f"unknown option {unknown[0]!r}; known are {', '.join(known)}")
-    return {name: text for name, text in given.items() if name not in _small(foreign.without_effect)}
+    return {name: text for name, text in given.items() if name not in dropped}
 
 
 def without_effect(options: Mapping[str, str], foreign: Foreign) -> list[str]:

@@ -77,6 +77,10 @@ class Topic:
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
 
+    def has_partition(self, index: int) -> bool:
+        """Whether the topic has a partition of this number."""
+        return 0 <= index < len(self.partitions)
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistered:

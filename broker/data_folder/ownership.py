@@ -70,7 +70,7 @@ def settle_strays(logs: LogManager, catalog: Catalog) -> None:
     unknown: list[FoundPartition] = []
     for found in logs.found_partitions():
         topic = catalog.topic(found.topic)
-        is_known = topic is not None and found.partition < len(topic.partitions)
+        is_known = topic is not None and topic.has_partition(found.partition)
         if found.topic_id in catalog.deleted or (not is_known and logs.holds_nothing(found)):
             needless.append(found)
         elif not is_known:

@@ -190,7 +190,7 @@ class _Verification:
     ) -> Topic | None:
         """The topic that a folder belongs to by its metadata; None when that is not in the catalog."""
         name = f"{folder.name}/{PARTITION_METADATA}"
-        is_known = topic is not None and key[1] < len(topic.partitions)
+        is_known = topic is not None and topic.has_partition(key[1])
         topic_id, problem = None, ""
         try:
             topic_id = read_topic_id(self._disk, folder)

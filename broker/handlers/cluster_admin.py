@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -24,7 +24,7 @@ from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.metadata import NO_TOPIC_ID
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.steps import Pace, Steps, each
+from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps, each
 
 PREFERRED_ELECTION = 0
 METADATA_TOPIC = "__cluster_metadata"
@@ -51,10 +51,7 @@ class ClusterAdminHandler:
         no replica is behind another.
         """
         pace = Pace()
-        if request.topics is None:
-            named = yield from self._all_partitions(pace)
-        else:
-            named = yield from _named(request.topics, "topic", "partitions", pace)
+        named = yield from self._partitions(request.topics, pace)
         topics = []
         for name, indexes in named.items():
             partitions = []
@@ -84,10 +81,7 @@ class ClusterAdminHandler:
         """Each partition is led by its only replica, or it has no leader."""
         pace = Pace()
         is_for_all = request.topic_partitions is None
-        if is_for_all:
-            named = yield from self._all_partitions(pace)
-        else:
-            named = yield from _named(request.topic_partitions, "topic", "partitions", pace)
+        named = yield from self._partitions(request.topic_partitions, pace)
         results = []
         for topic, indexes in named.items():
             partitions = []
@@ -204,13 +198,14 @@ class ClusterAdminHandler:
         if not names:
             return {"error_code": ErrorCode.NONE}
 
+        def message(name: str) -> str:
+            return f"this broker does not know the feature {name}"
+
         def refused(name: str) -> dict[str, Any]:
-            message = f"this broker does not know the feature {name}"
-            return {"feature": name, "error_code": code, "error_message": message}
+            return {"feature": name, "error_code": code, "error_message": message(name)}
 
         if context.header.api_version >= 2:  # Its answer has one code for all features.
-            first = refused(next(iter(names)))
-            return {"error_code": code, "error_message": first["error_message"]}
+            return {"error_code": code, "error_message": message(next(iter(names)))}
         return {"error_code": ErrorCode.NONE, "results": (yield from each(refused, names, pace))}
 
     def get_telemetry_subscriptions(self, context: RequestContext, request: Any) -> dict[str, Any]:
@@ -225,24 +220,21 @@ class ClusterAdminHandler:
 
     def _missing(self, topic: str, index: int) -> ErrorCode | None:
         known = self._services.catalog.topic(topic)
-        if known is None or not 0 <= index < len(known.partitions):
+        if known is None or not known.has_partition(index):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return None
 
-    def _all_partitions(self, pace: Pace) -> Steps[_Named]:
+    def _partitions(self, topics: Iterable[Any] | None, pace: Pace) -> Steps[_Named]:
+        """The partitions that a request names, each once, in their order; None names all."""
         named: _Named = {}
-        for topic in list(self._services.catalog.topics()):  # The catalog may change between two steps.
-            named[topic.name] = dict.fromkeys(range(len(topic.partitions)))
-            if pace.spent():
+        if topics is None:
+            for topic in list(self._services.catalog.topics()):  # The catalog may change between two steps.
+                named[topic.name] = dict.fromkeys(range(len(topic.partitions)))
+                if pace.spent():
+                    yield
+            return named
+        for wanted in topics:
+            named.setdefault(wanted.topic, {}).update(dict.fromkeys(wanted.partitions))
+            if pace.spent(1 + len(wanted.partitions) // NUMBERS_AN_ELEMENT):
                 yield
         return named
-
-
-def _named(topics: Iterable[Mapping[str, Any]], name: str, indexes: str, pace: Pace) -> Steps[_Named]:
-    """The partitions that a request names, each once, in their order."""
-    named: _Named = {}
-    for topic in topics:
-        named.setdefault(topic[name], {}).update(dict.fromkeys(topic[indexes]))
-        if pace.spent(1 + len(topic[indexes]) // 16):
-            yield
-    return named

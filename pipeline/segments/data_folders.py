@@ -126,9 +126,11 @@ def folder_bounds(
 
 def topic_ids_in_folder(folder: Path, places: Iterable[Place]) -> dict[str, str]:
     """The ids of the topics of these partitions, by their `partition.metadata`. A folder may have none."""
-    ids = {}
+    ids: dict[str, str] = {}
     for place in places:
         for path in (folder / str(place) / _METADATA, folder / _METADATA):
+            if place.topic in ids:
+                break  # All partitions of a topic have the same id.
             if path.exists() and (found := _TOPIC_ID.search(path.read_text())):
                 ids[place.topic] = str(UUID(bytes=urlsafe_b64decode(found[1] + "==")))
     return ids
