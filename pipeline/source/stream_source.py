@@ -143,3 +143,7 @@ class RefusedStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Raises OptionError."""
         raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raises OptionError."""
+        raise self._error
