@@ -27,7 +27,7 @@ from tidelog.protocol.primitives import (
     remaining,
 )
 from tidelog.protocol.steps import Pace, Steps, finish
-from tidelog.protocol.structs import WireStruct
+from tidelog.protocol.structs import StructOrNull, WireStruct
 from tidelog.protocol.types import Buffer
 
 
@@ -114,7 +114,8 @@ def _element(label: str, field: Field, version: int, flexible: bool, *, nullable
         case "uuid":
             return Uuid()
         case "struct":
-            return _struct(label, field.fields, version, flexible)
+            struct = _struct(label, field.fields, version, flexible)
+            return StructOrNull(struct) if nullable else struct
         case kind if kind in NUMBERS:
             return NUMBERS[kind]
         case unknown:

@@ -213,6 +213,37 @@ def {name}(fields, io, this):
         return error
 
 
+class StructOrNull(WireType):
+    """A struct after a byte that is 1, or a byte that is negative for None (KIP-893)."""
+
+    def __init__(self, struct: WireStruct) -> None:
+        super().__init__()
+        self._struct = struct
+        self.is_long = struct.is_long
+
+    def _emitparse(self, code: Any) -> str:
+        code.linkedinstances[id(self)] = self
+        parse = self._struct._compileparse(code)
+        return f"({parse} if linkedinstances[{id(self)}].parse_mark(io) else None)"
+
+    def _emitbuild(self, code: Any) -> str:
+        code.linkedinstances[id(self)] = self
+        build = self._struct._compilebuild(code)
+        return f"({build} if linkedinstances[{id(self)}].build_mark(obj, io) else None)"
+
+    def parse_mark(self, stream: WireStream) -> bool:
+        """Read the byte before the struct: whether the struct follows."""
+        mark = stream.read(1)
+        if not mark:
+            raise WireError("expected a struct or null, 0 bytes remain")
+        return mark < b"\x80"
+
+    def build_mark(self, obj: object, stream: BytesIO) -> bool:
+        """Write the byte before the struct: whether the struct follows."""
+        stream.write(b"\xff" if obj is None else b"\x01")
+        return obj is not None
+
+
 def default_of(field: Field) -> object:
     """The value of a missing field."""
     if field.default is not ZERO:

@@ -27,8 +27,9 @@ class Field(NamedTuple):
     """One field. `type` is a scalar ("int32", "string", "uuid", ...), "[]int32" for an array of scalars,
     "struct" or "[]struct" with `fields`.
 
-    `nullable` is the range of versions in which it may be null. `tag` makes it a tagged field in all of its
-    versions. `ignorable`: its value is dropped silently if the version lacks the field.
+    `nullable` is the range of versions in which the value (not an element) may be null. `tag` makes it a
+    tagged field in all of its versions. `ignorable`: its value is dropped silently if the version lacks the
+    field.
     """
 
     name: str

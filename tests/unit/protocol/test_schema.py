@@ -155,6 +155,30 @@ def test_a_tagged_field_that_is_no_default_is_not_dropped_as_one() -> None:
         tags_codec().encode({"count": "x"})
 
 
+def test_a_nullable_struct_follows_a_byte_that_says_whether_it_is_null() -> None:
+    part = (Field("index", "int16", "0+", default=-1), Field("names", "[]string", "0+"))
+    message = Message(
+        "Nullable",
+        flexible="0+",
+        fields=(
+            Field("cursor", "struct", "0+", nullable="0+", default=None, fields=part),
+            Field("owner", "struct", "0+", nullable="0+", default=None, tag=2, fields=part),
+        ),
+    )
+    codec = Codec(message, 0, max_elements=100)
+    assert codec.encode({}) == codec.encode({"cursor": None, "owner": None}) == bytes.fromhex("ff 00")
+    body = codec.encode({"cursor": {"index": 7, "names": ["a"]}, "owner": {}})
+    assert body == bytes.fromhex("01 0007 02 0261 00 01 02 05 01 ffff 01 00")
+    decoded = codec.decode(body)
+    assert (decoded.cursor.index, decoded.cursor.names, decoded.owner.index) == (7, ["a"], -1)
+    nothing = codec.decode(bytes.fromhex("ff 00"))
+    assert (nothing.cursor, nothing.owner) == (None, None)
+    with pytest.raises(ProtocolError, match="cursor: expected a struct or null, 0 bytes remain"):
+        codec.decode(b"")
+    with pytest.raises(ProtocolError, match=r"cursor.index: expected int16, came 'x'"):
+        codec.encode({"cursor": {"index": "x"}})
+
+
 def test_unknown_tagged_fields_are_skipped() -> None:
     decoded = tags_codec().decode(bytes.fromhex("07 02 0203 aabbcc 0302 0201"))
     assert (decoded.plain, decoded.names) == (7, [""])
