@@ -27,6 +27,7 @@ from tidelog.protocol.messages import (
     produce,
     sasl,
     topics,
+    transactions,
 )
 from tidelog.protocol.messages.declaration import Message
 from tidelog.protocol.steps import Steps
@@ -289,6 +290,42 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
             (0, 0),
             topics.DESCRIBE_PRODUCERS_REQUEST,
             topics.DESCRIBE_PRODUCERS_RESPONSE,
+        ),
+        _api(
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            (0, 5),
+            transactions.ADD_PARTITIONS_TO_TXN_REQUEST,
+            transactions.ADD_PARTITIONS_TO_TXN_RESPONSE,
+        ),
+        _api(
+            ApiKey.ADD_OFFSETS_TO_TXN,
+            (0, 4),
+            transactions.ADD_OFFSETS_TO_TXN_REQUEST,
+            transactions.ADD_OFFSETS_TO_TXN_RESPONSE,
+        ),
+        _api(
+            ApiKey.END_TXN,
+            (0, 5),
+            transactions.END_TXN_REQUEST,
+            transactions.END_TXN_RESPONSE,
+        ),
+        _api(
+            ApiKey.TXN_OFFSET_COMMIT,
+            (0, 5),
+            transactions.TXN_OFFSET_COMMIT_REQUEST,
+            transactions.TXN_OFFSET_COMMIT_RESPONSE,
+        ),
+        _api(
+            ApiKey.DESCRIBE_TRANSACTIONS,
+            (0, 0),
+            transactions.DESCRIBE_TRANSACTIONS_REQUEST,
+            transactions.DESCRIBE_TRANSACTIONS_RESPONSE,
+        ),
+        _api(
+            ApiKey.LIST_TRANSACTIONS,
+            (0, 1),
+            transactions.LIST_TRANSACTIONS_REQUEST,
+            transactions.LIST_TRANSACTIONS_RESPONSE,
         ),
     )
 )

@@ -35,6 +35,7 @@ KIO_DATES: Mapping[str, st.SearchStrategy[Any]] = {
     "log_append_time_ms": st.just(-1) | st.integers(0, LAST_TIMESTAMP_MS),
     "retention_time_ms": st.integers(-1, LAST_TIMESTAMP_MS),
     "session_lifetime_ms": st.integers(0, LAST_TIMESTAMP_MS),
+    "transaction_start_time_ms": st.integers(0, LAST_TIMESTAMP_MS),
 }
 KIO_UNITS = {"timedelta_i32": "_ms", "timedelta_i64": "_ms", "datetime_i64": "_ms"}
 KIO_TYPES = {

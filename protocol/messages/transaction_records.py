@@ -1,0 +1,41 @@
+"""The records in the log of `__transaction_state`: the id of a transactional producer, and its state.
+
+Declarations only. A record's key and value each begin with an int16 version, see
+`protocol.coordinator_records`. Versions: the key 0, the value 0 and 1.
+
+Source: TransactionLogKey.json, TransactionLogValue.json (KIP-98, KIP-890).
+"""
+
+from tidelog.protocol.messages.declaration import Field, Message
+
+TRANSACTION_LOG_KEY = Message(
+    "TransactionLogKey",
+    flexible="",
+    fields=(Field("transactional_id", "string", "0"),),
+)
+
+TRANSACTION_LOG_VALUE = Message(
+    "TransactionLogValue",
+    flexible="1+",
+    fields=(
+        Field("producer_id", "int64", "0+"),
+        Field("previous_producer_id", "int64", "1+", default=-1, tag=0, ignorable=True),
+        Field("next_producer_id", "int64", "1+", default=-1, tag=1, ignorable=True),
+        Field("producer_epoch", "int16", "0+"),
+        Field("transaction_timeout_ms", "int32", "0+"),
+        Field("transaction_status", "int8", "0+"),
+        Field(
+            "transaction_partitions",
+            "[]struct",
+            "0+",
+            nullable="0+",
+            fields=(
+                Field("topic", "string", "0+"),
+                Field("partition_ids", "[]int32", "0+"),
+            ),
+        ),
+        Field("transaction_last_update_timestamp_ms", "int64", "0+"),
+        Field("transaction_start_timestamp_ms", "int64", "0+"),
+        Field("client_transaction_version", "int16", "1+", tag=2, ignorable=True),
+    ),
+)
