@@ -18,6 +18,7 @@ from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages import (
     admin,
     cluster_admin,
+    consumer_groups,
     fetch,
     group_admin,
     group_membership,
@@ -88,6 +89,8 @@ class ApiKey(IntEnum):
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     GET_TELEMETRY_SUBSCRIPTIONS = 71
     LIST_CONFIG_RESOURCES = 74
 
@@ -278,6 +281,18 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
             (0, 0),
             group_offsets.OFFSET_DELETE_REQUEST,
             group_offsets.OFFSET_DELETE_RESPONSE,
+        ),
+        _api(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            (0, 1),
+            consumer_groups.CONSUMER_GROUP_HEARTBEAT_REQUEST,
+            consumer_groups.CONSUMER_GROUP_HEARTBEAT_RESPONSE,
+        ),
+        _api(
+            ApiKey.CONSUMER_GROUP_DESCRIBE,
+            (0, 1),
+            consumer_groups.CONSUMER_GROUP_DESCRIBE_REQUEST,
+            consumer_groups.CONSUMER_GROUP_DESCRIBE_RESPONSE,
         ),
         _api(
             ApiKey.DESCRIBE_CLUSTER,
