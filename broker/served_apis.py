@@ -114,6 +114,7 @@ SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     ApiKey.UPDATE_FEATURES: _served(Kind.READ, 0, 2),
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _served(Kind.READ, 0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: _served(Kind.READ, 0, 1),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: _served(Kind.READ, 0, 0),
 }
 
 

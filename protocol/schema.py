@@ -93,6 +93,7 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     GET_TELEMETRY_SUBSCRIPTIONS = 71
     LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
 
 
 class Api(NamedTuple):
@@ -299,6 +300,12 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
             (0, 1),
             metadata.DESCRIBE_CLUSTER_REQUEST,
             metadata.DESCRIBE_CLUSTER_RESPONSE,
+        ),
+        _api(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            (0, 0),
+            metadata.DESCRIBE_TOPIC_PARTITIONS_REQUEST,
+            metadata.DESCRIBE_TOPIC_PARTITIONS_RESPONSE,
         ),
         _api(
             ApiKey.DESCRIBE_PRODUCERS,

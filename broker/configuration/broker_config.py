@@ -191,6 +191,9 @@ class BrokerConfig:
     log_message_timestamp_type: str = _default_of("message.timestamp.type")
 
     socket_request_max_bytes: int = _setting(100 << 20, "Size of the largest request.", low=1, high=_INT)
+    max_request_partition_size_limit: int = _setting(
+        2000, "Most partitions in one answer to DescribeTopicPartitions.", low=1, high=_INT
+    )
     max_connections: int = _setting(
         10_000, "Most connections at a time. Further ones are closed.", low=1, high=_INT
     )

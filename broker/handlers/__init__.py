@@ -24,6 +24,7 @@ from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.producers import ProducersHandler
+from tidelog.broker.handlers.topic_partitions import TopicPartitionsHandler
 from tidelog.broker.handlers.topics import TopicsHandler
 from tidelog.broker.services import Services
 from tidelog.protocol.schema import ApiKey
@@ -80,4 +81,5 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.UPDATE_FEATURES: cluster_admin.update_features,
         ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: cluster_admin.get_telemetry_subscriptions,
         ApiKey.LIST_CONFIG_RESOURCES: cluster_admin.list_config_resources,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: TopicPartitionsHandler(services).describe_topic_partitions,
     }

@@ -63,7 +63,7 @@ class MetadataHandler:
             missing = yield from self._missing(wanted, pace)
             if missing:
                 return self._create_then_answer(context, request, missing)
-        return self._response(context, request, (yield from self._topics(request, _code_of_unknown, pace)))
+        return self._response(context, request, (yield from self._topics(request, code_of_unknown, pace)))
 
     def _missing(self, wanted: Sequence[Any], pace: Pace) -> Steps[list[str]]:
         """The first names of unknown topics, as many as may be created at once."""
@@ -105,7 +105,7 @@ class MetadataHandler:
         return answers
 
     def _topics(
-        self, request: Any, code_of_unknown: Callable[[str], ErrorCode], pace: Pace
+        self, request: Any, code_for: Callable[[str], ErrorCode], pace: Pace
     ) -> Steps[list[dict[str, Any]]]:
         catalog = self._services.catalog
         answers = []
@@ -122,7 +122,7 @@ class MetadataHandler:
             if topic is not None:
                 answers.append((yield from self._topic(topic, request, pace)))
             elif by_name:
-                answers.append({"error_code": code_of_unknown(wanted.name), "name": wanted.name})
+                answers.append({"error_code": code_for(wanted.name), "name": wanted.name})
             else:
                 answers.append(
                     {
@@ -136,7 +136,7 @@ class MetadataHandler:
     def _topic(self, topic: Topic, request: Any, pace: Pace) -> Steps[dict[str, Any]]:
         partitions: list[dict[str, Any]] = []
         for index in range(len(topic.partitions)):
-            partitions.append(self._partition(topic, index))
+            partitions.append(described_partition(self._services, topic, index))
             if pace.spent():
                 yield
         answer: dict[str, Any] = {
@@ -148,25 +148,6 @@ class MetadataHandler:
         }
         if request.include_topic_authorized_operations:
             answer["topic_authorized_operations"] = TOPIC_OPERATIONS
-        return answer
-
-    def _partition(self, topic: Topic, index: int) -> dict[str, Any]:
-        assigned = topic.partitions[index]
-        answer: dict[str, Any] = {
-            "error_code": ErrorCode.NONE,
-            "partition_index": index,
-            "leader_id": assigned.leader_id,
-            "leader_epoch": assigned.leader_epoch,
-            "replica_nodes": list(assigned.replicas),
-            "isr_nodes": list(assigned.isr),
-            "offline_replicas": [],
-        }
-        if assigned.leader_id == self._services.node_id:
-            replica = self._services.replicas.get((topic.name, index))
-            if replica is None or replica.stopped is not None:
-                answer["error_code"] = ErrorCode.LEADER_NOT_AVAILABLE
-                answer["leader_id"] = NO_LEADER
-                answer["offline_replicas"] = [self._services.node_id]
         return answer
 
     def _response(
@@ -220,14 +201,36 @@ class MetadataHandler:
         return answer
 
 
-def _is_by_name(wanted: Any) -> bool:
-    """Java's admin sends an empty name, not a null one, beside an id: the id decides, as it does in Kafka."""
-    return wanted.name is not None and wanted.topic_id == NO_TOPIC_ID
+def described_partition(services: Services, topic: Topic, index: int) -> dict[str, Any]:
+    """A partition as Metadata and DescribeTopicPartitions answer it."""
+    assigned = topic.partitions[index]
+    answer: dict[str, Any] = {
+        "error_code": ErrorCode.NONE,
+        "partition_index": index,
+        "leader_id": assigned.leader_id,
+        "leader_epoch": assigned.leader_epoch,
+        "replica_nodes": list(assigned.replicas),
+        "isr_nodes": list(assigned.isr),
+        "offline_replicas": [],
+    }
+    if assigned.leader_id == services.node_id:
+        replica = services.replicas.get((topic.name, index))
+        if replica is None or replica.stopped is not None:
+            answer["error_code"] = ErrorCode.LEADER_NOT_AVAILABLE
+            answer["leader_id"] = NO_LEADER
+            answer["offline_replicas"] = [services.node_id]
+    return answer
 
 
-def _code_of_unknown(name: str) -> ErrorCode:
+def code_of_unknown(name: str) -> ErrorCode:
+    """The code for a topic that does not exist: whether such a name could exist."""
     try:
         check_topic_name(name)
     except ApiError as error:
         return error.code
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _is_by_name(wanted: Any) -> bool:
+    """Java's admin sends an empty name, not a null one, beside an id: the id decides, as it does in Kafka."""
+    return wanted.name is not None and wanted.topic_id == NO_TOPIC_ID

@@ -60,6 +60,10 @@ def _metadata(request: Any, code: ErrorCode, message: str | None) -> dict[str, A
     }
 
 
+def _describe_topic_partitions(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {"topics": [{"error_code": code, "name": topic.name} for topic in request.topics]}
+
+
 def _top_level(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
     return {"error_code": code}
 
@@ -248,6 +252,7 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.UPDATE_FEATURES: _top_level_with_message,
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _top_level,
     ApiKey.LIST_CONFIG_RESOURCES: _top_level,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
 }
 """API -> (request, code, message) -> the response values with that error, or the steps to them."""
 

@@ -1,8 +1,9 @@
-"""ApiVersions, Metadata and DescribeCluster: a client's first requests.
+"""ApiVersions, Metadata and DescribeCluster, a client's first requests, and DescribeTopicPartitions.
 
 Declarations only. Source: ApiVersionsRequest.json, ApiVersionsResponse.json, MetadataRequest.json,
-MetadataResponse.json, DescribeClusterRequest.json, DescribeClusterResponse.json (KIP-430, KIP-511, KIP-516,
-KIP-584, KIP-700, KIP-919).
+MetadataResponse.json, DescribeClusterRequest.json, DescribeClusterResponse.json,
+DescribeTopicPartitionsRequest.json, DescribeTopicPartitionsResponse.json (KIP-430, KIP-511, KIP-516, KIP-584,
+KIP-700, KIP-919, KIP-966).
 """
 
 from tidelog.protocol.messages.declaration import Field, Message
@@ -163,5 +164,57 @@ DESCRIBE_CLUSTER_RESPONSE = Message(
             ),
         ),
         Field("cluster_authorized_operations", "int32", "0+", default=NO_AUTHORIZED_OPERATIONS),
+    ),
+)
+
+_CURSOR = (
+    Field("topic_name", "string", "0+"),
+    Field("partition_index", "int32", "0+"),
+)
+
+DESCRIBE_TOPIC_PARTITIONS_REQUEST = Message(
+    "DescribeTopicPartitionsRequest",
+    flexible="0+",
+    fields=(
+        Field("topics", "[]struct", "0+", fields=(Field("name", "string", "0+"),)),
+        Field("response_partition_limit", "int32", "0+", default=2000),
+        Field("cursor", "struct", "0+", nullable="0+", default=None, fields=_CURSOR),
+    ),
+)
+
+DESCRIBE_TOPIC_PARTITIONS_RESPONSE = Message(
+    "DescribeTopicPartitionsResponse",
+    flexible="0+",
+    fields=(
+        Field("throttle_time_ms", "int32", "0+", ignorable=True),
+        Field(
+            "topics",
+            "[]struct",
+            "0+",
+            fields=(
+                Field("error_code", "int16", "0+"),
+                Field("name", "string", "0+", nullable="0+"),
+                Field("topic_id", "uuid", "0+", ignorable=True),
+                Field("is_internal", "bool", "0+", default=False, ignorable=True),
+                Field(
+                    "partitions",
+                    "[]struct",
+                    "0+",
+                    fields=(
+                        Field("error_code", "int16", "0+"),
+                        Field("partition_index", "int32", "0+"),
+                        Field("leader_id", "int32", "0+"),
+                        Field("leader_epoch", "int32", "0+", default=-1, ignorable=True),
+                        Field("replica_nodes", "[]int32", "0+"),
+                        Field("isr_nodes", "[]int32", "0+"),
+                        Field("eligible_leader_replicas", "[]int32", "0+", nullable="0+", default=None),
+                        Field("last_known_elr", "[]int32", "0+", nullable="0+", default=None),
+                        Field("offline_replicas", "[]int32", "0+", ignorable=True),
+                    ),
+                ),
+                Field("topic_authorized_operations", "int32", "0+", default=NO_AUTHORIZED_OPERATIONS),
+            ),
+        ),
+        Field("next_cursor", "struct", "0+", nullable="0+", default=None, fields=_CURSOR),
     ),
 )

@@ -74,6 +74,13 @@ async def metadata(asker: Asker) -> list[tuple[Any, int]]:
     return [(held.name, held.error_code) for held in answer.topics]
 
 
+async def describe_topic_partitions(asker: Asker) -> list[tuple[Any, int]]:
+    await asker.create("once")
+    topics = [{"name": name} for name in ["t"] * TIMES + ["once"]]
+    answer = await asker.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, topics=topics)
+    return [(held.name, held.error_code) for held in reversed(answer.topics)]  # They come by name.
+
+
 def resources(**more: Any) -> list[dict[str, Any]]:
     return [{"resource_type": 2, "resource_name": name, **more} for name in ["t"] * TIMES + ["once"]]
 
@@ -207,6 +214,7 @@ ANSWERED_ONCE: dict[ApiKey, Repeats] = {
     ApiKey.ELECT_LEADERS: elect_leaders,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
     ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     ApiKey.DESCRIBE_GROUPS: describe_groups,
     ApiKey.DELETE_GROUPS: delete_groups,
 }

@@ -90,6 +90,7 @@ REQUESTS: dict[ApiKey, dict[str, Any]] = {
         "topics": [{"name": TOPIC, "partitions": [{"partition_index": 3}]}],
     },
     ApiKey.DESCRIBE_CLUSTER: {},
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": [{"name": TOPIC}]},
     ApiKey.DESCRIBE_LOG_DIRS: {"topics": None},
     ApiKey.ELECT_LEADERS: {"topic_partitions": [{"topic": TOPIC, "partitions": [3]}]},
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: {"topics": []},

@@ -1,0 +1,100 @@
+"""DescribeTopicPartitions: topics in the order of their names, so many partitions at a time.
+
+Owns which partitions one answer has, and the cursor at which the next answer begins. An answer has at most
+`response_partition_limit` partitions, at most `max.request.partition.size.limit`, and at least one.
+
+Invariants: a topic is answered once, however often it is named. With cursors, a client gets each partition
+that existed all the time exactly once.
+
+Source: KIP-966, Kafka's DescribeTopicPartitionsRequestHandler and KRaftMetadataCache.describeTopicResponse.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from heapq import heapify, heappop
+from typing import Any
+
+from tidelog.broker.cluster.catalog import Topic
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.handlers.metadata import TOPIC_OPERATIONS, code_of_unknown, described_partition
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.steps import Pace, Steps, each
+
+
+class TopicPartitionsHandler:
+    """Serves DescribeTopicPartitions 0."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def describe_topic_partitions(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
+        pace = Pace()
+        cursor = request.cursor
+        names = yield from self._names(request, pace)
+        left = min(request.response_partition_limit, self._services.config.max_request_partition_size_limit)
+        left = max(1, left)
+        answers: list[dict[str, Any]] = []
+        while names:
+            name = heappop(names)
+            if left == 0:
+                return _answer(answers, name, 0)
+            topic = self._services.catalog.topic(name)
+            if topic is not None:
+                begin = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+                end = min(begin + left, len(topic.partitions))
+                partitions = yield from each(partial(self._partition, topic), range(begin, end), pace)
+                answers.append(_described_topic(topic, partitions))
+                left -= len(partitions)
+                if end < len(topic.partitions):
+                    return _answer(answers, name, end)
+            elif request.topics:
+                answers.append({"error_code": code_of_unknown(name), "name": name})
+            if pace.spent():
+                yield
+        return _answer(answers)
+
+    def _names(self, request: Any, pace: Pace) -> Steps[list[str]]:
+        """A heap of the names to answer: none before the cursor. Raises ApiError for a bad cursor."""
+        cursor = request.cursor
+        first = "" if cursor is None else cursor.topic_name
+        names: set[str] = set()
+        for topic in request.topics or list(self._services.catalog.topics()):
+            if topic.name >= first:
+                names.add(topic.name)
+            if pace.spent():
+                yield
+        if cursor is not None and cursor.partition_index < 0:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"the cursor's partition index must be 0 or more, not {cursor.partition_index}",
+            )
+        if cursor is not None and request.topics and first not in names:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"the cursor's topic {first} is not among the topics")
+        heap = list(names)
+        heapify(heap)
+        return heap
+
+    def _partition(self, topic: Topic, index: int) -> dict[str, Any]:
+        none: list[int] = []
+        described = described_partition(self._services, topic, index)
+        return {**described, "eligible_leader_replicas": none, "last_known_elr": none}
+
+
+def _described_topic(topic: Topic, partitions: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "partitions": partitions,
+        "topic_authorized_operations": TOPIC_OPERATIONS,
+    }
+
+
+def _answer(
+    topics: list[dict[str, Any]], next_topic: str | None = None, next_partition: int = 0
+) -> dict[str, Any]:
+    """`next_topic`: the topic and partition at which the next answer begins; None after the last."""
+    cursor = None if next_topic is None else {"topic_name": next_topic, "partition_index": next_partition}
+    return {"topics": topics, "next_cursor": cursor}
