@@ -20,7 +20,7 @@ from tidelog.pipeline.sink.options import FOREIGN as FOREIGN_TO_SINK
 from tidelog.pipeline.sink.options import OPTIONS as SINK_OPTIONS
 from tidelog.pipeline.source.options import FOREIGN as FOREIGN_TO_SOURCE
 from tidelog.pipeline.source.options import OPTIONS as SOURCE_OPTIONS
-from tidelog.protocol.settings import as_text, settings_of
+from tidelog.protocol.settings import Setting, as_text, settings_of
 
 
 def broker_settings() -> str:
@@ -28,11 +28,23 @@ def broker_settings() -> str:
 
 
 def topic_settings() -> str:
-    rows = (
-        (_code(each.name), _code(as_text(each.default)), _code(each.extras["broker_name"]), each.description)
-        for each in settings_of(LogConfig)
-    )
+    rows = (_topic_setting(each) for each in settings_of(LogConfig) if "without_effect" not in each.extras)
     return _table(("setting", "default", "broker's setting", "meaning"), rows)
+
+
+def topic_settings_without_effect() -> str:
+    rows = (
+        (*_topic_setting(each), each.extras["without_effect"])
+        for each in settings_of(LogConfig)
+        if "without_effect" in each.extras
+    )
+    head = ("setting", "default", "broker's setting", "meaning in Kafka", "why it has no effect here")
+    return _table(head, rows)
+
+
+def _topic_setting(each: Setting) -> tuple[str, ...]:
+    default, broker_name = _code(as_text(each.default)), _code(each.extras["broker_name"])
+    return _code(each.name), default, broker_name, each.description
 
 
 def cluster_settings() -> str:
@@ -116,6 +128,7 @@ myst_substitutions = {
     for table in (
         broker_settings,
         topic_settings,
+        topic_settings_without_effect,
         cluster_settings,
         producer_settings,
         consumer_settings,

@@ -25,7 +25,11 @@ from tidelog.broker.configuration.settings import (
     unknown_setting,
     variable_of,
 )
-from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS
+from tidelog.broker.configuration.topic_settings import (
+    TOPIC_SETTINGS,
+    check_compaction_lags,
+    documentation_of,
+)
 from tidelog.broker.storage.producer_state import DEFAULT_RULES
 from tidelog.protocol.settings import ConfigError, as_text, settings_of
 from tidelog.protocol.settings import setting as _setting
@@ -52,10 +56,11 @@ def _default_of(topic_setting: str) -> Any:
     one = TOPIC_SETTINGS[topic_setting]
     return _setting(
         one.default,
-        one.description,
+        documentation_of(one),
         low=one.low,
         high=one.high,
         choices=one.choices,
+        read=one.read,
         topic_setting=topic_setting,
     )
 
@@ -172,7 +177,12 @@ class BrokerConfig:
     )
 
     log_segment_bytes: int = _default_of("segment.bytes")
+    log_segment_delete_delay_ms: int = _default_of("file.delete.delay.ms")
     log_roll_ms: int = _default_of("segment.ms")
+    log_roll_jitter_ms: int = _default_of("segment.jitter.ms")
+    log_preallocate: bool = _default_of("preallocate")
+    log_local_retention_bytes: int = _default_of("local.retention.bytes")
+    log_local_retention_ms: int = _default_of("local.retention.ms")
     log_retention_ms: int = _default_of("retention.ms")
     log_retention_bytes: int = _default_of("retention.bytes")
     log_retention_check_interval_ms: int = _setting(
@@ -185,10 +195,24 @@ class BrokerConfig:
         low=1,
         high=_LONG,
     )
+    log_flush_interval_messages: int = _default_of("flush.messages")
+    log_flush_interval_ms: int = _default_of("flush.ms")
     log_index_interval_bytes: int = _default_of("index.interval.bytes")
     log_index_size_max_bytes: int = _default_of("segment.index.bytes")
     message_max_bytes: int = _default_of("max.message.bytes")
     log_message_timestamp_type: str = _default_of("message.timestamp.type")
+    log_message_timestamp_before_max_ms: int = _default_of("message.timestamp.before.max.ms")
+    log_message_timestamp_after_max_ms: int = _default_of("message.timestamp.after.max.ms")
+    log_cleaner_delete_retention_ms: int = _default_of("delete.retention.ms")
+    log_cleaner_min_compaction_lag_ms: int = _default_of("min.compaction.lag.ms")
+    log_cleaner_max_compaction_lag_ms: int = _default_of("max.compaction.lag.ms")
+    log_cleaner_min_cleanable_ratio: float = _default_of("min.cleanable.dirty.ratio")
+    compression_type: str = _default_of("compression.type")
+    compression_gzip_level: int = _default_of("compression.gzip.level")
+    compression_lz4_level: int = _default_of("compression.lz4.level")
+    compression_zstd_level: int = _default_of("compression.zstd.level")
+    min_insync_replicas: int = _default_of("min.insync.replicas")
+    unclean_leader_election_enable: bool = _default_of("unclean.leader.election.enable")
 
     socket_request_max_bytes: int = _setting(100 << 20, "Size of the largest request.", low=1, high=_INT)
     max_request_partition_size_limit: int = _setting(
@@ -283,6 +307,7 @@ class BrokerConfig:
                 f"({self.socket_request_max_bytes}), for one request to arrive while memory is short, "
                 f"not {self.queued_max_bytes}"
             )
+        check_compaction_lags(self.log_cleaner_min_compaction_lag_ms, self.log_cleaner_max_compaction_lag_ms)
         _ = self.listener_configs  # Raises ConfigError.
 
     @cached_property

@@ -20,14 +20,14 @@ from tidelog.broker.configuration.listeners import in_force
 from tidelog.broker.configuration.topic_settings import (
     TOPIC_SETTINGS,
     ConfigType,
-    check_settings,
+    check_setting,
+    check_together,
     config_type,
+    documentation_of,
+    parse_value,
 )
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.settings import Setting, as_text, settings_of
-
-COMPACT = "compact"
-"""The cleanup.policy of internal topics. Topics of clients cannot have it: this broker does not compact."""
 
 
 class ConfigSource(IntEnum):
@@ -57,7 +57,9 @@ class TopicConfigs:
 
     def check(self, configs: Mapping[str, str | None]) -> dict[str, str]:
         """A topic's own settings, checked and ready to be stored. Raises ApiError(INVALID_CONFIG)."""
-        return check_settings(configs)
+        checked = {name: check_setting(name, value) for name, value in configs.items()}
+        check_together({name: self.value(checked, name) for name in TOPIC_SETTINGS})
+        return checked
 
     def value(self, configs: Mapping[str, str], name: str) -> str:
         """The value in force for a topic with these settings of its own."""
@@ -71,23 +73,22 @@ class TopicConfigs:
     def _describe(self, setting: Setting, own: str | None) -> DescribedSetting:
         broker_name = setting.extras["broker_name"]
         broker_value, broker_source = self._broker[setting.name]
-        synonyms = [(broker_name, broker_value, broker_source)]
+        synonyms = [(broker_name or setting.name, broker_value, broker_source)]
         if broker_source != ConfigSource.DEFAULT_CONFIG:
             synonyms.append((broker_name, as_text(setting.default), ConfigSource.DEFAULT_CONFIG))
         if own is not None:
             synonyms.insert(0, (setting.name, own, ConfigSource.DYNAMIC_TOPIC_CONFIG))
         _, value, source = synonyms[0]
         return DescribedSetting(
-            setting.name, value, source, config_type(setting), setting.description, tuple(synonyms)
+            setting.name, value, source, config_type(setting), documentation_of(setting), tuple(synonyms)
         )
 
     def log_config(self, configs: Mapping[str, str], base: LogConfig) -> LogConfig:
         """How a log of a topic with these settings behaves; `base` gives what topics cannot set."""
-        own = dict(configs)
-        # An internal topic: its records stay until they are compacted, whatever their age and number.
-        if own.get("cleanup.policy") == COMPACT:
-            own |= {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
-        values = {each.attribute: each.parse(self.value(own, each.name)) for each in TOPIC_SETTINGS.values()}
+        values = {
+            each.attribute: parse_value(each, self.value(configs, each.name))
+            for each in TOPIC_SETTINGS.values()
+        }
         return dataclasses.replace(base, **values)
 
 

@@ -199,8 +199,9 @@ def _incremented(present: Mapping[str, str], operations: Sequence[Any]) -> dict[
                     ErrorCode.INVALID_CONFIG,
                     f"Config value append or subtract is not allowed for config key: {asked.name}",
                 )
-            values = (configs.get(asked.name) or setting.default).split(",")
-            given = (asked.value or "").split(",")
+            own = configs.get(asked.name)
+            values = list(setting.default) if own is None else [each for each in own.split(",") if each]
+            given = [each.strip() for each in (asked.value or "").split(",")]
             if asked.config_operation == ConfigOperation.APPEND:
                 values += [value for value in given if value not in values]
             else:

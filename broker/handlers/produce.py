@@ -284,6 +284,8 @@ class ProduceHandler:
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}.")
             if records is None or version < _FIRST_VERSION_WITH_ZSTD:
                 records = _check_records(records, version)
+            if request.acks == ACKS_ALL and replica.log.config.min_insync_replicas > 1:
+                self._check_in_sync(topic, index, replica.log.config.min_insync_replicas)
             written = replica.append_as_leader(records, self._clock_ms(), inspected)
         except ApiError as error:
             start_offset = NO_OFFSET if replica is None else replica.log.start_offset
@@ -306,6 +308,17 @@ class ProduceHandler:
         else:
             self._batch_appended(topic, last_offset - base_offset + 1, len(records))
         return pending
+
+    def _check_in_sync(self, topic: str, index: int, least: int) -> None:
+        """Raise ApiError unless so many replicas are in sync that acks=all may be asked for."""
+        known = self._services.catalog.topic(topic)
+        isr = () if known is None else known.partitions[index].isr
+        if len(isr) < least:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR : {len(isr)} is insufficient to satisfy the min.isr requirement"
+                f" of {least} for partition {topic}-{index}: set min.insync.replicas to what the cluster has",
+            )
 
     def _answer(
         self,

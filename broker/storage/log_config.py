@@ -1,22 +1,42 @@
 """The settings of one partition's log, most of which a topic may set for itself.
 
-Owns the table of topic settings: their names (Kafka's, as attributes), units, defaults and bounds, and the
-broker's setting whose value holds where a topic sets none (`broker_name`). A setting is listed only if
-changing it changes what the broker does, or if it has one value that the broker keeps and clients send.
-Immutable: a changed setting is a new value, given to `PartitionLog.reconfigure`. Source: Kafka's TopicConfig
-and LogConfig.
+Owns the table of topic settings, all of Kafka 4's: their names (Kafka's, as attributes), units, defaults and
+bounds, the broker's setting whose value holds where a topic sets none (`broker_name`, "" for none), and
+`without_effect`: why a setting that is taken, kept and described changes nothing here. A setting without this
+reason has its effect. Immutable: a changed setting is a new value, given to `PartitionLog.reconfigure`.
+Source: Kafka's TopicConfig, LogConfig and ServerTopicConfigSynonyms.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tidelog.broker.storage.producer_state import DEFAULT_RULES, ProducerRules
-from tidelog.protocol.settings import setting
+from tidelog.protocol.settings import ConfigError, setting
 
 _INT = 2**31 - 1
 _LONG = 2**63 - 1
-_WEEK_MS = 7 * 86_400_000
+_DAY_MS = 86_400_000
+_WEEK_MS = 7 * _DAY_MS
+_ONE_REPLICA = "a partition has one replica, so nothing is replicated"
+_NO_REMOTE_STORAGE = "this broker has no remote storage"
+_NO_COMPACTION = "this broker does not compact"
+_THROTTLED = re.compile(r"[0-9]+:[0-9]+")
+
+
+def _throttled_replicas(replicas: tuple[str, ...]) -> tuple[str, ...]:
+    """Pairs of partition and broker, or * alone. Raises ConfigError."""
+    if replicas == ("*",) or all(_THROTTLED.fullmatch(each) for each in replicas):
+        return replicas
+    raise ConfigError("it must be * or a list of replicas, each as partition:broker")
+
+
+def _gzip_level(level: object) -> int:
+    """zlib's levels without 0, which does not compress. Raises ConfigError."""
+    if isinstance(level, int) and not isinstance(level, bool) and (level == -1 or 1 <= level <= 9):
+        return level
+    raise ConfigError("compression.gzip.level must be -1 or a whole number from 1 to 9")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +44,29 @@ class LogConfig:
     """Sizes in bytes, times in milliseconds. Values are checked where they come in, not here. No topic sets
     `producers`, the broker's rules for them."""
 
-    cleanup_policy: str = setting(
-        "delete",
-        "Old segments are deleted by retention.ms and retention.bytes. This broker does not compact.",
-        choices=("delete",),
+    cleanup_policy: tuple[str, ...] = setting(
+        ("delete",),
+        "delete: old segments are deleted by retention.ms and retention.bytes. Empty: nothing is deleted. "
+        "This broker does not compact yet: compact is refused.",
+        choices=("delete", "compact"),
         broker_name="log.cleanup.policy",
-        is_list=True,
+    )
+    compression_gzip_level: int = setting(
+        -1,
+        "Level of gzip where compression.type is gzip, from 1 to 9. -1: 6.",
+        low=-1,
+        high=9,
+        read=_gzip_level,
+        broker_name="compression.gzip.level",
+        without_effect="batches are stored as the producer compressed them",
+    )
+    compression_lz4_level: int = setting(
+        9,
+        "Level of lz4 where compression.type is lz4.",
+        low=1,
+        high=17,
+        broker_name="compression.lz4.level",
+        without_effect="batches are stored as the producer compressed them",
     )
     compression_type: str = setting(
         "producer",
@@ -37,12 +74,91 @@ class LogConfig:
         choices=("producer",),
         broker_name="compression.type",
     )
+    compression_zstd_level: int = setting(
+        3,
+        "Level of zstd where compression.type is zstd.",
+        low=-131072,
+        high=22,
+        broker_name="compression.zstd.level",
+        without_effect="batches are stored as the producer compressed them",
+    )
+    delete_retention_ms: int = setting(
+        _DAY_MS,
+        "How long a tombstone stays after compaction has cleaned up to it.",
+        low=0,
+        high=_LONG,
+        broker_name="log.cleaner.delete.retention.ms",
+        without_effect=_NO_COMPACTION,
+    )
+    file_delete_delay_ms: int = setting(
+        60_000,
+        "How long the files of a deleted segment stay.",
+        low=0,
+        high=_LONG,
+        broker_name="log.segment.delete.delay.ms",
+        without_effect="files are deleted at once, and readers keep what they have open",
+    )
+    flush_messages: int = setting(
+        _LONG,
+        "Number of records after which a log is flushed.",
+        low=1,
+        high=_LONG,
+        broker_name="log.flush.interval.messages",
+        without_effect="acks=all is answered after the flush, and other batches are flushed soon",
+    )
+    flush_ms: int = setting(
+        _LONG,
+        "Time after which a log is flushed.",
+        low=0,
+        high=_LONG,
+        broker_name="log.flush.interval.ms",
+        without_effect="acks=all is answered after the flush, and other batches are flushed soon",
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = setting(
+        (),
+        "Replicas whose followers are throttled, each as partition:broker, or * for all.",
+        read=_throttled_replicas,
+        broker_name="",
+        without_effect=_ONE_REPLICA,
+    )
     index_interval_bytes: int = setting(
         4096,
         "Bytes of batches between two entries of the offset index.",
         low=0,
         high=_INT,
         broker_name="log.index.interval.bytes",
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = setting(
+        (),
+        "Replicas whose leaders are throttled, each as partition:broker, or * for all.",
+        read=_throttled_replicas,
+        broker_name="",
+        without_effect=_ONE_REPLICA,
+    )
+    local_retention_bytes: int = setting(
+        -2,
+        "Size of a partition's local segments above which the oldest are deleted, once they are in remote "
+        "storage. -2: retention.bytes.",
+        low=-2,
+        high=_LONG,
+        broker_name="log.local.retention.bytes",
+        without_effect=_NO_REMOTE_STORAGE,
+    )
+    local_retention_ms: int = setting(
+        -2,
+        "Age above which a local segment is deleted, once it is in remote storage. -2: retention.ms.",
+        low=-2,
+        high=_LONG,
+        broker_name="log.local.retention.ms",
+        without_effect=_NO_REMOTE_STORAGE,
+    )
+    max_compaction_lag_ms: int = setting(
+        _LONG,
+        "Longest time that a record stays before it may be compacted.",
+        low=1,
+        high=_LONG,
+        broker_name="log.cleaner.max.compaction.lag.ms",
+        without_effect=_NO_COMPACTION,
     )
     max_message_bytes: int = setting(
         1_048_588, "Size of the largest record batch.", low=0, high=_INT, broker_name="message.max.bytes"
@@ -67,12 +183,69 @@ class LogConfig:
         choices=("CreateTime", "LogAppendTime"),
         broker_name="log.message.timestamp.type",
     )
+    min_cleanable_dirty_ratio: float = setting(
+        0.5,
+        "Part of a log that must be new since the last compaction before it is compacted again.",
+        low=0,
+        high=1,
+        broker_name="log.cleaner.min.cleanable.ratio",
+        without_effect=_NO_COMPACTION,
+    )
+    min_compaction_lag_ms: int = setting(
+        0,
+        "Shortest time that a record stays before it may be compacted.",
+        low=0,
+        high=_LONG,
+        broker_name="log.cleaner.min.compaction.lag.ms",
+        without_effect=_NO_COMPACTION,
+    )
     min_insync_replicas: int = setting(
         1,
-        "Replicas that must hold a batch before acks=all is answered. This cluster keeps one replica.",
+        "In-sync replicas without which acks=all is refused with NOT_ENOUGH_REPLICAS. This cluster keeps one "
+        "replica, so acks=all fails with every value above 1.",
         low=1,
-        high=1,
+        high=_INT,
         broker_name="min.insync.replicas",
+    )
+    preallocate: bool = setting(
+        False,
+        "Reserve the disk space of a new segment when it is begun.",
+        broker_name="log.preallocate",
+        without_effect="a segment takes the space of its records",
+    )
+    remote_copy_lag_bytes: int = setting(
+        0,
+        "Size of the newer segments at which a segment is copied to remote storage. -1: the local retention.",
+        low=-1,
+        high=_LONG,
+        broker_name="",
+        without_effect=_NO_REMOTE_STORAGE,
+    )
+    remote_copy_lag_ms: int = setting(
+        0,
+        "Age at which a segment is copied to remote storage. -1: the local retention.",
+        low=-1,
+        high=_LONG,
+        broker_name="",
+        without_effect=_NO_REMOTE_STORAGE,
+    )
+    remote_log_copy_disable: bool = setting(
+        False,
+        "Copy no further segments to remote storage.",
+        broker_name="",
+        without_effect=_NO_REMOTE_STORAGE,
+    )
+    remote_log_delete_on_disable: bool = setting(
+        False,
+        "Delete a topic's segments from remote storage when remote.storage.enable becomes false.",
+        broker_name="",
+        without_effect=_NO_REMOTE_STORAGE,
+    )
+    remote_storage_enable: bool = setting(
+        False,
+        "Keep old segments in remote storage. true is refused, as by a Kafka broker without remote storage.",
+        broker_name="",
+        without_effect=_NO_REMOTE_STORAGE,
     )
     retention_bytes: int = setting(
         -1,
@@ -90,7 +263,7 @@ class LogConfig:
     )
     segment_bytes: int = setting(
         1 << 30,
-        "Size at which a new segment is begun.",
+        "Size at which a new segment is begun. Kafka 4 refuses less than 1048576.",
         low=14,
         high=_INT,
         broker_name="log.segment.bytes",
@@ -102,7 +275,21 @@ class LogConfig:
         high=_INT,
         broker_name="log.index.size.max.bytes",
     )
+    segment_jitter_ms: int = setting(
+        0,
+        "Longest time that is taken off segment.ms at random, so that not all logs begin a segment at once.",
+        low=0,
+        high=_LONG,
+        broker_name="log.roll.jitter.ms",
+        without_effect="the age of a segment counts from its first record, so logs differ anyway",
+    )
     segment_ms: int = setting(
         _WEEK_MS, "Age at which a new segment is begun.", low=1, high=_LONG, broker_name="log.roll.ms"
+    )
+    unclean_leader_election_enable: bool = setting(
+        False,
+        "Let a replica lead that is not in sync, and lose records by that.",
+        broker_name="unclean.leader.election.enable",
+        without_effect=_ONE_REPLICA,
     )
     producers: ProducerRules = DEFAULT_RULES

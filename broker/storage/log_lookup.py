@@ -103,6 +103,8 @@ def _max_place(segment: Segment, start_offset: int) -> Place | None:
 
 def segments_to_delete(segments: Sequence[Segment], config: LogConfig, durable_end: int, now_ms: int) -> int:
     """How many segments from the oldest on are past retention.bytes or retention.ms. Raises OSError."""
+    if "delete" not in config.cleanup_policy:
+        return 0
     excess = sum(segment.size_bytes for segment in segments) - config.retention_bytes
     count = 0
     for segment in segments:

@@ -175,10 +175,14 @@ async def test_append_and_subtract_are_for_lists(asker: Asker) -> None:
     assert (await incremented(asker, "t", same)).error_code == 0
     for wrong in (
         ("cleanup.policy", ConfigOperation.APPEND, "compact"),
-        ("cleanup.policy", ConfigOperation.SUBTRACT, "delete"),
         ("retention.ms", ConfigOperation.APPEND, "1"),
     ):
         assert (await incremented(asker, "t", wrong)).error_code == ErrorCode.INVALID_CONFIG
+    for operation, kept in ((ConfigOperation.SUBTRACT, ""), (ConfigOperation.APPEND, "delete")):
+        assert (await incremented(asker, "t", ("cleanup.policy", operation, "delete"))).error_code == 0
+        held = asker.services.catalog.topic("t")
+        assert held is not None
+        assert held.configs == {"cleanup.policy": kept}
 
 
 @pytest.mark.parametrize(
@@ -188,7 +192,7 @@ async def test_append_and_subtract_are_for_lists(asker: Asker) -> None:
         ("retention.ms", "soon"),
         ("segment.bytes", "13"),
         ("segment.bytes", str(2**31)),
-        ("min.insync.replicas", "2"),
+        ("min.insync.replicas", "0"),
         ("compression.type", "zstd"),
         ("message.timestamp.type", "createtime"),
         ("no.such.setting", "1"),

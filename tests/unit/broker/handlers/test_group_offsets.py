@@ -346,7 +346,7 @@ async def test_the_offsets_topic_is_made_on_first_need_and_described_as_compacte
     assert configs["cleanup.policy"] == "compact"
     assert configs["segment.bytes"] == str(100 << 20)
     log = asker.replica(OFFSETS_TOPIC).log
-    assert (log.config.retention_ms, log.config.retention_bytes) == (-1, -1)
+    assert log.config.cleanup_policy == ("compact",)
 
 
 async def test_clients_read_the_offsets_topic_and_do_not_write_it(asker: Asker) -> None:

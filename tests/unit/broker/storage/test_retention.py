@@ -46,6 +46,14 @@ def test_retention_by_age_lets_even_the_active_segment_go(tmp_path: Path) -> Non
     assert (log.segment_count, log.size_bytes) == (1, 0)
 
 
+@pytest.mark.parametrize("policy", [("compact",), ()])
+def test_retention_takes_nothing_without_the_policy_to_delete(
+    tmp_path: Path, policy: tuple[str, ...]
+) -> None:
+    config = LogConfig(segment_bytes=1000, retention_bytes=0, retention_ms=0, cleanup_policy=policy)
+    assert filled(tmp_path, config).apply_retention(NOW_MS + 5000) == 0
+
+
 def test_retention_never_takes_what_is_not_durable(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(retention_ms=1))
     append(log, batch())

@@ -1,0 +1,150 @@
+"""The table of topic settings: all of Kafka 4's, checked as Kafka checks them."""
+
+import pytest
+
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.topic_configs import ConfigSource, TopicConfigs
+from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS, ConfigType, config_type
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.settings import ConfigError, as_text, settings_of
+
+# Name: type, default, broker's setting; of Kafka's LogConfig and ServerTopicConfigSynonyms.
+KAFKA = {
+    "cleanup.policy": ("LIST", "delete", "log.cleanup.policy"),
+    "compression.gzip.level": ("INT", "-1", "compression.gzip.level"),
+    "compression.lz4.level": ("INT", "9", "compression.lz4.level"),
+    "compression.type": ("STRING", "producer", "compression.type"),
+    "compression.zstd.level": ("INT", "3", "compression.zstd.level"),
+    "delete.retention.ms": ("LONG", "86400000", "log.cleaner.delete.retention.ms"),
+    "file.delete.delay.ms": ("LONG", "60000", "log.segment.delete.delay.ms"),
+    "flush.messages": ("LONG", str(2**63 - 1), "log.flush.interval.messages"),
+    "flush.ms": ("LONG", str(2**63 - 1), "log.flush.interval.ms"),
+    "follower.replication.throttled.replicas": ("LIST", "", ""),
+    "index.interval.bytes": ("INT", "4096", "log.index.interval.bytes"),
+    "leader.replication.throttled.replicas": ("LIST", "", ""),
+    "local.retention.bytes": ("LONG", "-2", "log.local.retention.bytes"),
+    "local.retention.ms": ("LONG", "-2", "log.local.retention.ms"),
+    "max.compaction.lag.ms": ("LONG", str(2**63 - 1), "log.cleaner.max.compaction.lag.ms"),
+    "max.message.bytes": ("INT", "1048588", "message.max.bytes"),
+    "message.timestamp.after.max.ms": ("LONG", "3600000", "log.message.timestamp.after.max.ms"),
+    "message.timestamp.before.max.ms": ("LONG", str(2**63 - 1), "log.message.timestamp.before.max.ms"),
+    "message.timestamp.type": ("STRING", "CreateTime", "log.message.timestamp.type"),
+    "min.cleanable.dirty.ratio": ("DOUBLE", "0.5", "log.cleaner.min.cleanable.ratio"),
+    "min.compaction.lag.ms": ("LONG", "0", "log.cleaner.min.compaction.lag.ms"),
+    "min.insync.replicas": ("INT", "1", "min.insync.replicas"),
+    "preallocate": ("BOOLEAN", "false", "log.preallocate"),
+    "remote.copy.lag.bytes": ("LONG", "0", ""),
+    "remote.copy.lag.ms": ("LONG", "0", ""),
+    "remote.log.copy.disable": ("BOOLEAN", "false", ""),
+    "remote.log.delete.on.disable": ("BOOLEAN", "false", ""),
+    "remote.storage.enable": ("BOOLEAN", "false", ""),
+    "retention.bytes": ("LONG", "-1", "log.retention.bytes"),
+    "retention.ms": ("LONG", "604800000", "log.retention.ms"),
+    "segment.bytes": ("INT", "1073741824", "log.segment.bytes"),
+    "segment.index.bytes": ("INT", "10485760", "log.index.size.max.bytes"),
+    "segment.jitter.ms": ("LONG", "0", "log.roll.jitter.ms"),
+    "segment.ms": ("LONG", "604800000", "log.roll.ms"),
+    "unclean.leader.election.enable": ("BOOLEAN", "false", "unclean.leader.election.enable"),
+}
+CONFIGS = TopicConfigs(BrokerConfig())
+
+
+def test_a_topic_may_have_every_setting_of_kafka_4_with_its_type_default_and_broker_setting() -> None:
+    declared = {
+        name: (config_type(each).name, as_text(each.default), each.extras["broker_name"])
+        for name, each in TOPIC_SETTINGS.items()
+    }
+    assert declared == KAFKA
+
+
+def test_every_setting_says_what_it_does_or_why_it_does_nothing() -> None:
+    for described in CONFIGS.describe({}):
+        reason = TOPIC_SETTINGS[described.name].extras.get("without_effect")
+        assert ("Without effect here: " in described.documentation) == (reason is not None)
+        assert described.documentation.endswith(".")
+
+
+@pytest.mark.parametrize("name", KAFKA)
+def test_every_value_in_force_can_be_set_again_as_text(name: str) -> None:
+    value = CONFIGS.value({}, name)
+    assert CONFIGS.check({name: value}) == {name: value}
+    assert CONFIGS.log_config({name: value}, LogConfig()) == LogConfig()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "kept"),
+    [
+        ("preallocate", " TRUE ", "true"),
+        ("min.cleanable.dirty.ratio", "1", "1.0"),
+        ("cleanup.policy", " delete ", "delete"),
+        ("cleanup.policy", "", ""),
+        ("leader.replication.throttled.replicas", "0:1, 1:1", "0:1,1:1"),
+        ("follower.replication.throttled.replicas", "*", "*"),
+        ("compression.gzip.level", "9", "9"),
+        ("compression.zstd.level", "-131072", "-131072"),
+        ("compression.lz4.level", "17", "17"),
+        ("min.insync.replicas", "2147483647", "2147483647"),
+        ("local.retention.ms", "-1", "-1"),
+    ],
+)
+def test_a_value_that_kafka_takes_is_kept_as_kafka_would_describe_it(
+    name: str, given: str, kept: str
+) -> None:
+    assert CONFIGS.check({name: given}) == {name: kept}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("preallocate", "yes"),
+        ("min.cleanable.dirty.ratio", "1.1"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("cleanup.policy", "delete,shred"),
+        ("leader.replication.throttled.replicas", "0-1"),
+        ("leader.replication.throttled.replicas", "*,0:1"),
+        ("compression.gzip.level", "0"),
+        ("compression.gzip.level", "10"),
+        ("compression.lz4.level", "0"),
+        ("compression.zstd.level", "23"),
+        ("flush.messages", "0"),
+        ("flush.ms", "-1"),
+        ("max.compaction.lag.ms", "0"),
+        ("min.insync.replicas", "0"),
+        ("local.retention.bytes", "-3"),
+        ("segment.jitter.ms", "-1"),
+        ("file.delete.delay.ms", str(2**63)),
+        ("remote.storage.enable", "true"),
+        ("message.downconversion.enable", "true"),
+    ],
+)
+def test_a_value_that_kafka_refuses_is_refused_and_named(name: str, value: str) -> None:
+    with pytest.raises(ApiError, match=name.replace(".", r"\.")) as caught:
+        CONFIGS.check({name: value})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("own", [{"min.compaction.lag.ms": "11"}, {"max.compaction.lag.ms": "4"}])
+def test_the_shortest_compaction_lag_is_not_longer_than_the_longest_whoever_sets_them(
+    own: dict[str, str],
+) -> None:
+    limits = {"log_cleaner_min_compaction_lag_ms": 5, "log_cleaner_max_compaction_lag_ms": 10}
+    configs = TopicConfigs(BrokerConfig(**limits))  # type: ignore[arg-type]
+    with pytest.raises(ApiError, match=r"min\.compaction\.lag\.ms \(\d+\) > max"):
+        configs.check(own)
+    with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms \(5\) > max"):
+        BrokerConfig(log_cleaner_min_compaction_lag_ms=5, log_cleaner_max_compaction_lag_ms=4)
+
+
+def test_a_setting_that_no_broker_setting_stands_for_is_its_own_synonym() -> None:
+    described = {each.name: each for each in CONFIGS.describe({"remote.copy.lag.ms": "5"})}
+    assert described["remote.copy.lag.ms"].synonyms == (
+        ("remote.copy.lag.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG),
+        ("remote.copy.lag.ms", "0", ConfigSource.DEFAULT_CONFIG),
+    )
+
+
+def test_a_brokers_setting_that_stands_for_a_topics_has_its_type() -> None:
+    for each in settings_of(BrokerConfig):
+        of_topic = TOPIC_SETTINGS.get(each.extras.get("topic_setting", ""))
+        assert of_topic is None or config_type(each) is config_type(of_topic) is not ConfigType.UNKNOWN
