@@ -97,6 +97,7 @@ SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     ApiKey.DELETE_RECORDS: _served(Kind.CHANGE, 0, 2),
     ApiKey.INIT_PRODUCER_ID: _served(Kind.CHANGE, 0, 5),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _served(Kind.READ, 2, 4),
+    ApiKey.WRITE_TXN_MARKERS: _served(Kind.CHANGE, 1, 2),
     ApiKey.DESCRIBE_CONFIGS: _served(Kind.READ, 1, 4),
     ApiKey.ALTER_CONFIGS: _served(Kind.CHANGE, 0, 2),
     ApiKey.SASL_AUTHENTICATE: _served(Kind.CHANGE, 0, 2),

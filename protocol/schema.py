@@ -28,6 +28,7 @@ from tidelog.protocol.messages import (
     produce,
     sasl,
     topics,
+    transaction_markers,
     transactions,
 )
 from tidelog.protocol.messages.declaration import Message
@@ -264,6 +265,12 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
             (0, 1),
             cluster_admin.LIST_CONFIG_RESOURCES_REQUEST,
             cluster_admin.LIST_CONFIG_RESOURCES_RESPONSE,
+        ),
+        _api(
+            ApiKey.WRITE_TXN_MARKERS,
+            (1, 2),
+            transaction_markers.WRITE_TXN_MARKERS_REQUEST,
+            transaction_markers.WRITE_TXN_MARKERS_RESPONSE,
         ),
         _api(
             ApiKey.DELETE_GROUPS,

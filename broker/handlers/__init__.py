@@ -26,6 +26,7 @@ from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.producers import ProducersHandler
 from tidelog.broker.handlers.topic_partitions import TopicPartitionsHandler
 from tidelog.broker.handlers.topics import TopicsHandler
+from tidelog.broker.handlers.transaction_markers import TransactionMarkersHandler
 from tidelog.broker.services import Services
 from tidelog.protocol.schema import ApiKey
 
@@ -66,6 +67,7 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.DELETE_RECORDS: offsets.delete_records,
         ApiKey.INIT_PRODUCER_ID: producers.init_producer_id,
         ApiKey.OFFSET_FOR_LEADER_EPOCH: offsets.offset_for_leader_epoch,
+        ApiKey.WRITE_TXN_MARKERS: TransactionMarkersHandler(services).write_txn_markers,
         ApiKey.DESCRIBE_CONFIGS: configs.describe_configs,
         ApiKey.ALTER_CONFIGS: configs.alter_configs,
         ApiKey.CREATE_PARTITIONS: topics.create_partitions,

@@ -195,6 +195,25 @@ def _describe_producers(request: Any, code: ErrorCode, message: str | None) -> d
     }
 
 
+def _write_txn_markers(request: Any, code: ErrorCode, message: str | None) -> Steps[dict[str, Any]]:
+    def failed(index: int) -> dict[str, Any]:
+        return {"partition_index": index, "error_code": code}
+
+    pace = Pace()
+    markers = []
+    for marker in request.markers:
+        topics = []
+        for topic in marker.topics:
+            partitions = yield from each(failed, topic.partition_indexes, pace)
+            topics.append({"name": topic.name, "partitions": partitions})
+            if pace.spent():
+                yield
+        markers.append({"producer_id": marker.producer_id, "topics": topics})
+        if pace.spent():
+            yield
+    return {"markers": markers}
+
+
 def _by_resource(results: str) -> ErrorAnswer:
     """An answer that lists the request's config resources under `results`."""
 
@@ -235,6 +254,7 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.DELETE_RECORDS: _delete_records,
     ApiKey.INIT_PRODUCER_ID: _init_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _by_partition("topic", "partition"),
+    ApiKey.WRITE_TXN_MARKERS: _write_txn_markers,
     ApiKey.DESCRIBE_CONFIGS: _by_resource("results"),
     ApiKey.ALTER_CONFIGS: _by_resource("responses"),
     ApiKey.SASL_AUTHENTICATE: _top_level_with_message,

@@ -46,7 +46,7 @@ from tidelog.broker.storage.partition_log import (
     ReadResult,
 )
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.records import Inspection
+from tidelog.protocol.records import Inspection, TransactionMarker, build_marker
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
 FLUSH_SOON_MS = 5
@@ -211,6 +211,21 @@ class Replica:
         """
         written = self.append_as_leader(batch, now_ms, origin=AppendOrigin.COORDINATOR)
         result: AppendResult = written  # type: ignore[assignment]
+        return self._settled(result.last_offset + 1, result)
+
+    def write_marker(self, marker: TransactionMarker, now_ms: int) -> Written:
+        """End a producer's transaction on this partition, with AppendOrigin.COORDINATOR.
+
+        Raises ApiError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or why this replica serves
+        nothing. Where the producer has no open transaction here, its epoch counts all the same. So a
+        coordinator that does not know whether its marker was written, writes it again.
+        """
+        return self.append_as_leader(build_marker(marker, now_ms), now_ms, origin=AppendOrigin.COORDINATOR)
+
+    def append_marker(self, marker: TransactionMarker, now_ms: int) -> asyncio.Future[AppendResult]:
+        """`write_marker`, with its offset given when it is durable; the future raises as in
+        `append_as_coordinator`."""
+        result: AppendResult = self.write_marker(marker, now_ms)  # type: ignore[assignment]
         return self._settled(result.last_offset + 1, result)
 
     def when_durable(self, written: Written, waiter: CommitWaiter, slot: int) -> AppendResult:

@@ -37,7 +37,12 @@ from tidelog.protocol.records.inspection import (
     inspect_uniform,
     inspectable,
 )
-from tidelog.protocol.records.markers import EndTransactionMarker, read_marker
+from tidelog.protocol.records.markers import (
+    EndTransactionMarker,
+    TransactionMarker,
+    build_marker,
+    read_marker,
+)
 from tidelog.protocol.records.reader import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     Record,
@@ -67,7 +72,9 @@ __all__ = [
     "Record",
     "RecordBatchBuilder",
     "TimestampType",
+    "TransactionMarker",
     "batch_crc_is_valid",
+    "build_marker",
     "decode_batch",
     "decode_batch_columns",
     "decrement_sequence",

@@ -1,7 +1,8 @@
 """The control batch that ends a producer's transaction on one partition.
 
 Owns the layout of its one record: the key holds the version and whether it commits or aborts, the value holds
-the epoch of the transaction coordinator that wrote it. Invariant: any other batch raises ProtocolError.
+the epoch of the transaction coordinator that wrote it. Invariants: reading any other batch raises
+ProtocolError; a batch that was built here reads as what it was built from.
 
 Source: KIP-98, "Control Records"; Kafka's EndTransactionMarker.
 """
@@ -10,6 +11,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records.builder import RecordBatchBuilder
 from tidelog.protocol.records.header import read_batch_header
 from tidelog.protocol.records.reader import decode_batch
 from tidelog.protocol.types import Buffer
@@ -25,6 +27,28 @@ class EndTransactionMarker(NamedTuple):
 
     is_commit: bool
     coordinator_epoch: int
+
+
+class TransactionMarker(NamedTuple):
+    """Whose transaction ends on a partition, and how: what a coordinator asks the partition's leader for."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+
+
+def build_marker(marker: TransactionMarker, timestamp_ms: int) -> bytearray:
+    """The control batch, as a coordinator appends it."""
+    builder = RecordBatchBuilder()
+    kind = _COMMIT if marker.is_commit else _ABORT
+    builder.append(timestamp_ms, _KEY.pack(0, kind), _VALUE.pack(0, marker.coordinator_epoch))
+    return builder.build(
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
 
 
 def read_marker(batch: Buffer, position: int = 0) -> EndTransactionMarker:

@@ -231,7 +231,8 @@ REFUSED: dict[ApiKey, Repeats] = {
 }
 
 
-ANSWERED_EACH = {ApiKey.OFFSET_COMMIT, ApiKey.LEAVE_GROUP}
+# A marker that is written again changes nothing: `test_transaction_markers`.
+ANSWERED_EACH = {ApiKey.OFFSET_COMMIT, ApiKey.LEAVE_GROUP, ApiKey.WRITE_TXN_MARKERS}
 ANSWERED_AS_A_WHOLE = {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LIST_GROUPS}
 # What they name is not made by anybody, so `test_cluster_admin` asks them twice.
 ABOUT_THE_CLUSTER = {ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES}

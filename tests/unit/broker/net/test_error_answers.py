@@ -85,6 +85,17 @@ REQUESTS: dict[ApiKey, dict[str, Any]] = {
         "resources": [{"resource_type": 2, "resource_name": TOPIC, "configs": []}]
     },
     ApiKey.CREATE_PARTITIONS: {"topics": [{"name": TOPIC, "count": 2, "assignments": None}]},
+    ApiKey.WRITE_TXN_MARKERS: {
+        "markers": [
+            {
+                "producer_id": 7,
+                "producer_epoch": 0,
+                "transaction_result": True,
+                "topics": [{"name": TOPIC, "partition_indexes": [3]}],
+                "coordinator_epoch": 0,
+            }
+        ]
+    },
     ApiKey.OFFSET_DELETE: {
         "group_id": "g",
         "topics": [{"name": TOPIC, "partitions": [{"partition_index": 3}]}],

@@ -1,0 +1,102 @@
+"""WriteTxnMarkers: a transaction coordinator ends transactions on the partitions that this broker leads.
+
+Owns the answer; the rules are in `storage.producer_state.check_marker`.
+
+Invariants: a partition fails alone; a marker is answered when it is durable; one that is named twice
+is written once and answered each time, and one that is sent again is written again, which changes nothing.
+
+Source: KIP-98, KIP-664 (an administrator aborts a hanging transaction with it).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.records import TransactionMarker
+from tidelog.protocol.steps import Pace, Steps, each
+
+_ELEMENTS_A_MARKER: Final = 10
+"""Building, reading and appending one marker counts as this many elements (see `protocol.steps`)."""
+_Outcomes = dict[tuple[TransactionMarker, str, int], Replica | ErrorCode]
+"""By marker, topic and partition: the replica that it was written to, or why it was not."""
+
+
+class TransactionMarkersHandler:
+    """Serves WriteTxnMarkers 1-2."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def write_txn_markers(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        turns = self._services.turns
+        written: _Outcomes = {}
+        await turns.run(self._write_all(request, written))
+        replicas = [replica for replica in set(written.values()) if isinstance(replica, Replica)]
+        waited = await asyncio.gather(*(replica.caught_up() for replica in replicas), return_exceptions=True)
+        failed = {
+            replica: outcome.code
+            for replica, outcome in zip(replicas, waited, strict=True)
+            if isinstance(outcome, ApiError)
+        }
+        return {"markers": await turns.run(_answers(request, written, failed))}
+
+    def _write_all(self, request: Any, written: _Outcomes) -> Steps[None]:
+        pace = Pace()
+        for asked in request.markers:
+            marker = _marker(asked)
+            for topic in asked.topics:
+                write = partial(self._write, marker, topic.name, written)
+                yield from each(write, topic.partition_indexes, pace, _ELEMENTS_A_MARKER)
+                if pace.spent():
+                    yield
+            if pace.spent():
+                yield
+
+    def _write(self, marker: TransactionMarker, topic: str, written: _Outcomes, index: int) -> None:
+        if (marker, topic, index) in written:
+            return
+        try:
+            replica = self._services.replica(topic, index)
+            replica.write_marker(marker, self._services.clock_ms())
+        except ApiError as error:
+            written[marker, topic, index] = error.code
+        else:
+            written[marker, topic, index] = replica
+
+
+def _marker(asked: Any) -> TransactionMarker:
+    return TransactionMarker(
+        asked.producer_id, asked.producer_epoch, asked.coordinator_epoch, asked.transaction_result
+    )
+
+
+def _answers(
+    request: Any, written: _Outcomes, failed: Mapping[Replica, ErrorCode]
+) -> Steps[list[dict[str, Any]]]:
+    pace = Pace()
+    answers = []
+
+    def answer(marker: TransactionMarker, topic: str, index: int) -> dict[str, Any]:
+        outcome = written[marker, topic, index]
+        code = failed.get(outcome, ErrorCode.NONE) if isinstance(outcome, Replica) else outcome
+        return {"partition_index": index, "error_code": code}
+
+    for asked in request.markers:
+        marker = _marker(asked)
+        topics = []
+        for topic in asked.topics:
+            partitions = yield from each(partial(answer, marker, topic.name), topic.partition_indexes, pace)
+            topics.append({"name": topic.name, "partitions": partitions})
+            if pace.spent():
+                yield
+        answers.append({"producer_id": asked.producer_id, "topics": topics})
+        if pace.spent():
+            yield
+    return answers

@@ -1,0 +1,103 @@
+"""WriteTxnMarkers over real services: a marker is durable when it is answered; each partition fails alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records import iter_batches, read_marker
+from tidelog.protocol.schema import ApiKey
+
+PRODUCER = 7
+
+
+def marker_of(
+    *topics: tuple[str, list[int]], epoch: int = 0, coordinator: int = 3, commit: bool = True
+) -> Any:
+    return {
+        "producer_id": PRODUCER,
+        "producer_epoch": epoch,
+        "transaction_result": commit,
+        "topics": [{"name": name, "partition_indexes": indexes} for name, indexes in topics],
+        "coordinator_epoch": coordinator,
+    }
+
+
+async def write(asker: Asker, *markers: Any, version: int = 1) -> list[list[tuple[str, int, int]]]:
+    answer = await asker.ask(ApiKey.WRITE_TXN_MARKERS, version, markers=list(markers))
+    assert all(marker.producer_id == PRODUCER for marker in answer.markers)
+    return [
+        [
+            (topic.name, part.partition_index, part.error_code)
+            for topic in marker.topics
+            for part in topic.partitions
+        ]
+        for marker in answer.markers
+    ]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_marker_is_durable_when_it_is_answered(asker: Asker, version: int) -> None:
+    await asker.create("t", 2)
+    assert await write(asker, marker_of(("t", [0, 1]), commit=False), version=version) == [
+        [("t", 0, ErrorCode.NONE), ("t", 1, ErrorCode.NONE)]
+    ]
+    for index in (0, 1):
+        log = asker.replica("t", index).log
+        assert log.flushed_end_offset == log.end_offset == 1
+        ((_, header),) = iter_batches(log.read(0, 1000, upper_offset=1).records[0])
+        assert (header.is_control, header.is_transactional, header.base_sequence) == (True, True, -1)
+        assert read_marker(log.read(0, 1000, upper_offset=1).records[0]) == (False, 3)
+
+
+async def test_each_partition_fails_alone(asker: Asker) -> None:
+    await asker.create("t", 3)
+    await write(asker, marker_of(("t", [1]), epoch=5), marker_of(("t", [2]), epoch=4, coordinator=9))
+    answers = await write(asker, marker_of(("t", [0, 1, 2, 3]), ("missing", [0]), epoch=4))
+    assert answers == [
+        [
+            ("t", 0, ErrorCode.NONE),
+            ("t", 1, ErrorCode.INVALID_PRODUCER_EPOCH),
+            ("t", 2, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+            ("t", 3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ("missing", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ]
+    ]
+
+
+async def test_a_marker_that_is_named_or_sent_again_is_answered_each_time_and_changes_nothing(
+    asker: Asker,
+) -> None:
+    await asker.create("t")
+    assert await write(asker, marker_of(("t", [0, 0])), marker_of(("t", [0]))) == [
+        [("t", 0, ErrorCode.NONE)] * 2,
+        [("t", 0, ErrorCode.NONE)],
+    ]
+    assert asker.replica("t").log.end_offset == 1
+    assert await write(asker, marker_of(("t", [0]))) == [[("t", 0, ErrorCode.NONE)]]
+    (entry,) = asker.replica("t").log.describe_producers()
+    assert (entry.producer_epoch, entry.coordinator_epoch, entry.current_txn_start_offset) == (0, 3, -1)
+
+
+async def test_a_marker_that_did_not_become_durable_is_not_acknowledged(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asker.create("t", 2)
+    replica = asker.replica("t", 1)
+    monkeypatch.setattr(replica, "begin_flush", lambda: replica.fail(OSError("the disk is gone")))
+    assert await write(asker, marker_of(("t", [0, 1]))) == [
+        [("t", 0, ErrorCode.NONE), ("t", 1, ErrorCode.KAFKA_STORAGE_ERROR)]
+    ]
+
+
+async def test_a_consumer_gets_markers_as_batches_of_the_log(asker: Asker) -> None:
+    await asker.create("t")
+    await asker.produce("t", make_batch(b"a"))
+    await write(asker, marker_of(("t", [0])))
+    answer = asker.call(ApiKey.FETCH, 11, fetch_request(("t", 0, 0)))
+    (result,) = answer.topics[0][1]
+    headers = [header for part in result.records for _, header in iter_batches(part)]
+    assert [(header.base_offset, header.is_control) for header in headers] == [(0, False), (1, True)]
