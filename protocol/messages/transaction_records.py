@@ -3,7 +3,7 @@
 Declarations only. A record's key and value each begin with an int16 version, see
 `protocol.coordinator_records`. Versions: the key 0, the value 0 and 1.
 
-Source: TransactionLogKey.json, TransactionLogValue.json (KIP-98, KIP-890).
+Source: TransactionLogKey.json, TransactionLogValue.json (KIP-98, KIP-890, KIP-939).
 """
 
 from tidelog.protocol.messages.declaration import Field, Message
@@ -37,5 +37,8 @@ TRANSACTION_LOG_VALUE = Message(
         Field("transaction_last_update_timestamp_ms", "int64", "0+"),
         Field("transaction_start_timestamp_ms", "int64", "0+"),
         Field("client_transaction_version", "int16", "1+", tag=2, ignorable=True),
+        Field("next_producer_epoch", "int16", "1+", default=-1, tag=3, ignorable=True),
+        # Not Kafka's, which does not store it and skips tags that it does not know.
+        Field("last_producer_epoch", "int16", "1+", default=-1, tag=10_000, ignorable=True),
     ),
 )
