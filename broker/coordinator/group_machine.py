@@ -1,7 +1,7 @@
 """All groups of one partition of `__consumer_offsets`: a machine that combines those of members and offsets.
 
-Owns which part takes which kind of record, what concerns both members and offsets of a group, and the
-partition of a group. Invariant: a group exists as long as it has members, a generation or offsets.
+Owns which part takes which kind of record, and what concerns both members and offsets of a group. Invariant:
+a group exists as long as it has members, a generation or offsets.
 
 Pure. Source: Kafka's GroupCoordinatorShard.
 """
@@ -26,8 +26,6 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 GROUP_RECORD_FORMATS = RecordFormats((OFFSET_RECORDS, GROUP_RECORDS))
 DELETED_AT_ONCE = 500
 """Records of one step of a deletion. Names have at most 32,767 and 249 characters; most are short."""
-_INT32 = 0xFFFFFFFF
-_LOWEST_INT32 = 0x80000000
 
 
 class GroupMachine:
@@ -89,14 +87,3 @@ class GroupMachine:
         idle = (group_id for group_id in group_ids if group_id not in self.offsets.group_ids)
         records = [record for group_id in idle for record in self.groups.deletion_if_empty(group_id)]
         return Decision(records, None)
-
-
-def partition_of(group_id: str, partition_count: int) -> int:
-    """The partition of a group, by the hash that Kafka uses: that of Java's String."""
-    hashed = 0
-    units = group_id.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(units), 2):
-        hashed = (31 * hashed + (units[position] << 8 | units[position + 1])) & _INT32
-    if hashed >= _LOWEST_INT32:
-        hashed = 0 if hashed == _LOWEST_INT32 else _INT32 + 1 - hashed
-    return hashed % partition_count

@@ -12,12 +12,11 @@ from structlog.testing import capture_logs
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, PartitionAssignment, PartitionsChanged
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.coordinator import group_coordinator
-from tidelog.broker.coordinator.group_coordinator import RELOAD_AFTER_MS
-from tidelog.broker.coordinator.group_machine import partition_of
+from tidelog.broker.coordinator import shards
 from tidelog.broker.coordinator.log_journal import LogJournal
 from tidelog.broker.coordinator.offsets.committed_offsets import Committer
 from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord
+from tidelog.broker.coordinator.shards import RELOAD_AFTER_MS, partition_of
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.services import Services, open_services
 from tidelog.broker.storage.disk import Disk
@@ -115,7 +114,7 @@ async def test_a_damaged_log_fails_for_its_own_groups_alone_until_it_can_be_read
         services.groups.check(HURT)
     assert nobody.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert "damaged" in nobody.value.message
-    (event,) = [event for event in events if event["event"] == "group_coordinator_not_loaded"]
+    (event,) = [event for event in events if event["event"] == "coordinator_not_loaded"]
     assert (event["topic"], event["partition"]) == (OFFSETS_TOPIC, partition_of(HURT, 5))
     services.groups.check(WHOLE)
     await commit(services, WHOLE, 2)
@@ -154,11 +153,11 @@ async def test_a_replay_that_takes_long_is_told_and_what_comes_after_it_is_serve
         return await read(journal)
 
     monkeypatch.setattr(LogJournal, "news", held_up)
-    monkeypatch.setattr(group_coordinator, "LOAD_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(shards, "LOAD_WAIT_SECONDS", 0.001)
     services = await open_one()
     assert await code_of(committed(services, HURT)) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     services.groups.check(HURT)
-    monkeypatch.setattr(group_coordinator, "LOAD_WAIT_SECONDS", 60)
+    monkeypatch.setattr(shards, "LOAD_WAIT_SECONDS", 60)
     waiting = asyncio.create_task(committed(services, HURT))
     await asyncio.sleep(0)
     assert not waiting.done()
@@ -219,7 +218,7 @@ async def test_a_deleted_topic_s_offsets_are_removed_from_the_log_too(open_one: 
 async def test_groups_are_replayed_when_the_lead_of_their_partition_comes_back(open_one: Open) -> None:
     services = await begun(open_one)
     partition = partition_of(HURT, 5)
-    before = services.groups._shard_of(partition)
+    before = services.groups._shards.of_partition(partition)
     topic = services.catalog.topic(OFFSETS_TOPIC)
     assert topic is not None
     for leader_epoch, leader_id in ((1, -1), (2, 1)):
@@ -229,6 +228,6 @@ async def test_groups_are_replayed_when_the_lead_of_their_partition_comes_back(o
         if leader_id == -1:
             assert await code_of(committed(services, HURT)) == ErrorCode.NOT_COORDINATOR
     assert await committed(services, HURT) == 1
-    assert services.groups._shard_of(partition) is not before
+    assert services.groups._shards.of_partition(partition) is not before
     await commit(services, HURT, 2)
     assert await committed(services, WHOLE) == 1

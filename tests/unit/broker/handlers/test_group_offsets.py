@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
-from tidelog.broker.coordinator.group_machine import partition_of
+from tidelog.broker.coordinator.shards import partition_of
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
 

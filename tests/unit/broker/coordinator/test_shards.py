@@ -1,8 +1,8 @@
-"""Which partition a group belongs to: as Kafka says, so that its tools look in the right one."""
+"""Which partition a group or a transactional id belongs to: as Kafka says, so its tools find them."""
 
 import pytest
 
-from tidelog.broker.coordinator.group_machine import partition_of
+from tidelog.broker.coordinator.shards import partition_of
 
 # The hash of Java's String. Kafka takes the amount of a negative one ("zzzzzz" has -685785664), and 0 for
 # Integer.MIN_VALUE ("polygenelubricants").
