@@ -107,8 +107,3 @@ def check_together(values: Mapping[str, str]) -> None:
             "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote"
             " log storage: leave remote.storage.enable at false.",
         )
-    if "compact" in values["cleanup.policy"]:
-        raise ApiError(
-            ErrorCode.INVALID_CONFIG,
-            "Invalid value compact for configuration cleanup.policy: this broker does not compact yet",
-        )

@@ -46,8 +46,8 @@ class LogConfig:
 
     cleanup_policy: tuple[str, ...] = setting(
         ("delete",),
-        "delete: old segments are deleted by retention.ms and retention.bytes. Empty: nothing is deleted. "
-        "This broker does not compact yet: compact is refused.",
+        "delete: old segments are deleted by retention.ms and retention.bytes. Without it nothing is deleted. "
+        "compact is kept and described, but this broker does not compact yet.",
         choices=("delete", "compact"),
         broker_name="log.cleanup.policy",
     )

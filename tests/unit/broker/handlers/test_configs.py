@@ -174,7 +174,7 @@ async def test_append_and_subtract_are_for_lists(asker: Asker) -> None:
     same = ("cleanup.policy", ConfigOperation.APPEND, "delete")
     assert (await incremented(asker, "t", same)).error_code == 0
     for wrong in (
-        ("cleanup.policy", ConfigOperation.APPEND, "compact"),
+        ("cleanup.policy", ConfigOperation.APPEND, "compacted"),
         ("retention.ms", ConfigOperation.APPEND, "1"),
     ):
         assert (await incremented(asker, "t", wrong)).error_code == ErrorCode.INVALID_CONFIG

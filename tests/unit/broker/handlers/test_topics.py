@@ -39,6 +39,17 @@ async def test_a_created_topic_is_there_for_the_next_request(asker: Asker, versi
         assert answer.topic_id == held.topic_id
 
 
+@pytest.mark.parametrize(
+    ("policy", "kept"), [("compact", ("compact",)), ("compact,delete", ("compact", "delete"))]
+)
+async def test_a_topic_may_be_compacted_as_the_state_of_frameworks_is(
+    asker: Asker, policy: str, kept: tuple[str, ...]
+) -> None:
+    """Faust, Quix Streams, Kafka Streams, Connect and schema registries create such topics at their start."""
+    await asker.create("changelog", cleanup_policy=policy)
+    assert asker.replica("changelog").log.config.cleanup_policy == kept
+
+
 async def test_topics_and_their_records_survive_a_restart(open_asker: Open) -> None:
     asker = await open_asker()
     await asker.create("t", 2, retention_ms="1234")
@@ -69,7 +80,7 @@ async def test_minus_one_takes_the_brokers_defaults(open_asker: Open) -> None:
         (topic("t", 1, 3), ErrorCode.INVALID_REPLICATION_FACTOR),
         (topic("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
         (topic("t", configs=[{"name": "no.such", "value": "1"}]), ErrorCode.INVALID_CONFIG),
-        (topic("t", configs=[{"name": "cleanup.policy", "value": "compact"}]), ErrorCode.INVALID_CONFIG),
+        (topic("t", configs=[{"name": "cleanup.policy", "value": "compacted"}]), ErrorCode.INVALID_CONFIG),
         (topic("t", configs=[{"name": "retention.ms", "value": None}]), ErrorCode.INVALID_CONFIG),
         (
             topic("t", assignments=[{"partition_index": 0, "broker_ids": [1]}]),
