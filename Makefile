@@ -61,8 +61,9 @@ up: ## broker, Prometheus and Grafana in containers
 down: ## stop the containers, keep their data
 	docker compose down
 
-lock: $(STAMP) ## resolve the lock file anew
+lock: $(STAMP) ## resolve the lock files anew
 	@$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --all-extras --quiet pyproject.toml -o requirements.lock
+	@cd tests/frameworks && ../../$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet requirements.in -o requirements.lock
 
 clean: ## remove .venv, caches and data of the default broker folder
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build artifacts tidelog-data
