@@ -46,7 +46,7 @@ class LogConfig:
 
     cleanup_policy: tuple[str, ...] = setting(
         ("delete",),
-        "delete: old segments are deleted by retention.ms and retention.bytes. Without it nothing is deleted. "
+        "delete: old segments are deleted by retention.ms and retention.bytes. Without it, nothing is. "
         "compact is kept and described, but this broker does not compact yet.",
         choices=("delete", "compact"),
         broker_name="log.cleanup.policy",
