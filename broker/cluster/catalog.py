@@ -1,4 +1,4 @@
-"""The cluster's image: brokers, topics with their settings, the leader of each partition, producer id blocks.
+"""The cluster's image: brokers and topics with settings, leaders of partitions, producer id blocks.
 
 Owns which topics and partitions exist, where, and since which epoch. A change is a delta: plan one (a pure
 check that raises ApiError or returns the delta), make it durable in the store, then `apply` it here.
@@ -35,6 +35,10 @@ OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
 INTERNAL_TOPIC_CONFIGS: Mapping[str, str] = {"cleanup.policy": "compact", "compression.type": "producer"}
 """What internal topics are made with: a record stays until a later one with its key takes its place."""
+
+
+ALL_BROKERS = ""
+"""Kafka's name of the settings that hold for every broker that has none of its own."""
 
 
 class Listener(NamedTuple):
@@ -123,6 +127,14 @@ class TopicConfigsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerConfigsChanged:
+    """The settings that were changed at run time, for one broker or for all (`broker`, see `Catalog`)."""
+
+    broker: str
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdsReserved:
     next_producer_id: int
 
@@ -134,6 +146,7 @@ Delta = (
     | PartitionsAdded
     | PartitionsChanged
     | TopicConfigsChanged
+    | BrokerConfigsChanged
     | ProducerIdsReserved
 )
 
@@ -179,6 +192,7 @@ class Catalog:
         revision: int = 0,
         deleted: Iterable[UUID] = (),
         brokers: Iterable[BrokerRegistration] = (),
+        broker_configs: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self.cluster_id = cluster_id
         self.next_producer_id = next_producer_id
@@ -186,6 +200,9 @@ class Catalog:
         self.deleted = set(deleted)
         """Ids of deleted topics that may have a folder left."""
         self.brokers = {broker.node_id: broker for broker in brokers}
+        self.broker_configs = dict(broker_configs or {})
+        """Settings changed at run time: of a broker by its id as text, of all brokers by ALL_BROKERS. Without
+        an entry nothing was changed."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._by_collision_key: dict[str, str] = {}
@@ -222,6 +239,11 @@ class Catalog:
                         f"producer ids go back from {self.next_producer_id} to {next_producer_id}"
                     )
                 self.next_producer_id = next_producer_id
+                return Change(delta)
+            case BrokerConfigsChanged(broker_name, configs):
+                self.broker_configs.pop(broker_name, None)
+                if configs:
+                    self.broker_configs[broker_name] = dict(configs)
                 return Change(delta)
             case TopicCreated(topic):
                 if topic.name in self._by_name or topic.topic_id in self._by_id:

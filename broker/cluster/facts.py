@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import (
+    BrokerConfigsChanged,
     BrokerRegistered,
     BrokerRegistration,
     Catalog,
@@ -120,7 +121,7 @@ def topic_from(
 
 
 def configs_from(value: object) -> dict[str, str]:
-    """A topic's own settings of what was read. Raises ValueError."""
+    """Settings of a topic or broker of what was read. Raises ValueError."""
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
         raise ValueError(f"settings {value!r}")
     return dict(value)
@@ -191,6 +192,8 @@ def delta_fields(delta: Delta) -> dict[str, object]:
             return {"changed": topic_id.hex, "partitions": sorted([i, *each] for i, each in changed.items())}
         case TopicConfigsChanged(topic_id, configs):
             return {"configured": topic_id.hex, "configs": dict(configs)}
+        case BrokerConfigsChanged(broker_name, configs):
+            return {"broker_configured": broker_name, "configs": dict(configs)}
         case ProducerIdsReserved(next_producer_id):
             return {"next_producer_id": next_producer_id}
 
@@ -210,6 +213,8 @@ def delta_of(fields: Mapping[str, Any]) -> Delta:
             return PartitionsChanged(UUID(topic_id), dict(map(_changed, changed)))
         case {"configured": str(topic_id), "configs": configs}:
             return TopicConfigsChanged(UUID(topic_id), configs_from(configs))
+        case {"broker_configured": str(broker_name), "configs": configs}:
+            return BrokerConfigsChanged(broker_name, configs_from(configs))
         case {"next_producer_id": next_producer_id}:
             return ProducerIdsReserved(whole_number(next_producer_id))
     raise ValueError(f"no delta has the fields {sorted(fields)}")
@@ -227,6 +232,10 @@ def fact_digest(kind: str, value: object) -> int:
 
 def broker_digest(broker: BrokerRegistration) -> int:
     return fact_digest("broker", broker_fields(broker))
+
+
+def broker_configs_digest(broker: str, configs: Mapping[str, str]) -> int:
+    return fact_digest("broker_configs", [broker, dict(configs)])
 
 
 def topic_digest(topic: Topic) -> int:
@@ -249,5 +258,7 @@ def _digests(cluster: StoredCluster) -> Iterator[int]:
     yield fact_digest("next_producer_id", catalog.next_producer_id)
     yield fact_digest("revision", catalog.revision)
     yield from map(broker_digest, catalog.brokers.values())
+    for broker, configs in catalog.broker_configs.items():
+        yield broker_configs_digest(broker, configs)
     yield from map(topic_digest, catalog.topics())
     yield from map(deleted_digest, catalog.deleted)

@@ -30,6 +30,7 @@ from tidelog.broker.cluster.facts import (
     StoredCluster,
     broker_fields,
     broker_of,
+    configs_from,
     decoded,
     delta_fields,
     delta_of,
@@ -44,9 +45,9 @@ from tidelog.broker.cluster.facts import (
 
 _GIVEN_UP: Final = b"given up"
 """Replaces the first line's checksum."""
-FORMAT: Final = 2
-_WITHOUT_BROKERS: Final = 1
-"""The format before: its first line names no brokers."""
+FORMAT: Final = 3
+_EARLIER: Final = (1, 2)
+"""The formats before. The first line names no brokers in 1, and no settings of brokers in both."""
 ROOM_BYTES: Final = 256 << 10
 """The least free bytes behind a copy just written: enough for some thousand deletions on a full disk."""
 
@@ -138,6 +139,7 @@ def _first_line(cluster: StoredCluster, size: int) -> bytes:
         "node_id": cluster.node_id,
         "revision": catalog.revision,
         "next_producer_id": catalog.next_producer_id,
+        "broker_configs": catalog.broker_configs,
         "brokers": [broker_fields(broker) for broker in catalog.brokers.values()],
         "topics": len(catalog),
         "deleted": sorted(each.hex for each in catalog.deleted),
@@ -188,7 +190,7 @@ def _replayed(lines: Sequence[Mapping[str, Any] | None]) -> Iterator[StoredClust
     """
     remaining = iter(lines)
     first = _next_line(remaining)
-    if first["format"] not in (FORMAT, _WITHOUT_BROKERS):
+    if first["format"] not in (FORMAT, *_EARLIER):
         raise ValueError(f"format {first['format']}, expected {FORMAT}")
     yield None
     topics = []
@@ -201,7 +203,8 @@ def _replayed(lines: Sequence[Mapping[str, Any] | None]) -> Iterator[StoredClust
         whole_number(first["next_producer_id"]),
         whole_number(first["revision"]),
         map(uuid_of, list_of(first["deleted"])),
-        map(broker_of, list_of(first["brokers"] if first["format"] == FORMAT else [])),
+        map(broker_of, list_of(first.get("brokers", []))),
+        {name: configs_from(configs) for name, configs in dict(first.get("broker_configs", {})).items()},
     )
     cluster = StoredCluster(catalog, whole_number(first["node_id"]))
     yield cluster

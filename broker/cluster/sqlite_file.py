@@ -21,6 +21,7 @@ from typing import Any
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import (
+    BrokerConfigsChanged,
     BrokerRegistered,
     BrokerRegistration,
     Catalog,
@@ -37,9 +38,11 @@ from tidelog.broker.cluster.disk_space import CHECKPOINT_FRAMES
 from tidelog.broker.cluster.facts import (
     DIGEST_MODULUS,
     StoredCluster,
+    broker_configs_digest,
     broker_digest,
     broker_from,
     catalog_digest,
+    configs_from,
     deleted_digest,
     encoded,
     fact_digest,
@@ -51,7 +54,8 @@ from tidelog.broker.cluster.facts import (
 )
 from tidelog.broker.cluster.store import StoreError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
+_WITHOUT_BROKERS = 2
 _WITHOUT_DIGEST = 1
 """The first version: neither brokers, nor a digest, nor the ids of deleted topics."""
 _LOCK_SECONDS = 5.0
@@ -61,6 +65,7 @@ _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_FORMAT", "
 
 _DELETED_TOPICS = "CREATE TABLE deleted_topics (topic_id BLOB PRIMARY KEY) WITHOUT ROWID"
 _BROKERS = "CREATE TABLE brokers (node_id INTEGER PRIMARY KEY, listeners TEXT NOT NULL)"
+_BROKER_CONFIGS = "CREATE TABLE broker_configs (broker TEXT PRIMARY KEY, configs TEXT NOT NULL) WITHOUT ROWID"
 _SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE topics (
@@ -73,7 +78,8 @@ CREATE TABLE partitions (
     PRIMARY KEY (topic_id, partition)
 ) WITHOUT ROWID;
 {_DELETED_TOPICS};
-{_BROKERS}
+{_BROKERS};
+{_BROKER_CONFIGS}
 """
 _PARTITIONS = "SELECT partition, leader_id, leader_epoch, replicas, isr FROM partitions WHERE topic_id = ?"
 
@@ -177,6 +183,8 @@ def write_new(connection: sqlite3.Connection, cluster: StoredCluster) -> None:
     connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
     for broker in catalog.brokers.values():
         _write(connection, BrokerRegistered(broker))
+    for name, configs in catalog.broker_configs.items():
+        _write(connection, BrokerConfigsChanged(name, configs))
     for topic in catalog.topics():
         _write(connection, TopicCreated(topic))
     for topic_id in catalog.deleted:
@@ -225,6 +233,10 @@ def _digests_around(connection: sqlite3.Connection, delta: Delta) -> Iterator[in
         case BrokerRegistered(broker):
             yield from map(broker_digest, _brokers(connection, broker.node_id))
             return
+        case BrokerConfigsChanged(name):
+            for broker_name, configs in _broker_configs(connection, name).items():
+                yield broker_configs_digest(broker_name, configs)
+            return
         case TopicDeleted(topic_id, gone):
             for each in (topic_id, *gone):
                 if connection.execute(
@@ -264,6 +276,7 @@ def _image(connection: sqlite3.Connection) -> StoredCluster:
         whole_number(int(meta["revision"])),
         [UUID(bytes=topic_id) for (topic_id,) in connection.execute("SELECT topic_id FROM deleted_topics")],
         _brokers(connection),
+        _broker_configs(connection),
     )
     return StoredCluster(catalog, whole_number(int(meta["node_id"])))
 
@@ -275,6 +288,14 @@ def _brokers(connection: sqlite3.Connection, node_id: int | None = None) -> Iter
     rows = connection.execute(f"SELECT node_id, listeners FROM brokers {which} ORDER BY node_id", values)
     for found, listeners in rows.fetchall():
         yield broker_from(found, json.loads(listeners))
+
+
+def _broker_configs(connection: sqlite3.Connection, broker: str | None = None) -> dict[str, dict[str, str]]:
+    """The changed settings of all brokers, or of the one of this name. Raises ValueError."""
+    which = "" if broker is None else "WHERE broker = ?"
+    values = () if broker is None else (broker,)
+    rows = connection.execute(f"SELECT broker, configs FROM broker_configs {which} ORDER BY broker", values)
+    return {name: configs_from(json.loads(configs)) for name, configs in rows.fetchall()}
 
 
 def _partitions(rows: Sequence[Any]) -> tuple[PartitionAssignment, ...]:
@@ -291,7 +312,9 @@ def _assignment(leader_id: object, leader_epoch: object, replicas: str, isr: str
 
 def _upgrade(connection: sqlite3.Connection, version: int) -> None:
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute(_BROKERS)
+    connection.execute(_BROKER_CONFIGS)
+    if version <= _WITHOUT_BROKERS:
+        connection.execute(_BROKERS)
     if version == _WITHOUT_DIGEST:
         connection.execute(_DELETED_TOPICS)
         digest = catalog_digest(_image(connection))
@@ -349,6 +372,11 @@ def _write(connection: sqlite3.Connection, delta: Delta) -> None:
                 "UPDATE topics SET configs = ? WHERE topic_id = ?",
                 (encoded(dict(configs)), topic_id.bytes),
             )
+        case BrokerConfigsChanged(broker_name, configs):
+            connection.execute("DELETE FROM broker_configs WHERE broker = ?", (broker_name,))
+            if configs:
+                row = (broker_name, encoded(dict(configs)))
+                connection.execute("INSERT INTO broker_configs VALUES (?, ?)", row)
         case ProducerIdsReserved(next_producer_id):
             _set_meta(connection, "next_producer_id", str(next_producer_id))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from tidelog.broker.cluster.catalog import (
+    BrokerConfigsChanged,
     BrokerRegistered,
     BrokerRegistration,
     Catalog,
@@ -33,6 +35,7 @@ class Facts(NamedTuple):
 
     cluster_id: str
     brokers: list[BrokerRegistration]
+    broker_configs: dict[str, Mapping[str, str]]
     topics: list[Topic]
     deleted: set[UUID]
     next_producer_id: int
@@ -43,6 +46,7 @@ def facts_of(catalog: Catalog) -> Facts:
     return Facts(
         catalog.cluster_id,
         list(catalog.brokers.values()),
+        dict(catalog.broker_configs),
         list(catalog.topics()),
         set(catalog.deleted),
         catalog.next_producer_id,
@@ -95,4 +99,9 @@ async def filled(folder: Path, rng: random.Random) -> tuple[SqliteStore, Catalog
     await commit(store, catalog, TopicConfigsChanged(topics[5].topic_id, {"segment.bytes": "12345"}))
     await commit(store, catalog, PartitionsAdded(topics[6].topic_id, assign(3, [1])))
     await commit(store, catalog, led_anew(topics[7], 0), broker(2, 9094))
+    for name in ("", "1", "2"):
+        await commit(store, catalog, BrokerConfigsChanged(name, {"log.retention.ms": "5"}))
+    await commit(
+        store, catalog, BrokerConfigsChanged("1", {"num.partitions": "3"}), BrokerConfigsChanged("2", {})
+    )
     return store, catalog

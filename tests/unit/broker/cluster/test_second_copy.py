@@ -15,6 +15,7 @@ from crc32c import crc32c
 
 from tests.unit.broker.cluster.stores import COPY, DATABASE, broker, commit, facts_of, led_anew, loaded, topic
 from tidelog.broker.cluster.catalog import (
+    BrokerConfigsChanged,
     Catalog,
     Delta,
     PartitionAssignment,
@@ -199,15 +200,19 @@ async def test_two_histories_of_one_cluster_are_refused(tmp_path: Path) -> None:
 
 
 def as_earlier_releases_wrote(folder: Path, schema_version: int) -> None:
-    """Bring the files of a store without brokers back to schema version 1 (no copy) or 2 (a copy)."""
-    statements = ["DROP TABLE brokers"]
+    """Bring the files of a store without brokers back to schema version 1 (no copy), 2 or 3 (a copy)."""
+    statements = ["DROP TABLE broker_configs"]
+    if schema_version < 3:
+        statements.append("DROP TABLE brokers")
     if schema_version == 1:
         statements += ["DROP TABLE deleted_topics", "DELETE FROM meta WHERE key = 'digest'"]
         (folder / COPY).unlink()
     else:
         lines = (folder / COPY).read_bytes().rstrip(b"\0").splitlines(keepends=True)
-        first = {**decoded(lines[0][9:]), "format": 1}
-        del first["brokers"]
+        first = {**decoded(lines[0][9:]), "format": schema_version - 1}
+        del first["broker_configs"]
+        if schema_version < 3:
+            del first["brokers"]
         first["size"] = f"{len(line_of(first)) + len(b''.join(lines[1:])) + 5_000:012d}"
         (folder / COPY).write_bytes(b"".join([line_of(first), *lines[1:], bytes(5_000)]))
     connection = sqlite3.connect(folder / DATABASE)
@@ -222,7 +227,7 @@ def line_of(fields: object) -> bytes:
     return b"%08x %s\n" % (crc32c(text), text)
 
 
-@pytest.mark.parametrize("schema_version", [1, 2])
+@pytest.mark.parametrize("schema_version", [1, 2, 3])
 async def test_a_catalog_of_an_earlier_release_is_taken_over(tmp_path: Path, schema_version: int) -> None:
     store, catalog = await begun(tmp_path)
     await commit(store, catalog, TopicCreated(topic("a", 3)), ProducerIdsReserved(1000))
@@ -231,7 +236,8 @@ async def test_a_catalog_of_an_earlier_release_is_taken_over(tmp_path: Path, sch
     assert await loaded(tmp_path) == facts_of(catalog)
     store, found = await begun(tmp_path)
     first_line = (tmp_path / COPY).read_bytes().splitlines()[0]
-    assert (decoded(first_line[9:])["format"], decoded(first_line[9:])["brokers"]) == (2, [])
+    fields = decoded(first_line[9:])
+    assert (fields["format"], fields["brokers"], fields["broker_configs"]) == (3, [], {})
     await commit(store, catalog, broker(1, 9092), TopicDeleted(next(found.topics()).topic_id))
     assert is_held(tmp_path, catalog)
     await store.close()
@@ -243,7 +249,7 @@ async def test_one_of_the_two_files_of_the_release_before_is_enough(tmp_path: Pa
     store, catalog = await begun(tmp_path)
     await commit(store, catalog, TopicCreated(topic("a", 3)), ProducerIdsReserved(1000))
     await store.close()
-    as_earlier_releases_wrote(tmp_path, 2)
+    as_earlier_releases_wrote(tmp_path, 3)
     (tmp_path / lost).unlink()
     assert await loaded(tmp_path) == facts_of(catalog)
 
@@ -257,6 +263,7 @@ async def test_one_of_the_two_files_of_the_release_before_is_enough(tmp_path: Pa
         ),
         TopicDeleted(uuid4(), (uuid4(), uuid4())),
         TopicConfigsChanged(uuid4(), {"b": "2", "a": "ü\n"}),
+        BrokerConfigsChanged("", {"b": "2", "a": "ü\n"}),
         led_anew(topic("a", 3), 0, 2),
         broker(7, 9092, 9093),
         ProducerIdsReserved(2**63 - 1),
