@@ -101,7 +101,7 @@ class Broker:
             handlers, faults = _with_faults(config, services, build_handlers(services))
             events = services.events
             server = Server(
-                config,
+                services.settings,
                 Dispatcher(handlers, metrics, events, services.turns),
                 metrics,
                 events,

@@ -12,22 +12,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import structlog
 
 from tidelog.broker.cluster.catalog import (
+    ALL_BROKERS,
     INTERNAL_TOPIC_CONFIGS,
     OFFSETS_TOPIC,
+    BrokerConfigsChanged,
     BrokerRegistered,
     BrokerRegistration,
     Catalog,
+    Change,
     Listener,
 )
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import ClusterStore, StoreError
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.configuration.topic_configs import DescribedSetting, TopicConfigs, describe_broker
+from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
 from tidelog.broker.data_folder.ownership import claim, is_in_use
@@ -65,7 +70,7 @@ class Services:
 
     def __init__(
         self,
-        config: BrokerConfig,
+        settings: BrokerSettings,
         metrics: Metrics,
         clock_ms: Callable[[], int],
         *,
@@ -80,12 +85,12 @@ class Services:
         handles: HandleBudget,
         turns: Turns,
     ) -> None:
-        self.config = config
-        self.memory = QueuedMemory(config.queued_max_bytes)
+        self.settings = settings
+        self.memory = QueuedMemory(settings.config.queued_max_bytes)
         self.events = events
         self.metrics = metrics
         self.clock_ms = clock_ms
-        self.node_id = config.node_id
+        self.node_id = settings.config.node_id
         self.catalog: Catalog = cluster.catalog
         self.producer_ids = producer_ids
         self.partitions = partitions
@@ -98,6 +103,11 @@ class Services:
         self._reconciler = reconciler
         self._cluster = cluster
         self._closed = False
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings in force. Some may change at run time: ask again, do not keep it."""
+        return self.settings.config
 
     def replica(self, topic: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH) -> Replica:
         """The replica that serves a partition, for a client that knows `leader_epoch`.
@@ -123,10 +133,6 @@ class Services:
         if (topic, partition) in self.partitions.unopened:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-    def broker_settings(self) -> Sequence[DescribedSetting]:
-        """This broker's own settings, as DescribeConfigs describes them."""
-        return describe_broker(self.config)
 
     async def close(self, *, clean: bool = True) -> None:
         """Finish the work that has begun, flush, write snapshots, unlock the data folder.
@@ -177,36 +183,36 @@ async def open_services(
     await asyncio.to_thread(logs.lock)
     store = store or _embedded_store(config, logs, may_begin=not is_in_use(disk, config.data_dir))
     group_commit = GroupCommit(asyncio.get_running_loop(), disk.sync_queue())
-    settings = TopicConfigs(config)
+    settings = BrokerSettings(config)
+    topic_settings = TopicConfigs(settings)
     try:
-        cluster = Cluster(await store.load(), store)
+        cluster = await _cluster(store, settings)
         identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
         await asyncio.to_thread(claim, disk, config.data_dir, identity)
         held.append(ProducerIds(cluster, steady_ms))
         await held[0].start()
         partitions = Partitions(
             logs,
-            settings,
-            _base_log_config(config),
+            topic_settings,
+            lambda: _base_log_config(settings.config),
             node_id=config.node_id,
             group_commit=group_commit,
             metrics=metrics,
             clock_ms=clock_ms,
         )
-        reconciler = await _reconciled(cluster, partitions, turns)
+        reconciler = await _reconciled(cluster, settings, partitions, turns)
         await _register(cluster, BrokerRegistration(config.node_id, tuple(listeners)))
         await _begin_producer_ids(held[0], cluster.catalog, partitions, disk, is_newest=store.is_newest)
     except BaseException:
         await _give_up(group_commit, store, logs)
         raise
     events = PeerEvents()
-    topics = _topics(config, cluster, reconciler, settings, events, turns)
+    topics = _topics(settings, cluster, reconciler, topic_settings, events, turns)
     maintenance = Maintenance(partitions, clock_ms, steady_ms, config)
     metrics.count_producer_ids_with(lambda: logs.producer_id_count)
-    groups = GroupCoordinator(config, cluster.catalog, topics, partitions.replicas, clock_ms, steady_ms)
     maintenance.start()
     return Services(
-        config,
+        settings,
         metrics,
         clock_ms,
         cluster=cluster,
@@ -214,7 +220,7 @@ async def open_services(
         partitions=partitions,
         reconciler=reconciler,
         topics=topics,
-        groups=_begun(groups, cluster),
+        groups=_groups(settings, cluster, topics, partitions, clock_ms, steady_ms),
         maintenance=maintenance,
         events=events,
         handles=HandleBudget(disk, lambda: len(partitions.replicas)),
@@ -222,7 +228,15 @@ async def open_services(
     )
 
 
-def _begun(groups: GroupCoordinator, cluster: Cluster) -> GroupCoordinator:
+def _groups(
+    settings: BrokerSettings,
+    cluster: Cluster,
+    topics: Topics,
+    partitions: Partitions,
+    clock_ms: Callable[[], int],
+    steady_ms: Callable[[], int],
+) -> GroupCoordinator:
+    groups = GroupCoordinator(settings, cluster.catalog, topics, partitions.replicas, clock_ms, steady_ms)
     groups.start()
     cluster.follow(groups.follow)
     return groups
@@ -236,10 +250,21 @@ async def _give_up(group_commit: GroupCommit, store: ClusterStore, logs: LogMana
     await asyncio.to_thread(logs.close, clean=logs.was_clean)
 
 
-async def _reconciled(cluster: Cluster, partitions: Partitions, turns: Turns) -> Reconciler:
+async def _cluster(store: ClusterStore, settings: BrokerSettings) -> Cluster:
+    """The cluster, whose changed settings hold and are followed. Raises StoreError, OSError."""
+    cluster = Cluster(await store.load(), store)
+    _apply_changed(settings, cluster.catalog)
+    cluster.follow(partial(_follow_settings, settings, cluster.catalog))
+    return cluster
+
+
+async def _reconciled(
+    cluster: Cluster, settings: BrokerSettings, partitions: Partitions, turns: Turns
+) -> Reconciler:
     """The reconciler, which keeps the replicas as the catalog says. Raises DataFolderError, OSError."""
     reconciler = Reconciler(partitions, turns)
     cluster.follow(reconciler.follow)
+    settings.when_changed(lambda: reconciler.reconfigure(list(cluster.catalog.topics())))
     await reconciler.open_all(cluster.catalog)
     return reconciler
 
@@ -270,11 +295,24 @@ async def _begin_producer_ids(
     ids.begin_above(highest, is_newest=is_newest)
 
 
+def _apply_changed(settings: BrokerSettings, catalog: Catalog) -> None:
+    """Let the settings hold that were changed at run time; those that cannot hold are named in an event."""
+    own = catalog.broker_configs.get(str(settings.config.node_id), {})
+    for error in settings.apply(own, catalog.broker_configs.get(ALL_BROKERS, {})):
+        advice = "the value of the start holds; set it again or delete it with `tidelog broker config`"
+        logger.warning("broker_setting_ignored", error=str(error), advice=advice)
+
+
+def _follow_settings(settings: BrokerSettings, catalog: Catalog, change: Change) -> None:
+    if isinstance(change.delta, BrokerConfigsChanged):
+        _apply_changed(settings, catalog)
+
+
 def _topics(
-    config: BrokerConfig,
+    settings: BrokerSettings,
     cluster: Cluster,
     reconciler: Reconciler,
-    settings: TopicConfigs,
+    topic_settings: TopicConfigs,
     events: PeerEvents,
     turns: Turns,
 ) -> Topics:
@@ -282,13 +320,11 @@ def _topics(
         cluster,
         reconciler,
         settings,
+        topic_settings,
         events,
         turns,
         brokers=lambda: tuple(cluster.catalog.brokers),
-        default_partitions=config.num_partitions,
-        default_replication_factor=config.default_replication_factor,
-        delete_enabled=config.delete_topic_enable,
-        internal={OFFSETS_TOPIC: _offsets_topic(config)},
+        internal={OFFSETS_TOPIC: _offsets_topic(settings.config)},
     )
 
 

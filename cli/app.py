@@ -16,6 +16,7 @@ import typer
 
 from tidelog.cli import (
     bench,
+    broker,
     config,
     consume,
     fault,
@@ -70,6 +71,7 @@ def _serve(context: typer.Context) -> None:
 
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
+app.add_typer(broker.app, name="broker")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("producers")(producers.producers)

@@ -58,7 +58,11 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One setting. `source` is Kafka's number: 1 set on the topic, 4 in the broker's file, 5 the default."""
+    """One setting; `value` None hides a secret.
+
+    `source` is Kafka's number: set on the topic (1), at run time on the broker (2) or on all brokers (3),
+    at the broker's start (4), or the default (5).
+    """
 
     name: str
     value: str | None

@@ -24,7 +24,16 @@ from tidelog.protocol.settings import Setting, as_text, settings_of
 
 
 def broker_settings() -> str:
-    return _settings(BrokerConfig, by_name=True)
+    rows = (
+        (
+            _code(each.name),
+            "yes" if each.extras.get("dynamic") else "no",
+            _default(each),
+            each.description,
+        )
+        for each in settings_of(BrokerConfig)
+    )
+    return _table(("setting", "can change at run time", "default", "meaning"), rows)
 
 
 def topic_settings() -> str:
@@ -83,15 +92,19 @@ def broker_metrics() -> str:
     return _table(("metric", "type", "meaning"), rows)
 
 
-def _settings(table: Any, *, by_name: bool = False) -> str:
+def _settings(table: Any) -> str:
     """A declared table; of a cluster in it the setting that names its servers."""
     rows = []
     for each in settings_of(table):
         prefix = cluster_prefix(each)
-        name = each.name if by_name else each.attribute if prefix is None else prefix + SERVERS
-        default = "" if each.is_required or each.default in (None, "", ()) else _code(as_text(each.default))
-        rows.append((_code(name), default, each.description))
+        name = each.attribute if prefix is None else prefix + SERVERS
+        rows.append((_code(name), _default(each), each.description))
     return _table(("setting", "default", "meaning"), rows)
+
+
+def _default(setting: Setting) -> str:
+    is_none = setting.is_required or setting.default in (None, "", ())
+    return "" if is_none else _code(as_text(setting.default))
 
 
 def _options(options: OptionTable) -> str:

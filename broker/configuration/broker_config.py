@@ -3,6 +3,7 @@
 Owns `BrokerConfig`. Outward names are Kafka's (`log.segment.bytes`), attributes the same with underscores.
 Sources, strongest first: flags and `--set`, `TIDELOG_LOG_SEGMENT_BYTES` in the environment, a TOML file,
 defaults. A setting that applies where a topic sets none is declared as the topic's own is (`topic_settings`).
+`dynamic` marks what may change at run time (`broker_settings`).
 
 Invariants: an instance holds only values that passed their checks, however it was made, and never changes.
 """
@@ -62,6 +63,7 @@ def _default_of(topic_setting: str) -> Any:
         choices=one.choices,
         read=one.read,
         topic_setting=topic_setting,
+        dynamic=True,
     )
 
 
@@ -120,35 +122,65 @@ class BrokerConfig:
     cluster_id: str = _setting("", "Id of the cluster. Empty: made once and kept in the data folder.")
 
     num_partitions: int = _setting(
-        1, "Partitions of a new topic, if its creator gives no number.", low=1, high=100_000
+        1,
+        "Partitions of a new topic, if its creator gives no number.",
+        low=1,
+        high=100_000,
+        dynamic=True,
     )
     default_replication_factor: int = _setting(
-        1, "Replicas of a new topic, if its creator gives no number. One broker keeps one.", low=1, high=32767
+        1,
+        "Replicas of a new topic, if its creator gives no number. One broker keeps one.",
+        low=1,
+        high=32767,
+        dynamic=True,
     )
     auto_create_topics_enable: bool = _setting(
-        True, "Create a missing topic when a client asks for it and allows it."
+        True,
+        "Create a missing topic when a client asks for it and allows it.",
+        dynamic=True,
     )
-    delete_topic_enable: bool = _setting(True, "Let clients delete topics.")
+    delete_topic_enable: bool = _setting(
+        True,
+        "Let clients delete topics.",
+        dynamic=True,
+    )
 
     group_initial_rebalance_delay_ms: int = _setting(
         3_000,
         "How long the first member of a group waits for others to join; 0 suits tests and single consumers.",
         low=0,
         high=_INT,
+        dynamic=True,
     )
     group_min_session_timeout_ms: int = _setting(
-        6_000, "Shortest session timeout that a member of a group may ask for.", low=1, high=_INT
+        6_000,
+        "Shortest session timeout that a member of a group may ask for.",
+        low=1,
+        high=_INT,
+        dynamic=True,
     )
     group_max_session_timeout_ms: int = _setting(
-        1_800_000, "Longest session timeout that a member of a group may ask for.", low=1, high=_INT
+        1_800_000,
+        "Longest session timeout that a member of a group may ask for.",
+        low=1,
+        high=_INT,
+        dynamic=True,
     )
-    group_max_size: int = _setting(_INT, "Members that a group may have.", low=1, high=_INT)
+    group_max_size: int = _setting(
+        _INT,
+        "Members that a group may have.",
+        low=1,
+        high=_INT,
+        dynamic=True,
+    )
     groups_max_bytes: int = _setting(
         64 << 20,
         "Most memory of the groups in one partition of __consumer_offsets: what their members say of "
         "themselves and are assigned. Members beyond it are refused.",
         low=1 << 20,
         high=_LONG,
+        dynamic=True,
     )
     offsets_topic_num_partitions: int = _setting(
         5,
@@ -163,7 +195,11 @@ class BrokerConfig:
         high=_INT,
     )
     offset_metadata_max_bytes: int = _setting(
-        4096, "Longest metadata of a committed offset, in characters.", low=0, high=_INT
+        4096,
+        "Longest metadata of a committed offset, in characters.",
+        low=0,
+        high=_INT,
+        dynamic=True,
     )
     offsets_retention_minutes: int = _setting(
         7 * 24 * 60,
@@ -171,6 +207,7 @@ class BrokerConfig:
         "one: after the commit.",
         low=1,
         high=_INT,
+        dynamic=True,
     )
     offsets_retention_check_interval_ms: int = _setting(
         600_000, "Interval at which expired offsets are looked for and deleted.", low=1, high=_LONG
@@ -216,10 +253,18 @@ class BrokerConfig:
 
     socket_request_max_bytes: int = _setting(100 << 20, "Size of the largest request.", low=1, high=_INT)
     max_request_partition_size_limit: int = _setting(
-        2000, "Most partitions in one answer to DescribeTopicPartitions.", low=1, high=_INT
+        2000,
+        "Most partitions in one answer to DescribeTopicPartitions.",
+        low=1,
+        high=_INT,
+        dynamic=True,
     )
     max_connections: int = _setting(
-        10_000, "Most connections at a time. Further ones are closed.", low=1, high=_INT
+        10_000,
+        "Most connections at a time. Further ones are closed.",
+        low=1,
+        high=_INT,
+        dynamic=True,
     )
     connections_max_idle_ms: int = _setting(
         600_000, "Time after which a connection without a request is closed. -1: never.", low=-1, high=_LONG
@@ -247,24 +292,31 @@ class BrokerConfig:
     )
 
     producer_id_expiration_ms: int = _setting(
-        DEFAULT_RULES.expiration_ms, "Idle time after which a partition forgets a producer.", low=1, high=_INT
+        DEFAULT_RULES.expiration_ms,
+        "Idle time after which a partition forgets a producer.",
+        low=1,
+        high=_INT,
+        dynamic=True,
     )
     max_producer_ids_per_partition: int = _setting(
         DEFAULT_RULES.max_producers,
         "Most producers that a partition remembers. Above it, the one that was idle longest is forgotten.",
         low=1,
         high=_INT,
+        dynamic=True,
     )
     producer_id_unknown_sequence: str = _setting(
         "reject" if DEFAULT_RULES.reject_unknown_sequence else "accept",
         "What to do with a later batch of a forgotten producer. reject: answer code 59. accept: store it, as "
         "Kafka does.",
         choices=("reject", "accept"),
+        dynamic=True,
     )
     producer_duplicate_below_window: bool = _setting(
         DEFAULT_RULES.duplicate_below_window,
         "Answer DUPLICATE_SEQUENCE_NUMBER to duplicates older than five batches. false: answer code 45, as "
         "Kafka does.",
+        dynamic=True,
     )
 
     fetch_max_bytes: int = _setting(57_671_680, "Size of the largest answer to a Fetch.", low=1024, high=_INT)

@@ -49,12 +49,11 @@ def documentation_of(setting: Setting) -> str:
     return f"{setting.description} Without effect here: {reason}." if reason else setting.description
 
 
-def check_number_of_settings(count: int) -> None:
+def check_number_of_settings(count: int, most: int = len(TOPIC_SETTINGS)) -> None:
     """Raise ApiError(INVALID_CONFIG) for more settings than a topic has, before each one is checked."""
-    if count > len(TOPIC_SETTINGS):
+    if count > most:
         raise ApiError(
-            ErrorCode.INVALID_CONFIG,
-            f"{count} settings of one topic were given, which has {len(TOPIC_SETTINGS)}",
+            ErrorCode.INVALID_CONFIG, f"{count} settings of one resource were given, which has {most}"
         )
 
 

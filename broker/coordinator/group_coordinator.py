@@ -18,6 +18,7 @@ import structlog
 
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, Catalog, Change, TopicDeleted
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.coordinator.decision import Decision, ResponseT
 from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, GroupMachine
 from tidelog.broker.coordinator.groups.messages import GroupLimits, ListedGroup
@@ -41,23 +42,16 @@ class GroupCoordinator:
 
     def __init__(
         self,
-        config: BrokerConfig,
+        settings: BrokerSettings,
         catalog: Catalog,
         topics: Topics,
         replicas: Mapping[tuple[str, int], Replica],
         clock_ms: Callable[[], int],
         steady_ms: Callable[[], int],
     ) -> None:
-        self._config = config
+        self._settings = settings
         self._catalog = catalog
         self._clock_ms = clock_ms
-        self._limits = GroupLimits(
-            config.group_initial_rebalance_delay_ms,
-            config.group_min_session_timeout_ms,
-            config.group_max_session_timeout_ms,
-            config.group_max_size,
-            config.groups_max_bytes,
-        )
         kind = ShardKind(
             OFFSETS_TOPIC,
             GROUP_RECORD_FORMATS,
@@ -71,6 +65,7 @@ class GroupCoordinator:
         self.check = self._shards.check
         self._sweep_soon = asyncio.Event()
         self._sweeper: asyncio.Task[None] | None = None
+        settings.when_changed(self._settings_changed)
 
     def start(self) -> None:
         """Begin to replay the existing partitions, and to remove offsets that expire."""
@@ -83,7 +78,11 @@ class GroupCoordinator:
             self._sweep_soon.set()
 
     def _machine(self) -> GroupMachine:
-        return GroupMachine(self._config.offsets_retention_minutes * _MS_A_MINUTE, self._limits)
+        return GroupMachine(*_rules_of(self._settings.config))
+
+    def _settings_changed(self) -> None:
+        for machine in self._shards.machines():
+            machine.set_rules(*_rules_of(self._settings.config))
 
     @property
     def has_topic(self) -> bool:
@@ -116,7 +115,7 @@ class GroupCoordinator:
     async def _sweep_repeatedly(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(self._config.offsets_retention_check_interval_ms / 1000):
+                async with asyncio.timeout(self._settings.config.offsets_retention_check_interval_ms / 1000):
                     await self._sweep_soon.wait()
             except TimeoutError:
                 pass
@@ -156,6 +155,18 @@ class GroupCoordinator:
             self._sweeper.cancel()
             await asyncio.wait([self._sweeper])
         await self._shards.close()
+
+
+def _rules_of(config: BrokerConfig) -> tuple[int, GroupLimits]:
+    """How long unused offsets are kept, in ms, and the limits of groups."""
+    limits = GroupLimits(
+        config.group_initial_rebalance_delay_ms,
+        config.group_min_session_timeout_ms,
+        config.group_max_session_timeout_ms,
+        config.group_max_size,
+        config.groups_max_bytes,
+    )
+    return config.offsets_retention_minutes * _MS_A_MINUTE, limits
 
 
 async def _begin(shard: Shard[GroupMachine]) -> None:

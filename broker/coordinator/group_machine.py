@@ -41,6 +41,11 @@ class GroupMachine:
             GroupChanged: self.groups.apply,
         }
 
+    def set_rules(self, retention_ms: int, limits: GroupLimits) -> None:
+        """Let changed settings hold from the next operation on."""
+        self.groups.limits = limits
+        self.offsets.retention_ms = retention_ms
+
     def apply(self, record: object) -> None:
         self._parts[type(record)](record)
 

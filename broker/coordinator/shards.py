@@ -144,6 +144,10 @@ class Shards(Generic[MachineT]):
             self._shards[partition] = shard
         return shard
 
+    def machines(self) -> list[MachineT]:
+        """The machines of all partitions, also of those that are being replayed."""
+        return [shard.machine for shard in self._shards.values()]
+
     def loaded(self) -> list[Shard[MachineT]]:
         """Those that are replayed."""
         return [shard for shard in self._shards.values() if shard.is_loaded]

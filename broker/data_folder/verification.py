@@ -20,6 +20,7 @@ from tidelog.broker.cluster.facts import StoredCluster
 from tidelog.broker.cluster.sqlite_store import read_store
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.data_folder.ownership import locked
 from tidelog.broker.services import STORE_FILE
@@ -108,7 +109,7 @@ class _Verification:
         if cluster is not None:
             self._check_folders_exist(cluster, topics, folders)
         self._totals.log_bytes = sum(map(self._log_bytes, folders.values()))
-        settings = TopicConfigs(BrokerConfig())
+        settings = TopicConfigs(BrokerSettings(BrokerConfig()))
         for key, folder in folders.items():
             topic = topics.get(key[0])
             if cluster is not None:

@@ -1,7 +1,7 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: the settings of topics and of this broker.
 
-Owns the three answers. A topic's settings can be changed and apply to the running log at once; the broker's
-own are read from flags, environment and file at start, so here they are read-only.
+Owns the three answers. A changed setting of a topic applies to its running logs at once. One of the broker,
+if it may change at all (`broker_settings`), applies to what the broker does from then on.
 
 Invariants: each resource succeeds or fails alone; a change that names a resource twice is INVALID_REQUEST for
 it, a description that names one twice describes it once; validate_only checks everything and changes nothing.
@@ -17,8 +17,8 @@ from enum import IntEnum
 from functools import partial
 from typing import Any
 
-from tidelog.broker.cluster.catalog import check_topic_name
-from tidelog.broker.configuration.topic_configs import DescribedSetting
+from tidelog.broker.cluster.catalog import ALL_BROKERS, check_topic_name
+from tidelog.broker.configuration.broker_settings import BROKER_SETTINGS, DescribedSetting
 from tidelog.broker.configuration.topic_settings import (
     TOPIC_SETTINGS,
     ConfigType,
@@ -28,6 +28,7 @@ from tidelog.broker.configuration.topic_settings import (
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.settings import Setting
 from tidelog.protocol.steps import Pace, Steps, each
 
 ELEMENTS_A_DESCRIPTION = 10
@@ -75,9 +76,7 @@ class ConfigsHandler:
             answer["error_message"] = error.message
             return answer
         answer["configs"] = [
-            _config(setting, request, read_only=resource_type == BROKER_RESOURCE)
-            for setting in described
-            if not keys or setting.name in keys
+            _config(setting, request) for setting in described if not keys or setting.name in keys
         ]
         return answer
 
@@ -89,10 +88,10 @@ class ConfigsHandler:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return self._topics.settings.describe(topic.configs)
         if resource_type == BROKER_RESOURCE:
-            if name == "":
-                return ()  # The cluster-wide dynamic defaults, of which there are none.
+            if name == ALL_BROKERS:
+                return self._services.settings.describe_of_all()
             self._check_broker(name)
-            return self._services.broker_settings()
+            return self._services.settings.describe()
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
     def _check_broker(self, name: str) -> None:
@@ -112,7 +111,8 @@ class ConfigsHandler:
 
     async def incremental_alter_configs(self, context: RequestContext, request: Any) -> dict[str, Any]:
         def increment(resource: Any) -> _Change:
-            return lambda present: _incremented(present, resource.configs)
+            known = BROKER_SETTINGS if resource.resource_type == BROKER_RESOURCE else TOPIC_SETTINGS
+            return lambda present: _incremented(present, resource.configs, known)
 
         return await self._alter(request, increment)
 
@@ -151,19 +151,24 @@ class ConfigsHandler:
         self, resource: Any, change_of: Callable[[Any], _Change], *, validate_only: bool
     ) -> None:
         if resource.resource_type == BROKER_RESOURCE:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                "broker settings are fixed at start: change the flags, environment or file and restart",
-            )
-        if resource.resource_type != TOPIC_RESOURCE:
+            _check_keys(resource.configs, BROKER_SETTINGS)
+            if resource.resource_name != ALL_BROKERS:
+                self._check_broker(resource.resource_name)
+            apply = self._topics.change_broker_configs
+        elif resource.resource_type == TOPIC_RESOURCE:
+            _check_keys(resource.configs, TOPIC_SETTINGS)
+            check_topic_name(resource.resource_name)
+            apply = self._topics.change_configs
+        else:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
-        check_number_of_settings(len(resource.configs))
-        if len({config.name for config in resource.configs}) != len(resource.configs):
-            raise ApiError(ErrorCode.INVALID_CONFIG, "Error due to duplicate config keys")
-        check_topic_name(resource.resource_name)
-        await self._topics.change_configs(
-            resource.resource_name, change_of(resource), validate_only=validate_only
-        )
+        await apply(resource.resource_name, change_of(resource), validate_only=validate_only)
+
+
+def _check_keys(configs: Sequence[Any], known: Mapping[str, Setting]) -> None:
+    """Raise ApiError(INVALID_CONFIG) for more settings than exist, and for one named twice."""
+    check_number_of_settings(len(configs), len(known))
+    if len({config.name for config in configs}) != len(configs):
+        raise ApiError(ErrorCode.INVALID_CONFIG, "Error due to duplicate config keys")
 
 
 def _asked_for(resources: Sequence[Any], pace: Pace) -> Steps[dict[tuple[int, str], set[str]]]:
@@ -182,13 +187,15 @@ def _asked_for(resources: Sequence[Any], pace: Pace) -> Steps[dict[tuple[int, st
     return asked
 
 
-def _incremented(present: Mapping[str, str], operations: Sequence[Any]) -> dict[str, str | None]:
-    """A topic's own settings after SET, DELETE, APPEND and SUBTRACT. Raises ApiError(INVALID_CONFIG)."""
+def _incremented(
+    present: Mapping[str, str], operations: Sequence[Any], known: Mapping[str, Setting]
+) -> dict[str, str | None]:
+    """The resource's own settings after SET, DELETE, APPEND and SUBTRACT. Raises ApiError(INVALID_CONFIG)."""
     configs: dict[str, str | None] = dict(present)
     for asked in operations:
-        setting = TOPIC_SETTINGS.get(asked.name)
+        setting = known.get(asked.name)
         if setting is None:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {asked.name}")
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {asked.name}")
         if asked.config_operation == ConfigOperation.SET:
             configs[asked.name] = asked.value
         elif asked.config_operation == ConfigOperation.DELETE:
@@ -215,13 +222,13 @@ def _incremented(present: Mapping[str, str], operations: Sequence[Any]) -> dict[
     return configs
 
 
-def _config(setting: DescribedSetting, request: Any, *, read_only: bool) -> dict[str, Any]:
+def _config(setting: DescribedSetting, request: Any) -> dict[str, Any]:
     config: dict[str, Any] = {
         "name": setting.name,
         "value": setting.value,
-        "read_only": read_only,
+        "read_only": setting.is_read_only,
         "config_source": setting.source,
-        "is_sensitive": False,
+        "is_sensitive": setting.is_secret,
         "config_type": setting.type,
     }
     if request.include_synonyms:

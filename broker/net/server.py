@@ -22,6 +22,7 @@ from functools import partial
 
 from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.listeners import ListenerConfig
 from tidelog.broker.limits.handle_budget import HandleBudget
 from tidelog.broker.limits.peer_events import PeerEvents
@@ -113,14 +114,14 @@ class Server:
 
     def __init__(
         self,
-        config: BrokerConfig,
+        settings: BrokerSettings,
         dispatcher: Dispatcher,
         metrics: Metrics,
         events: PeerEvents,
         handles: HandleBudget,
         memory: QueuedMemory,
     ) -> None:
-        self.config = config
+        self._settings = settings
         self.events = events
         self._handles = handles
         self.dispatcher = dispatcher
@@ -134,6 +135,11 @@ class Server:
         self._is_stopping = False
         self._none_left = asyncio.Event()
         self._none_left.set()
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings in force."""
+        return self._settings.config
 
     def start(self, endpoints: Iterable[Endpoint]) -> None:
         """Accept clients on these sockets, which the server owns from now on. Raises BindError."""

@@ -41,7 +41,7 @@ class Partitions:
         self,
         logs: LogManager,
         settings: TopicConfigs,
-        base_config: LogConfig,
+        base_config: Callable[[], LogConfig],
         *,
         node_id: int,
         group_commit: GroupCommit,
@@ -111,7 +111,7 @@ class Partitions:
         return (name, index) in self.replicas or (name, index) in self.unopened
 
     def _config_of(self, topic: Topic) -> LogConfig:
-        return self._settings.log_config(topic.configs, self._base_config)
+        return self._settings.log_config(topic.configs, self._base_config())
 
     def begin(self, topic: Topic, index: int, role: Role) -> None:
         """Let the replica of an open log begin. Where no log is open, the partition is offline."""

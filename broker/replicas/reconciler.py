@@ -103,9 +103,14 @@ class Reconciler:
     def follow(self, change: Change) -> None:
         """Make the replicas match a change that the catalog shows from now on."""
         if isinstance(change.delta, TopicConfigsChanged) and change.after is not None:
-            self._begin(self._partitions.reconfigure(change.after, Pace()))
+            self.reconfigure([change.after])
         elif (topic := change.after or change.before) is not None:
             self._begin(self._followed(change, topic))
+
+    def reconfigure(self, topics: Sequence[Topic]) -> None:
+        """Let the running logs of these topics follow settings that changed."""
+        pace = Pace()
+        self._begin(step for topic in topics for step in self._partitions.reconfigure(topic, pace))
 
     def _followed(self, change: Change, topic: Topic) -> _Work:
         pace = Pace()

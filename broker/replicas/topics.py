@@ -25,6 +25,7 @@ from uuid import UUID
 import structlog
 
 from tidelog.broker.cluster.catalog import (
+    BrokerConfigsChanged,
     Catalog,
     Delta,
     PartitionsAdded,
@@ -37,6 +38,7 @@ from tidelog.broker.cluster.catalog import (
 )
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.store import StoreConflict, StoreError
+from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.turns import Turns
@@ -69,26 +71,22 @@ class Topics:
         self,
         cluster: Cluster,
         reconciler: Reconciler,
+        broker_settings: BrokerSettings,
         settings: TopicConfigs,
         events: PeerEvents,
         turns: Turns,
         *,
         brokers: Callable[[], Sequence[int]],
-        default_partitions: int,
-        default_replication_factor: int,
-        delete_enabled: bool,
         internal: Mapping[str, NewTopic] | None = None,
     ) -> None:
         """`internal`: the defaults of internal topics, by name, whose settings need not pass any check."""
         self.settings = settings
+        self._broker_settings = broker_settings
         self._events = events
         self._turns = turns
         self._cluster = cluster
         self._reconciler = reconciler
         self._brokers = brokers
-        self._default_partitions = default_partitions
-        self._default_replication_factor = default_replication_factor
-        self._delete_enabled = delete_enabled
         self._internal = internal or {}
         self._lock = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
@@ -120,14 +118,17 @@ class Topics:
         # The name first, as Kafka does: a repeated request gets the answer that the topic exists.
         catalog.plan_topic(name, UUID(int=0), (), {})
         brokers = self._brokers()
+        defaults = self._broker_settings.config
         internal = self._internal.get(name, NewTopic())
         if wanted.assignments:
             partitions = yield from assign_manually(wanted.assignments, brokers)
         else:
             count = wanted.num_partitions if wanted.num_partitions != -1 else internal.num_partitions
-            count = self._default_partitions if count == -1 else count
+            count = defaults.num_partitions if count == -1 else count
             factor = wanted.replication_factor
-            partitions = assign(count, brokers, self._default_replication_factor if factor == -1 else factor)
+            partitions = assign(
+                count, brokers, defaults.default_replication_factor if factor == -1 else factor
+            )
         return catalog.plan_topic(name, uuid.uuid4(), partitions, self._checked(name, wanted.configs))
 
     def _checked(self, name: str, configs: Mapping[str, str | None]) -> dict[str, str]:
@@ -182,7 +183,7 @@ class Topics:
 
     async def delete(self, topic_id: UUID) -> None:
         """Delete a topic and its data. Raises ApiError."""
-        if not self._delete_enabled:
+        if not self._broker_settings.config.delete_topic_enable:
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker")
         await self._to_the_end(self._delete(topic_id))
 
@@ -209,6 +210,26 @@ class Topics:
         def plan(catalog: Catalog) -> TopicConfigsChanged:
             topic = _existing(catalog, name)
             return TopicConfigsChanged(topic.topic_id, self._checked(name, change(topic.configs)))
+
+        if validate_only:
+            plan(self._cluster.catalog)
+            return
+        await self._to_the_end(self._change(plan))
+
+    async def change_broker_configs(
+        self,
+        name: str,
+        change: Callable[[Mapping[str, str]], Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Replace the settings that were changed at run time, of a broker (by its id) or of all
+        (ALL_BROKERS), by `change(of the present ones)`. Raises ApiError: INVALID_CONFIG, INVALID_REQUEST.
+        """
+
+        def plan(catalog: Catalog) -> BrokerConfigsChanged:
+            present = self._broker_settings.changed(name)
+            return BrokerConfigsChanged(name, self._broker_settings.check(name, change(present)))
 
         if validate_only:
             plan(self._cluster.catalog)

@@ -48,6 +48,34 @@ def test_a_topic_from_creation_to_deletion(tidelog: Type) -> None:
     assert "birth" not in tidelog("topic", "list")[1].splitlines()
 
 
+def test_a_brokers_settings_are_changed_without_a_restart(tidelog: Type) -> None:
+    def shown(*options: str) -> dict[str, list[str]]:
+        _, *rows = tidelog("broker", "config", *options)[1].splitlines()
+        return {name: rest for _, name, *rest in map(str.split, rows)}
+
+    assert shown()["num.partitions"] == ["1", "default", "yes"]
+    change = ("broker", "config", "--set", "num.partitions=4", "--set", "log.retention.ms=777")
+    assert tidelog(*change) == (
+        0,
+        "set num.partitions=4 for all brokers\nset log.retention.ms=777 for all brokers\n",
+        "",
+    )
+    assert tidelog("broker", "config", "--broker", "1", "--set", "log.retention.ms=888")[0] == 0
+    assert tidelog("topic", "create", "configured")[1] == "created configured (4 partitions)\n"
+    found = shown("--broker", "1")
+    assert found["num.partitions"] == ["4", "all", "brokers", "yes"]
+    assert found["log.retention.ms"] == ["888", "this", "broker", "yes"]
+    code, _, error = tidelog("broker", "config", "--broker", "1", "--set", "node.id=2")
+    assert code == 1
+    assert "node.id" in error
+    for options in (["--delete", "num.partitions"], ["--delete", "log.retention.ms"]):
+        assert tidelog("broker", "config", *options)[0] == 0
+    assert tidelog("broker", "config", "--broker", "1", "--delete", "log.retention.ms")[1] == (
+        "deleted log.retention.ms of broker 1\n"
+    )
+    assert shown()["num.partitions"] == ["1", "default", "yes"]
+
+
 def test_creating_a_topic_twice_is_refused_unless_told_so(tidelog: Type) -> None:
     assert tidelog("topic", "create", "twice")[0] == 0
     code, _, error = tidelog("topic", "create", "twice")

@@ -80,7 +80,7 @@ class CommittedOffsets:
 
     def __init__(self, membership: Membership, retention_ms: int) -> None:
         self._membership = membership
-        self._retention_ms = retention_ms
+        self.retention_ms = retention_ms
         self._groups: dict[str, _Offsets] = {}
         self._groups_to_sweep: deque[str] = deque()
         self._topics_to_sweep: deque[tuple[str, str]] = deque()
@@ -218,7 +218,7 @@ class CommittedOffsets:
             return False
         if committed.expire_timestamp_ms != NO_TIMESTAMP:
             return now_ms >= committed.expire_timestamp_ms
-        return now_ms - idle_since_ms >= self._retention_ms
+        return now_ms - idle_since_ms >= self.retention_ms
 
 
 def is_of(committed: CommittedOffset, topic_id: UUID | None) -> bool:

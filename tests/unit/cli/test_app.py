@@ -29,6 +29,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         ["produce"],
         ["consume"],
         ["producers"],
+        ["broker", "config"],
         ["log", "dump"],
         ["config"],
     ],

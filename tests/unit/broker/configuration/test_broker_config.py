@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError, unknown_variables
+from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.settings import flatten, parse_assignment, variable_of
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS
@@ -180,7 +181,7 @@ def test_a_topics_setting_and_the_brokers_that_holds_without_it_name_each_other(
 def test_a_log_without_settings_is_the_log_of_a_broker_without_settings() -> None:
     """One default each: what a log takes by itself is what a broker gives it where nobody set anything."""
     base = _base_log_config(BrokerConfig())
-    assert TopicConfigs(BrokerConfig()).log_config({}, base) == base == LogConfig()
+    assert TopicConfigs(BrokerSettings(BrokerConfig())).log_config({}, base) == base == LogConfig()
 
 
 def test_the_memory_of_all_connections_has_room_for_the_largest_request() -> None:

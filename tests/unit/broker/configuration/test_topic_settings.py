@@ -3,6 +3,7 @@
 import pytest
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.topic_configs import ConfigSource, TopicConfigs
 from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS, ConfigType, config_type
 from tidelog.broker.storage.log_config import LogConfig
@@ -47,7 +48,7 @@ KAFKA = {
     "segment.ms": ("LONG", "604800000", "log.roll.ms"),
     "unclean.leader.election.enable": ("BOOLEAN", "false", "unclean.leader.election.enable"),
 }
-CONFIGS = TopicConfigs(BrokerConfig())
+CONFIGS = TopicConfigs(BrokerSettings(BrokerConfig()))
 
 
 def test_a_topic_may_have_every_setting_of_kafka_4_with_its_type_default_and_broker_setting() -> None:
@@ -129,7 +130,7 @@ def test_the_shortest_compaction_lag_is_not_longer_than_the_longest_whoever_sets
     own: dict[str, str],
 ) -> None:
     limits = {"log_cleaner_min_compaction_lag_ms": 5, "log_cleaner_max_compaction_lag_ms": 10}
-    configs = TopicConfigs(BrokerConfig(**limits))  # type: ignore[arg-type]
+    configs = TopicConfigs(BrokerSettings(BrokerConfig(**limits)))  # type: ignore[arg-type]
     with pytest.raises(ApiError, match=r"min\.compaction\.lag\.ms \(\d+\) > max"):
         configs.check(own)
     with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms \(5\) > max"):

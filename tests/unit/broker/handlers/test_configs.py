@@ -4,9 +4,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.broker.handlers.conftest import Asker, make_batch
-from tidelog.broker.configuration.topic_configs import ConfigSource
+from tidelog.broker.cluster.catalog import BrokerConfigsChanged
+from tidelog.broker.configuration.broker_settings import BROKER_SETTINGS, ConfigSource
 from tidelog.broker.configuration.topic_settings import ConfigType
 from tidelog.broker.handlers.configs import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigOperation
 from tidelog.protocol.errors import ErrorCode
@@ -86,11 +88,13 @@ async def test_keys_choose_what_is_described(asker: Asker) -> None:
     assert [config.name for config in answer.configs] == ["retention.ms"]
 
 
-async def test_the_brokers_settings_are_read_only(open_asker: Open) -> None:
+async def test_the_brokers_settings_say_which_are_read_only(open_asker: Open) -> None:
     asker = await open_asker(num_partitions=7)
     answer = await described(asker, BROKER_RESOURCE, "1", include_synonyms=True)
     configs = {config.name: config for config in answer.configs}
-    assert (configs["num.partitions"].value, configs["num.partitions"].read_only) == ("7", True)
+    assert (configs["num.partitions"].value, configs["num.partitions"].read_only) == ("7", False)
+    assert {name for name, config in configs.items() if config.read_only} >= {"node.id", "listeners"}
+    assert not any(each.is_secret and each.extras.get("dynamic") for each in BROKER_SETTINGS.values())
     assert configs["num.partitions"].config_source == ConfigSource.STATIC_BROKER_CONFIG
     assert configs["log.segment.bytes"].config_source == ConfigSource.DEFAULT_CONFIG
     assert not (await described(asker, BROKER_RESOURCE, "")).configs
@@ -220,10 +224,138 @@ async def test_validate_only_changes_nothing(asker: Asker) -> None:
     assert held.configs == {}
 
 
-async def test_broker_settings_cannot_be_changed(asker: Asker) -> None:
-    resource = {"resource_type": BROKER_RESOURCE, "resource_name": "1", "configs": []}
-    answer = await asker.ask(ApiKey.ALTER_CONFIGS, 2, resources=[resource])
+async def broker_changed(asker: Asker, name: str, **configs: str | None) -> Any:
+    """Set these of a broker, or delete those that are None."""
+    changes = [
+        {"name": key.replace("_", "."), "config_operation": int(value is None), "value": value}
+        for key, value in configs.items()
+    ]
+    resource = {"resource_type": BROKER_RESOURCE, "resource_name": name, "configs": changes}
+    answer = await asker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
+    return answer.responses[0]
+
+
+async def test_a_brokers_changed_settings_hold_at_once_and_after_a_restart(open_asker: Open) -> None:
+    asker = await open_asker()
+    await asker.create("t")
+    await asker.create("own", max_message_bytes="1000")
+    assert (await broker_changed(asker, "1", message_max_bytes="200")).error_code == 0
+    assert (await broker_changed(asker, "", num_partitions="3", group_max_size="2")).error_code == 0
+    for _ in range(2):
+        assert (await asker.produce("t", make_batch(b"x" * 500))).error_code == ErrorCode.MESSAGE_TOO_LARGE
+        assert (await asker.produce("own", make_batch(b"x" * 500))).error_code == 0
+        assert asker.services.config.group_max_size == 2
+        await asker.services.close()
+        asker = await open_asker()
+    await asker.create("made", -1)
+    made = asker.services.catalog.topic("made")
+    assert made is not None
+    assert len(made.partitions) == 3
+    assert (await broker_changed(asker, "1", message_max_bytes=None)).error_code == 0
+    assert (await asker.produce("t", make_batch(b"x" * 500))).error_code == 0
+
+
+async def test_the_value_of_a_broker_counts_before_that_of_all_before_that_of_the_start(
+    open_asker: Open,
+) -> None:
+    asker = await open_asker(log_retention_ms=111)
+    await asker.create("t", retention_ms="444")
+    await asker.create("plain")
+    await broker_changed(asker, "", log_retention_ms="222")
+    await broker_changed(asker, "1", log_retention_ms="333")
+    chain = [
+        ("log.retention.ms", "333", ConfigSource.DYNAMIC_BROKER_CONFIG),
+        ("log.retention.ms", "222", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ("log.retention.ms", "111", ConfigSource.STATIC_BROKER_CONFIG),
+        ("log.retention.ms", "604800000", ConfigSource.DEFAULT_CONFIG),
+    ]
+    own = [("retention.ms", "444", ConfigSource.DYNAMIC_TOPIC_CONFIG)]
+    for kind, name, key, expected in (
+        (BROKER_RESOURCE, "1", "log.retention.ms", chain),
+        (BROKER_RESOURCE, "", "log.retention.ms", chain[1:2]),
+        (TOPIC_RESOURCE, "plain", "retention.ms", chain),
+        (TOPIC_RESOURCE, "t", "retention.ms", own + chain),
+    ):
+        answer = await described(asker, kind, name, keys=[key], include_synonyms=True)
+        (config,) = answer.configs
+        assert [(held.name, held.value, held.source) for held in config.synonyms] == expected
+        assert (config.value, config.config_source, config.read_only) == (*expected[0][1:], False)
+    in_force = []
+    for deleted in ("1", "", "1"):
+        in_force.append(asker.replica("plain").log.config.retention_ms)
+        await broker_changed(asker, deleted, log_retention_ms=None)
+    assert in_force == [333, 222, 111]
+    assert asker.replica("t").log.config.retention_ms == 444
+    assert asker.services.catalog.broker_configs == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "configs", "code", "reason"),
+    [
+        ("1", {"node_id": "2"}, ErrorCode.INVALID_REQUEST, "dynamically: node.id"),
+        ("", {"data_dir": "/"}, ErrorCode.INVALID_REQUEST, "dynamically: data.dir"),
+        ("1", {"num_partitions": "0"}, ErrorCode.INVALID_CONFIG, "whole number from 1"),
+        ("1", {"num_partitions": ""}, ErrorCode.INVALID_CONFIG, "whole number from 1"),
+        ("1", {"num_partition": "1"}, ErrorCode.INVALID_CONFIG, "num.partition"),
+        ("1", {"log_cleaner_min_compaction_lag_ms": str(2**63 - 1)}, ErrorCode.NONE, None),
+        ("2", {"num_partitions": "1"}, ErrorCode.INVALID_REQUEST, "expected 1 or empty string"),
+    ],
+)
+async def test_what_cannot_change_at_run_time_is_refused_with_a_reason(
+    asker: Asker, name: str, configs: dict[str, str], code: ErrorCode, reason: str | None
+) -> None:
+    before = asker.services.config
+    answer = await broker_changed(asker, name, **configs)
+    assert answer.error_code == code
+    if reason is not None:
+        assert reason in answer.error_message
+        assert (asker.services.config, asker.services.catalog.broker_configs) == (before, {})
+
+
+async def test_settings_that_contradict_each_other_are_refused(asker: Asker) -> None:
+    await broker_changed(asker, "", log_cleaner_max_compaction_lag_ms="5")
+    answer = await broker_changed(asker, "1", log_cleaner_min_compaction_lag_ms="6")
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    assert "max.compaction.lag.ms" in answer.error_message
+
+
+async def test_a_plain_change_of_a_broker_replaces_what_was_changed(asker: Asker) -> None:
+    await broker_changed(asker, "1", num_partitions="3", group_max_size="2")
+    configs = [{"name": "max.connections", "value": "7"}]
+    resource = {"resource_type": BROKER_RESOURCE, "resource_name": "1", "configs": configs}
+    for validate_only, kept in (
+        (True, {"num.partitions": "3", "group.max.size": "2"}),
+        (False, {"max.connections": "7"}),
+    ):
+        answer = await asker.ask(ApiKey.ALTER_CONFIGS, 2, resources=[resource], validate_only=validate_only)
+        assert answer.responses[0].error_code == 0
+        assert asker.services.catalog.broker_configs == {"1": kept}
+    assert (asker.services.config.max_connections, asker.services.config.num_partitions) == (7, 1)
+
+
+async def test_loggers_cannot_be_described_or_changed(asker: Asker) -> None:
+    broker_logger = 8
+    assert (await described(asker, broker_logger, "1")).error_code == ErrorCode.INVALID_REQUEST
+    resource = {"resource_type": broker_logger, "resource_name": "1", "configs": []}
+    answer = await asker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
     assert answer.responses[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_stored_settings_that_no_longer_hold_do_not_keep_a_broker_from_starting(
+    open_asker: Open,
+) -> None:
+    asker = await open_asker()
+    stored = {"gone.setting": "1", "node.id": "9", "num.partitions": "-4", "max.connections": "8"}
+    await asker.services._cluster.change(lambda _: BrokerConfigsChanged("1", stored))
+    await asker.services.close()
+    with capture_logs() as events:
+        asker = await open_asker()
+    assert [event["event"] for event in events].count("broker_setting_ignored") == 3
+    config = asker.services.config
+    assert (config.max_connections, config.node_id, config.num_partitions) == (8, 1, 1)
+    assert (await broker_changed(asker, "1", group_max_size="2")).error_code == 0
+    kept = {"max.connections": "8", "group.max.size": "2"}
+    assert asker.services.catalog.broker_configs == {"1": kept}
 
 
 async def test_a_resource_named_twice_is_an_invalid_request(asker: Asker) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.limits.handle_budget import HandleBudget
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.queued_memory import QueuedMemory
@@ -34,7 +35,8 @@ class Running(Server):
         events = PeerEvents()
         handles = HandleBudget(Disk(), lambda: 0)
         memory = QueuedMemory(config.queued_max_bytes)
-        server = cls(config, Dispatcher(handlers, metrics, events), metrics, events, handles, memory)
+        dispatcher = Dispatcher(handlers, metrics, events)
+        server = cls(BrokerSettings(config), dispatcher, metrics, events, handles, memory)
         server.endpoints = bind_endpoints(config)
         server.start(server.endpoints)
         server.port = server.endpoints[0].port

@@ -1,0 +1,98 @@
+"""`tidelog broker`: the settings of running brokers, shown and changed.
+
+Asks a broker through `client.Admin`. What was changed is said in one line each, so that scripts can read it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.broker.configuration.settings import parse_assignment
+from tidelog.cli.failures import run
+from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster
+from tidelog.protocol.settings import ConfigError
+
+if TYPE_CHECKING:
+    from tidelog.client.cluster_config import ClusterConfig
+
+app = typer.Typer(no_args_is_help=True, help="Show and change the settings of running brokers.")
+_SOURCES = {2: "this broker", 3: "all brokers", 4: "start", 5: "default"}
+
+
+@app.callback()
+def _broker() -> None:
+    """Show and change the settings of running brokers."""
+
+
+@app.command()
+def config(
+    broker: Annotated[
+        int | None,
+        typer.Option("--broker", metavar="ID", help="Only of this broker.", show_default="all brokers"),
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Set a setting, for example log.retention.ms=3600000. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    deletions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--delete",
+            metavar="NAME",
+            help="Delete what was set, so that the value of the broker's start holds. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """Change settings without a restart, or list all of them if there is nothing to change.
+
+    A value for one broker counts before one for all brokers, and that before the one of the broker's start.
+    """
+    try:
+        changes: dict[str, str | None] = dict(map(parse_assignment, assignments or []))
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="--set") from None
+    changes |= dict.fromkeys(deletions or [])
+    run(_change(broker, changes, cluster) if changes else _list(broker, cluster), cluster)
+
+
+async def _change(broker: int | None, changes: dict[str, str | None], cluster: ClusterConfig) -> None:
+    from tidelog.client import Admin, ConfigResource, ConfigResourceType
+
+    name, place = ("", "all brokers") if broker is None else (str(broker), f"broker {broker}")
+    async with Admin(cluster=cluster) as admin:
+        await admin.alter_configs({ConfigResource(ConfigResourceType.BROKER, name): changes})
+    for setting, value in changes.items():
+        print(f"deleted {setting} of {place}" if value is None else f"set {setting}={value} for {place}")
+
+
+async def _list(broker: int | None, cluster: ClusterConfig) -> None:
+    from tidelog.cli.tables import print_table
+    from tidelog.client import Admin, ConfigResource, ConfigResourceType
+
+    async with Admin(cluster=cluster) as admin:
+        known = [node.node_id for node in (await admin.describe_cluster()).brokers]
+        asked = [
+            ConfigResource(ConfigResourceType.BROKER, str(each)) for each in known if broker in (None, each)
+        ] or [ConfigResource(ConfigResourceType.BROKER, str(broker))]
+        described = await admin.describe_configs(asked)
+    rows = [
+        (
+            resource.name,
+            entry.name,
+            "(secret)" if entry.value is None else entry.value,
+            _SOURCES.get(entry.source, entry.source),
+            "no" if entry.read_only else "yes",
+        )
+        for resource, entries in described.items()
+        for entry in entries
+    ]
+    print_table(("BROKER", "SETTING", "VALUE", "SET FOR", "CHANGEABLE"), rows)
