@@ -16,7 +16,7 @@ import cramjam
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.types import Buffer
 
-__all__ = ["Compression", "TooLargeError", "compress", "decompress"]
+__all__ = ["LZ4_FAST_LEVEL", "Compression", "TooLargeError", "compress", "decompress"]
 
 
 class Compression(IntEnum):
@@ -33,6 +33,7 @@ class TooLargeError(ProtocolError):
     """The data yields more bytes than the caller allows."""
 
 
+LZ4_FAST_LEVEL = 9
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 # As snappy-java writes it: version 1, for readers of version 1 and later.
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -58,9 +59,10 @@ _UINT32_LE = struct.Struct("<I")
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
-    """`data` compressed by `codec`. `level` is gzip's (1..9) or zstd's (1..22); None is the default.
+    """`data` compressed by `codec`. `level` is gzip's (1..9), zstd's (to 22) or lz4's (1..17); None is the
+    default.
 
-    For snappy and lz4 it is ignored.
+    Snappy has no levels. As in Kafka, LZ4_FAST_LEVEL is not between 8 and 10, but lz4's fast way.
     """
     if codec is Compression.NONE:
         return bytes(data)
@@ -69,7 +71,7 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
     if codec is Compression.SNAPPY:
         return _snappy_compress(data)
     if codec is Compression.LZ4:
-        return _lz4_compress(data)
+        return _lz4_compress(data, None if level == LZ4_FAST_LEVEL else level)
     return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
 
 
@@ -182,15 +184,25 @@ def _snappy_block(block: memoryview, remaining_bytes: int, max_bytes: int) -> by
         raise _damaged(Compression.SNAPPY, error) from None
 
 
-def _lz4_compress(data: Buffer) -> bytes:
+def _lz4_compress(data: Buffer, level: int | None) -> bytes:
     view = memoryview(data)
     parts = [_LZ4_FRAME_HEADER]
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         raw = view[start : start + _LZ4_BLOCK_BYTES]
-        block = cramjam.lz4.compress_block(raw, store_size=False)
-        if len(block) < len(raw):
-            parts += (_UINT32_LE.pack(len(block)), bytes(block))
-        else:
-            parts += (_UINT32_LE.pack(len(raw) | _LZ4_STORED), bytes(raw))
+        parts.append(_lz4_block(raw) if level is None else _lz4_block_of_level(raw, level))
     parts.append(_LZ4_END_MARK)
     return b"".join(parts)
+
+
+def _lz4_block(raw: memoryview) -> bytes:
+    block = cramjam.lz4.compress_block(raw, store_size=False)
+    if len(block) < len(raw):
+        return _UINT32_LE.pack(len(block)) + bytes(block)
+    return _UINT32_LE.pack(len(raw) | _LZ4_STORED) + bytes(raw)
+
+
+def _lz4_block_of_level(raw: memoryview, level: int) -> bytes:
+    """The only block of a frame, because cramjam ignores the level of a single block."""
+    frame = memoryview(cramjam.lz4.compress(raw, level=level))[len(_LZ4_FRAME_HEADER) :]
+    (size,) = _UINT32_LE.unpack_from(frame)
+    return bytes(frame[: _UINT32_LE.size + (size & ~_LZ4_STORED)])

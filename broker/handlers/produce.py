@@ -14,7 +14,8 @@ Invariants:
 - one bad partition fails alone; a duplicate is answered like its original, once that is durable;
 - with acks=all the answer comes after fdatasync, or after timeout_ms (rounded up to the next `SWEEP_MS`) with
   REQUEST_TIMED_OUT, after which the batch may or may not become durable: a retry gives the answer;
-- acks=1 is answered from the page cache, acks=0 not at all; any other value is INVALID_REQUIRED_ACKS;
+- acks=1 is answered from the page cache, or after the flush that flush.messages asks for; acks=0 is not
+  answered at all; any other value is INVALID_REQUIRED_ACKS;
 - a refusal of acks=0 closes the connection, as in Kafka: the client can be informed in no other way;
 - a refusal by an existing partition names the log's start: for code 59 clients use it to decide whether
   retention has removed their last batch.
@@ -33,17 +34,19 @@ from tidelog.broker.handlers.context import CloseConnection, LateAnswer, LateEff
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.replica import Replica, Written
 from tidelog.broker.services import Services
-from tidelog.broker.storage.batch_inspection import Effort, TooMuchError, inspect_batch
+from tidelog.broker.storage.batch_inspection import Effort, TooMuchError
+from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import AppendResult
+from tidelog.broker.storage.recompression import Inspected, inspect_to_store
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.hot import NO_LEADER, ProducePartitionResult, ProduceRequest
-from tidelog.protocol.records import BATCH_HEADER_SIZE, LOG_OVERHEAD, Inspection, read_batch_header
+from tidelog.protocol.records import BATCH_HEADER_SIZE, LOG_OVERHEAD, read_batch_header
 from tidelog.protocol.steps import GLANCES_A_STEP, Pace, Steps, each, finish
 from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
 
 ProduceResponse = list[tuple[str, list[ProducePartitionResult]]]
-Inspected = Inspection | ApiError | None
+Verdict = Inspected | ApiError | None
 
 SWEEP_MS = 100
 ACKS_ALL = -1
@@ -179,9 +182,10 @@ class ProduceHandler:
             return self._in_a_thread(context, _copied(request))
         return self._answer(context, request, response, pending)
 
-    def _inspected(self, topic: str, index: int, batch: Buffer | None, effort: Effort | None) -> Inspected:
-        """The result of `inspect_batch`, None if nothing is to be inspected. Raises TooMuchError."""
-        return None if batch is None or (topic, index) not in self._replicas else _inspected(batch, effort)
+    def _inspected(self, topic: str, index: int, batch: Buffer | None, effort: Effort | None) -> Verdict:
+        """The result of `inspect_to_store`, None if nothing is to be inspected. Raises TooMuchError."""
+        replica = self._replicas.get((topic, index))
+        return None if batch is None or replica is None else _inspected(batch, replica.log.config, effort)
 
     def _append_many(
         self, context: RequestContext, request: ProduceRequest
@@ -192,9 +196,9 @@ class ProduceHandler:
             return self._in_a_thread(context, _copied(request))
         return (yield from self._append_all(context, request, verdicts))
 
-    def _all_inspected(self, request: ProduceRequest, effort: Effort | None) -> Steps[list[Inspected]]:
+    def _all_inspected(self, request: ProduceRequest, effort: Effort | None) -> Steps[list[Verdict]]:
         pace = Pace()
-        verdicts: list[Inspected] = []
+        verdicts: list[Verdict] = []
         for topic, partitions in request.topics:
             for index, batch in partitions:
                 verdicts.append(self._inspected(topic, index, batch, effort))
@@ -212,7 +216,7 @@ class ProduceHandler:
         return late
 
     async def _append_later(self, context: RequestContext, request: ProduceRequest, late: LateEffect) -> None:
-        def inspect() -> list[Inspected]:
+        def inspect() -> list[Verdict]:
             return finish(self._all_inspected(request, None))
 
         try:
@@ -229,14 +233,14 @@ class ProduceHandler:
             late.give(result)
 
     def _append_all(
-        self, context: RequestContext, request: ProduceRequest, verdicts: Sequence[Inspected]
+        self, context: RequestContext, request: ProduceRequest, verdicts: Sequence[Verdict]
     ) -> Steps[ProduceResponse | PendingProduce | None]:
         """Each partition must be named once: two answers for one could not be distinguished."""
         repeated = yield from _named_twice(request)
         pace = Pace()
         response: ProduceResponse = []
         pending: PendingProduce | None = None
-        if request.acks == ACKS_ALL:
+        if request.acks != 0:
             # Made first: batches may become durable, or the time may run out, before the last one is
             # appended.
             pending = self._wait(response, request.timeout_ms)
@@ -266,7 +270,7 @@ class ProduceHandler:
         topic: str,
         index: int,
         records: Buffer | None,
-        inspected: Inspected | Effort,
+        inspected: Verdict | Effort,
         results: list[ProducePartitionResult],
         response: ProduceResponse,
         pending: PendingProduce | None,
@@ -292,12 +296,12 @@ class ProduceHandler:
             results.append(_refused(index, error.code, error.message, start_offset))
             self._count_refusal(topic, error.code)
             return pending
-        if request.acks != ACKS_ALL:
-            result = replica.soon_durable(written)
-        else:
+        if request.acks == ACKS_ALL or (request.acks == 1 and replica.is_flush_due):
             if pending is None:
                 pending = self._wait(response, request.timeout_ms)
             result = pending.wait_for(replica, written, results)
+        else:
+            result = replica.soon_durable(written)
         base_offset, last_offset, append_time_ms, start_offset, is_duplicate = result
         code = _NONE if base_offset >= 0 else _OLD_DUPLICATE
         # Not by the constructor, whose defaults cost as much as all the rest.
@@ -373,12 +377,12 @@ class ProduceHandler:
             metrics.produce_failed(topic)
 
 
-def _inspected(batch: Buffer, effort: Effort | None) -> Inspected:
-    """`inspect_batch`, but a refusal is returned; None if there is no batch. Raises TooMuchError."""
+def _inspected(batch: Buffer, config: LogConfig, effort: Effort | None) -> Verdict:
+    """`inspect_to_store`, but a refusal is returned; None if there is no batch. Raises TooMuchError."""
     try:
         header = read_batch_header(batch)
         if header.batch_length + LOG_OVERHEAD == len(batch):
-            return inspect_batch(batch, header, effort)
+            return inspect_to_store(batch, header, config, effort)
     except ApiError as error:
         return error
     except ProtocolError:

@@ -2,7 +2,7 @@
 
 Owns the high watermark. With one replica it is the durable end of the log, so a consumer never reads records
 that a crash could remove. With acks=all an answer waits until the watermark passes its batch. With acks=1 and
-acks=0 the data is flushed within `FLUSH_SOON_MS`, so consumers see it that much later.
+acks=0 the data is flushed within `FLUSH_SOON_MS` or flush.ms, so consumers see it that much later.
 An append returns `Written`. It gives its offsets only for an answer that waits until they are durable, or
 that promises nothing.
 A request for the end of the log, or a read at its end, waits for that flush (`caught_up`), so that a client
@@ -45,8 +45,9 @@ from tidelog.broker.storage.partition_log import (
     PartitionLog,
     ReadResult,
 )
+from tidelog.broker.storage.recompression import Inspected
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.records import Inspection, TransactionMarker, build_marker
+from tidelog.protocol.records import TransactionMarker, build_marker
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
 FLUSH_SOON_MS = 5
@@ -153,7 +154,6 @@ class Replica:
         self._loop = loop
         self._waiters: deque[tuple[int, CommitWaiter, int]] = deque()
         self._watchers: dict[Watcher, None] = {}
-        self._appended_bytes = 0
         self._unflushed_batches = 0
         self._flushing_bytes = 0
         self._tell_again_at = 0.0
@@ -175,13 +175,13 @@ class Replica:
         self,
         batch: Buffer,
         now_ms: int,
-        inspected: Inspection | ApiError | Effort | None = None,
+        inspected: Inspected | ApiError | Effort | None = None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> Written:
         """Check and write one batch. Raises ApiError with the code that the producer is to get.
 
-        `inspected` is the result of `inspect_batch` for a client's batch, or an effort for that call: with an
-        effort this raises TooMuchError too.
+        `inspected` is the result of `inspect_to_store` for a client's batch, or an effort for that call: with
+        an effort this raises TooMuchError too.
         """
         if self.stopped is not None:
             raise ApiError(self.stopped)
@@ -199,7 +199,6 @@ class Replica:
                 self._tell("append_refused", error.message, advice_on(error.__cause__, advice))
             raise
         if not result.duplicate:
-            self._appended_bytes += len(batch)
             self._unflushed_batches += 1
         return result
 
@@ -240,9 +239,13 @@ class Replica:
         return result
 
     def soon_durable(self, written: Written) -> AppendResult:
-        """The answer where it may be sent at once and promises nothing; durable `FLUSH_SOON_MS` later."""
-        if self._flush_timer is None:
-            self._flush_within(FLUSH_SOON_MS)
+        """The answer where it may be sent at once and promises nothing; durable `FLUSH_SOON_MS` later, or
+        sooner if the topic's flush.ms or flush.messages says so."""
+        delay_ms = min(FLUSH_SOON_MS, self.log.config.flush_ms)
+        if not delay_ms or self.is_flush_due:
+            self._group_commit.request(self)
+        elif self._flush_timer is None:
+            self._flush_within(delay_ms)
         result: AppendResult = written  # type: ignore[assignment]
         return result
 
@@ -261,6 +264,12 @@ class Replica:
             self._waiters.append((end_offset, _FutureWaiter(future, result), 0))
             self._group_commit.request(self)
         return future
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether so many records are not durable that the topic wants a flush before the next answer."""
+        log = self.log
+        return log.end_offset - log.flushed_end_offset >= log.config.flush_messages
 
     @property
     def is_behind(self) -> bool:
@@ -294,7 +303,7 @@ class Replica:
             self.fail(error)
             return None
         if work is not None:
-            self._flushing_bytes = self._appended_bytes
+            self._flushing_bytes = self.log.appended_bytes
             self._metrics.group_commit(self._unflushed_batches)
             self._unflushed_batches = 0
         return work

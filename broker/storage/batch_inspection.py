@@ -68,23 +68,31 @@ def inspect_batch(batch: Buffer, header: BatchHeader, effort: Effort | None = No
         if effort is not None:
             effort.spend(records)
         return inspect_one_by_one(data, header)
-    except TooLargeError as error:
-        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"{error}; send smaller batches") from None
     except ProtocolError as error:
-        raise ApiError(
-            ErrorCode.INVALID_RECORD,
-            f"the records of the batch are not what its header says: {error}; no consumer could decode them",
-        ) from None
+        raise refusal(error) from None
+
+
+def refusal(error: ProtocolError) -> ApiError:
+    """The answer to a client whose records cannot be read."""
+    if isinstance(error, TooLargeError):
+        return ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"{error}; send smaller batches")
+    return ApiError(
+        ErrorCode.INVALID_RECORD,
+        f"the records of the batch are not what its header says: {error}; no consumer could decode them",
+    )
 
 
 def _inspectable(codec: Compression, records: memoryview, effort: Effort | None) -> bytes:
-    if codec is Compression.NONE:
-        return inspectable(records)
+    return inspectable(records if codec is Compression.NONE else decompressed(codec, records, effort))
+
+
+def decompressed(codec: Compression, records: memoryview, effort: Effort | None) -> bytes:
+    """The records of a compressed batch. Raises ProtocolError, and with an effort TooMuchError."""
     if effort is None:
-        return inspectable(decompress(codec, records, DEFAULT_MAX_DECOMPRESSED_BYTES))
+        return decompress(codec, records, DEFAULT_MAX_DECOMPRESSED_BYTES)
     try:
         data = decompress(codec, records, effort.bytes)
     except TooLargeError:
         raise TooMuchError from None
     effort.bytes -= len(data)
-    return inspectable(data)
+    return data

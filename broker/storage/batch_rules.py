@@ -3,8 +3,8 @@
 Owns the checks that need neither the log nor the producer state, in Kafka's order. Pure.
 
 Invariants: only the header is read, `batch_inspection` checks the records; a batch that passes both can be
-stored as it is, and only its base offset, leader epoch and MaxTimestamp (with LogAppendTime its attributes
-too) may be written into it.
+stored as it is, or as `recompression` rebuilds it, and only its base offset, leader epoch and MaxTimestamp
+(with LogAppendTime its attributes too) may be written into it.
 
 Source: Kafka's ProduceRequest, UnifiedLog and LogValidator; KIP-937.
 """
@@ -67,20 +67,26 @@ def checked_header(batch: Buffer, config: LogConfig, origin: AppendOrigin = CLIE
         )
     if base_offset != 0 and origin is not AppendOrigin.LEADER:
         raise _invalid(f"base offset {base_offset}; a producer's batch must have 0")
-    if size > config.max_message_bytes and origin is not AppendOrigin.LEADER:
-        raise ApiError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"a batch of {size} bytes is larger than max.message.bytes={config.max_message_bytes}",
-        )
-    if size > config.segment_bytes and origin is not AppendOrigin.LEADER:
-        raise ApiError(
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"a batch of {size} bytes is larger than segment.bytes={config.segment_bytes}",
-        )
+    if origin is not AppendOrigin.LEADER:
+        check_size(size, config)
     if not batch_crc_is_valid(batch, header):
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch is not {header.crc:08x}, as it says")
     _check_counts(header, origin)
     return header
+
+
+def check_size(size: int, config: LogConfig) -> None:
+    """Raise ApiError where a batch of so many bytes is too large for the topic."""
+    if size > config.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {size} bytes is larger than max.message.bytes={config.max_message_bytes}",
+        )
+    if size > config.segment_bytes:
+        raise ApiError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"a batch of {size} bytes is larger than segment.bytes={config.segment_bytes}",
+        )
 
 
 def _check_counts(header: BatchHeader, origin: AppendOrigin) -> None:

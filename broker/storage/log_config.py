@@ -58,20 +58,19 @@ class LogConfig:
         high=9,
         read=_gzip_level,
         broker_name="compression.gzip.level",
-        without_effect="batches are stored as the producer compressed them",
     )
     compression_lz4_level: int = setting(
         9,
-        "Level of lz4 where compression.type is lz4.",
+        "Level of lz4 where compression.type is lz4. 9: the fast way of lz4, as in Kafka.",
         low=1,
         high=17,
         broker_name="compression.lz4.level",
-        without_effect="batches are stored as the producer compressed them",
     )
     compression_type: str = setting(
         "producer",
-        "Batches are stored as the producer compressed them. This broker never compresses again.",
-        choices=("producer",),
+        "producer: batches are stored as they were sent. Else the records of each batch are stored as one "
+        "block of this codec, or uncompressed. A batch that has the codec already stays as it is.",
+        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         broker_name="compression.type",
     )
     compression_zstd_level: int = setting(
@@ -80,7 +79,6 @@ class LogConfig:
         low=-131072,
         high=22,
         broker_name="compression.zstd.level",
-        without_effect="batches are stored as the producer compressed them",
     )
     delete_retention_ms: int = setting(
         _DAY_MS,
@@ -100,19 +98,19 @@ class LogConfig:
     )
     flush_messages: int = setting(
         _LONG,
-        "Number of records after which a log is flushed.",
+        "Records that are not durable yet at which a log is flushed before acks=1 is answered. acks=all is "
+        "always answered after the flush.",
         low=1,
         high=_LONG,
         broker_name="log.flush.interval.messages",
-        without_effect="acks=all is answered after the flush, and other batches are flushed soon",
     )
     flush_ms: int = setting(
         _LONG,
-        "Time after which a log is flushed.",
+        "Time within which records are flushed that were sent with acks=0 or acks=1. It is at most 5 ms, "
+        "because consumers read only what is durable.",
         low=0,
         high=_LONG,
         broker_name="log.flush.interval.ms",
-        without_effect="acks=all is answered after the flush, and other batches are flushed soon",
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         (),

@@ -23,8 +23,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from tidelog.broker.storage.batch_inspection import Effort, inspect_batch
-from tidelog.broker.storage.batch_rules import CLIENT, AppendOrigin, check_timestamps, checked_header
+from tidelog.broker.storage.batch_inspection import Effort
+from tidelog.broker.storage.batch_rules import CLIENT, AppendOrigin, checked_header
 from tidelog.broker.storage.disk import FULL, ColdRead, Disk, is_out_of_handles
 from tidelog.broker.storage.holes import Hole, raise_if_lost
 from tidelog.broker.storage.integrity import CorruptSegmentError
@@ -47,6 +47,7 @@ from tidelog.broker.storage.log_types import (
 )
 from tidelog.broker.storage.producer_state import Append, Duplicate, Refusal
 from tidelog.broker.storage.producer_table import ProducerEntry
+from tidelog.broker.storage.recompression import Inspected, admitted, header_to_store
 from tidelog.broker.storage.recovery import Recovered, Recovery, RecoveryReport
 from tidelog.broker.storage.segment import Segment
 from tidelog.broker.storage.upkeep import Upkeep
@@ -54,7 +55,6 @@ from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.records import (
     BatchHeader,
     EndTransactionMarker,
-    Inspection,
     patched_prefix,
     read_batch_header,
     read_marker,
@@ -177,6 +177,11 @@ class PartitionLog:
         return self._upkeep.bytes_since_checkpoint
 
     @property
+    def appended_bytes(self) -> int:
+        """How many bytes were written since the start."""
+        return self._upkeep.appended_bytes
+
+    @property
     def size_bytes(self) -> int:
         return self._segments.size_bytes
 
@@ -213,12 +218,12 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin = CLIENT,
-        inspected: Inspection | ApiError | Effort | None = None,
+        inspected: Inspected | ApiError | Effort | None = None,
     ) -> AppendResult:
         """Store the one batch in `batch`, or recognise it.
 
-        `inspected` is the result of `inspect_batch` for a client's batch, or a limited effort for the call.
-        With an effort this raises TooMuchError too, before anything changed.
+        `inspected` is the result of `inspect_to_store` for a client's batch, or a limited effort for it. With
+        an effort this raises TooMuchError too, before anything changed.
         Raises ApiError with the code that the producer is to get; then nothing was stored. A full disk gives
         KAFKA_STORAGE_ERROR and the log goes on; when `failure` is set afterwards the log is offline.
         """
@@ -230,16 +235,13 @@ class PartitionLog:
         base_offset, marker = self.end_offset, None
         idempotent = producer_id >= 0
         if origin is CLIENT:
-            if isinstance(inspected, Effort) or inspected is None:
-                inspected = inspect_batch(batch, header, inspected)
-            elif isinstance(inspected, ApiError):
-                raise inspected
-            check_timestamps(header, inspected, config, now_ms)
-            _, latest = inspected
+            latest, to_store = admitted(batch, header, config, now_ms, inspected)
             if idempotent or header.is_transactional:
                 verdict = self.producers.check(header)
                 if not isinstance(verdict, Append):
                     return self._stored_before(verdict, header)
+            if to_store is not batch:
+                batch, header = to_store, header_to_store(to_store, config)
         else:
             latest = max_timestamp
             base_offset, leader_epoch, marker = self._admit_own(batch, header, origin, leader_epoch)

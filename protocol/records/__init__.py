@@ -14,6 +14,7 @@ from tidelog.protocol.records.builder import RecordBatchBuilder
 from tidelog.protocol.records.columns import SMALLEST_RECORD_BYTES, Columns, Headers
 from tidelog.protocol.records.header import (
     BATCH_HEADER_SIZE,
+    COMPRESSION_MASK,
     CURRENT_MAGIC,
     LOG_OVERHEAD,
     BatchHeader,
@@ -28,6 +29,7 @@ from tidelog.protocol.records.header import (
     set_producer,
     with_log_append_time,
     with_max_timestamp,
+    write_header,
 )
 from tidelog.protocol.records.inspection import (
     Inspection,
@@ -60,6 +62,7 @@ from tidelog.protocol.sequences import (
 
 __all__ = [
     "BATCH_HEADER_SIZE",
+    "COMPRESSION_MASK",
     "CURRENT_MAGIC",
     "DEFAULT_MAX_DECOMPRESSED_BYTES",
     "LOG_OVERHEAD",
@@ -98,4 +101,5 @@ __all__ = [
     "set_producer",
     "with_log_append_time",
     "with_max_timestamp",
+    "write_header",
 ]

@@ -197,7 +197,7 @@ async def test_append_and_subtract_are_for_lists(asker: Asker) -> None:
         ("segment.bytes", "13"),
         ("segment.bytes", str(2**31)),
         ("min.insync.replicas", "0"),
-        ("compression.type", "zstd"),
+        ("compression.type", "brotli"),
         ("message.timestamp.type", "createtime"),
         ("no.such.setting", "1"),
         ("retention.ms", None),

@@ -103,6 +103,29 @@ async def test_acks_1_is_answered_at_once_and_becomes_readable_soon(asker: Asker
     assert replica.high_watermark == 1
 
 
+async def test_acks_1_is_answered_after_the_flush_that_flush_messages_asks_for(asker: Asker) -> None:
+    await asker.create("t", 2, flush_messages="3")
+    replica = asker.replica("t")
+    assert asker.send(("t", 0, make_batch(b"1", b"2")), acks=1)[0][1][0].base_offset == 0
+    assert replica.high_watermark == 0
+    # The second partition needs no flush, and is answered with the first one.
+    answer = asker.send(("t", 0, make_batch(b"3")), ("t", 1, make_batch(b"v")), acks=1)
+    assert isinstance(answer, LateAnswer)
+    assert [results[0].base_offset for _, results in await answer] == [2, 0]
+    assert replica.log.flushed_end_offset == 3
+
+
+@pytest.mark.parametrize("setting", [{"flush_ms": "0"}, {"flush_messages": "1"}])
+async def test_acks_0_is_flushed_at_once_where_the_topic_asks_for_it(
+    asker: Asker, setting: dict[str, str]
+) -> None:
+    await asker.create("t", **setting)
+    replica, requested = asker.replica("t"), []
+    replica._group_commit.request = requested.append  # type: ignore[method-assign, assignment]
+    assert asker.send(("t", 0, make_batch(b"v")), acks=0) is None
+    assert requested == [replica]
+
+
 async def test_acks_1_data_is_flushed_with_nobody_waiting(asker: Asker) -> None:
     await asker.create("t")
     replica, moved = asker.replica("t"), asyncio.Event()

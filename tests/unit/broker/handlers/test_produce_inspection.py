@@ -10,11 +10,11 @@ import pytest
 from tests.unit.broker.handlers.conftest import NOW_MS, Asker, make_batch
 from tidelog.broker.handlers import produce
 from tidelog.broker.handlers.context import CloseConnection, LateEffect
-from tidelog.broker.storage import partition_log
-from tidelog.broker.storage.batch_inspection import inspect_batch
+from tidelog.broker.storage import recompression
+from tidelog.broker.storage.recompression import inspect_to_store
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.records import RecordBatchBuilder
+from tidelog.protocol.records import RecordBatchBuilder, decode_batch, read_batch_header
 from tidelog.protocol.records.header import write_crc
 
 Open = Callable[..., Awaitable[Asker]]
@@ -40,12 +40,12 @@ class Threads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.found: list[threading.Thread] = []
-        for module in (produce, partition_log):
-            monkeypatch.setattr(module, "inspect_batch", self.inspect)
+        for module in (produce, recompression):
+            monkeypatch.setattr(module, "inspect_to_store", self.inspect)
 
     def inspect(self, *given: Any) -> Any:
         self.found.append(threading.current_thread())
-        return inspect_batch(*given)
+        return inspect_to_store(*given)
 
 
 async def test_a_batch_that_takes_long_is_inspected_in_a_thread(
@@ -59,6 +59,23 @@ async def test_a_batch_that_takes_long_is_inspected_in_a_thread(
     assert (await late)[0][1][0].base_offset == 0
     assert asker.replica("t").high_watermark == 20_000
     assert [thread is threading.main_thread() for thread in threads.found] == [True, False]
+
+
+async def test_a_batch_that_takes_long_to_compress_is_compressed_in_a_thread(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asker.create("t", 2, compression_type="gzip")
+    threads = Threads(monkeypatch)
+    values = [bytes([number]) * 1000 for number in range(200)]
+    late = asker.send(("t", 0, make_batch(*values)), ("t", 1, make_batch(b"v")))
+    assert isinstance(late, LateEffect)
+    assert [results[0].base_offset for _, results in await late] == [0, 0]
+    assert threading.main_thread() not in threads.found[1:]
+    for partition, expected in enumerate((values, [b"v"])):
+        replica = asker.replica("t", partition)
+        (data,) = replica.log.read(0, 1 << 20, upper_offset=replica.high_watermark).records
+        assert read_batch_header(data).compression is Compression.GZIP
+        assert [record.value for record in decode_batch(data)] == expected
 
 
 async def test_what_was_sent_outlives_its_frame(asker: Asker) -> None:
@@ -101,18 +118,18 @@ async def test_one_request_at_a_time_is_inspected_in_a_thread(
     running = most = 0
     lock = threading.Lock()
 
-    def inspect(batch: Any, header: Any, effort: Any) -> Any:
+    def inspect(*given: Any) -> Any:
         nonlocal running, most
         with lock:
             running += 1
             most = max(most, running)
         try:
-            return inspect_batch(batch, header, effort)
+            return inspect_to_store(*given)
         finally:
             with lock:
                 running -= 1
 
-    monkeypatch.setattr(produce, "inspect_batch", inspect)
+    monkeypatch.setattr(produce, "inspect_to_store", inspect)
     await asyncio.gather(*(asker.send(("t", 0, bytes(long_batch()))) for _ in range(6)))
     assert (asker.replica("t").log.end_offset, most) == (120_000, 1)
 
