@@ -22,6 +22,7 @@ import structlog
 from tidelog.broker.clock import SteadyClock, clock_ms
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.coordinator.offset_metrics import OffsetMetrics
 from tidelog.broker.handlers import Handler, build_handlers
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.http import HttpServer
@@ -113,7 +114,8 @@ class Broker:
             broker: Self
             if sockets.http is not None:
                 add_routes = partial(_add_routes, services, faults)
-                http = HttpServer(sockets.http, metrics, lambda: broker.is_ready, events, add_routes)
+                more = partial(_offset_metrics, services)
+                http = HttpServer(sockets.http, metrics, lambda: broker.is_ready, events, add_routes, more)
                 http.start()
             broker = cls(config, metrics, sockets.endpoints, services, server, http, faults)
             broker.is_ready = True
@@ -219,6 +221,16 @@ def _with_faults(
 
     faults = FaultInjector(services)
     return faults.around(handlers), faults
+
+
+async def _offset_metrics(services: Services) -> bytes:
+    offsets = OffsetMetrics(
+        services.groups.machines(),
+        services.catalog,
+        services.replicas,
+        services.config.metrics_max_offset_series,
+    )
+    return await services.turns.run(offsets.exposition())
 
 
 def _add_routes(services: Services, faults: FaultInjector | None, application: web.Application) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.coordinator.offset_metrics import FAMILIES, LEFT_OUT
 from tidelog.broker.handlers.fetch_sessions import FetchSessions
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.storage.log_config import LogConfig
@@ -89,7 +90,8 @@ def broker_metrics() -> str:
         (f"`{family.name}{'_total' if family.type == 'counter' else ''}`", family.type, family.documentation)
         for family in metrics.collect()
     )
-    return _table(("metric", "type", "meaning"), rows)
+    offsets = ((_code(family.name), "gauge", family.description) for family in (*FAMILIES, LEFT_OUT))
+    return _table(("metric", "type", "meaning"), [*rows, *offsets])
 
 
 def _settings(table: Any) -> str:

@@ -117,6 +117,14 @@ class BrokerConfig:
         high=_PORT,
     )
     http_host: str = _setting("", "Address that the HTTP port listens on. Empty: that of the first listener.")
+    metrics_max_offset_series: int = _setting(
+        50_000,
+        "Most series of committed offsets, lag and ends of partitions on /metrics. Above it, whole families "
+        "are left out, those by group and partition first.",
+        low=0,
+        high=_INT,
+        dynamic=True,
+    )
     data_dir: Path = _setting("tidelog-data", "Folder of logs and catalog. It is made if it is missing.")
     node_id: int = _setting(1, "Id of this broker in the cluster.", low=0, high=_INT)
     cluster_id: str = _setting("", "Id of the cluster. Empty: made once and kept in the data folder.")

@@ -84,6 +84,10 @@ class GroupCoordinator:
         for machine in self._shards.machines():
             machine.set_rules(*_rules_of(self._settings.config))
 
+    def machines(self) -> list[GroupMachine]:
+        """Those of the partitions that were replayed; to read from, not to change."""
+        return [shard.machine for shard in self._shards.loaded()]
+
     @property
     def has_topic(self) -> bool:
         """Whether the topic exists that committed offsets are stored in."""

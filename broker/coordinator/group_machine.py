@@ -58,7 +58,15 @@ class GroupMachine:
 
     def ids(self, now_ms: int) -> Decision[Any, list[str]]:
         """The ids of all groups."""
-        return Decision((), sorted({*self.groups.ids(), *self.offsets.group_ids}))
+        return Decision((), sorted(self.all_ids()))
+
+    def all_ids(self) -> set[str]:
+        """The ids of all groups."""
+        return {*self.groups.ids(), *self.offsets.group_ids}
+
+    def member_count(self, group_id: str) -> int:
+        """The members of a group; 0 for one that has only offsets, or does not exist."""
+        return self.groups.member_count(group_id)
 
     def listed(self, group_ids: Sequence[str], now_ms: int) -> Decision[Any, list[ListedGroup]]:
         """One entry for each of these groups that still exists."""

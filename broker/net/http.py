@@ -48,10 +48,14 @@ class HttpServer:
         is_ready: Callable[[], bool],
         events: PeerEvents,
         add_routes: Callable[[web.Application], None] | None = None,
+        more_metrics: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:
-        """`add_routes` is called once with the application when that is made, and adds routes to it."""
+        """`add_routes` is called once with the application when that is made, and adds routes to it.
+        `more_metrics` gives what /metrics shows beside `metrics`.
+        """
         self._socket = listening
         self._add_routes = add_routes
+        self._more_metrics = more_metrics
         self._metrics = metrics
         self._is_ready = is_ready
         self._events = events
@@ -111,7 +115,9 @@ class HttpServer:
     async def _answer_metrics(self, request: web.Request) -> web.Response:
         from aiohttp import web
 
-        return web.Response(body=self._metrics.render(), headers={"Content-Type": METRICS_CONTENT_TYPE})
+        more = b"" if self._more_metrics is None else await self._more_metrics()
+        body = self._metrics.render() + more
+        return web.Response(body=body, headers={"Content-Type": METRICS_CONTENT_TYPE})
 
     async def _answer_health(self, request: web.Request) -> web.Response:
         from aiohttp import web

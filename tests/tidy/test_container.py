@@ -18,6 +18,7 @@ from tests.tidy.house import ROOT, WHEEL_PACKAGES
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.settings import BOOTSTRAP_SERVERS_VARIABLE
+from tidelog.broker.coordinator.offset_metrics import FAMILIES
 from tidelog.broker.observability.metrics import Metrics
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -46,7 +47,8 @@ def exposed_metrics() -> set[str]:
     metrics.bytes_out("topic", 100)
     metrics.produce_failed("topic")
     metrics.group_commit(3)
-    return {sample.name for family in metrics.registry.collect() for sample in family.samples}
+    names = {sample.name for family in metrics.registry.collect() for sample in family.samples}
+    return names | {family.name for family in FAMILIES}
 
 
 def expressions() -> Iterator[tuple[str, str]]:
@@ -270,5 +272,6 @@ def test_every_metric_that_operators_look_for_has_a_panel() -> None:
         "tidelog_out_of_order_batches_total",
         "tidelog_fenced_batches_total",
         "tidelog_group_commit_batches_bucket",
+        "kafka_consumergroup_lag_sum",
     ):
         assert metric in shown

@@ -62,6 +62,11 @@ class Groups:
     def ids(self) -> Collection[str]:
         return self._groups.keys()
 
+    def member_count(self, group_id: str) -> int:
+        """The members of a group; 0 for one that does not exist."""
+        group = self._groups.get(group_id)
+        return 0 if group is None else len(group.members)
+
     # Members
 
     def join(self, request: JoinRequest, now_ms: int) -> Decision[Any, JoinAnswer]:

@@ -103,6 +103,11 @@ class CommittedOffsets:
         """The groups that have committed offsets."""
         return self._groups.keys()
 
+    def of_group(self, group_id: str) -> list[tuple[str, list[tuple[int, CommittedOffset]]]]:
+        """All that the group has committed, by topic; check each offset with `is_of` before it is shown."""
+        topics = self._groups.get(group_id, {})
+        return [(topic, list(partitions.items())) for topic, partitions in topics.items()]
+
     def commit(
         self, group_id: str, committer: Committer, records: Sequence[OffsetRecord]
     ) -> Callable[[int], Decision[OffsetRecord, None]]:
