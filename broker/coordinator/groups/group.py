@@ -84,6 +84,11 @@ class Group(NamedTuple):
     state_since_ms: int = -1
     held_bytes: int = _OBJECT_BYTES
 
+    @classmethod
+    def new(cls, group_id: str) -> Group:
+        """Without members."""
+        return cls(group_id, held_bytes=_OBJECT_BYTES + 2 * len(group_id))
+
     # Changes
 
     def moved_to(self, state: GroupState, now_ms: int) -> Group:

@@ -4,7 +4,7 @@ Owns the set of groups, and how much memory they hold. Its records are `GroupRec
 `GroupChanged`: the state of a group between two records is lost at a restart, and its members join again.
 
 Invariants: a group that never had a generation is removed with its last member; all groups together hold at
-most `GroupLimits.max_bytes` of what members sent, plus what their leaders assigned.
+most `GroupLimits.max_bytes` of what members sent and are assigned.
 
 Pure. Source: Kafka's GroupMetadataManager and GroupCoordinatorService, for groups of type classic.
 """
@@ -74,10 +74,15 @@ class Groups:
         if code is not None:
             return Decision((), JoinAnswer(code, request.member_id))
         change = self._change(request.group_id, now_ms)
-        return join(change, request, self.limits.max_bytes - self.held_bytes)
+        added_bytes = 0 if self.knows(request.group_id) else change.group.held_bytes
+        return join(change, request, self._free_bytes() - added_bytes)
 
     def sync(self, request: SyncRequest, now_ms: int) -> Decision[Any, SyncAnswer]:
-        return membership.sync(self._change(request.group_id, now_ms), request)
+        return membership.sync(self._change(request.group_id, now_ms), request, self._free_bytes())
+
+    def _free_bytes(self) -> int:
+        """How much more all groups together may hold."""
+        return self.limits.max_bytes - self.held_bytes
 
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
@@ -213,5 +218,5 @@ class Groups:
         return change.decision(None)
 
     def _change(self, group_id: str, now_ms: int) -> GroupChange:
-        group = self._groups.get(group_id) or Group(group_id)
+        group = self._groups.get(group_id) or Group.new(group_id)
         return GroupChange(group, now_ms, self.limits, self)

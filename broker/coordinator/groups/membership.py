@@ -19,6 +19,7 @@ from tidelog.broker.coordinator.groups.joining import check_member
 from tidelog.broker.coordinator.groups.messages import MemberIdentity, SyncAnswer, SyncRequest
 from tidelog.broker.coordinator.groups.rebalance import (
     GroupChange,
+    end_syncs,
     rebalance,
     release_waiting,
     remove,
@@ -30,8 +31,11 @@ from tidelog.broker.coordinator.groups.states import GroupState
 from tidelog.protocol.errors import ErrorCode
 
 
-def sync(change: GroupChange, request: SyncRequest) -> Decision[Any, SyncAnswer]:
-    """The assignment of a member; the leader sends those of all, and the others wait for it."""
+def sync(change: GroupChange, request: SyncRequest, free_bytes: int) -> Decision[Any, SyncAnswer]:
+    """The assignment of a member; the leader sends those of all, and the others wait for it.
+
+    Assignments of more than `free_bytes` are refused.
+    """
     group = change.group
     code = _sync_refusal(group, request)
     if code is not None:
@@ -45,7 +49,7 @@ def sync(change: GroupChange, request: SyncRequest) -> Decision[Any, SyncAnswer]
         return change.decision(_assigned(group, member))
     release_waiting(change, member, ErrorCode.REBALANCE_IN_PROGRESS)
     if group.leader == member.member_id:
-        return change.decision(_assign(change, request))
+        return change.decision(_assign(change, request, free_bytes))
     change.group = change.group.with_member(member._replace(awaits_sync=True))
     return change.decision(Parked(sync_key(group.group_id, member.member_id)))
 
@@ -77,8 +81,11 @@ def _assigned(group: Group, member: Member) -> SyncAnswer:
     return SyncAnswer(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment)
 
 
-def _assign(change: GroupChange, request: SyncRequest) -> SyncAnswer:
-    """Apply the leader's assignment: a member that is not in it gets an empty one."""
+def _assign(change: GroupChange, request: SyncRequest, free_bytes: int) -> SyncAnswer:
+    """Apply the leader's assignment: a member that is not in it gets an empty one.
+
+    If it is too large, all members get the error and must join again, as where Kafka cannot store it.
+    """
     before = change.group
     group = before.moved_to(GroupState.STABLE, change.now_ms).with_members(
         {
@@ -86,6 +93,10 @@ def _assign(change: GroupChange, request: SyncRequest) -> SyncAnswer:
             for key, member in before.members.items()
         }
     )
+    if group.held_bytes - before.held_bytes > free_bytes:
+        end_syncs(change, ErrorCode.GROUP_MAX_SIZE_REACHED)
+        rebalance(change)
+        return SyncAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED)
     change.group = group
     change.is_recorded = True
     for member in before.members.values():

@@ -165,7 +165,7 @@ def rebalance(change: GroupChange) -> None:
 def _prepare(change: GroupChange) -> None:
     group = change.group
     if group.state is GroupState.COMPLETING_REBALANCE:
-        _end_syncs(change, ErrorCode.REBALANCE_IN_PROGRESS)
+        end_syncs(change, ErrorCode.REBALANCE_IN_PROGRESS)
     change.end_timer(sync_phase_timer(group.group_id))
     is_initial = group.state is GroupState.EMPTY
     change.group = change.group.moved_to(GroupState.PREPARING_REBALANCE, change.now_ms)._replace(
@@ -278,7 +278,7 @@ def joined_members(group: Group) -> list[JoinedMember]:
     ]
 
 
-def _end_syncs(change: GroupChange, code: ErrorCode) -> None:
+def end_syncs(change: GroupChange, code: ErrorCode) -> None:
     """No member gets an assignment of this generation from now on."""
     group = change.group
     for member in group.members.values():

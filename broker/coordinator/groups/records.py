@@ -70,30 +70,34 @@ def _decoded(key: bytes, value: bytes | None) -> GroupRecord:
 
 def _group_of(group_id: str, values: Any) -> Group:
     """The group after a restart: stable with its members, or empty."""
-    group = Group(
-        group_id,
-        state=GroupState.STABLE if values.members else GroupState.EMPTY,
+    members = {
+        member.member_id: Member(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.session_timeout,
+            # Before version 1 there was one timeout for both.
+            member.session_timeout if member.rebalance_timeout == -1 else member.rebalance_timeout,
+            (Protocol(values.protocol or "", member.subscription),),
+            assignment=member.assignment,
+        )
+        for member in values.members
+    }
+    group = Group.new(group_id)._replace(
+        state=GroupState.STABLE if members else GroupState.EMPTY,
         generation=values.generation,
         protocol_type=values.protocol_type or None,
         protocol=values.protocol,
+        leader=values.leader if values.leader in members else next(iter(members), None),
+        static_members={
+            member.group_instance_id: member.member_id
+            for member in members.values()
+            if member.group_instance_id is not None
+        },
         state_since_ms=values.current_state_timestamp,
     )
-    for member in values.members:
-        # Before version 1 there was one timeout for both.
-        rebalance_timeout_ms = member.rebalance_timeout
-        group = group.with_member(
-            Member(
-                member.member_id,
-                member.group_instance_id,
-                member.client_id,
-                member.client_host,
-                member.session_timeout,
-                member.session_timeout if rebalance_timeout_ms == -1 else rebalance_timeout_ms,
-                (Protocol(values.protocol or "", member.subscription),),
-                assignment=member.assignment,
-            )
-        )
-    return group._replace(leader=values.leader) if values.leader in group.members else group
+    return group.with_members(members)
 
 
 GROUP_RECORDS = RecordKind(GroupRecord, (_KEY_VERSION,), _encoded, _decoded)

@@ -260,6 +260,13 @@ def test_all_groups_together_hold_no_more_memory_than_they_may() -> None:
     assert len(site.members("a")) == 1
 
 
+def test_the_ids_of_groups_count_too() -> None:
+    site = Site(LIMITS._replace(max_bytes=50_000))
+    assert site.join(group_id="a" * 20_000).answer is None
+    assert site.join(group_id="b" * 20_000).answer.error_code == FULL
+    assert 40_000 <= site.machine.held_bytes <= 50_000
+
+
 @pytest.mark.parametrize(
     ("generation", "protocol_type", "protocol", "code"),
     [
@@ -276,3 +283,20 @@ def test_a_sync_must_name_the_generation_and_the_protocol_of_the_group(
     leader, _ = site.stable()
     answer = site.sync(leader, generation, protocol_type=protocol_type, protocol=protocol).answer
     assert answer.error_code == code
+
+
+def test_assignments_that_take_more_memory_than_there_is_are_refused_and_the_group_joins_again() -> None:
+    site = Site(LIMITS._replace(max_bytes=50_000))
+    joins = [site.join() for _ in range(2)]
+    site.pass_ms(2 * DELAY_MS)
+    leader, other = (joined.answer.member_id for joined in joins)
+    waiting = site.sync(other, 1)
+    assert waiting.answer is None
+    answer = site.sync(leader, 1, {leader: bytes(30_000), other: bytes(30_000)}).answer
+    assert answer.error_code == waiting.answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert site.machine.held_bytes <= 50_000
+    assert site.state() is GroupState.PREPARING_REBALANCE
+    for member_id in (leader, other):
+        site.join(member_id)
+    assert site.sync(leader, 2, {leader: bytes(20_000), other: bytes(20_000)}).answer.error_code == 0
+    assert site.state() is GroupState.STABLE

@@ -54,7 +54,7 @@ def test_an_empty_group_and_one_that_was_deleted_are_told_apart() -> None:
     key, value = GROUP_RECORDS.encode(GroupRecord("g", Group("g", generation=3, protocol_type="consumer")))
     assert value is not None
     group = GROUP_RECORDS.decode(key, value).group
-    assert group == Group("g", generation=3, protocol_type="consumer")
+    assert group == Group.new("g")._replace(generation=3, protocol_type="consumer")
     assert GROUP_RECORDS.encode(GroupRecord("g", None)) == (KEY, None)
     assert GROUP_RECORDS.decode(KEY, None) == GroupRecord("g", None)
 
