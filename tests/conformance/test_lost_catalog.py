@@ -20,7 +20,7 @@ from tidelog.cli.app import run_command
 
 SEED = 11
 TOPICS = {"a": 1, "b": 3, "c": 1}
-FLIPS_A_FILE = 4
+FLIPS_A_FILE = 2
 
 
 @pytest.fixture(params=["stopped", "killed"])

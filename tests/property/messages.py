@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.declaration import Field, Message, version_in
-from tidelog.protocol.schema import APIS
+from tidelog.protocol.schema import APIS, ApiKey
 
 CASES = [
     (key, version, kind)
@@ -18,7 +18,23 @@ CASES = [
 ]
 CASE_IDS = [f"{APIS[key].name}-{version}-{kind}" for key, version, kind in CASES]
 
-# 166 cases share the examples that the profile grants to one test.
+
+
+def layout(key: ApiKey, version: int, kind: str) -> tuple[object, ...]:
+    """What decides the bytes of a message in a version: versions of one layout differ in their number alone."""
+    message = message_of(key, kind)
+    return key, kind, version_in(version, message.flexible), _layout_of(message.fields, version)
+
+
+def _layout_of(fields: tuple[Field, ...], version: int) -> tuple[object, ...]:
+    return tuple(
+        (field.name, version_in(version, field.nullable), _layout_of(field.fields, version))
+        for field in fields
+        if version_in(version, field.versions)
+    )
+
+
+# All cases share the examples that the profile grants to one test.
 FEW_EXAMPLES = settings(max_examples=max(5, settings().max_examples // 12))
 
 _SCALARS: Mapping[str, st.SearchStrategy[Any]] = {
