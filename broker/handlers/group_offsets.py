@@ -209,7 +209,8 @@ class GroupOffsetsHandler:
         def delete(machine: GroupMachine) -> Any:
             return machine.offsets.delete(request.group_id, [(name, wanted[name]) for name in known])
 
-        known = [name for name in wanted if self._catalog.topic(name) is not None]
+        topics = await turns.run(each(self._catalog.topic, wanted, Pace()))
+        known = [topic.name for topic in topics if topic is not None]
         codes = await self._groups.run(request.group_id, delete)
         return {"error_code": ErrorCode.NONE, "topics": await turns.run(_deleted(wanted, codes))}
 

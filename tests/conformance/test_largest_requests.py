@@ -7,9 +7,9 @@ added is tested too. A loop that yields too rarely makes more calls in a turn th
 import asyncio
 import cProfile
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from faults.hostile.largest import Large, largest_requests
 from tests.unit.broker.net.peers import Peer, produce_frame
@@ -57,13 +57,23 @@ class Heartbeat:
             self._handle.cancel()
 
 
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with await Broker.start(BrokerConfig(port=0, http_port=-1, data_dir=tmp_path)) as running:
-        async with await Peer.connect(running.port) as peer:
-            topic = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
-            await peer.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout_ms": 1000})
-        yield running
+in_one_loop = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Broker]:
+    folder = tmp_path_factory.mktemp("broker")
+    async with await Broker.start(BrokerConfig(port=0, http_port=-1, data_dir=folder)) as broker:
+        yield broker
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def broker(running: Broker) -> Broker:
+    """The broker, with the topic: a test before this one may have deleted it."""
+    async with await Peer.connect(running.port) as peer:
+        topic = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
+        await peer.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout_ms": 1000})
+    return running
 
 
 async def assert_others_are_served(broker: Broker, frame: bytes) -> None:
@@ -89,15 +99,21 @@ async def assert_others_are_served(broker: Broker, frame: bytes) -> None:
 
 
 VERSIONS = {key: served.last for key, served in SERVED_APIS.items()}
-LARGEST = list(largest_requests(TOPIC, VERSIONS, ELEMENTS))
+# Each of their elements is a transition of a group, many calls: fewer elements are too many for one turn.
+TRANSITIONS = {ApiKey.DESCRIBE_GROUPS, ApiKey.DELETE_GROUPS}
+LARGEST = [each for each in largest_requests(TOPIC, VERSIONS, ELEMENTS) if each.api not in TRANSITIONS] + [
+    each for each in largest_requests(TOPIC, VERSIONS, ELEMENTS // 10) if each.api in TRANSITIONS
+]
 
 
 @pytest.mark.parametrize("large", LARGEST, ids=str)
+@in_one_loop
 async def test_a_large_request_keeps_others_waiting_for_one_step_of_it(broker: Broker, large: Large) -> None:
     frame = encode_request_frame(large.api, large.version, 1, "hostile", large.body)
     await assert_others_are_served(broker, b"".join(bytes(part) for part in frame))
 
 
+@in_one_loop
 async def test_so_does_the_largest_that_the_limit_allows(broker: Broker) -> None:
     requests = largest_requests(TOPIC, VERSIONS, MAX_REQUEST_ELEMENTS)
     large = next(each for each in requests if each.api == ApiKey.DELETE_TOPICS and not each.is_repeated)
@@ -124,6 +140,7 @@ def batch(size: int) -> bytes:
     return bytes(builder.build())
 
 
+@in_one_loop
 async def test_an_append_to_many_partitions_and_a_fetch_of_them_keep_others_waiting_for_one_step(
     broker: Broker,
 ) -> None:
@@ -140,6 +157,7 @@ async def test_an_append_to_many_partitions_and_a_fetch_of_them_keep_others_wait
         )
 
 
+@in_one_loop
 async def test_many_clients_with_large_requests_together_keep_others_waiting_no_longer(
     broker: Broker,
 ) -> None:

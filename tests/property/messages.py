@@ -19,9 +19,8 @@ CASES = [
 CASE_IDS = [f"{APIS[key].name}-{version}-{kind}" for key, version, kind in CASES]
 
 
-
 def layout(key: ApiKey, version: int, kind: str) -> tuple[object, ...]:
-    """What decides the bytes of a message in a version: versions of one layout differ in their number alone."""
+    """What decides the bytes of a message: versions of one layout differ in their number alone."""
     message = message_of(key, kind)
     return key, kind, version_in(version, message.flexible), _layout_of(message.fields, version)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.broker.cluster.catalog import Catalog, Delta
@@ -100,6 +100,7 @@ def hand_out(ids: ProducerIds, count: int) -> list[int]:
     return [found for _ in range(count) if (found := ids.try_next()) is not None]
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(
     st.lists(
         st.tuples(st.lists(st.sampled_from(FATES), max_size=6), st.integers(1, 24)), min_size=2, max_size=5
