@@ -43,7 +43,7 @@ def join_frame(correlation_id: int, metadata: bytes = b"", group_id: str = "g") 
 
 
 def parked(broker: Broker) -> int:
-    return sum(len(shard.runtime._parked) for shard in broker.services.groups._shards.values())
+    return sum(len(shard.runtime._parked) for shard in broker.services.groups._shards._shards.values())
 
 
 async def test_what_is_asked_behind_a_join_is_served_when_the_join_is_answered(broker: Broker) -> None:
@@ -107,7 +107,7 @@ async def test_a_join_that_is_sent_in_many_pieces_keeps_what_it_said(broker: Bro
         await other.ask(ApiKey.LIST_GROUPS, 4)
         held: Any = [
             member.protocols[0].metadata
-            for shard in broker.services.groups._shards.values()
+            for shard in broker.services.groups._shards._shards.values()
             for group in shard.machine.groups._groups.values()
             for member in group.members.values()
         ]

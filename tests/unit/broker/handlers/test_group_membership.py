@@ -52,7 +52,7 @@ async def sync(asker: Asker, answer: Any, version: int = 5, assignment: bytes = 
 
 def is_parked(asker: Asker) -> bool:
     """Whether anybody waits for others of its group."""
-    return any(shard.runtime._parked for shard in asker.services.groups._shards.values())
+    return any(shard.runtime._parked for shard in asker.services.groups._shards._shards.values())
 
 
 @versions(ApiKey.JOIN_GROUP)
