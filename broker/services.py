@@ -47,6 +47,7 @@ from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.reconciler import Reconciler
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import NewTopic, Topics
+from tidelog.broker.replicas.transaction_verifier import TransactionVerifier
 from tidelog.broker.storage.checkpoints import FolderIdentity
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
@@ -100,6 +101,8 @@ class Services:
         self.maintenance = maintenance
         self.handles = handles
         self.turns = turns
+        self.transaction_verifier: TransactionVerifier | None = None
+        """Without it no transaction begins."""
         self._reconciler = reconciler
         self._cluster = cluster
         self._closed = False

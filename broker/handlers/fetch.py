@@ -10,6 +10,8 @@ Invariants:
   waits for its flush, also beyond max_wait_ms, but at most `FLUSH_PATIENCE_SECONDS`;
 - the first partition with data gives at least one batch, whatever the limits, so that a consumer with a limit
   below the batch size makes progress (KIP-74); after it both limits apply;
+- a consumer of committed records gets what lies before the last stable offset, aborted records and markers
+  included, and the aborted transactions among them: it leaves those out itself;
 - a cancelled long poll leaves no state behind: dispatch cancels it when its connection closes.
 
 Source: Kafka's ReplicaManager.fetchMessages and DelayedFetch.
@@ -159,6 +161,9 @@ class FetchHandler:
                     oversized_first=size == 0,
                     nowait=nowait,
                 )
+                aborted = None
+                if request.isolation_level == READ_COMMITTED:
+                    aborted = replica.aborted_transactions(wanted.fetch_offset, found, nowait=nowait)
             except ApiError as error:
                 must_answer = True
                 results.append((topic, _failed(wanted.partition, error.code, request), False))
@@ -168,7 +173,9 @@ class FetchHandler:
                 size += read_bytes
                 sizes[topic] = sizes.get(topic, 0) + read_bytes
             left -= read_bytes
-            results.append((topic, _found(replica, ends, found.records, request), read_bytes > 0))
+            if aborted:
+                pace.left -= len(aborted)
+            results.append((topic, _found(replica, ends, found.records, aborted), read_bytes > 0))
         return _Reading(results, size, sizes, must_answer)
 
     async def _wait_and_read(
@@ -182,7 +189,7 @@ class FetchHandler:
         reading: _Reading | None
         while True:
             # Watched before it is read, so that no change of a watermark is missed between the two.
-            with _LongPoll(loop, request.min_bytes) as poll:
+            with _LongPoll(loop, request.min_bytes, request.isolation_level) as poll:
                 await in_turns(poll.watch(self._watched(fetch)))
                 if is_cold:
                     reading = await loop.run_in_executor(None, self._read_cold, fetch, request)
@@ -250,8 +257,9 @@ class FetchHandler:
 class _LongPoll:
     """Watches replicas until enough bytes have become readable, or one of them has stopped."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, missing_bytes: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, missing_bytes: int, isolation_level: int) -> None:
         self._loop = loop
+        self._isolation_level = isolation_level
         self._limits: dict[Replica, int] = {}
         self._seen: dict[Replica, int] = {}
         self._gained: dict[Replica, int] = {}
@@ -270,7 +278,7 @@ class _LongPoll:
         pace = Pace(GLANCES_A_STEP)
         for replica, limit_bytes in watched:
             self._limits[replica] = limit_bytes
-            self._seen[replica] = replica.visible_bytes
+            self._seen[replica] = replica.readable_bytes(self._isolation_level)
             self._gained[replica] = 0
             replica.watch(self)
             if pace.spent():
@@ -285,7 +293,8 @@ class _LongPoll:
 
     def replica_changed(self, replica: Replica) -> None:
         """Only the bytes of `replica` are counted again: thousands of others may be watched."""
-        gained = min(replica.visible_bytes - self._seen[replica], self._limits[replica])
+        readable = replica.readable_bytes(self._isolation_level)
+        gained = min(readable - self._seen[replica], self._limits[replica])
         self._gained_bytes += gained - self._gained[replica]
         self._gained[replica] = gained
         if self._gained_bytes >= self._missing_bytes or replica.stopped is not None:
@@ -322,7 +331,7 @@ def _diverging(replica: Replica, wanted: FetchPartition) -> FetchPartitionResult
 
 
 def _found(
-    replica: Replica, ends: LogEnds, records: Sequence[Buffer], request: FetchRequest
+    replica: Replica, ends: LogEnds, records: Sequence[Buffer], aborted: Sequence[tuple[int, int]] | None
 ) -> FetchPartitionResult:
     return FetchPartitionResult(
         replica.partition,
@@ -330,7 +339,7 @@ def _found(
         ends.high_watermark,
         ends.last_stable,
         replica.log.start_offset,
-        [] if request.isolation_level == READ_COMMITTED else None,
+        aborted,
         _NO_REPLICA,
         records,
     )

@@ -11,6 +11,7 @@ Invariants:
 - nothing awaits between the first append of a request and the last, and requests behind a LateEffect wait
   until it has appended, so batches of one connection are stored in the order they were sent;
 - no batch is stored that a consumer could not decode;
+- a batch begins a transaction only on a partition that the coordinator has in that transaction;
 - one bad partition fails alone; a duplicate is answered like its original, once that is durable;
 - with acks=all the answer comes after fdatasync, or after timeout_ms (rounded up to the next `SWEEP_MS`) with
   REQUEST_TIMED_OUT, after which the batch may or may not become durable: a retry gives the answer;
@@ -28,6 +29,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, LateEffect, RequestContext
@@ -41,7 +43,7 @@ from tidelog.broker.storage.recompression import Inspected, inspect_to_store
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.hot import NO_LEADER, ProducePartitionResult, ProduceRequest
-from tidelog.protocol.records import BATCH_HEADER_SIZE, LOG_OVERHEAD, read_batch_header
+from tidelog.protocol.records import BATCH_HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_batch_header
 from tidelog.protocol.steps import GLANCES_A_STEP, Pace, Steps, each, finish
 from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
 
@@ -58,6 +60,15 @@ _VALID_ACKS = frozenset((-1, 0, 1))
 _ATTRIBUTES_LOW_BYTE = 22
 _CODEC_MASK = 0x07
 _FIRST_VERSION_WITH_ZSTD = 7
+_FIRST_VERSION_WITH_ABORTABLE = 11
+_OF_THE_COORDINATOR = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
+}
+"""What producers get for the coordinator's code: one that each of them knows, and retries where it may."""
 _NOT_THE_BROKERS_FAULT = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -290,7 +301,11 @@ class ProduceHandler:
                 records = _check_records(records, version)
             if request.acks == ACKS_ALL and replica.log.config.min_insync_replicas > 1:
                 self._check_in_sync(topic, index, replica.log.config.min_insync_replicas)
-            written = replica.append_as_leader(records, self._clock_ms(), inspected)
+            if request.transactional_id is None:
+                written = replica.append_as_leader(records, self._clock_ms(), inspected)
+            else:
+                permit = partial(self._permit, request.transactional_id, version, topic, index)
+                written = replica.append_as_leader(records, self._clock_ms(), inspected, permit=permit)
         except ApiError as error:
             start_offset = NO_OFFSET if replica is None else replica.log.start_offset
             results.append(_refused(index, error.code, error.message, start_offset))
@@ -323,6 +338,25 @@ class ProduceHandler:
                 f"The size of the current ISR : {len(isr)} is insufficient to satisfy the min.isr requirement"
                 f" of {least} for partition {topic}-{index}: set min.insync.replicas to what the cluster has",
             )
+
+    def _permit(
+        self, transactional_id: str, version: int, topic: str, index: int, begins: BatchHeader
+    ) -> None:
+        """Raise ApiError unless the coordinator has this partition in the transaction that a batch begins."""
+        verifier = self._services.transaction_verifier
+        code = ErrorCode.INVALID_TXN_STATE
+        if verifier is not None:
+            producer_id, epoch = begins.producer_id, begins.producer_epoch
+            code = verifier.permits(transactional_id, producer_id, epoch, topic, index)
+        if code == ErrorCode.NONE:
+            return
+        if code == ErrorCode.INVALID_TXN_STATE and version >= _FIRST_VERSION_WITH_ABORTABLE:
+            code = ErrorCode.TRANSACTION_ABORTABLE
+        raise ApiError(
+            _OF_THE_COORDINATOR.get(code, code),
+            f"transactional id {transactional_id} has no ongoing transaction of producer {begins.producer_id}"
+            f" epoch {begins.producer_epoch} with {topic}-{index}: {code.name}",
+        )
 
     def _answer(
         self,

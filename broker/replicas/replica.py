@@ -34,10 +34,11 @@ import structlog
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit, Work
 from tidelog.broker.storage.batch_inspection import Effort
+from tidelog.broker.storage.batch_rules import Permit, may_not_begin
 from tidelog.broker.storage.disk import HANDLES_ADVICE, advice_on, is_out_of_handles
 from tidelog.broker.storage.integrity import CorruptSegmentError
-from tidelog.broker.storage.invariants import InvariantError
-from tidelog.broker.storage.log_types import LogEnds
+from tidelog.broker.storage.invariants import InvariantError, check_last_stable
+from tidelog.broker.storage.log_types import READ_COMMITTED, LogEnds
 from tidelog.broker.storage.partition_log import (
     AppendOrigin,
     AppendResult,
@@ -145,7 +146,7 @@ class Replica:
         self.leader_epoch = leader_epoch
         self.high_watermark: int = log.flushed_end_offset
         self.visible_bytes = 0
-        """How many bytes became readable since the start; use only differences."""
+        """How many bytes the high watermark has passed since the start."""
         self.stopped: ErrorCode | None = None
         """Why this replica serves nothing, or None."""
         self._has_ended = False
@@ -159,17 +160,28 @@ class Replica:
         self._tell_again_at = 0.0
         self._has_moved = False
         self._flush_timer: asyncio.TimerHandle | None = None
+        log.transactions.settle(self.high_watermark)
         if log.end_offset > log.flushed_end_offset:
             group_commit.request(self)
 
     @property
     def ends(self) -> LogEnds:
-        """Where the log ends now. An answer to a consumer uses one of these values, not several reads.
+        """Where the log ends now. An answer to a consumer uses one of these values, not several reads."""
+        high_watermark, log = self.high_watermark, self.log
+        last_stable = log.transactions.first_unstable
+        if last_stable > high_watermark:
+            last_stable = high_watermark
+        elif last_stable < log.start_offset:
+            last_stable = log.start_offset
+        row = log.end_offset, log.flushed_end_offset, high_watermark, last_stable
+        return tuple.__new__(LogEnds, row)
 
-        There are no transactions yet: what is committed is stable.
-        """
-        high_watermark, durable = self.high_watermark, self.log.flushed_end_offset
-        return tuple.__new__(LogEnds, (self.log.end_offset, durable, high_watermark, high_watermark))
+    def readable_bytes(self, isolation_level: int) -> int:
+        """How many bytes became readable for consumers of this isolation level; use only differences."""
+        transactions = self.log.transactions
+        if isolation_level != READ_COMMITTED or transactions.first_unstable >= self.high_watermark:
+            return self.visible_bytes
+        return transactions.bytes_before
 
     def append_as_leader(
         self,
@@ -177,16 +189,17 @@ class Replica:
         now_ms: int,
         inspected: Inspected | ApiError | Effort | None = None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        permit: Permit = may_not_begin,
     ) -> Written:
         """Check and write one batch. Raises ApiError with the code that the producer is to get.
 
         `inspected` is the result of `inspect_to_store` for a client's batch, or an effort for that call: with
-        an effort this raises TooMuchError too.
+        an effort this raises TooMuchError too. `permit` is called where the batch begins a transaction.
         """
         if self.stopped is not None:
             raise ApiError(self.stopped)
         try:
-            result = self.log.append(batch, self.leader_epoch, now_ms, origin, inspected)
+            result = self.log.append(batch, self.leader_epoch, now_ms, origin, inspected, permit)
         except ApiError as error:
             if self.log.failure is not None:
                 self.fail(self.log.failure)
@@ -327,7 +340,14 @@ class Replica:
             return
         durable_end = self.log.flushed_end_offset
         if durable_end > self.high_watermark:
+            last_stable = self.ends.last_stable
             self.high_watermark = durable_end
+            self.log.transactions.settle(durable_end)
+            try:
+                check_last_stable(last_stable, self.ends.last_stable, durable_end)
+            except InvariantError as broken:
+                self.fail(broken)
+                return
             self.visible_bytes = self._flushing_bytes
             self._has_moved = True
 
@@ -458,6 +478,17 @@ class Replica:
             if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._tell("read_failed", error.message, advice_on(error.__cause__, _DAMAGE_ADVICE))
             raise
+
+    def aborted_transactions(
+        self, offset: int, found: ReadResult, *, nowait: bool = False
+    ) -> list[tuple[int, int]]:
+        """(producer id, first offset) of each aborted transaction with records in what was found at `offset`.
+
+        Raises ApiError and ColdRead as `read`.
+        """
+        if not found.records:
+            return []
+        return self.log.aborted_transactions(offset, found.next_offset, nowait=nowait)
 
     def _tell(self, event: str, error: str | None, advice: str) -> None:
         """Log a disk problem once per `TOLD_EVERY_MS`: clients repeat requests at once. In any thread."""

@@ -11,9 +11,10 @@ Source: Kafka's ProduceRequest, UnifiedLog and LogValidator; KIP-937.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.compression import Compression
@@ -41,14 +42,24 @@ class AppendOrigin(Enum):
     CLIENT = "client"
     """All that a batch may be wrong in, its records and its producer's epoch and sequence too."""
     COORDINATOR = "coordinator"
-    """This broker itself: records without a producer, or a control batch that ends a producer's transaction,
-    checked for the epochs of that producer and of its coordinator."""
+    """This broker itself: records without a producer, or, checked for the epochs of a producer and of its
+    coordinator, records of that producer's transaction or the control batch that ends it."""
     LEADER = "leader"
     """The partition's leader, which checked it: its offsets and leader epoch have to follow those here."""
 
 
+Permit: TypeAlias = Callable[[BatchHeader], None]
+"""Raises ApiError unless its coordinator knows of the transaction that this batch begins."""
 # An enum's member takes longer to look up than to compare.
 CLIENT: Final = AppendOrigin.CLIENT
+
+
+def may_not_begin(batch: BatchHeader) -> None:
+    """The Permit of a producer that names no transactional id. Raises ApiError."""
+    raise ApiError(
+        ErrorCode.INVALID_TXN_STATE,
+        f"producer {batch.producer_id} sent a transactional batch, but no transaction is open here",
+    )
 
 
 def checked_header(batch: Buffer, config: LogConfig, origin: AppendOrigin = CLIENT) -> BatchHeader:
@@ -118,10 +129,13 @@ def _check_counts(header: BatchHeader, origin: AppendOrigin) -> None:
 
 
 def _check_own(header: BatchHeader) -> None:
-    """What this broker writes names a producer if it ends a transaction of that producer, else none."""
-    if header.is_control != (header.producer_id >= 0):
+    """What this broker writes names a producer if it belongs to a transaction of that producer, else none."""
+    is_of_producer = header.is_control or header.is_transactional
+    if is_of_producer != (header.producer_id >= 0):
         kind = "a control batch" if header.is_control else "a coordinator's batch of records"
         raise _invalid(f"{kind} names producer {header.producer_id}")
+    if header.base_sequence >= 0:
+        raise _invalid(f"a coordinator's batch has sequence {header.base_sequence}; it must have none")
 
 
 def check_timestamps(header: BatchHeader, records: Inspection, config: LogConfig, now_ms: int) -> None:

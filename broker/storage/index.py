@@ -1,8 +1,8 @@
-"""Kafka's two sparse indexes of a segment, in its formats: `.index` and `.timeindex`.
+"""The index files of a segment, and Kafka's two sparse ones in its formats: `.index` and `.timeindex`.
 
-Owns the entries. `.index`: relative offset i32, position i32; the offset is that of the last record of the
-batch that starts at the position. `.timeindex`: timestamp i64, relative offset i32; no record at or before
-the offset is younger than the timestamp. Both fields of both ascend strictly.
+Owns the entries and their files. `.index`: relative offset i32, position i32; the offset is that of the last
+record of the batch that starts at the position. `.timeindex`: timestamp i64, relative offset i32; no record
+at or before the offset is younger than the timestamp. Both fields of both ascend strictly.
 
 Invariants: the entries of the active segment are in memory. A checkpoint, a roll and a close write them to
 the file. The entries of a closed segment are read from the file. A caller compares an entry with the batch
@@ -16,16 +16,18 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 from struct import Struct
+from typing import Generic, TypeVar
 
 from tidelog.broker.storage.disk import Disk, OpenFile
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
+EntryT = TypeVar("EntryT", bound=tuple[int, ...])
 _OPENING = threading.Lock()
 
 
-class SparseIndex:
-    """One index file. `entry` is OFFSET_ENTRY or TIME_ENTRY."""
+class IndexFile(Generic[EntryT]):
+    """Entries of one size in ascending order, in memory or in their file."""
 
     __slots__ = ("_disk", "_entries", "_file", "_is_as_loaded", "_path", "count", "entry", "written")
 
@@ -41,47 +43,15 @@ class SparseIndex:
         # Whether the file holds just these entries, or there is neither a file nor an entry.
         self._is_as_loaded = False
 
-    def load_sealed(self) -> bool:
-        """Use the file of a closed segment as it is; False when it is missing or of an odd size."""
-        if not self.exists:
-            return False
-        size = self._disk.size(self._open().fd)
-        if size % self.entry.size:
-            return False
-        self.count = size // self.entry.size
-        self.written = size
-        self._entries = None
-        return True
-
     @property
     def exists(self) -> bool:
         return self._disk.exists(self._path)
 
-    def load_active(self, first_limit: int, second_limit: int) -> bool:
-        """Read the leading entries that ascend and stay below the limits; False when any was left out."""
-        if not self.exists:
-            self._is_as_loaded = True
-            return False
-        data = self._disk.read_file(self._path)
-        whole = len(data) // self.entry.size
-        first, second = -(1 << 62), -1
-        count = 0
-        for key, value in self.entry.iter_unpack(data[: whole * self.entry.size]):
-            if not (first < key < first_limit and second < value < second_limit):
-                break
-            first, second = key, value
-            count += 1
-        self._entries = bytearray(data[: count * self.entry.size])
-        self.count = count
-        self.written = len(self._entries)
-        self._is_as_loaded = count * self.entry.size == len(data)
-        return self._is_as_loaded
-
-    def append(self, first: int, second: int) -> None:
+    def _add(self, packed: bytes) -> None:
         if self._entries is None:
             self._entries = bytearray(self._read(0, self.count))
         self._is_as_loaded = False
-        self._entries += self.entry.pack(first, second)
+        self._entries += packed
         self.count += 1
 
     def truncate(self, count: int) -> None:
@@ -93,25 +63,18 @@ class SparseIndex:
         self.count = count
         self.written = min(self.written, len(self._entries))
 
-    def at(self, number: int, *, nowait: bool = False) -> tuple[int, int]:
+    def at(self, number: int, *, nowait: bool = False) -> EntryT:
         """Entry `number`, which must exist."""
         entries = self._entries
         if entries is not None:
-            first, second = self.entry.unpack_from(entries, number * self.entry.size)
-        else:
-            first, second = self.entry.unpack(self._read(number, 1, nowait=nowait))
-        return first, second
+            return self.entry.unpack_from(entries, number * self.entry.size)  # type: ignore[return-value]
+        return self.entry.unpack(self._read(number, 1, nowait=nowait))  # type: ignore[return-value]
 
-    def last(self) -> tuple[int, int] | None:
+    def last(self) -> EntryT | None:
         return self.at(self.count - 1) if self.count else None
 
-    def floor(self, value: int, field: int = 0, *, nowait: bool = False) -> tuple[int, int] | None:
-        """The last entry whose field 0 or 1 is at most `value`, or None."""
-        number = self._count_up_to(value, field, nowait=nowait)
-        return self.at(number - 1, nowait=nowait) if number else None
-
     def keep_below(self, value: int, field: int) -> None:
-        """Forget the entries whose field 0 or 1 is `value` or more."""
+        """Forget the entries whose field `field`, by which they ascend, is `value` or more."""
         self.truncate(self._count_up_to(value - 1, field))
 
     def _count_up_to(self, value: int, field: int, *, nowait: bool = False) -> int:
@@ -143,10 +106,6 @@ class SparseIndex:
     def note_written(self, size: int) -> None:
         """The file holds the first `size` bytes by now."""
         self.written = max(self.written, min(size, self.count * self.entry.size))
-
-    def is_full(self, max_bytes: int) -> bool:
-        """Whether two more entries (one at an append, one at the end) would exceed `max_bytes`."""
-        return (self.count + 2) * self.entry.size > max_bytes
 
     def write_out(self) -> None:
         """Make the file equal to the entries in memory; without any there need be none."""
@@ -197,3 +156,53 @@ class SparseIndex:
         if len(data) != size:
             raise OSError(f"{self._path}: entry {number} is beyond the end of the file")
         return data
+
+
+class SparseIndex(IndexFile[tuple[int, int]]):
+    """`entry` is OFFSET_ENTRY or TIME_ENTRY."""
+
+    __slots__ = ()
+
+    def load_sealed(self) -> bool:
+        """Use the file of a closed segment as it is; False when it is missing or of an odd size."""
+        if not self.exists:
+            return False
+        size = self._disk.size(self._open().fd)
+        if size % self.entry.size:
+            return False
+        self.count = size // self.entry.size
+        self.written = size
+        self._entries = None
+        return True
+
+    def load_active(self, first_limit: int, second_limit: int) -> bool:
+        """Read the leading entries that ascend and stay below the limits; False when any was left out."""
+        if not self.exists:
+            self._is_as_loaded = True
+            return False
+        data = self._disk.read_file(self._path)
+        whole = len(data) // self.entry.size
+        first, second = -(1 << 62), -1
+        count = 0
+        for key, value in self.entry.iter_unpack(data[: whole * self.entry.size]):
+            if not (first < key < first_limit and second < value < second_limit):
+                break
+            first, second = key, value
+            count += 1
+        self._entries = bytearray(data[: count * self.entry.size])
+        self.count = count
+        self.written = len(self._entries)
+        self._is_as_loaded = count * self.entry.size == len(data)
+        return self._is_as_loaded
+
+    def append(self, first: int, second: int) -> None:
+        self._add(self.entry.pack(first, second))
+
+    def floor(self, value: int, field: int = 0, *, nowait: bool = False) -> tuple[int, int] | None:
+        """The last entry whose field 0 or 1 is at most `value`, or None."""
+        number = self._count_up_to(value, field, nowait=nowait)
+        return self.at(number - 1, nowait=nowait) if number else None
+
+    def is_full(self, max_bytes: int) -> bool:
+        """Whether two more entries (one at an append, one at the end) would exceed `max_bytes`."""
+        return (self.count + 2) * self.entry.size > max_bytes

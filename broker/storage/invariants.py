@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog.broker.storage.holes import Extent, Hole, holes_between
+from tidelog.broker.storage.open_transactions import OpenTransactions
 from tidelog.broker.storage.producer_table import ProducerEntry
 
 
@@ -40,13 +41,33 @@ def check_leader_epoch(latest: int, leader_epoch: int) -> None:
         raise InvariantError("leader epochs never go back", written=latest, now=leader_epoch)
 
 
-def check_producers(latest: ProducerEntry | None, end: int) -> None:
-    """Raise InvariantError where the producer that appended last knows more than the log holds."""
+def check_last_stable(before: int, now: int, high_watermark: int) -> None:
+    """Raise InvariantError where the last stable offset went back, or passed the high watermark: consumers
+    would miss records, or read some that are not committed."""
+    if not before <= now <= high_watermark:
+        raise InvariantError(
+            "last stable offset never goes back, and never passes the high watermark",
+            last_stable_before=before,
+            last_stable_offset=now,
+            high_watermark=high_watermark,
+        )
+
+
+def check_producers(latest: ProducerEntry | None, transactions: OpenTransactions, end: int) -> None:
+    """Raise InvariantError where the producer that appended last, or the oldest open transaction, knows more
+    than the log holds."""
     if latest is not None and latest.batches and latest.batches[-1].last_offset >= end:
         raise InvariantError(
             "producer state never runs ahead of the log",
             producer_id=latest.producer_id,
             last_offset=latest.batches[-1].last_offset,
+            end_offset=end,
+        )
+    if len(transactions) and transactions.first_unstable >= end:
+        raise InvariantError(
+            "open transactions never run ahead of the log",
+            open_transactions=len(transactions),
+            first_unstable_offset=transactions.first_unstable,
             end_offset=end,
         )
 

@@ -151,6 +151,19 @@ class LogSegments:
             return ReadResult([found.data], found.next_offset)
         return ReadResult([], offset)
 
+    def aborted(self, offset: int, upper_offset: int, nowait: bool) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions with records from `offset` on, all before
+        `upper_offset`. Raises OSError, ColdRead."""
+        found: list[tuple[int, int]] = []
+        for segment in self.segments[_number_of(self.segments, offset) :]:
+            index = segment.transaction_index
+            if index.count:
+                entries, is_complete = index.aborted(offset, upper_offset, nowait=nowait)
+                found += entries
+                if is_complete:
+                    break
+        return found
+
     def check_batch_at(self, offset: int, sent: BatchHeader) -> None:
         """Raise CorruptSegmentError or LogHoleError unless `sent` begins at `offset`, whole; OSError."""
         self._from(offset)[0].check_batch_at(offset, sent)
@@ -187,9 +200,8 @@ class LogSegments:
         work = CheckpointWork(self.flushed_end_offset, self._disk, self._folder)
         try:
             for segment in (*self._unsynced_indexes, self.active):
-                # The time index first: an offset entry is trusted to have its time entry beside it.
-                for index in (segment.time_index, segment.offset_index):
-                    file = index.acquire()
+                for index in segment.indexes:
+                    file = index.acquire() if index.count or index is not segment.transaction_index else None
                     if file is not None:
                         work.indexes.append((index, file, *index.pending()))
         except OSError:
@@ -226,10 +238,16 @@ class LogSegments:
         """Make indexes durable where they reach beyond `from_offset`, their names apart. Raises OSError."""
         self.active.index_time()
         for segment in self._reaching(from_offset):
-            for index in (segment.time_index, segment.offset_index):
+            for index in segment.indexes:
                 index.write_out()
                 index.sync()
         self.has_new_names = True
+
+    def sync_aborted(self, from_offset: int) -> None:
+        """Make the aborted transactions durable that a snapshot is to cover. Raises OSError."""
+        for segment in self._reaching(from_offset):
+            segment.transaction_index.write_out()
+            segment.transaction_index.sync()
 
     def sync_names(self) -> None:
         """Make every name in the folder durable. Raises OSError."""
@@ -242,8 +260,8 @@ class LogSegments:
     def write_indexes(self) -> None:
         """Make the index files of the active segment hold all that they can. Raises OSError."""
         self.active.index_time()
-        self.active.time_index.write_out()
-        self.active.offset_index.write_out()
+        for index in self.active.indexes:
+            index.write_out()
 
     def close(self) -> None:
         for segment in self.segments:

@@ -12,11 +12,11 @@ import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidelog.broker.storage.checkpoints import sync_topic_id
 from tidelog.broker.storage.disk import Disk, OpenFile
-from tidelog.broker.storage.index import SparseIndex
+from tidelog.broker.storage.index import IndexFile
 from tidelog.broker.storage.producer_table import FrozenTable
 from tidelog.broker.storage.snapshot import write_snapshot
 
@@ -150,7 +150,7 @@ class CheckpointWork:
     recovery_point: int
     disk: Disk
     folder: Path
-    indexes: list[tuple[SparseIndex, OpenFile, bytes, int]] = field(default_factory=list)
+    indexes: list[tuple[IndexFile[Any], OpenFile, bytes, int]] = field(default_factory=list)
     snapshot: FrozenTable | None = None
     snapshot_offset: int = -1
     snapshot_copies: int = 1

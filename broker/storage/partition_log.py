@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from tidelog.broker.storage.batch_inspection import Effort
-from tidelog.broker.storage.batch_rules import CLIENT, AppendOrigin, checked_header
+from tidelog.broker.storage.batch_rules import CLIENT, AppendOrigin, Permit, checked_header, may_not_begin
 from tidelog.broker.storage.disk import FULL, ColdRead, Disk, is_out_of_handles
 from tidelog.broker.storage.holes import Hole, raise_if_lost
 from tidelog.broker.storage.integrity import CorruptSegmentError
@@ -45,7 +45,8 @@ from tidelog.broker.storage.log_types import (
     ReadResult,
     TimestampedOffset,
 )
-from tidelog.broker.storage.producer_state import Append, Duplicate, Refusal
+from tidelog.broker.storage.own_batches import admit_for_producer, follow
+from tidelog.broker.storage.producer_state import APPEND, Append, Begin, Duplicate, Verdict
 from tidelog.broker.storage.producer_table import ProducerEntry
 from tidelog.broker.storage.recompression import Inspected, admitted, header_to_store
 from tidelog.broker.storage.recovery import Recovered, Recovery, RecoveryReport
@@ -57,10 +58,10 @@ from tidelog.protocol.records import (
     EndTransactionMarker,
     patched_prefix,
     read_batch_header,
-    read_marker,
     with_log_append_time,
     with_max_timestamp,
 )
+from tidelog.protocol.records.header import TRANSACTIONAL_BIT
 from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
 
 __all__ = [
@@ -77,8 +78,6 @@ __all__ = [
 ]
 
 _PREFIX_SIZE = 16
-_LARGEST_GAP = 2**30
-"""An index holds offsets relative to a segment's base in 31 bits."""
 
 
 class PartitionLog:
@@ -99,6 +98,7 @@ class PartitionLog:
         self.partition = partition
         self.config = config
         self.producers = recovered.producers
+        self.transactions = self.producers.transactions
         self.recovery = recovered.report
         moved = recovered.report.start_moved
         self._doubtful = [] if moved is None else [moved]
@@ -219,27 +219,28 @@ class PartitionLog:
         now_ms: int,
         origin: AppendOrigin = CLIENT,
         inspected: Inspected | ApiError | Effort | None = None,
+        permit: Permit = may_not_begin,
     ) -> AppendResult:
         """Store the one batch in `batch`, or recognise it.
 
-        `inspected` is the result of `inspect_to_store` for a client's batch, or a limited effort for it. With
-        an effort this raises TooMuchError too, before anything changed.
-        Raises ApiError with the code that the producer is to get; then nothing was stored. A full disk gives
-        KAFKA_STORAGE_ERROR and the log goes on; when `failure` is set afterwards the log is offline.
+        `inspected` is the result of `inspect_to_store` for a client's batch, or a limited effort for it: then
+        this raises TooMuchError too, before anything changed. `permit` is called where a client's batch
+        begins a transaction. Raises ApiError with the code that the producer is to get; then nothing was
+        stored. A full disk gives KAFKA_STORAGE_ERROR and the log goes on; with `failure` set it is offline.
         """
         if self.failure is not None:
             raise self._failed()
         config = self.config
         header = checked_header(batch, config, origin)
-        _, _, _, _, _, _, last_offset_delta, _, max_timestamp, producer_id, _, _, _ = header
+        _, _, _, _, _, attributes, last_offset_delta, _, max_timestamp, producer_id, _, _, _ = header
         base_offset, marker = self.end_offset, None
         idempotent = producer_id >= 0
         if origin is CLIENT:
             latest, to_store = admitted(batch, header, config, now_ms, inspected)
-            if idempotent or header.is_transactional:
+            if idempotent or attributes & TRANSACTIONAL_BIT:
                 verdict = self.producers.check(header)
-                if not isinstance(verdict, Append):
-                    return self._stored_before(verdict, header)
+                if verdict is not APPEND and (stored := self._stored_before(verdict, header, permit)):
+                    return stored
             if to_store is not batch:
                 batch, header = to_store, header_to_store(to_store, config)
         else:
@@ -265,8 +266,8 @@ class PartitionLog:
             self.end_offset = last_offset + 1
             if is_new_epoch:
                 self._epochs.note(leader_epoch, base_offset)
-            if marker is not None:
-                self.producers.apply_marker(header, marker, self._producers_ms(now_ms))
+            if marker is not None or attributes & TRANSACTIONAL_BIT:
+                self._apply_transactional(header, marker, base_offset, self._producers_ms(now_ms))
             elif idempotent:
                 self.producers.apply(header, base_offset, self._steady_ms() if self._steady_ms else now_ms)
         except OSError as error:
@@ -295,45 +296,40 @@ class PartitionLog:
         one. Raises ApiError."""
         base_offset = self.end_offset
         if origin is AppendOrigin.LEADER:
-            base_offset, leader_epoch = self._follow(header)
-        is_marker = header.is_control and header.producer_id >= 0
-        return base_offset, leader_epoch, self._marker(batch, header, origin) if is_marker else None
+            name = f"{self.topic}-{self.partition}"
+            base_offset, leader_epoch = follow(header, name, base_offset, self.leader_epoch, self._cleaned)
+        marker = None
+        if header.producer_id >= 0:
+            marker = admit_for_producer(batch, header, origin, self.producers)
+        return base_offset, leader_epoch, marker
 
-    def _follow(self, header: BatchHeader) -> tuple[int, int]:
-        """Allow the gaps of the leader's batch. Returns its offset and leader epoch. Raises ApiError where it
-        cannot lie behind the last one."""
-        base_offset, epoch = header.base_offset, header.partition_leader_epoch
-        if not self.end_offset <= base_offset <= self.end_offset + _LARGEST_GAP or epoch < self.leader_epoch:
-            raise ApiError(
-                ErrorCode.INVALID_RECORD,
-                f"{self.topic}-{self.partition}: the leader's batch begins at offset {base_offset} in leader"
-                f" epoch {epoch}; the log ends at {self.end_offset} in {self.leader_epoch}",
-            )
-        if header.record_count <= header.last_offset_delta:
-            self._cleaned.note(header.last_offset + 1)
-        elif base_offset > self.end_offset:
-            self._cleaned.note(base_offset)
-        return base_offset, epoch
+    def _apply_transactional(
+        self, header: BatchHeader, marker: EndTransactionMarker | None, base_offset: int, ms: int
+    ) -> None:
+        if marker is None:
+            self.producers.apply(header, base_offset, ms)
+            self.transactions.locate(base_offset, self._upkeep.appended_bytes)
+        elif (aborted := self.producers.apply_marker(header, marker, base_offset, ms)) is not None:
+            self._segments.active.transaction_index.append(aborted)
 
-    def _marker(
-        self, batch: Buffer, header: BatchHeader, origin: AppendOrigin
-    ) -> EndTransactionMarker | None:
-        """What the control batch in `batch` says. Raises ApiError where a coordinator may not say that."""
+    def aborted_transactions(
+        self, offset: int, upper_offset: int, *, nowait: bool = False
+    ) -> list[tuple[int, int]]:
+        """(producer id, first offset) of each aborted transaction with records from `offset` on, all before
+        `upper_offset`. Raises ApiError(KAFKA_STORAGE_ERROR), and ColdRead with `nowait`."""
         try:
-            marker = read_marker(batch)
-        except ProtocolError as error:
-            if origin is AppendOrigin.LEADER:
-                return None  # A kind that this version does not know.
-            raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
-        if origin is AppendOrigin.LEADER:
-            return marker
-        verdict = self.producers.check_marker(header, marker)
-        if isinstance(verdict, Refusal):
-            raise ApiError(verdict.code, verdict.message)
-        return marker
+            return self._segments.aborted(offset, upper_offset, nowait)
+        except OSError as error:
+            raise self._unreadable(error) from error
 
-    def _stored_before(self, verdict: Duplicate | Refusal, sent: BatchHeader) -> AppendResult:
-        """Where the log holds a batch that a producer sent again. Raises ApiError if it does not hold it."""
+    def _stored_before(self, verdict: Verdict, sent: BatchHeader, permit: Permit) -> AppendResult | None:
+        """Where the log holds a batch that a producer sent again; None if it begins a transaction, and may.
+
+        Raises ApiError for any other batch.
+        """
+        if isinstance(verdict, Append | Begin):
+            permit(sent)
+            return None
         raise_if_lost(verdict, [*self.holes, *self._doubtful])
         if isinstance(verdict, Duplicate):
             self._check_is_there(verdict, sent)
@@ -501,7 +497,7 @@ class PartitionLog:
         if self.failure is not None:
             return None
         self._check_ends()
-        check_producers(next(self.producers.latest(), None), self.end_offset)
+        check_producers(next(self.producers.latest(), None), self.transactions, self.end_offset)
         check_segments(self._segments.segments, self.start_offset, self.recovery.holes)
         return self._upkeep.begin(self.end_offset)
 

@@ -8,6 +8,7 @@ Invariants:
 - replaying the headers of the log through `apply` gives the same state as the appends;
 - producers that wrote lately are in `_recent` until the table is read. Then their batches are packed into
   the table, of each producer only the last five;
+- `transactions` holds the open transactions that the table has, and no others;
 - a producer is forgotten only by expiry, by the limit (longest idle first, never with an open
   transaction) or by `forget`; never because its records were deleted;
 - a producer that the limit evicted may send a stored batch again: its id and epoch are kept for a while,
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from tidelog.broker.storage.open_transactions import EndedTransaction, OpenTransactions
 from tidelog.broker.storage.producer_state import (
     APPEND,
     Append,
@@ -31,6 +33,7 @@ from tidelog.broker.storage.producer_state import (
     Verdict,
     check,
     check_marker,
+    check_own,
     check_unknown,
 )
 from tidelog.broker.storage.producer_table import (
@@ -52,6 +55,7 @@ from tidelog.protocol.types import (
 
 _EXPIRED_AT_ONCE: Final = 1_000
 _EVICTED_AT_ONCE: Final = 100
+_NOT_PLAIN: Final = CONTROL_BIT | TRANSACTIONAL_BIT
 _MOST_RECENT: Final = 1_024
 """Packing this many takes a few milliseconds."""
 _EVICTED_KEPT_SHARE: Final = 8
@@ -62,10 +66,12 @@ _EVICTED_KEPT_AT_LEAST: Final = 1_000
 class _Recent:
     """A producer that wrote since the table was last looked at, and its batches since then: five at most."""
 
-    __slots__ = ("batches", "epoch", "last_append_ms", "next_sequence")
+    __slots__ = ("batches", "epoch", "last_append_ms", "mode", "next_sequence")
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, mode: int = 0) -> None:
         self.epoch = epoch
+        self.mode = mode
+        """TRANSACTIONAL_BIT while it has a transaction open, and so sends only batches with that bit."""
         self.batches: deque[tuple[int, int, int, int]] = deque(maxlen=CACHED_BATCHES)
         """Next sequence, and a CachedBatch's other fields."""
         self.next_sequence = 0
@@ -102,6 +108,7 @@ class ProducerStates:
         self._highest_evicted = max(filter(FOREIGN_IDS_FROM.__gt__, self._evicted_epochs), default=-1)
         self._next_producer_id = next_producer_id
         self._table = ProducerTable() if restored is None else ProducerTable.from_frozen(restored)
+        self.transactions = OpenTransactions(self._table.open_transactions())
         self._recent: dict[int, _Recent] = {}
         """By producer id, in the order of the last append; all others appended before all of these."""
         self._latest = _NOBODY
@@ -128,7 +135,7 @@ class ProducerStates:
         recent = self._recent.get(producer_id)
         if recent is not None:
             is_next = recent.next_sequence == base_sequence and recent.epoch == epoch
-            if is_next and not attributes & TRANSACTIONAL_BIT:
+            if is_next and attributes & TRANSACTIONAL_BIT == recent.mode:
                 return APPEND
             self._settle()
         slot = self._table.find(producer_id)
@@ -145,8 +152,15 @@ class ProducerStates:
         """
         # One unpacking costs less than six look-ups.
         _, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, base_sequence, _ = header
-        if producer_id < 0 or attributes & CONTROL_BIT:
+        if producer_id < 0:
             return
+        if attributes & _NOT_PLAIN:
+            if attributes & CONTROL_BIT:
+                return
+            if base_sequence < 0:
+                self._apply_own(producer_id, epoch, base_offset, now_ms)
+                return
+            self._begin(producer_id, epoch, base_offset)
         latest_id, recent = self._latest
         if latest_id != producer_id:
             recent = self._make_latest(producer_id, epoch)
@@ -161,18 +175,53 @@ class ProducerStates:
             self._clock_ms = moment
         recent.last_append_ms = self._clock_ms
 
+    def _begin(self, producer_id: int, epoch: int, base_offset: int) -> None:
+        """Remember that a transactional batch begins there."""
+        latest_id, recent = self._latest
+        if latest_id != producer_id:
+            recent = self._make_latest(producer_id, epoch)
+        if not recent.mode:
+            recent.mode = TRANSACTIONAL_BIT
+            self.transactions.begin(producer_id, base_offset)
+            self._table.set_current_txn_start_offset(self._table.find(producer_id), base_offset)
+
+    def check_own(self, header: BatchHeader) -> Append | Refusal:
+        """What to do with records that a coordinator writes in a producer's transaction."""
+        return check_own(header, self.entry(header.producer_id))
+
+    def _apply_own(self, producer_id: int, epoch: int, base_offset: int, now_ms: int) -> None:
+        """Remember records that a coordinator wrote in a producer's transaction: no sequence changes."""
+        slot = self._settled_slot(producer_id, epoch)
+        self.transactions.begin(producer_id, base_offset)
+        known = self._table.entry(slot)
+        began_at = base_offset if known.current_txn_start_offset < 0 else known.current_txn_start_offset
+        self._table.mark(slot, epoch, known.coordinator_epoch, began_at, self._advance(now_ms))
+
     def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> Append | Refusal:
         """What to do with the control batch by which a coordinator ends a producer's transaction."""
         return check_marker(header, marker, self.entry(header.producer_id))
 
-    def apply_marker(self, header: BatchHeader, marker: EndTransactionMarker, now_ms: int) -> None:
-        """Remember that the log holds this control batch; `now_ms` as in `apply`."""
+    def apply_marker(
+        self, header: BatchHeader, marker: EndTransactionMarker, marker_offset: int, now_ms: int
+    ) -> EndedTransaction | None:
+        """Remember that the log holds this control batch there; `now_ms` as in `apply`.
+
+        Returns the transaction that it aborted, if any.
+        """
+        slot = self._settled_slot(header.producer_id, header.producer_epoch)
+        ms = self._advance(now_ms)
+        self._table.mark(slot, header.producer_epoch, marker.coordinator_epoch, NO_OFFSET, ms)
+        ended = self.transactions.end(header.producer_id, marker_offset)
+        return None if marker.is_commit else ended
+
+    def _settled_slot(self, producer_id: int, epoch: int) -> int:
+        """The slot of a producer in the table; a new one begins with `epoch`."""
         self._settle()
-        slot = self._table.find(header.producer_id)
+        slot = self._table.find(producer_id)
         if not slot:
             self._make_room()
-            slot = self._table.add(header.producer_id, header.producer_epoch)
-        self._table.mark(slot, header.producer_epoch, marker.coordinator_epoch, self._advance(now_ms))
+            slot = self._table.add(producer_id, epoch)
+        return slot
 
     def _make_latest(self, producer_id: int, epoch: int) -> _Recent:
         """What `_recent` holds of a producer, from now on as the last one; a new one begins with `epoch`."""
@@ -183,7 +232,8 @@ class ProducerStates:
             if not self._table.find(producer_id):
                 self._make_room()
                 self._table.add(producer_id, epoch)
-            recent = _Recent(epoch)
+            mode = TRANSACTIONAL_BIT if producer_id in self.transactions else 0
+            recent = _Recent(epoch, mode)
         self._recent[producer_id] = recent
         self._latest = (producer_id, recent)
         return recent
@@ -253,6 +303,7 @@ class ProducerStates:
         if not self._table.find(producer_id):
             return False
         self._table.remove(producer_id)
+        self.transactions.forget(producer_id)
         self.changes += 1
         return True
 

@@ -7,11 +7,12 @@ Invariants, in the order of the checks, which is Kafka's:
 - a batch with the epoch, last sequence and length of a remembered batch is a duplicate;
 - a producer's epoch never goes back;
 - sequences follow each other without a gap within an epoch, and begin at 0 in each;
+- a transaction begins only where the coordinator knows of it, and nothing else is written until it ends;
 - an unknown producer also begins at 0, under an id that was issued, and not in the epoch in which the limit
   evicted it: it may be sending a stored batch again.
 
-Pure. Source: KIP-98, KIP-360, Kafka's ProducerAppendInfo. Kafka does not give the answers 59 and 46 here: it
-appends or answers 45. Settings switch them off (`ProducerRules`).
+Pure. Source: KIP-98, KIP-360, KIP-890, Kafka's ProducerAppendInfo. Kafka does not give the answers 59 and 46
+here: it appends or answers 45. Settings switch them off (`ProducerRules`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ class Append(NamedTuple):
     """The batch is the next one: write it, then remember it."""
 
 
+class Begin(NamedTuple):
+    """The batch is the next one and begins a transaction: as Append, if the coordinator knows of it."""
+
+
 class Duplicate(NamedTuple):
     """The log holds this batch at these offsets; `timestamp` is its largest record timestamp."""
 
@@ -46,8 +51,9 @@ class Refusal(NamedTuple):
     message: str
 
 
-Verdict: TypeAlias = Append | Duplicate | Refusal
+Verdict: TypeAlias = Append | Begin | Duplicate | Refusal
 APPEND: Final = Append()
+BEGIN: Final = Begin()
 
 
 class ProducerRules(NamedTuple):
@@ -74,15 +80,13 @@ def check(sent: BatchHeader, table: ProducerTable, slot: int, rules: ProducerRul
                 if is_last and batch.offset_delta == sent.last_offset_delta:
                     return Duplicate(batch.base_offset, batch.last_offset, batch.timestamp)
             is_old = rules.duplicate_below_window and _is_behind(sent, last_sequence)
-    if sent.is_transactional:
-        return _no_transaction(sent)
     if sent.producer_epoch < epoch:
-        return Refusal(
-            ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"producer {sent.producer_id} sent epoch {sent.producer_epoch}, the current is {epoch}",
-        )
+        return _old_epoch(sent, epoch)
     if sent.base_sequence != expected:
         return _out_of_order(sent, expected, last_sequence if is_old else None)
+    if sent.is_transactional:
+        # An epoch that its coordinator raised needs the coordinator's word for its first batch too.
+        return APPEND if txn_start_offset >= 0 and sent.producer_epoch == epoch else BEGIN
     if txn_start_offset >= 0:
         return Refusal(
             ErrorCode.INVALID_TXN_STATE,
@@ -96,10 +100,12 @@ def check_unknown(
 ) -> Verdict:
     """What to do with a batch of a producer that is not known. Ids from `next_producer_id` on were never
     issued; `evicted_epoch` is the epoch in which the limit evicted it, -1 if it did not."""
-    if sent.is_transactional:
-        return _no_transaction(sent)
+    if sent.producer_id < 0:
+        return Refusal(
+            ErrorCode.INVALID_TXN_STATE, "a transactional batch names no producer: call InitProducerId first"
+        )
     if not rules.reject_unknown_sequence:
-        return APPEND
+        return _first_of(sent)
     if sent.producer_id >= next_producer_id:
         problem = f"producer id {sent.producer_id} was never issued here"
     elif sent.producer_epoch <= evicted_epoch:
@@ -114,8 +120,20 @@ def check_unknown(
             " knows nothing of it: it never wrote here, or was idle past producer.id.expiration.ms"
         )
     else:
-        return APPEND
+        return _first_of(sent)
     return Refusal(ErrorCode.UNKNOWN_PRODUCER_ID, problem)
+
+
+def _first_of(sent: BatchHeader) -> Append | Begin:
+    """A producer that is not known has no transaction open."""
+    return BEGIN if sent.is_transactional else APPEND
+
+
+def check_own(sent: BatchHeader, known: ProducerEntry | None) -> Append | Refusal:
+    """What to do with records without a sequence, which a coordinator writes in a producer's transaction."""
+    if known is not None and sent.producer_epoch < known.producer_epoch:
+        return _old_epoch(sent, known.producer_epoch)
+    return APPEND
 
 
 def check_marker(
@@ -157,8 +175,8 @@ def _out_of_order(sent: BatchHeader, expected: int, stored_to: int | None) -> Re
     return Refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"{what}, the next is {expected}")
 
 
-def _no_transaction(sent: BatchHeader) -> Refusal:
+def _old_epoch(sent: BatchHeader, epoch: int) -> Refusal:
     return Refusal(
-        ErrorCode.INVALID_TXN_STATE,
-        f"producer {sent.producer_id} sent a transactional batch, but no transaction is open here",
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {sent.producer_id} sent epoch {sent.producer_epoch}, the current is {epoch}",
     )

@@ -46,6 +46,7 @@ _TXN_AT = 16
 _APPEND_AT = 8
 _COUNT_AT = 30
 SLOT_SIZE = _HEAD.size + CACHED_BATCHES * _BATCH.size
+_SLOT_TXN = Struct(f"<q8xq{SLOT_SIZE - 24}x")
 _SLOT_ID = Struct(f"<q{SLOT_SIZE - 8}x")
 CHUNK_SIZE = SLOTS_PER_CHUNK * SLOT_SIZE
 _FREE_SLOT = _HEAD.pack(NO_PRODUCER_ID, 0, NO_OFFSET, -1, -1, 0) + bytes(CACHED_BATCHES * _BATCH.size)
@@ -229,6 +230,11 @@ class ProducerTable:
         chunk, index = divmod(slot, SLOTS_PER_CHUNK)
         _ID.pack_into(self._writable(chunk), index * SLOT_SIZE + _TXN_AT, offset)
 
+    def open_transactions(self) -> list[tuple[int, int]]:
+        """(first offset, producer id) of each that is open, in any order."""
+        slots = chain.from_iterable(map(_SLOT_TXN.iter_unpack, self._chunks))
+        return [(offset, producer_id) for producer_id, offset in slots if offset >= 0 <= producer_id]
+
     def last_append_ms(self, slot: int) -> int:
         chunk, index = divmod(slot, SLOTS_PER_CHUNK)
         last_append_ms: int = _ID.unpack_from(self._chunks[chunk], index * SLOT_SIZE + _APPEND_AT)[0]
@@ -267,9 +273,13 @@ class ProducerTable:
             self._unlink(slot)
             self._link_latest(slot)
 
-    def mark(self, slot: int, epoch: int, coordinator_epoch: int, last_append_ms: int) -> None:
-        """A coordinator of this epoch ended the producer's transaction, if any; another epoch of the producer
-        forgets its batches."""
+    def mark(
+        self, slot: int, epoch: int, coordinator_epoch: int, txn_start_offset: int, last_append_ms: int
+    ) -> None:
+        """A coordinator wrote for the producer, whose open transaction now begins there (-1 for none).
+
+        Another epoch of the producer forgets its batches.
+        """
         number, at = slot >> _CHUNK_BITS, (slot & _IN_CHUNK) * SLOT_SIZE
         _, stored_epoch, count, _ = self.state(slot)
         _HEAD.pack_into(
@@ -277,7 +287,7 @@ class ProducerTable:
             at,
             self.producer_id(slot),
             last_append_ms,
-            NO_OFFSET,
+            txn_start_offset,
             coordinator_epoch,
             epoch,
             count if stored_epoch == epoch else 0,

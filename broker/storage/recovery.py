@@ -32,16 +32,17 @@ from tidelog.broker.storage.cleaned_offset import CleanedOffset
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.holes import Hole, holes_between
 from tidelog.broker.storage.integrity import CorruptSegmentError, is_unfinished, problem_of
+from tidelog.broker.storage.open_transactions import OpenTransactions
 from tidelog.broker.storage.producer_memory import ProducerStates
 from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.broker.storage.segment import (
     DELETED_SUFFIX,
-    INDEX_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
     Segment,
 )
 from tidelog.broker.storage.snapshot import load_newest, set_aside
+from tidelog.broker.storage.transaction_index import TRANSACTION_INDEX_SUFFIX
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import (
     BATCH_HEADER_SIZE,
@@ -230,6 +231,9 @@ class Recovery:
             self.close()
             bases = [segment.base_offset for segment in segments]
             limit = end_offset
+        segments[-1].transaction_index.keep_before(end_offset)
+        if self._without_aborted:
+            self._rebuild_aborted(segments)
         self._cleaned.limit(end_offset)
         self.report.end_offset = end_offset
         self.report.below_recovery_point |= end_offset < self.report.recovery_point
@@ -283,7 +287,7 @@ class Recovery:
                 bases.add(int(path.stem))
         for name in names:
             path = Path(name)
-            is_index = path.suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and path.stem.isdigit()
+            is_index = path.suffix in INDEX_SUFFIXES and path.stem.isdigit()
             if is_index and int(path.stem) not in bases:
                 self._disk.unlink(self._folder / name)
         return sorted(bases)
@@ -295,6 +299,7 @@ class Recovery:
         scan_from = min(replay_from, self._trusted)
         first_scanned = max((i for i, base in enumerate(bases) if base <= scan_from), default=0)
         self._replay_from, self._producers = replay_from, producers
+        self._without_aborted: list[str] = []
         self.report.replayed_batches = 0
         segments = self._segments = []
         for number, base in enumerate(bases):
@@ -305,7 +310,9 @@ class Recovery:
                 self._drop(bases[number:], f"the segment before it ends at {segments[-1].end_offset}")
                 break
             segments.append(segment)
+            self._load_aborted(segment)
             if number < first_scanned:
+                segment.transaction_index.leave_memory()
                 self._open_sealed(segment, bases[number + 1])
                 continue
             scan = self._scan(segment, scan_from)
@@ -365,7 +372,7 @@ class Recovery:
             )
             self._leader_epochs.setdefault(header.partition_leader_epoch, header.base_offset)
             if header.base_offset >= self._replay_from:
-                self._replay(header, view)
+                self._replay(segment, header, view)
             position += len(view)
             at_offset = header.last_offset + 1
             self.report.scanned_bytes += len(view)
@@ -380,15 +387,49 @@ class Recovery:
             return f"leader epoch {header.partition_leader_epoch} after {latest}"
         return problem
 
-    def _replay(self, header: BatchHeader, view: memoryview) -> None:
-        """Change the producer state as the append of this batch did."""
+    def _replay(self, segment: Segment, header: BatchHeader, view: memoryview) -> None:
+        """Change producers and the segment's aborted transactions as the append of this batch did."""
         if not header.is_control:
             self._producers.apply(header, header.base_offset, self._steady_now_ms)
         elif header.producer_id >= 0:
             # Its CRC is right. A batch that is no marker was stored as it is, and changed nothing.
             with suppress(ProtocolError):
-                self._producers.apply_marker(header, read_marker(view), self._steady_now_ms)
+                aborted = self._producers.apply_marker(
+                    header, read_marker(view), header.base_offset, self._steady_now_ms
+                )
+                if aborted is not None:
+                    segment.transaction_index.append(aborted)
         self.report.replayed_batches += 1
+
+    def _load_aborted(self, segment: Segment) -> None:
+        """Load the aborted transactions that the replay does not find again."""
+        problem = segment.transaction_index.load(max(self._replay_from, self._trusted))
+        if problem:
+            self._without_aborted.append(f"{segment.path.stem}{TRANSACTION_INDEX_SUFFIX}: {problem}")
+
+    def _rebuild_aborted(self, segments: list[Segment]) -> None:
+        """Find all aborted transactions again, because an index of them is damaged: reads the whole log."""
+        transactions = OpenTransactions()
+        for segment in segments:
+            entries = []
+            for header, view in self._batches(segment, 0, segment.size_bytes):
+                if isinstance(header, str):
+                    break
+                if not header.is_transactional or header.producer_id < 0:
+                    continue
+                if not header.is_control:
+                    transactions.begin(header.producer_id, header.base_offset)
+                    continue
+                with suppress(ProtocolError):
+                    is_commit = read_marker(view).is_commit
+                    ended = transactions.end(header.producer_id, header.base_offset)
+                    transactions.settle(header.base_offset + 1)
+                    if ended is not None and not is_commit:
+                        entries.append(ended)
+            segment.transaction_index.replace(entries)
+            segment.transaction_index.write_out()
+            segment.transaction_index.sync()
+        self.report.rebuilt_indexes += self._without_aborted
 
     def _load_indexes(self, segment: Segment, size: int, scan_from: int) -> int:
         """Keep the trusted index entries; returns the position to read from and sets the segment's tail."""
@@ -467,7 +508,7 @@ class Recovery:
                 self.report.kept_aside.append(aside.name)
             else:
                 self._disk.unlink(path)
-            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            for suffix in INDEX_SUFFIXES:
                 if self._disk.exists(path.with_suffix(suffix)):
                     self._disk.unlink(path.with_suffix(suffix))
 

@@ -1,4 +1,4 @@
-"""One segment of a partition's log: `%020d.log` with its two indexes.
+"""One segment of a partition's log: `%020d.log` with its indexes.
 
 Owns the positions of batches in the file. Positions and sizes are bytes. To find a batch, the index is
 searched, then headers are read for at most `index_interval_bytes` and one batch.
@@ -25,6 +25,7 @@ from tidelog.broker.storage.disk import Disk, OpenFile
 from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from tidelog.broker.storage.integrity import CorruptSegmentError, good_prefix, may_follow
 from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.transaction_index import TRANSACTION_INDEX_SUFFIX, TransactionIndex
 from tidelog.protocol.records import (
     BATCH_HEADER_SIZE,
     LOG_OVERHEAD,
@@ -37,6 +38,7 @@ from tidelog.protocol.types import NO_TIMESTAMP, Buffer
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 DELETED_SUFFIX = ".deleted"
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 _WALK_BYTES = 8192
@@ -105,6 +107,7 @@ class Segment:
         self.log = OpenFile(disk, self.path, disk.open(self.path, flags))
         self.offset_index = SparseIndex(disk, self.path.with_suffix(INDEX_SUFFIX), OFFSET_ENTRY)
         self.time_index = SparseIndex(disk, self.path.with_suffix(TIME_INDEX_SUFFIX), TIME_ENTRY)
+        self.transaction_index = TransactionIndex(disk, self.path.with_suffix(TRANSACTION_INDEX_SUFFIX))
 
     @property
     def size_bytes(self) -> int:
@@ -162,11 +165,17 @@ class Segment:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
     @property
+    def indexes(self) -> tuple[TransactionIndex, SparseIndex, SparseIndex]:
+        """In the order in which they become durable: an entry of the last is trusted to have those of the
+        others beside it."""
+        return self.transaction_index, self.time_index, self.offset_index
+
+    @property
     def has_whole_indexes(self) -> bool:
         """Whether its index files hold all entries, the last one with the largest timestamp."""
         last = self.time_index.last()
         is_timed = self.max_timestamp <= (last[0] if last else NO_TIMESTAMP)
-        return is_timed and self.time_index.is_written and self.offset_index.is_written
+        return is_timed and all(index.is_written for index in self.indexes)
 
     def _age_ms(self, now_ms: int, timestamp: int) -> int:
         """How long it has been filling, as Kafka counts: by its batches' timestamps if they have any."""
@@ -181,10 +190,9 @@ class Segment:
         """The segment stops growing: its indexes are written out and leave memory. Raises OSError; then it
         goes on as before."""
         self.index_time()
-        indexes = (self.time_index, self.offset_index)
-        for index in indexes:
+        for index in self.indexes:
             index.write_out_whole()
-        for index in indexes:
+        for index in self.indexes:
             index.leave_memory()
 
     def is_older_than(self, moment_ms: int) -> bool:
@@ -461,13 +469,13 @@ class Segment:
 
     def close(self) -> None:
         self.log.close()
-        self.offset_index.close()
-        self.time_index.close()
+        for index in self.indexes:
+            index.close()
 
     def rename_to_deleted(self) -> list[Path]:
         """Take the files out of the log by Kafka's suffix; returns what is to be unlinked."""
         renamed = []
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
             path = self.path.with_suffix(suffix)
             if self._disk.exists(path):
                 target = path.with_name(path.name + DELETED_SUFFIX)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tidelog.broker.storage.checkpoints import LEADER_EPOCHS, read_leader_epochs, write_leader_epochs
 from tidelog.broker.storage.cleaned_offset import CleanedOffset
 from tidelog.broker.storage.disk import Disk
-from tidelog.broker.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from tidelog.broker.storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, Segment
 from tidelog.broker.storage.snapshot import snapshot_path, snapshots
 
 _UNKNOWN_END = 1 << 62
@@ -68,7 +68,7 @@ def apply_cut(disk: Disk, cut: Cut) -> None:
         write_leader_epochs(disk, folder / LEADER_EPOCHS, kept)
     disk.fsync_directory(folder)
     for path in cut.dropped:
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
             if disk.exists(path.with_suffix(suffix)):
                 disk.unlink(path.with_suffix(suffix))
         disk.fsync_directory(folder)

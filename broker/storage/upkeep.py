@@ -149,6 +149,7 @@ class Upkeep:
 
     def take_snapshot(self, end_offset: int) -> None:
         """Write the producer state as of `end_offset`, now. Raises OSError."""
+        self._segments.sync_aborted(self.recovery_point)
         durable_end = self._segments.flushed_end_offset
         size = write_snapshot(self._disk, self._folder, end_offset, self._producers.view(), durable_end)
         self._snapshot_written(end_offset, size, (self._producers.changes, self._producers.clock_ms))

@@ -131,7 +131,7 @@ def replayed(log: PartitionLog) -> object:
     data = contents(log, log.end_offset)
     for position, found in iter_batches(data):
         if found.is_control:
-            machine.apply_marker(found, read_marker(data, position), 0)
+            machine.apply_marker(found, read_marker(data, position), found.base_offset, 0)
         else:
             machine.apply(found, found.base_offset, 0)
     return {entry.producer_id: entry._replace(last_append_ms=0) for entry in machine.entries()}

@@ -24,10 +24,12 @@ from tidelog.broker.storage.cleaned_offset import CleanedOffset
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.segment import LOG_SUFFIX
 from tidelog.broker.storage.snapshot import CORRUPT_SUFFIX, SnapshotName, snapshot_path, snapshots
+from tidelog.broker.storage.transaction_index import TRANSACTION_INDEX_SUFFIX
 from tidelog.broker.storage.verification.findings import Findings, Severity
 from tidelog.broker.storage.verification.producers import ProducerCheck, SnapshotCheck
 from tidelog.broker.storage.verification.reader import FileReader, FoundBatch, batch_at
 from tidelog.broker.storage.verification.segment import SegmentCheck, SegmentPlace, Walk
+from tidelog.broker.storage.verification.transactions import check_aborted
 
 EVERYTHING = 2**63 - 1
 _MOST_LOOK_UPS = 100
@@ -152,6 +154,17 @@ class PartitionCheck:
         place = SegmentPlace(path, name, self._trusted, covered_to, *self._facts[-2:])
         try:
             SegmentCheck(self._disk, place, self._findings, self._on_batch, self._progress).run(walk)
+            aborted, self._producers.aborted = self._producers.aborted, []
+            if walk.is_whole:
+                check_aborted(
+                    self._disk,
+                    path.with_suffix(TRANSACTION_INDEX_SUFFIX),
+                    name.removesuffix(LOG_SUFFIX) + TRANSACTION_INDEX_SUFFIX,
+                    aborted,
+                    first_offset=self._bases[0],
+                    trusted=self._trusted,
+                    findings=self._findings,
+                )
         except OSError as error:
             self._findings.damage(name, f"cannot be read: {error.strerror or error}")
             walk.next_offset = walk.next_offset if covered_to is None else covered_to

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.open_transactions import EndedTransaction
 from tidelog.broker.storage.producer_memory import ProducerStates
 from tidelog.broker.storage.producer_state import Duplicate, ProducerRules, Refusal
 from tidelog.broker.storage.producer_table import CachedBatch, ProducerEntry, ProducerTable
@@ -24,7 +25,6 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import BatchHeader
 from tidelog.protocol.types import NO_OFFSET
 
-_TRANSACTIONAL = 0x10
 _DAY_MS = 86_400_000
 _FAR_AWAY = 2**63 - 1
 
@@ -44,6 +44,8 @@ class ProducerCheck:
         self.newest_timestamp = -1
         self.is_whole = True
         """The log has lost no batch so far; after a loss a skipped sequence is no new finding."""
+        self.aborted: list[EndedTransaction] = []
+        """What the markers aborted since the list was last taken."""
         self._findings = findings
         self._next_producer_id = next_producer_id
         self._crc_at = crc_at
@@ -63,8 +65,7 @@ class ProducerCheck:
                 f" {self._next_producer_id}, so it may be issued to somebody else",
                 position=batch.position,
             )
-        plain = header._replace(attributes=header.attributes & ~_TRANSACTIONAL)
-        verdict = self.states.check(plain)
+        verdict = self.states.check(header)
         if isinstance(verdict, Duplicate):
             self._repeated(file, batch, verdict.base_offset)
         elif isinstance(verdict, Refusal):
@@ -76,7 +77,7 @@ class ProducerCheck:
                 self._findings.damage(
                     file, f"a batch that had to be refused: {verdict.message}", position=batch.position
                 )
-        self.states.apply(plain, header.base_offset, 0)
+        self.states.apply(header, header.base_offset, 0)
 
     def _marker(self, file: str, batch: FoundBatch) -> None:
         if batch.marker is not None:
@@ -85,7 +86,11 @@ class ProducerCheck:
                 self._findings.damage(
                     file, f"a batch that had to be refused: {verdict.message}", position=batch.position
                 )
-            self.states.apply_marker(batch.header, batch.marker, 0)
+            offset = batch.header.base_offset
+            aborted = self.states.apply_marker(batch.header, batch.marker, offset, 0)
+            self.states.transactions.settle(offset + 1)
+            if aborted is not None:
+                self.aborted.append(aborted)
 
     def _is_current_epoch(self, header: BatchHeader) -> bool:
         known = self.states.entry(header.producer_id)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from tests.unit.broker.storage.support import NEVER_ISSUED, NOW_MS, header
+from tidelog.broker.storage.open_transactions import EndedTransaction
 from tidelog.broker.storage.producer_memory import ProducerStates
-from tidelog.broker.storage.producer_state import Append, ProducerRules, Refusal, Verdict
+from tidelog.broker.storage.producer_state import Append, Begin, ProducerRules, Refusal, Verdict
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records import EndTransactionMarker
 
 TRANSACTIONAL = 0x10
+CONTROL = 0x20
 DAY_MS = 86_400_000
 
 
@@ -25,10 +28,18 @@ class Log:
     def send(self, *fields: int, now_ms: int = NOW_MS, attributes: int = 0) -> Verdict:
         sent = header(*fields, attributes=attributes)
         verdict = self.machine.check(sent)
-        if isinstance(verdict, Append):
+        if isinstance(verdict, Append | Begin):
             self.machine.apply(sent, self.end, now_ms)
             self.end += sent.record_count
         return verdict
+
+    def end_transaction(
+        self, producer_id: int, epoch: int, *, commits: bool = True, now_ms: int = NOW_MS
+    ) -> EndedTransaction | None:
+        """As a coordinator of epoch 0 does."""
+        self.end += 1
+        sent = header(producer_id, epoch, -1, attributes=TRANSACTIONAL | CONTROL)
+        return self.machine.apply_marker(sent, EndTransactionMarker(commits, 0), self.end - 1, now_ms)
 
 
 def code(verdict: Verdict) -> ErrorCode:

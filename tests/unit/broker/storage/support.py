@@ -37,6 +37,7 @@ def batch(
     step_ms: int = 1,
     value: bytes = b"v" * 20,
     compression: Compression = Compression.NONE,
+    is_transactional: bool = False,
 ) -> bytes:
     """One batch of `count` records, `step_ms` apart; without a producer id it carries no sequence either."""
     builder = RecordBatchBuilder()
@@ -44,7 +45,7 @@ def batch(
         builder.append(timestamp + number * step_ms, None, value)
     if producer_id < 0:
         return bytes(builder.build(compression, -1, -1, -1))
-    return bytes(builder.build(compression, producer_id, epoch, sequence))
+    return bytes(builder.build(compression, producer_id, epoch, sequence, is_transactional=is_transactional))
 
 
 def marker(
@@ -114,6 +115,14 @@ def open_log(
 
 def append(log: PartitionLog, data: Buffer, *, now_ms: int = NOW_MS, leader_epoch: int = 0) -> AppendResult:
     return log.append(data, leader_epoch=leader_epoch, now_ms=now_ms)
+
+
+def append_transactional(
+    log: PartitionLog, producer_id: int, sequence: int, count: int = 1, *, epoch: int = 0
+) -> AppendResult:
+    """As a producer does whose coordinator has this partition in its transaction."""
+    data = batch(producer_id, epoch, sequence, count, is_transactional=True)
+    return log.append(data, leader_epoch=0, now_ms=NOW_MS, permit=lambda begins: None)
 
 
 def append_own(log: PartitionLog, data: Buffer, *, now_ms: int = NOW_MS) -> AppendResult:

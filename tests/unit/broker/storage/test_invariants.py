@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.broker.storage.support import append, batch, flush, open_log, outcome, state
-from tidelog.broker.storage.invariants import InvariantError
+from tidelog.broker.storage.invariants import InvariantError, check_last_stable
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.storage.producer_memory import ProducerStates
@@ -47,6 +47,23 @@ def lose_a_batch(log: PartitionLog) -> None:
     log._segments.active.tail = (size, end_offset - 1)
 
 
+def open_a_transaction(log: PartitionLog) -> None:
+    """Where the log holds no record."""
+    log.transactions.begin(PRODUCER + 1, log.end_offset)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "high_watermark"), [(5, 4, 9), (5, 10, 9)], ids=["back", "ahead-of-the-high-watermark"]
+)
+def test_the_last_stable_offset_never_goes_back_nor_passes_the_high_watermark(
+    before: int, now: int, high_watermark: int
+) -> None:
+    check_last_stable(5, 9, 9)
+    with pytest.raises(InvariantError) as caught:
+        check_last_stable(before, now, high_watermark)
+    assert caught.value.numbers["last_stable_before"] == before
+
+
 @pytest.mark.parametrize(
     ("breaks", "numbers"),
     [
@@ -55,8 +72,9 @@ def lose_a_batch(log: PartitionLog) -> None:
         (move("end_offset", -3), {"end_offset": 7, "flushed_end_offset": 8}),
         (lose_a_batch, {"producer_id": PRODUCER, "last_offset": 9, "end_offset": 9}),
         (lose_a_segment, {"end_offset": 2, "next_base_offset": 4}),
+        (open_a_transaction, {"open_transactions": 1, "first_unstable_offset": 10, "end_offset": 10}),
     ],
-    ids=["start", "end-ahead", "end-behind", "producers-ahead", "segment"],
+    ids=["start", "end-ahead", "end-behind", "producers-ahead", "segment", "transactions-ahead"],
 )
 def test_a_checkpoint_does_not_begin_on_numbers_that_contradict_each_other(
     log: PartitionLog, breaks: Callable[[PartitionLog], None], numbers: dict[str, int]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.broker.storage.machines import TRANSACTIONAL, Log, code, states
 from tests.unit.broker.storage.support import NEVER_ISSUED, NOW_MS, header
-from tidelog.broker.storage.producer_state import Append, Duplicate
+from tidelog.broker.storage.producer_state import Append, Begin, Duplicate
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.types import MAX_SEQUENCE
 
@@ -123,11 +123,48 @@ def test_a_newer_epoch_clears_the_window() -> None:
     assert log.machine.entry(1).batches == ((0, 0, 2, NOW_MS),)  # type: ignore[union-attr]
 
 
-def test_a_transactional_batch_needs_an_open_transaction() -> None:
+def test_the_first_transactional_batch_begins_a_transaction_and_the_next_ones_belong_to_it() -> None:
     log = Log(states())
-    assert code(log.send(1, 0, 0, 1, attributes=TRANSACTIONAL)) == ErrorCode.INVALID_TXN_STATE
-    log.send(1, 0, 0)
-    assert code(log.send(1, 0, 1, 1, attributes=TRANSACTIONAL)) == ErrorCode.INVALID_TXN_STATE
+    assert log.send(1, 0, 0, 2, attributes=TRANSACTIONAL) == Begin()
+    assert log.machine.entry(1).current_txn_start_offset == 0  # type: ignore[union-attr]
+    assert log.send(1, 0, 2, attributes=TRANSACTIONAL) == Append()
+    assert log.send(1, 0, 0, 2, attributes=TRANSACTIONAL) == Duplicate(0, 1, NOW_MS)
+    assert code(log.send(1, 0, 4, attributes=TRANSACTIONAL)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    log.end_transaction(1, 0)
+    assert log.machine.entry(1).current_txn_start_offset == -1  # type: ignore[union-attr]
+    assert log.send(1, 0, 3, attributes=TRANSACTIONAL) == Begin()
+    assert log.machine.entry(1).current_txn_start_offset == 4  # type: ignore[union-attr]
+
+
+def test_while_a_transaction_is_open_its_producer_writes_nothing_else() -> None:
+    log = Log(states())
+    log.send(1, 0, 0, attributes=TRANSACTIONAL)
+    assert code(log.send(1, 0, 1)) == ErrorCode.INVALID_TXN_STATE
+    assert log.send(1, 0, 1, attributes=TRANSACTIONAL) == Append()
+    log.end_transaction(1, 0)
+    assert log.send(1, 0, 2) == Append()
+    assert log.send(2, 0, 0) == Append()
+
+
+def test_a_newer_epoch_needs_the_coordinators_word_while_an_older_transaction_is_open() -> None:
+    log = Log(states())
+    log.send(1, 0, 0, attributes=TRANSACTIONAL)
+    assert log.send(1, 1, 0, attributes=TRANSACTIONAL) == Begin()
+    assert log.machine.entry(1).current_txn_start_offset == 0  # type: ignore[union-attr]
+
+
+def test_a_marker_of_a_newer_epoch_fences_what_the_old_one_sends_later() -> None:
+    log = Log(states())
+    log.send(1, 0, 0, attributes=TRANSACTIONAL)
+    log.end_transaction(1, 1)
+    assert code(log.send(1, 0, 1, attributes=TRANSACTIONAL)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert log.send(1, 1, 0, attributes=TRANSACTIONAL) == Begin()
+
+
+def test_an_unknown_producers_transaction_follows_the_rules_of_unknown_producers() -> None:
+    log = Log(states())
+    assert code(log.send(1, 0, 3, attributes=TRANSACTIONAL)) == ErrorCode.UNKNOWN_PRODUCER_ID
+    assert code(log.send(-1, -1, -1, attributes=TRANSACTIONAL)) == ErrorCode.INVALID_TXN_STATE
 
 
 def test_check_changes_nothing() -> None:
