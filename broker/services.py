@@ -211,7 +211,7 @@ async def open_services(
         raise
     events = PeerEvents()
     topics = _topics(settings, cluster, reconciler, topic_settings, events, turns)
-    maintenance = Maintenance(partitions, clock_ms, steady_ms, config)
+    maintenance = Maintenance(partitions, clock_ms, steady_ms, config, events)
     metrics.count_producer_ids_with(lambda: logs.producer_id_count)
     maintenance.start()
     return Services(

@@ -1,4 +1,4 @@
-"""`tidelog topic`: create, list, describe and delete topics.
+"""`tidelog topic`: create, list, describe, change and delete topics.
 
 Asks a broker through `client.Admin`. What was done is said in one line each, so that scripts can read it.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tidelog.client import Consumer, TopicDescription
     from tidelog.client.cluster_config import ClusterConfig
 
-app = typer.Typer(no_args_is_help=True, help="Create, list, describe and delete topics.")
+app = typer.Typer(no_args_is_help=True, help="Create, list, describe, change and delete topics.")
 
 Topics: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", show_default=False)
@@ -49,7 +49,7 @@ def create(
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Create topics."""
-    settings = dict(_setting(text) for text in configs or [])
+    settings = _settings(configs)
     run(
         _create(topics, partitions, replication_factor, settings, if_not_exists, cluster),
         cluster,
@@ -112,6 +112,7 @@ async def _describe(names: list[str], cluster: ClusterConfig) -> None:
             own = [f"  {entry.name}={entry.value}" for entry in settings if entry.source == _SET_ON_TOPIC]
             print(f"{described.name}  id {described.topic_id}  {_partitions(described)}", *own, sep="")
             await _print_partitions(described, consumer)
+            await _print_old(described, consumer, {entry.name: entry.value or "" for entry in settings})
 
 
 async def _print_partitions(described: TopicDescription, consumer: Consumer) -> None:
@@ -137,6 +138,93 @@ async def _print_partitions(described: TopicDescription, consumer: Consumer) -> 
     print_table(columns, rows)
 
 
+async def _print_old(topic: TopicDescription, consumer: Consumer, settings: dict[str, str]) -> None:
+    """Name records that are older than any that retention leaves in a topic whose records are new."""
+    import time
+
+    from tidelog.cli.tables import format_timestamp
+    from tidelog.client import TopicPartition
+
+    retention_ms = int(settings.get("retention.ms", -1))
+    if retention_ms < 0 or "delete" not in settings.get("cleanup.policy", ""):
+        return
+    keys = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
+    now_ms = int(time.time() * 1000)
+    oldest = await consumer.offsets_for_times(dict.fromkeys(keys, 0))
+    young = await consumer.offsets_for_times(dict.fromkeys(keys, max(now_ms - retention_ms, 0)))
+    # A segment stays until its youngest record is too old, so its oldest may be older by segment.ms.
+    oldest_kept_ms = now_ms - retention_ms - int(settings.get("segment.ms", 0))
+    old = {
+        key.partition: found.timestamp
+        for key in keys
+        if (found := oldest[key]) is not None and (young[key] is None or found.timestamp < oldest_kept_ms)
+    }
+    if old:
+        first, *others = old
+        named = f"partition {first}" + (f" and {len(others)} others" if others else "")
+        print(
+            f"warning: the oldest record of {named} has the timestamp {format_timestamp(min(old.values()))}, "
+            f"which is older than retention.ms={retention_ms}: it is deleted at one of the next checks. To "
+            f"keep such records: tidelog topic alter {topic.name} --config retention.ms=-1"
+        )
+
+
+@app.command()
+def alter(
+    topics: Topics,
+    configs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config",
+            metavar="NAME=VALUE",
+            help="Set a setting of the topic, for example retention.ms=3600000. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    deletions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--delete-config",
+            metavar="NAME",
+            help="Delete a setting of the topic, so that the broker's value holds. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", "-p", help="New number of partitions, larger than before."),
+    ] = None,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """Change settings of topics, or add partitions. Other settings stay as they are."""
+    changes: dict[str, str | None] = {**_settings(configs)}
+    twice = sorted(changes.keys() & set(deletions or []))
+    if twice:
+        raise typer.BadParameter(f"{twice[0]} is set by --config too", param_hint="--delete-config")
+    changes |= dict.fromkeys(deletions or [])
+    if not changes and partitions is None:
+        raise typer.BadParameter("give --config NAME=VALUE, --delete-config NAME or --partitions")
+    run(_alter(topics, changes, partitions, cluster), cluster)
+
+
+async def _alter(
+    names: list[str], changes: dict[str, str | None], partitions: int | None, cluster: ClusterConfig
+) -> None:
+    from tidelog.client import Admin, ConfigResource, ConfigResourceType
+
+    async with Admin(cluster=cluster) as admin:
+        for name in names:
+            if changes:
+                await admin.alter_configs({ConfigResource(ConfigResourceType.TOPIC, name): changes})
+            for setting, value in changes.items():
+                done = f"deleted {setting} of" if value is None else f"set {setting}={value} for"
+                print(f"{done} {name}")
+            if partitions is not None:
+                await admin.create_partitions({name: partitions})
+                (grown,) = await admin.describe_topics([name])
+                print(f"{name} has {_partitions(grown)}")
+
+
 @app.command()
 def delete(topics: Topics, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Delete topics with all their records."""
@@ -155,6 +243,10 @@ async def _delete(names: list[str], cluster: ClusterConfig) -> None:
 def _partitions(topic: TopicDescription) -> str:
     count = len(topic.partitions)
     return "1 partition" if count == 1 else f"{count} partitions"
+
+
+def _settings(texts: list[str] | None) -> dict[str, str]:
+    return dict(_setting(text) for text in texts or [])
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -87,7 +87,7 @@ class UnsupportedVersionError(ClientError):
 class BrokerError(ClientError):
     """A broker answered a request with an error. `code` is the protocol's error code."""
 
-    hint = "If `retriable` is True, a retry may help; else change the request"
+    hint = "If the error is retriable, try again; else change the request"
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(f"{message} [{code.name} {code.value}]")

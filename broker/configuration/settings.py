@@ -44,9 +44,14 @@ def parse_setting(setting: Setting, value: object, source: str = "") -> Any:
 def unknown_setting(name: str, known: Iterable[str], source: str = "") -> ConfigError:
     """The error for an unknown setting; it names the most similar known one."""
     origin = f" (from {source})" if source else ""
+    hint = did_you_mean(name, known) or ": `tidelog config` lists all settings"
+    return ConfigError(f"unknown setting {name}{origin}{hint}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a message on an unknown setting: the most similar known one, or nothing."""
     close = difflib.get_close_matches(name.replace("_", "."), list(known), n=1, cutoff=0.6)
-    hint = f"did you mean {close[0]}?" if close else "`tidelog config` lists all settings"
-    return ConfigError(f"unknown setting {name}{origin}: {hint}")
+    return f": did you mean {close[0]}?" if close else ""
 
 
 def parse_assignment(text: str) -> tuple[str, str]:

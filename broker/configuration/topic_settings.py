@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
+from tidelog.broker.configuration.settings import did_you_mean
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.settings import ConfigError, Setting, as_text, settings_of
@@ -61,7 +62,8 @@ def check_setting(name: str, value: str | None) -> str:
     """The value to store. Raises ApiError(INVALID_CONFIG), which says what is wrong with it."""
     setting = TOPIC_SETTINGS.get(name)
     if setting is None:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+        hint = did_you_mean(name, TOPIC_SETTINGS)
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}{hint}")
     if value is None:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
     try:

@@ -19,6 +19,7 @@ from typing import Any
 
 from tidelog.broker.cluster.catalog import ALL_BROKERS, check_topic_name
 from tidelog.broker.configuration.broker_settings import BROKER_SETTINGS, DescribedSetting
+from tidelog.broker.configuration.settings import did_you_mean
 from tidelog.broker.configuration.topic_settings import (
     TOPIC_SETTINGS,
     ConfigType,
@@ -195,7 +196,8 @@ def _incremented(
     for asked in operations:
         setting = known.get(asked.name)
         if setting is None:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {asked.name}")
+            hint = did_you_mean(asked.name, known)
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {asked.name}{hint}")
         if asked.config_operation == ConfigOperation.SET:
             configs[asked.name] = asked.value
         elif asked.config_operation == ConfigOperation.DELETE:

@@ -10,19 +10,26 @@ Built and stopped by `broker.services`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.storage.disk import advice_on
 from tidelog.broker.storage.invariants import InvariantError
+from tidelog.broker.storage.manager import OldRecords
 
 CHECKPOINT_BYTES = 128 << 20
 CHECKPOINT_BYTES_INTERVAL_MS = 1_000
 """How often to look for a log that has more to read after a crash than CHECKPOINT_BYTES."""
 PRODUCER_EXPIRY_INTERVAL_MS = 600_000
+_OLD_ADVICE = (
+    "retention counts from a record's timestamp, and these were older than retention.ms when they were "
+    "written; to keep such records, set retention.ms=-1, or message.timestamp.type=LogAppendTime, before "
+    "they are written again (`tidelog topic alter TOPIC --config retention.ms=-1`)"
+)
 logger = structlog.get_logger(__name__)
 
 
@@ -35,8 +42,10 @@ class Maintenance:
         clock_ms: Callable[[], int],
         steady_ms: Callable[[], int],
         config: BrokerConfig,
+        events: PeerEvents,
     ) -> None:
         self._partitions = partitions
+        self._events = events
         self._clock_ms = clock_ms
         self._steady_ms = steady_ms
         self._jobs: tuple[tuple[str, int, Callable[[], Awaitable[None]]], ...] = (
@@ -128,12 +137,30 @@ class Maintenance:
             # A changed clock must not make records old: the earlier of the two clocks decides.
             now_ms = min(self._clock_ms(), self._steady_ms())
             await asyncio.to_thread(logs.look_up_ages, now_ms)
-            for _ in logs.run_retention(now_ms):
+            old: dict[str, OldRecords] = {}
+            for expired in logs.run_retention(now_ms):
+                if expired is not None:
+                    more = old.get(expired.topic)
+                    old[expired.topic] = expired if more is None else _together(expired, more)
                 await asyncio.sleep(0)
                 if self._stopping.is_set():
                     return
+            self._report(old.values())
             await asyncio.to_thread(logs.purge)
             await asyncio.to_thread(logs.write_checkpoints)
+
+    def _report(self, old: Iterable[OldRecords]) -> None:
+        """Name the records that retention deleted at once, because it counts from their timestamps."""
+        for expired in old:
+            self._events.warning(
+                "old_records_expired",
+                expired.topic,
+                topic=expired.topic,
+                records=expired.records,
+                latest_timestamp_ms=expired.latest_timestamp_ms,
+                retention_ms=expired.retention_ms,
+                advice=_OLD_ADVICE,
+            )
 
     async def expire_producers(self) -> None:
         """Forget idle producers, some thousands per step, so that a million at once do not stop the loop."""
@@ -145,3 +172,9 @@ class Maintenance:
                 return
         if expired:
             logger.info("producer_ids_expired", count=expired)
+
+
+def _together(one: OldRecords, other: OldRecords) -> OldRecords:
+    """The same of two partitions of a topic."""
+    latest_ms = max(one.latest_timestamp_ms, other.latest_timestamp_ms)
+    return one._replace(records=one.records + other.records, latest_timestamp_ms=latest_ms)

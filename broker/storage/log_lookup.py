@@ -12,6 +12,7 @@ UnifiedLog.deletableSegments.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from tidelog.broker.storage.holes import joined
 from tidelog.broker.storage.integrity import CorruptSegmentError
@@ -117,3 +118,18 @@ def segments_to_delete(segments: Sequence[Segment], config: LogConfig, durable_e
         excess -= segment.size_bytes
         count += 1
     return count
+
+
+def latest_of_old_when_written(
+    segments: Sequence[Segment], config: LogConfig, durable_end: int, now_ms: int
+) -> int | None:
+    """The largest timestamp of the records that retention deletes less than retention.ms after they were
+    written, because they were older than that already; None if there are none, or a file cannot be read."""
+    latest = None
+    with suppress(OSError):
+        for segment in segments[: segments_to_delete(segments, config, durable_end, now_ms)]:
+            timestamp, written_ms = segment.max_timestamp, segment.written_ms
+            is_young = now_ms - written_ms < config.retention_ms
+            if timestamp >= 0 and is_young and written_ms - timestamp > config.retention_ms:
+                latest = timestamp if latest is None else max(latest, timestamp)
+    return latest

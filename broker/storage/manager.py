@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID
 
 import structlog
@@ -87,6 +88,16 @@ class DataFolderError(Exception):
     """The data folder cannot be used. The message says why and what to do."""
 
 
+class OldRecords(NamedTuple):
+    """Records that were deleted soon after they were written, because their timestamps are old."""
+
+    topic: str
+    records: int
+    """How many records of the partition were deleted in all."""
+    latest_timestamp_ms: int
+    retention_ms: int
+
+
 class LogManager:
     """Opens, makes and removes the logs of one data folder."""
 
@@ -106,6 +117,7 @@ class LogManager:
         self._folders = Folders(data_dir, self._disk)
         self._next_producer_id = next_producer_id
         self._steady_ms = steady_ms
+        self._old_when_written: dict[TopicPartition, int] = {}
         self._lock_fd = -1
         self._checkpoints = OffsetCheckpoints(self._disk, data_dir)
         self._doomed: deque[Path] = deque()
@@ -387,12 +399,18 @@ class LogManager:
 
     def look_up_ages(self, now_ms: int) -> None:
         """What `run_retention` will have to read of old segments, in any thread."""
-        for log in list(self.logs.values()):
-            log.look_up_ages(now_ms)
+        self._old_when_written = {
+            key: latest
+            for key, log in list(self.logs.items())
+            if (latest := log.look_up_ages(now_ms)) is not None
+        }
 
-    def run_retention(self, now_ms: int) -> Iterator[None]:
-        """Delete old segments of all logs, one log per step. A log that fails is reported and left."""
-        for log in list(self.logs.values()):
+    def run_retention(self, now_ms: int) -> Iterator[OldRecords | None]:
+        """Delete old segments of all logs, one log per step. A log that fails is reported and left.
+
+        Yields the records among them that were old when they were written, as `look_up_ages` found them.
+        """
+        for key, log in list(self.logs.items()):
             try:
                 records = log.apply_retention(now_ms)
             except (OSError, ApiError) as error:
@@ -407,7 +425,11 @@ class LogManager:
                     start_offset=log.start_offset,
                 )
             self._doomed += log.take_deleted_files()
-            yield
+            latest = self._old_when_written.pop(key, None)
+            if records and latest is not None:
+                yield OldRecords(log.topic, records, latest, log.config.retention_ms)
+            else:
+                yield None
 
     def drop_segments(self, log: PartitionLog) -> Iterator[None]:
         """Remove the files of a log's deleted segments, some in each step."""

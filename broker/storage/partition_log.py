@@ -36,7 +36,12 @@ from tidelog.broker.storage.invariants import (
 )
 from tidelog.broker.storage.leader_epochs import LeaderEpochs
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.log_lookup import find_first_at, find_max_timestamp, segments_to_delete
+from tidelog.broker.storage.log_lookup import (
+    find_first_at,
+    find_max_timestamp,
+    latest_of_old_when_written,
+    segments_to_delete,
+)
 from tidelog.broker.storage.log_segments import LogSegments
 from tidelog.broker.storage.log_types import (
     AppendResult,
@@ -47,7 +52,6 @@ from tidelog.broker.storage.log_types import (
 )
 from tidelog.broker.storage.own_batches import admit_for_producer, follow
 from tidelog.broker.storage.producer_state import APPEND, Append, Begin, Duplicate, Verdict
-from tidelog.broker.storage.producer_table import ProducerEntry
 from tidelog.broker.storage.recompression import Inspected, admitted, header_to_store
 from tidelog.broker.storage.recovery import Recovered, Recovery, RecoveryReport
 from tidelog.broker.storage.segment import Segment
@@ -528,10 +532,11 @@ class PartitionLog:
             self._upkeep.drop_before(self.start_offset)
         return self.start_offset
 
-    def look_up_ages(self, now_ms: int) -> None:
-        """Read what `apply_retention` needs of old segments, which may take long. In any thread."""
-        with suppress(OSError):
-            segments_to_delete(self._segments.segments, self.config, self.flushed_end_offset, now_ms)
+    def look_up_ages(self, now_ms: int) -> int | None:
+        """Read what `apply_retention` needs of old segments, which may take long; in any thread. Returns what
+        `latest_of_old_when_written` does."""
+        durable_end = self.flushed_end_offset
+        return latest_of_old_when_written(self._segments.segments, self.config, durable_end, now_ms)
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete old segments by size and age; returns how many records were deleted.
@@ -562,10 +567,6 @@ class PartitionLog:
     def drop_segments(self) -> bool:
         """Remove some files that retention left; True when another step can remove more. Raises OSError."""
         return self.failure is None and self._upkeep.drop_before(self.start_offset)
-
-    def describe_producers(self) -> list[ProducerEntry]:
-        """Every producer, the longest idle first; of many, take `producers.freeze` and a thread."""
-        return list(self.producers.entries())
 
     @property
     def is_settled(self) -> bool:

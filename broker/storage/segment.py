@@ -202,7 +202,12 @@ class Segment:
         """
         if self.max_timestamp >= moment_ms:
             return False
-        return self._disk.modified_ms(self.path) < moment_ms or not self._holds_untimed()
+        return self.written_ms < moment_ms or not self._holds_untimed()
+
+    @property
+    def written_ms(self) -> int:
+        """When the last batch was written. Raises OSError."""
+        return self._disk.modified_ms(self.path)
 
     def _holds_untimed(self) -> bool:
         """Whether a batch has no timestamps."""

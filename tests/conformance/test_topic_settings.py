@@ -1,7 +1,9 @@
 """Settings of topics as admin clients written by others set them, and what the settings do to records."""
 
 import asyncio
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +16,14 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource as KafkaPythonResource
 from kafka.errors import NotEnoughReplicasError
 
+from faults.process import BrokerProcess
+from tests.conformance.commands import Type, typist
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers import Message
 from tests.conformance.peers.aio import AioKafka
 from tests.conformance.peers.confluent import ConfluentKafka
 from tests.conformance.peers.pure import KafkaPython
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.records import batch_crc_is_valid, iter_batches
@@ -128,6 +132,78 @@ def test_every_client_reads_what_was_compressed_again(broker: RunningBroker) -> 
     for reader in PEERS:
         found = reader.read(broker.address, {(topic, 0): 300 for topic in topics})
         assert all([each.message for each in found[topic]] == messages for topic in topics), reader.name
+
+
+def test_the_command_changes_settings_and_partitions_of_topics(broker: RunningBroker, tidelog: Type) -> None:
+    create(broker, "changed", {"retention.ms": "1000", "segment.ms": "2000"})
+    create(broker, "changed-too", {})
+    change = ("--config", "compression.type=lz4", "--delete-config", "retention.ms", "-p", "2")
+    code, shown, _ = tidelog("topic", "alter", "changed", "changed-too", *change)
+    assert code == 0
+    assert shown.splitlines() == [
+        line
+        for name in ("changed", "changed-too")
+        for line in (
+            f"set compression.type=lz4 for {name}",
+            f"deleted retention.ms of {name}",
+            f"{name} has 2 partitions",
+        )
+    ]
+    assert (
+        tidelog("topic", "describe", "changed")[1]
+        .splitlines()[0]
+        .endswith("  2 partitions  compression.type=lz4  segment.ms=2000")
+    )
+
+
+def test_a_change_that_cannot_be_made_says_why(broker: RunningBroker, tidelog: Type) -> None:
+    create(broker, "unchanged", {"retention.ms": "1000"})
+    for change, complaint in (
+        ((), "give --config NAME=VALUE, --delete-config NAME or --partitions"),
+        (("--config", "retention.ms"), "expected NAME=VALUE, not 'retention.ms'"),
+        (("--config", "a=1", "--delete-config", "a"), "a is set by --config too"),
+        (("--config", "retention.ms=soon"), "retention.ms must be a whole number from -1 to"),
+        (("--config", "retenshun.ms=1"), "retenshun.ms: did you mean retention.ms?"),
+        (("--delete-config", "retenshun.ms"), "retenshun.ms: did you mean retention.ms?"),
+        (("-p", "1"), "partition"),
+    ):
+        code, shown, error = tidelog("topic", "alter", "unchanged", *change)
+        assert (code != 0, shown) == (True, "")
+        assert complaint in " ".join(error.replace("│", " ").split()), error
+    heading = tidelog("topic", "describe", "unchanged")[1].splitlines()[0]
+    assert heading.endswith("1 partition  retention.ms=1000")
+
+
+async def test_records_that_are_older_than_retention_are_named_before_and_when_they_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"log.retention.check.interval.ms": 3_600_000}
+    async with BrokerProcess(tmp_path, settings=settings) as broker:
+        address = f"127.0.0.1:{broker.port}"
+        monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", address)
+        tidelog = typist(capfd)
+        flight = Message(0, 1_357_000_000_000, None, b"UA 1545")
+        now = Message(0, int(time.time() * 1000), None, b"today")
+        for topic in ("flights", "kept", "ordinary"):
+            await asyncio.to_thread(tidelog, "topic", "create", topic)
+        await asyncio.to_thread(tidelog, "topic", "alter", "kept", "--config", "retention.ms=-1")
+        written = {"flights": ("none", [flight] * 3), "kept": ("none", [flight]), "ordinary": ("none", [now])}
+        await asyncio.to_thread(PEERS[0].write, address, written)
+        for topic in written:
+            _, shown, _ = await asyncio.to_thread(tidelog, "topic", "describe", topic)
+            warnings = [line for line in shown.splitlines() if line.startswith("warning")]
+            assert len(warnings) == (topic == "flights")
+            for warning in warnings:
+                assert "timestamp 2013-01-01T00:26:40.000Z" in warning
+                assert "retention.ms=604800000" in warning
+                assert "tidelog topic alter flights --config retention.ms=-1" in warning
+        assert not broker.events("old_records_expired")
+        broker.settings["log.retention.check.interval.ms"] = 50
+        await broker.restart()
+        await until(lambda: broker.events("old_records_expired"))
+        (event,) = broker.events("old_records_expired")
+        assert (event["level"], event["topic"], event["records"]) == ("warning", "flights", 3)
+        assert event["latest_timestamp_ms"] == flight.timestamp
 
 
 def test_acks_all_is_refused_where_the_topic_wants_more_replicas_than_there_are(

@@ -178,7 +178,7 @@ class Lives:
 
     def check(self) -> None:
         log = self.log
-        assert [entry._replace(last_append_ms=0) for entry in log.describe_producers()] == self.expected()
+        assert [entry._replace(last_append_ms=0) for entry in log.producers.entries()] == self.expected()
         assert log.recovery.producers_unknown_before == -1
         found = [(h.base_offset, h.producer_id, h.producer_epoch, h.base_sequence) for h in stored(log)]
         assert found == [

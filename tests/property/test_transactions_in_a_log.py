@@ -167,7 +167,7 @@ class Life:
         _, is_open, _ = model.transactions()
         assert {
             entry.producer_id: entry.current_txn_start_offset
-            for entry in log.describe_producers()
+            for entry in log.producers.entries()
             if entry.current_txn_start_offset >= 0
         } == is_open
         offset = chance.randint(log.start_offset, log.end_offset)

@@ -78,7 +78,7 @@ async def test_a_marker_that_is_named_or_sent_again_is_answered_each_time_and_ch
     ]
     assert asker.replica("t").log.end_offset == 1
     assert await write(asker, marker_of(("t", [0]))) == [[("t", 0, ErrorCode.NONE)]]
-    (entry,) = asker.replica("t").log.describe_producers()
+    (entry,) = asker.replica("t").log.producers.entries()
     assert (entry.producer_epoch, entry.coordinator_epoch, entry.current_txn_start_offset) == (0, 3, -1)
 
 

@@ -7,15 +7,18 @@ import errno
 import os
 import threading
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.broker.storage.support import batch, header
 from tidelog.broker.clock import clock_ms
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import Services, open_services
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.partition_log import PartitionLog
@@ -123,4 +126,26 @@ async def test_others_have_their_turns_while_many_producers_expire(tmp_path: Pat
     await services.maintenance.expire_producers()
     assert max(before - after for before, after in pairwise(left)) <= MOST_EXPIRED_A_STEP
     assert len(log.producers) == 0
+    await services.close()
+
+
+async def test_retention_names_the_topics_whose_records_were_old_when_they_were_written(
+    tmp_path: Path,
+) -> None:
+    services, _ = await opened(tmp_path)
+    await services.topics.create("flights", NewTopic(num_partitions=3))
+    written = {("flights", 0): 2013, ("flights", 1): 2014, ("flights", 2): None, ("t", 0): None}
+    for key, year in written.items():
+        timestamp = clock_ms() if year is None else int(datetime(year, 1, 1, tzinfo=UTC).timestamp() * 1000)
+        replica = services.replicas[key]
+        replica.append_as_leader(batch(count=2, timestamp=timestamp), clock_ms())
+        await replica.caught_up()
+    with capture_logs() as events:
+        await services.maintenance.apply_retention()
+        await services.maintenance.apply_retention()
+    (event,) = [each for each in events if each["event"] == "old_records_expired"]
+    assert (event["log_level"], event["topic"], event["records"]) == ("warning", "flights", 4)
+    assert event["latest_timestamp_ms"] == 1 + 1000 * datetime(2014, 1, 1, tzinfo=UTC).timestamp()
+    assert event["retention_ms"] == services.config.log_retention_ms
+    assert "retention.ms=-1" in event["advice"]
     await services.close()

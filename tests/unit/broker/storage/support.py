@@ -177,7 +177,7 @@ def sequences(log: PartitionLog) -> list[tuple[int, int, int, int]]:
 
 def state(log: PartitionLog) -> dict[int, ProducerEntry]:
     """Producers without the time of their last append, which a replay cannot know."""
-    return {entry.producer_id: entry._replace(last_append_ms=0) for entry in log.describe_producers()}
+    return {entry.producer_id: entry._replace(last_append_ms=0) for entry in log.producers.entries()}
 
 
 def base_offset_of(data: Buffer) -> int:

@@ -69,7 +69,7 @@ def test_a_clean_restart_remembers_when_each_producer_last_wrote(tmp_path: Path)
     append(log, batch(2, 0, 0), now_ms=NOW_MS + 500)
     log.close(clean=True)
     again = open_log(tmp_path, clean=True, recovery_point=2, now_ms=NOW_MS + 10_000)
-    assert [(e.producer_id, e.last_append_ms) for e in again.describe_producers()] == [
+    assert [(e.producer_id, e.last_append_ms) for e in again.producers.entries()] == [
         (1, NOW_MS),
         (2, NOW_MS + 500),
     ]
@@ -88,7 +88,7 @@ def test_replayed_producers_count_as_written_now(tmp_path: Path) -> None:
     log = written(tmp_path)
     crash(log)
     again = open_log(tmp_path, config=SMALL, now_ms=NOW_MS + 5000)
-    assert again.describe_producers()[0].last_append_ms == NOW_MS + 5000
+    assert next(again.producers.entries()).last_append_ms == NOW_MS + 5000
 
 
 def test_recovery_reads_only_beyond_the_recovery_point(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,25 @@ def test_retention_takes_nothing_without_the_policy_to_delete(
 ) -> None:
     config = LogConfig(segment_bytes=1000, retention_bytes=0, retention_ms=0, cleanup_policy=policy)
     assert filled(tmp_path, config).apply_retention(NOW_MS + 5000) == 0
+
+
+def test_records_that_were_old_when_they_were_written_are_told_from_those_that_became_old(
+    tmp_path: Path,
+) -> None:
+    hour_ms = 3_600_000
+    log = filled(tmp_path, LogConfig(segment_bytes=1000, retention_ms=hour_ms))
+    latest = NOW_MS + 59
+
+    def found(written_ms: int, now_ms: int) -> int | None:
+        for path in tmp_path.glob("*.log"):
+            os.utime(path, ns=(written_ms * 10**6, written_ms * 10**6))
+        return log.look_up_ages(now_ms)
+
+    assert found(latest + hour_ms + 1, latest + hour_ms + 2) == latest, "old when written, just now"
+    assert found(latest, latest + 2 * hour_ms) is None, "became old"
+    assert found(latest + hour_ms + 1, latest + 3 * hour_ms) is None, "stayed for retention.ms after that"
+    log.reconfigure(LogConfig(segment_bytes=1000, retention_ms=-1))
+    assert found(latest + hour_ms + 1, latest + hour_ms + 2) is None, "nothing is deleted"
 
 
 def test_retention_never_takes_what_is_not_durable(tmp_path: Path) -> None:
@@ -121,7 +141,7 @@ def test_after_a_damaged_snapshot_two_good_ones_are_there_again_before_more_leav
     for number in range(60, 120):
         newest_snapshot(tmp_path).write_bytes(b"damaged")
         log = open_log(tmp_path, config=config, clean=True, recovery_point=log.recovery_point)
-        assert {entry.last_sequence for entry in log.describe_producers()} == {number - 1}
+        assert {entry.last_sequence for entry in log.producers.entries()} == {number - 1}
         append(log, batch(1, 0, number, timestamp=NOW_MS + number))
         flush(log)
         log.apply_retention(NOW_MS)
