@@ -106,6 +106,8 @@ SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _served(Kind.CHANGE, 0, 1),
     ApiKey.OFFSET_DELETE: _served(Kind.CHANGE, 0, 0),
     ApiKey.DESCRIBE_CLUSTER: _served(Kind.READ, 0, 1),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _served(Kind.CHANGE, 0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _served(Kind.READ, 0, 1),
     ApiKey.DESCRIBE_PRODUCERS: _served(Kind.READ, 0, 0),
     ApiKey.DESCRIBE_LOG_DIRS: _served(Kind.READ, 1, 4),
     ApiKey.ELECT_LEADERS: _served(Kind.READ, 0, 2),

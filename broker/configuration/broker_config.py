@@ -182,6 +182,42 @@ class BrokerConfig:
         high=_INT,
         dynamic=True,
     )
+    group_coordinator_rebalance_protocols: tuple[str, ...] = _setting(
+        ("classic", "consumer"),
+        "Protocols by which members may join groups. Without consumer, ConsumerGroupHeartbeat is refused.",
+        choices=("classic", "consumer"),
+    )
+    group_consumer_session_timeout_ms: int = _setting(
+        45_000, "Session timeout of all members of the consumer protocol.", low=1, high=_INT
+    )
+    group_consumer_min_session_timeout_ms: int = _setting(
+        45_000, "Shortest value of group.consumer.session.timeout.ms.", low=1, high=_INT
+    )
+    group_consumer_max_session_timeout_ms: int = _setting(
+        60_000, "Longest value of group.consumer.session.timeout.ms.", low=1, high=_INT
+    )
+    group_consumer_heartbeat_interval_ms: int = _setting(
+        5_000, "How often members of the consumer protocol send heartbeats.", low=1, high=_INT
+    )
+    group_consumer_min_heartbeat_interval_ms: int = _setting(
+        5_000, "Shortest value of group.consumer.heartbeat.interval.ms.", low=1, high=_INT
+    )
+    group_consumer_max_heartbeat_interval_ms: int = _setting(
+        15_000, "Longest value of group.consumer.heartbeat.interval.ms.", low=1, high=_INT
+    )
+    group_consumer_max_size: int = _setting(
+        _INT, "Members that a group of the consumer protocol may have.", low=1, high=_INT
+    )
+    group_consumer_assignors: tuple[str, ...] = _setting(
+        ("uniform", "range"),
+        "Assignors that members of the consumer protocol may ask for. The first is the default.",
+        choices=("uniform", "range"),
+    )
+    group_consumer_migration_policy: str = _setting(
+        "bidirectional",
+        "Whether a group with members may change its protocol, and in which direction.",
+        choices=("upgrade", "downgrade", "bidirectional", "disabled"),
+    )
     groups_max_bytes: int = _setting(
         64 << 20,
         "Most memory of the groups in one partition of __consumer_offsets: what their members say of "
@@ -368,7 +404,21 @@ class BrokerConfig:
                 f"not {self.queued_max_bytes}"
             )
         check_compaction_lags(self.log_cleaner_min_compaction_lag_ms, self.log_cleaner_max_compaction_lag_ms)
+        self._check_within("group_consumer_{}session_timeout_ms")
+        self._check_within("group_consumer_{}heartbeat_interval_ms")
+        if not self.group_consumer_assignors:
+            raise ConfigError("group.consumer.assignors must have an assignor: uniform, range or both")
         _ = self.listener_configs  # Raises ConfigError.
+
+    def _check_within(self, setting: str) -> None:
+        """Raise ConfigError unless the setting is within its own minimum and maximum."""
+        least, value, most = (getattr(self, setting.format(bound)) for bound in ("min_", "", "max_"))
+        if not least <= value <= most:
+            name = setting.replace("_", ".")
+            raise ConfigError(
+                f"{name.format('')} must be from {least} to {most}, as {name.format('min.')} and "
+                f"{name.format('max.')} say, not {value}"
+            )
 
     @cached_property
     def listener_configs(self) -> tuple[ListenerConfig, ...]:

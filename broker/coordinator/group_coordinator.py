@@ -1,7 +1,7 @@
 """The coordinator of groups: a `group_machine` over each partition of `__consumer_offsets`.
 
-Owns what happens to groups without a request: offsets that expire, and groups that nobody needs. The topic is
-created when a client first looks for the coordinator of a group, or first commits.
+Owns what happens to groups without a request: offsets that expire, groups that nobody needs, and topics that
+change under the groups of the consumer protocol, which are told of them. The topic is created when a client first looks for the coordinator of a group, or first commits.
 
 On the event loop. Source: Kafka's GroupCoordinatorService.
 """
@@ -16,17 +16,29 @@ from uuid import UUID
 
 import structlog
 
-from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, Catalog, Change, TopicDeleted
+from tidelog.broker.cluster.catalog import (
+    OFFSETS_TOPIC,
+    Catalog,
+    Change,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+)
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.coordinator.consumer_groups.group import ResolvedRegex, SubscribedTopic
+from tidelog.broker.coordinator.consumer_groups.messages import ConsumerGroupSettings
+from tidelog.broker.coordinator.consumer_groups.regexes import matching
 from tidelog.broker.coordinator.decision import Decision, ResponseT
-from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, GroupMachine
+from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, GroupMachine, GroupRules
 from tidelog.broker.coordinator.groups.messages import GroupLimits, ListedGroup
 from tidelog.broker.coordinator.shards import Shard, ShardKind, Shards, some_at_once
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import Topics
 from tidelog.protocol.errors import ApiError, ErrorCode
 
+REFRESH_PAUSE_SECONDS = 0.1
+"""Between two refreshes, so that many changes of topics in a short time cause few of them."""
 _MS_A_MINUTE = 60_000
 _ADVICE = (
     "check the disk that holds the data folder; `tidelog log verify` shows what is damaged. Until it can be "
@@ -56,7 +68,7 @@ class GroupCoordinator:
             OFFSETS_TOPIC,
             GROUP_RECORD_FORMATS,
             self._machine,
-            _begin,
+            self._begin,
             ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
             _ADVICE,
         )
@@ -64,25 +76,35 @@ class GroupCoordinator:
         self.make_topic = self._shards.make_topic
         self.check = self._shards.check
         self._sweep_soon = asyncio.Event()
-        self._sweeper: asyncio.Task[None] | None = None
+        self._topics_changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
         settings.when_changed(self._settings_changed)
 
     def start(self) -> None:
         """Begin to replay the existing partitions, and to remove offsets that expire."""
         self._shards.start()
-        self._sweeper = asyncio.get_running_loop().create_task(self._sweep_repeatedly())
+        create_task = asyncio.get_running_loop().create_task
+        self._tasks = [create_task(self._sweep_repeatedly()), create_task(self._refresh_repeatedly())]
 
     def follow(self, change: Change) -> None:
-        """Remove the offsets of a topic that is deleted."""
+        """Remove the offsets of a topic that is deleted, and refresh the groups that read a changed topic."""
         if isinstance(change.delta, TopicDeleted):
             self._sweep_soon.set()
+        if isinstance(change.delta, TopicCreated | TopicDeleted | PartitionsAdded):
+            self._topics_changed.set()
 
     def _machine(self) -> GroupMachine:
-        return GroupMachine(*_rules_of(self._settings.config))
+        return GroupMachine(_rules_of(self._settings.config), _Topics(self._catalog))
+
+    async def _begin(self, shard: Shard[GroupMachine]) -> None:
+        """Set the timers of the groups that were replayed. Their topics may have changed meanwhile."""
+        for some in some_at_once(list(shard.machine.groups.ids())):
+            await shard.runtime.run(partial(shard.machine.groups.loaded, some))
+        self._topics_changed.set()
 
     def _settings_changed(self) -> None:
         for machine in self._shards.machines():
-            machine.set_rules(*_rules_of(self._settings.config))
+            machine.set_rules(_rules_of(self._settings.config))
 
     def machines(self) -> list[GroupMachine]:
         """Those of the partitions that were replayed; to read from, not to change."""
@@ -153,16 +175,66 @@ class GroupCoordinator:
         topic = self._catalog.topic(name)
         return None if topic is None else topic.topic_id
 
+    async def resolve(self, regex: str) -> ResolvedRegex:
+        """The topics that a regular expression matches. Raises ApiError(INVALID_REGULAR_EXPRESSION)."""
+        revision = self._catalog.revision
+        steps = matching(regex, [topic.name for topic in self._catalog.topics()])
+        try:
+            while True:
+                next(steps)
+                await asyncio.sleep(0)
+        except StopIteration as end:
+            return ResolvedRegex(end.value, revision, self._clock_ms())
+
+    async def _refresh_repeatedly(self) -> None:
+        while True:
+            await self._topics_changed.wait()
+            self._topics_changed.clear()
+            await self.refresh()
+            await asyncio.sleep(REFRESH_PAUSE_SECONDS)
+
+    async def refresh(self) -> None:
+        """Let the groups of the consumer protocol know which topics exist now."""
+        for shard in self._shards.loaded():
+            groups = shard.machine.groups.consumer
+            try:
+                resolved = {regex: await self.resolve(regex) for regex in groups.regexes}
+                for some in some_at_once(list(groups.ids())):
+                    await shard.runtime.run(partial(groups.topics_changed, some, resolved))
+            except ApiError as error:
+                logger.warning(
+                    "groups_not_refreshed",
+                    topic=OFFSETS_TOPIC,
+                    partition=shard.replica.partition,
+                    error=str(error),
+                    advice="their topics will be looked at again after the next change of a topic",
+                )
+
     async def close(self) -> None:
         """Wait until the operations that began are done."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.wait([self._sweeper])
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         await self._shards.close()
 
 
-def _rules_of(config: BrokerConfig) -> tuple[int, GroupLimits]:
-    """How long unused offsets are kept, in ms, and the limits of groups."""
+class _Topics:
+    """The topics of the catalog, as groups see them."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def subscribed_topic(self, name: str) -> SubscribedTopic | None:
+        topic = self._catalog.topic(name)
+        return None if topic is None else SubscribedTopic(topic.topic_id, len(topic.partitions))
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        topic = self._catalog.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+
+def _rules_of(config: BrokerConfig) -> GroupRules:
     limits = GroupLimits(
         config.group_initial_rebalance_delay_ms,
         config.group_min_session_timeout_ms,
@@ -170,10 +242,13 @@ def _rules_of(config: BrokerConfig) -> tuple[int, GroupLimits]:
         config.group_max_size,
         config.groups_max_bytes,
     )
-    return config.offsets_retention_minutes * _MS_A_MINUTE, limits
-
-
-async def _begin(shard: Shard[GroupMachine]) -> None:
-    """Set the timers of the groups that were replayed."""
-    for some in some_at_once(list(shard.machine.groups.ids())):
-        await shard.runtime.run(partial(shard.machine.groups.loaded, some))
+    policy = config.group_consumer_migration_policy
+    settings = ConsumerGroupSettings(
+        config.group_consumer_session_timeout_ms,
+        config.group_consumer_heartbeat_interval_ms,
+        config.group_consumer_max_size,
+        config.group_consumer_assignors,
+        may_upgrade=policy in ("upgrade", "bidirectional"),
+        may_downgrade=policy in ("downgrade", "bidirectional"),
+    )
+    return GroupRules(config.offsets_retention_minutes * _MS_A_MINUTE, limits, settings)

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
+from tidelog.broker.coordinator.consumer_groups.messages import ConsumerGroupSettings, TopicsView
+from tidelog.broker.coordinator.consumer_groups.records import CONSUMER_GROUP_RECORDS
+from tidelog.broker.coordinator.consumer_groups.update import AskedToJoin
 from tidelog.broker.coordinator.decision import Decision
-from tidelog.broker.coordinator.groups.machine import Groups
+from tidelog.broker.coordinator.group_types import CLASSIC, GroupTypes
 from tidelog.broker.coordinator.groups.messages import DescribedGroup, GroupLimits, ListedGroup
 from tidelog.broker.coordinator.groups.rebalance import GroupChanged
 from tidelog.broker.coordinator.groups.records import GROUP_RECORDS, GroupRecord
@@ -23,36 +26,48 @@ from tidelog.broker.coordinator.offsets.offset_records import OFFSET_RECORDS, Of
 from tidelog.broker.coordinator.record_formats import RecordFormats
 from tidelog.protocol.errors import ApiError, ErrorCode
 
-GROUP_RECORD_FORMATS = RecordFormats((OFFSET_RECORDS, GROUP_RECORDS))
+GROUP_RECORD_FORMATS = RecordFormats((OFFSET_RECORDS, GROUP_RECORDS, *CONSUMER_GROUP_RECORDS))
 DELETED_AT_ONCE = 500
 """Records of one step of a deletion. Names have at most 32,767 and 249 characters; most are short."""
+
+
+class GroupRules(NamedTuple):
+    """What the settings of a broker say about groups. `retention_ms`: how long unused offsets are kept."""
+
+    retention_ms: int
+    limits: GroupLimits
+    settings: ConsumerGroupSettings
 
 
 class GroupMachine:
     """Members and offsets of groups. Operations take `now_ms` last and return a Decision."""
 
-    def __init__(self, retention_ms: int, limits: GroupLimits) -> None:
-        """`retention_ms`: how long unused offsets are kept."""
-        self.groups = Groups(limits)
-        self.offsets = CommittedOffsets(self.groups, retention_ms)
+    def __init__(self, rules: GroupRules, topics: TopicsView) -> None:
+        self.groups = GroupTypes(rules.limits, rules.settings, topics)
+        self.offsets = CommittedOffsets(self.groups, rules.retention_ms)
         self._parts: dict[type, Callable[[Any], None]] = {
             OffsetRecord: self.offsets.apply,
-            GroupRecord: self.groups.apply,
-            GroupChanged: self.groups.apply,
+            GroupRecord: self.groups.classic.apply,
+            GroupChanged: self.groups.classic.apply,
+            AskedToJoin: self.groups.consumer.apply_change,
+            **{kind.record_type: self.groups.consumer.apply for kind in CONSUMER_GROUP_RECORDS},
         }
 
-    def set_rules(self, retention_ms: int, limits: GroupLimits) -> None:
+    def set_rules(self, rules: GroupRules) -> None:
         """Let changed settings hold from the next operation on."""
-        self.groups.limits = limits
-        self.offsets.retention_ms = retention_ms
+        self.groups.classic.limits = rules.limits
+        self.groups.consumer.settings = rules.settings
+        self.offsets.retention_ms = rules.retention_ms
 
     def apply(self, record: object) -> None:
         self._parts[type(record)](record)
 
     def describe(self, group_id: str, now_ms: int) -> Decision[Any, DescribedGroup]:
-        """A group that does not exist is described as dead, one that has only offsets as empty."""
+        """A group that has only offsets is described as empty. One that does not exist, or is of the consumer
+        protocol, is described as dead.
+        """
         group = self.groups.describe(group_id)
-        if group.state is GroupState.DEAD and group_id in self.offsets.group_ids:
+        if group.state is GroupState.DEAD and self._has_offsets_alone(group_id):
             group = group._replace(state=GroupState.EMPTY)
         return Decision((), group)
 
@@ -70,15 +85,17 @@ class GroupMachine:
 
     def listed(self, group_ids: Sequence[str], now_ms: int) -> Decision[Any, list[ListedGroup]]:
         """One entry for each of these groups that still exists."""
-        groups = [self.describe(group_id, now_ms).response for group_id in group_ids]
-        return Decision(
-            (),
-            [
-                ListedGroup(group.group_id, group.state, group.protocol_type)
-                for group in groups
-                if isinstance(group, DescribedGroup) and group.state is not GroupState.DEAD
-            ],
-        )
+        found = []
+        for group_id in group_ids:
+            group = self.groups.listed(group_id)
+            if group is None and self._has_offsets_alone(group_id):
+                group = ListedGroup(group_id, GroupState.EMPTY.value, "", CLASSIC)
+            if group is not None:
+                found.append(group)
+        return Decision((), found)
+
+    def _has_offsets_alone(self, group_id: str) -> bool:
+        return group_id in self.offsets.group_ids and not self.groups.knows(group_id)
 
     def delete_some(self, group_id: str, now_ms: int) -> Decision[Any, bool]:
         """Delete some offsets of a group without members, then the group; returns whether more must be

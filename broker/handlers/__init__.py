@@ -14,6 +14,7 @@ from typing import Any
 
 from tidelog.broker.handlers.cluster_admin import ClusterAdminHandler
 from tidelog.broker.handlers.configs import ConfigsHandler
+from tidelog.broker.handlers.consumer_groups import ConsumerGroupsHandler
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.coordinators import CoordinatorsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
@@ -38,6 +39,7 @@ Handler = Callable[[RequestContext, Any], Response | Awaitable[Response]]
 def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
     """Handlers over open services. Call it on the running loop."""
     cluster_admin = ClusterAdminHandler(services)
+    consumer_groups = ConsumerGroupsHandler(services)
     group_admin = GroupAdminHandler(services)
     group_membership = GroupMembershipHandler(services)
     group_offsets = GroupOffsetsHandler(services)
@@ -61,6 +63,8 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.SYNC_GROUP: group_membership.sync_group,
         ApiKey.DESCRIBE_GROUPS: group_admin.describe_groups,
         ApiKey.LIST_GROUPS: group_admin.list_groups,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_groups.heartbeat,
+        ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_groups.describe,
         ApiKey.API_VERSIONS: metadata.api_versions,
         ApiKey.CREATE_TOPICS: topics.create_topics,
         ApiKey.DELETE_TOPICS: topics.delete_topics,

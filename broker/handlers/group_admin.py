@@ -22,7 +22,6 @@ from tidelog.protocol.steps import Pace, each
 
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """Read, delete, describe, describe and alter configs: with no ACLs, all are allowed."""
-_TYPE = "classic"
 _NOT_FOUND_FROM = 6
 # One group takes as long as about this many elements: its coordinator runs a transition.
 _ELEMENTS_PER_GROUP = 10
@@ -69,15 +68,13 @@ class GroupAdminHandler:
     async def list_groups(self, context: RequestContext, request: Any) -> dict[str, Any]:
         states = await self._filter(request.states_filter)
         types = await self._filter(request.types_filter)
-        if types and _TYPE not in types:
-            return {"error_code": ErrorCode.NONE, "groups": []}
         pace = Pace()
         groups = []
         code = ErrorCode.NONE
         async for listed in self._groups.listed():
             if isinstance(listed, ApiError):
                 code = listed.code
-            elif not states or listed.state.value.lower() in states:
+            elif (not states or listed.state.lower() in states) and (not types or listed.type in types):
                 groups.append(_listed(listed))
             if pace.spent():
                 await self._services.turns.next()
@@ -136,6 +133,6 @@ def _listed(group: ListedGroup) -> dict[str, Any]:
     return {
         "group_id": group.group_id,
         "protocol_type": group.protocol_type,
-        "group_state": group.state.value,
-        "group_type": _TYPE,
+        "group_state": group.state,
+        "group_type": group.type,
     }

@@ -34,6 +34,9 @@ from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
 _SEVERAL_GROUPS_FROM = 8
 _TOPIC_IDS_FROM = 10
 _DEFAULT_RETENTION = -1
+_MemberEpoch = tuple[str | None, int]
+"""The id and the epoch by which a member reads the offsets of its group."""
+_NO_MEMBER: _MemberEpoch = (None, -1)
 _Held = Mapping[str, Mapping[int, CommittedOffset]]
 
 
@@ -106,7 +109,9 @@ class GroupOffsetsHandler:
             return {"topics": await self._group(request.group_id, request.topics, by_id=False)}
         pace = Pace()
         wanted: dict[str, list[Any] | None] = {}
+        members: dict[str, _MemberEpoch] = {}
         for group in request.groups:
+            members.setdefault(group.group_id, (group.member_id, group.member_epoch))
             present = wanted.setdefault(group.group_id, [])
             if group.topics is None or present is None:
                 wanted[group.group_id] = None
@@ -118,7 +123,7 @@ class GroupOffsetsHandler:
         for group_id, topics in wanted.items():
             answer: dict[str, Any] = {"group_id": group_id}
             try:
-                answer["topics"] = await self._group(group_id, topics, by_id=by_id)
+                answer["topics"] = await self._group(group_id, topics, members[group_id], by_id=by_id)
             except ApiError as error:
                 answer["error_code"] = error.code
             groups.append(answer)
@@ -126,7 +131,12 @@ class GroupOffsetsHandler:
         return {"groups": groups}
 
     async def _group(
-        self, group_id: str, topics: Sequence[Any] | None, *, by_id: bool
+        self,
+        group_id: str,
+        topics: Sequence[Any] | None,
+        member: _MemberEpoch = _NO_MEMBER,
+        *,
+        by_id: bool,
     ) -> list[dict[str, Any]]:
         """The committed offsets of the group in these topics (None: in all); each topic names its partitions.
 
@@ -134,16 +144,19 @@ class GroupOffsetsHandler:
         """
         turns = self._services.turns
         if topics is None:
-            held = await self._held(group_id, None)
+            held = await self._held(group_id, None, member)
             return await turns.run(self._all_committed(held, by_id=by_id))
         wanted = await turns.run(self._wanted(topics, by_id=by_id))
-        held = await self._held(group_id, [topic.name for topic, _ in wanted.values() if topic])
+        names = [topic.name for topic, _ in wanted.values() if topic]
+        held = await self._held(group_id, names, member)
         return await turns.run(self._committed(wanted, held, by_id=by_id))
 
-    async def _held(self, group_id: str, names: Sequence[str] | None) -> _Held:
+    async def _held(self, group_id: str, names: Sequence[str] | None, member: _MemberEpoch) -> _Held:
         if not self._groups.has_topic:
             return {}
-        held: _Held = await self._groups.run(group_id, lambda machine: machine.offsets.fetch(group_id, names))
+        held: _Held = await self._groups.run(
+            group_id, lambda machine: machine.offsets.fetch(group_id, names, *member)
+        )
         return held
 
     def _wanted(

@@ -176,6 +176,15 @@ def _describe_groups(request: Any, code: ErrorCode, message: str | None) -> dict
     return {"groups": [{"group_id": group_id, "error_code": code} for group_id in request.groups]}
 
 
+def _consumer_group_describe(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {
+        "groups": [
+            {"group_id": group_id, "error_code": code, "error_message": message}
+            for group_id in request.group_ids
+        ]
+    }
+
+
 def _delete_groups(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
     return {"results": [{"group_id": group_id, "error_code": code} for group_id in request.groups_names]}
 
@@ -263,6 +272,8 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _by_resource("responses"),
     ApiKey.OFFSET_DELETE: _top_level,
     ApiKey.DESCRIBE_CLUSTER: _top_level_with_message,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _top_level_with_message,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
     ApiKey.DESCRIBE_LOG_DIRS: _describe_log_dirs,
     ApiKey.ELECT_LEADERS: _elect_leaders,

@@ -94,6 +94,21 @@ PAIRS: Mapping[ApiKey, Pair] = {
             topic_is_there=False,
         ),
         Pair(
+            Question(
+                ApiKey.CONSUMER_GROUP_HEARTBEAT,
+                1,
+                lambda number: {
+                    "group_id": f"group-{number}",
+                    "member_id": "m",
+                    "rebalance_timeout_ms": 1_000,
+                    "subscribed_topic_names": [topic(number)],
+                    "topic_partitions": [],
+                },
+            ),
+            Question(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, lambda number: {"group_ids": [f"group-{number}"]}),
+            lambda answer, _: len(answer.groups[0].members) == 1,
+        ),
+        Pair(
             Question(ApiKey.DELETE_TOPICS, 5, lambda number: {"topic_names": [topic(number)]}),
             READ_METADATA,
             lambda answer, _: partitions_named(answer) == 0,

@@ -11,7 +11,7 @@ Pure. Source: Kafka's GroupMetadataManager and GroupCoordinatorService, for grou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from tidelog.broker.coordinator.decision import Decision, Timer
@@ -32,14 +32,17 @@ from tidelog.broker.coordinator.groups.rebalance import GroupChange, GroupChange
 from tidelog.broker.coordinator.groups.records import GroupRecord
 from tidelog.broker.coordinator.groups.states import GroupState
 from tidelog.broker.coordinator.groups.subscription import subscribed_topics
+from tidelog.broker.coordinator.offsets.committed_offsets import Committer
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 
 class Groups:
     """Operations take `now_ms` last and return a Decision."""
 
-    def __init__(self, limits: GroupLimits) -> None:
+    def __init__(self, limits: GroupLimits, held_elsewhere: Callable[[], int] = lambda: 0) -> None:
+        """`held_elsewhere`: bytes that groups of other types hold."""
         self.limits = limits
+        self._held_elsewhere = held_elsewhere
         self.held_bytes = 0
         self._groups: dict[str, Group] = {}
         self._last_subscribed: tuple[Group | None, frozenset[str] | None] = (None, None)
@@ -82,7 +85,7 @@ class Groups:
 
     def _free_bytes(self) -> int:
         """How much more all groups together may hold."""
-        return self.limits.max_bytes - self.held_bytes
+        return self.limits.max_bytes - self.held_bytes - self._held_elsewhere()
 
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
@@ -96,18 +99,21 @@ class Groups:
         """An error code for each leaving member, in their order."""
         return membership.leave(self._change(group_id, now_ms), leaving)
 
-    def check_commit(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
-    ) -> Mapping[Any, Timer | None]:
+    def check_commit(self, group_id: str, committer: Committer, now_ms: int) -> Mapping[Any, Timer | None]:
         """Raise ApiError if offsets of a known group may not be committed; returns the timers to set.
 
         A commit counts as a heartbeat. Without members, any client may commit without a generation (-1).
         """
         change = self._change(group_id, now_ms)
-        code = membership.commit_refusal(change, member_id, instance_id, generation)
+        code = membership.commit_refusal(
+            change, committer.member_id, committer.instance_id, committer.generation
+        )
         if code is not None:
             raise ApiError(code)
         return change.decision(None).timers
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
+        """Any client may read the offsets of a group of the classic protocol."""
 
     # Operators
 

@@ -117,8 +117,9 @@ class DescribedGroup(NamedTuple):
 
 
 class ListedGroup(NamedTuple):
-    """One entry of a list of groups."""
+    """One entry of a list of groups, of any type; `state` and `type` as clients see them."""
 
     group_id: str
-    state: GroupState
+    state: str
     protocol_type: str
+    type: str

@@ -57,10 +57,11 @@ class Membership(Protocol):
     def knows(self, group_id: str) -> bool:
         """Whether the group has a state besides its offsets. Call the methods below only for such groups."""
 
-    def check_commit(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
-    ) -> Timers:
+    def check_commit(self, group_id: str, committer: Committer, now_ms: int) -> Timers:
         """Raise ApiError unless this client may commit; returns the timers that a commit sets."""
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
+        """Raise ApiError if this client may not read the offsets; without an id and an epoch, any may."""
 
     def check_offset_delete(self, group_id: str) -> None:
         """Raise ApiError (NON_EMPTY_GROUP) for a group whose offsets may not be deleted."""
@@ -120,9 +121,7 @@ class CommittedOffsets:
 
     def _check_commit(self, group_id: str, committer: Committer, now_ms: int) -> Timers:
         if self._membership.knows(group_id):
-            return self._membership.check_commit(
-                group_id, committer.member_id, committer.instance_id, committer.generation, now_ms
-            )
+            return self._membership.check_commit(group_id, committer, now_ms)
         if committer.generation < 0:
             return {}
         if group_id in self._groups:
@@ -132,14 +131,20 @@ class CommittedOffsets:
         raise ApiError(ErrorCode.ILLEGAL_GENERATION)
 
     def fetch(
-        self, group_id: str, topics: Iterable[str] | None
+        self,
+        group_id: str,
+        topics: Iterable[str] | None,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> Callable[[int], Decision[OffsetRecord, Mapping[str, Mapping[int, CommittedOffset]]]]:
         """The committed offsets of the group in `topics` (None: in all) at one time, by topic and partition.
 
-        Check each with `is_of` before a client gets it.
+        Check each with `is_of` before a client gets it. Raises ApiError if this member may not read them.
         """
 
         def operation(now_ms: int) -> Decision[OffsetRecord, Mapping[str, Mapping[int, CommittedOffset]]]:
+            if self._membership.knows(group_id):
+                self._membership.check_fetch(group_id, member_id, member_epoch)
             held = self._groups.get(group_id, {})
             names = held.keys() if topics is None else held.keys() & set(topics)
             return Decision((), {name: dict(held[name]) for name in names})

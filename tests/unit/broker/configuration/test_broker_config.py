@@ -188,3 +188,17 @@ def test_the_memory_of_all_connections_has_room_for_the_largest_request() -> Non
     BrokerConfig(queued_max_bytes=200, socket_request_max_bytes=100)
     with pytest.raises(ConfigError, match=r"queued\.max\.bytes must be at least twice.*\(101\).*not 200"):
         BrokerConfig(queued_max_bytes=200, socket_request_max_bytes=101)
+
+
+@pytest.mark.parametrize("name", ["session_timeout_ms", "heartbeat_interval_ms"])
+def test_timeouts_of_consumer_groups_lie_within_their_own_bounds(name: str) -> None:
+    default: int = getattr(BrokerConfig(), f"group_consumer_{name}")
+    BrokerConfig(**{f"group_consumer_{name}": default - 1, f"group_consumer_min_{name}": 1})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=rf"group.consumer.{name.replace('_', '.')} must be from"):
+        BrokerConfig(**{f"group_consumer_{name}": default - 1})  # type: ignore[arg-type]
+
+
+def test_consumer_groups_have_an_assignor() -> None:
+    assert BrokerConfig(group_consumer_assignors=("range",)).group_consumer_assignors == ("range",)
+    with pytest.raises(ConfigError, match=r"group.consumer.assignors must have an assignor"):
+        BrokerConfig(group_consumer_assignors=())

@@ -100,6 +100,15 @@ class Asker:
         result: ProducePartitionResult = answer[0][1][0]
         return result
 
+    async def join_consumer_group(
+        self, group_id: str, member_id: str = "m", *, version: int = 1, **values: Any
+    ) -> Any:
+        """The answer to the first heartbeat of a member of the consumer protocol."""
+        names = {"subscribed_topic_names": values.pop("topic_names", None)}
+        first = {"member_epoch": 0, "rebalance_timeout_ms": 30_000, "topic_partitions": []}
+        asked = {"group_id": group_id, "member_id": member_id, **first, **names, **values}
+        return await self.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, **asked)
+
     async def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         answer = await self.ask(
             ApiKey.CREATE_TOPICS,

@@ -56,6 +56,13 @@ async def describe_groups(asker: Asker) -> list[tuple[Any, int]]:
     return [(held.group_id, held.error_code) for held in answer.groups]
 
 
+async def consumer_group_describe(asker: Asker) -> list[tuple[Any, int]]:
+    for group in ("t", "once"):
+        await asker.join_consumer_group(group, topic_names=["t"])
+    answer = await asker.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=["t"] * TIMES + ["once"])
+    return [(held.group_id, held.error_code) for held in answer.groups]
+
+
 async def delete_groups(asker: Asker) -> list[tuple[Any, int]]:
     await commit_for(asker, "t", "once")
     answer = await asker.ask(ApiKey.DELETE_GROUPS, 2, groups_names=["t"] * TIMES + ["once"])
@@ -216,6 +223,7 @@ ANSWERED_ONCE: dict[ApiKey, Repeats] = {
     ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     ApiKey.DESCRIBE_GROUPS: describe_groups,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
     ApiKey.DELETE_GROUPS: delete_groups,
 }
 REFUSED: dict[ApiKey, Repeats] = {
@@ -233,7 +241,12 @@ REFUSED: dict[ApiKey, Repeats] = {
 
 # A marker that is written again changes nothing: `test_transaction_markers`.
 ANSWERED_EACH = {ApiKey.OFFSET_COMMIT, ApiKey.LEAVE_GROUP, ApiKey.WRITE_TXN_MARKERS}
-ANSWERED_AS_A_WHOLE = {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LIST_GROUPS}
+ANSWERED_AS_A_WHOLE = {
+    ApiKey.JOIN_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.LIST_GROUPS,
+}
 # What they name is not made by anybody, so `test_cluster_admin` asks them twice.
 ABOUT_THE_CLUSTER = {ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES}
 

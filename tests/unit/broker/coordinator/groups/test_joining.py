@@ -5,6 +5,7 @@ import pytest
 from tests.unit.broker.coordinator.groups.site import DELAY_MS, LIMITS, REBALANCE_MS, SESSION_MS, Site
 from tidelog.broker.coordinator.groups.joining import MAX_METADATA_BYTES, MAX_PROTOCOLS
 from tidelog.broker.coordinator.groups.states import GroupState
+from tidelog.broker.coordinator.offsets.committed_offsets import Committer
 from tidelog.protocol.errors import ErrorCode
 
 NONE = ErrorCode.NONE
@@ -153,7 +154,7 @@ def test_the_old_self_of_a_static_member_is_fenced(site: Site) -> None:
     assert site.join(follower, instance_id="b").answer.error_code == FENCED
     assert site.leave(follower, instance_id="b") == [FENCED]
     with pytest.raises(Exception, match="instance"):
-        site.machine.check_commit("g", follower, "b", 1, site.now_ms)
+        site.machine.check_commit("g", Committer(1, follower, "b"), site.now_ms)
 
 
 def test_a_static_member_that_waits_is_fenced_by_its_next_self(site: Site) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.unit.broker.coordinator.groups.site import DELAY_MS, SESSION_MS, Site
 from tidelog.broker.coordinator.groups.states import GroupState
+from tidelog.broker.coordinator.offsets.committed_offsets import Committer
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 SUBSCRIPTION = bytes.fromhex("0003 00000002 0001 61 0001 62 ffffffff 00000000 ffffffff ffff")
@@ -17,7 +18,7 @@ def site() -> Site:
 
 def refusal(site: Site, member_id: str, generation: int, instance_id: str | None = None) -> ErrorCode | None:
     try:
-        site.machine.check_commit("g", member_id, instance_id, generation, site.now_ms)
+        site.machine.check_commit("g", Committer(generation, member_id, instance_id), site.now_ms)
     except ApiError as error:
         return error.code
     return None
@@ -53,7 +54,7 @@ def test_anybody_may_commit_without_a_generation_while_a_group_has_no_members(si
 def test_a_commit_is_a_sign_of_life(site: Site) -> None:
     (leader,) = site.stable(1)
     site.pass_ms(SESSION_MS - 1)
-    site.timers.update(site.machine.check_commit("g", leader, None, 1, site.now_ms))  # type: ignore[arg-type]
+    site.timers.update(site.machine.check_commit("g", Committer(1, leader), site.now_ms))  # type: ignore[arg-type]
     site.pass_ms(SESSION_MS - 1)
     assert site.members() == [leader]
 

@@ -47,12 +47,10 @@ class Members(NoMembers):
     def knows(self, group_id: str) -> bool:
         return group_id == "g"
 
-    def check_commit(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
-    ) -> Mapping[Any, Any]:
-        if (member_id, generation) != ("m", 3):
+    def check_commit(self, group_id: str, committer: Committer, now_ms: int) -> Mapping[Any, Any]:
+        if (committer.member_id, committer.generation) != ("m", 3):
             raise ApiError(ErrorCode.ILLEGAL_GENERATION)
-        return {("session", member_id): None}
+        return {("session", committer.member_id): None}
 
     def check_offset_delete(self, group_id: str) -> None:
         if not self.topics:

@@ -1,0 +1,164 @@
+"""Groups of both types: each request goes to the machine of its group's type.
+
+Owns which type a group has. Invariants: an id belongs to a group of one type; a group without members changes
+its type with the first request that joins it by the other protocol.
+
+Pure. Source: Kafka's GroupMetadataManager, KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from tidelog.broker.coordinator.consumer_groups.group import JOINING_EPOCH, ConsumerGroup
+from tidelog.broker.coordinator.consumer_groups.heartbeats import check_request
+from tidelog.broker.coordinator.consumer_groups.machine import ConsumerGroups
+from tidelog.broker.coordinator.consumer_groups.messages import (
+    ConsumerGroupSettings,
+    DescribedConsumerGroup,
+    HeartbeatAnswer,
+    MemberHeartbeat,
+    TopicsView,
+)
+from tidelog.broker.coordinator.decision import Decision, Timer
+from tidelog.broker.coordinator.groups.machine import Groups
+from tidelog.broker.coordinator.groups.messages import (
+    DescribedGroup,
+    GroupLimits,
+    JoinAnswer,
+    JoinRequest,
+    ListedGroup,
+    MemberIdentity,
+    SyncAnswer,
+    SyncRequest,
+)
+from tidelog.broker.coordinator.groups.states import GroupState
+from tidelog.broker.coordinator.offsets.committed_offsets import Committer
+from tidelog.protocol.errors import ApiError, ErrorCode
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+
+
+class GroupTypes:
+    """Operations take `now_ms` last and return a Decision."""
+
+    def __init__(self, limits: GroupLimits, settings: ConsumerGroupSettings, topics: TopicsView) -> None:
+        self.consumer = ConsumerGroups(settings, topics)
+        self.classic = Groups(limits, lambda: self.consumer.held_bytes)
+
+    def _machine(self, group_id: str) -> Groups | ConsumerGroups:
+        return self.consumer if self.consumer.knows(group_id) else self.classic
+
+    # Queries
+
+    def knows(self, group_id: str) -> bool:
+        """Whether the group has a state besides its offsets."""
+        return self._machine(group_id).knows(group_id)
+
+    def ids(self) -> Collection[str]:
+        return [*self.classic.ids(), *self.consumer.ids()]
+
+    def member_count(self, group_id: str) -> int:
+        """The members of a group; 0 for one that does not exist."""
+        return self._machine(group_id).member_count(group_id)
+
+    # Members
+
+    def join(self, request: JoinRequest, now_ms: int) -> Decision[Any, JoinAnswer]:
+        return self.classic.join(request, now_ms)
+
+    def sync(self, request: SyncRequest, now_ms: int) -> Decision[Any, SyncAnswer]:
+        return self.classic.sync(request, now_ms)
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> Decision[Any, ErrorCode]:
+        return self.classic.heartbeat(group_id, member_id, instance_id, generation, now_ms)
+
+    def leave(
+        self, group_id: str, leaving: Sequence[MemberIdentity], now_ms: int
+    ) -> Decision[Any, list[ErrorCode]]:
+        """An error code for each leaving member, in their order."""
+        return self.classic.leave(group_id, leaving, now_ms)
+
+    def consumer_heartbeat(self, request: MemberHeartbeat, now_ms: int) -> Decision[Any, HeartbeatAnswer]:
+        """Raises ApiError."""
+        check_request(request, self.consumer.settings.assignors)
+        group = self.consumer.get(request.group_id)
+        records: Sequence[Any] = ()
+        if group is None:
+            if request.member_epoch != JOINING_EPOCH:
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {request.group_id}")
+            if self.classic.knows(request.group_id):
+                records = self._emptied(request.group_id)
+            group = ConsumerGroup(request.group_id)
+        free_bytes = self.classic.limits.max_bytes - self.classic.held_bytes - self.consumer.held_bytes
+        decision = self.consumer.heartbeat(group, request, free_bytes, now_ms)
+        return decision._replace(records=[*records, *decision.records])
+
+    def _emptied(self, group_id: str) -> Sequence[Any]:
+        """The records that remove a classic group without members. Raises ApiError."""
+        records = self.classic.deletion_if_empty(group_id)
+        if not records:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        return records
+
+    # Offsets
+
+    def check_commit(self, group_id: str, committer: Committer, now_ms: int) -> Mapping[Any, Timer | None]:
+        """Raise ApiError if offsets of a known group may not be committed; returns the timers to set."""
+        return self._machine(group_id).check_commit(group_id, committer, now_ms)
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
+        """Raise ApiError if this client may not read the offsets of a known group."""
+        self._machine(group_id).check_fetch(group_id, member_id, member_epoch)
+
+    def check_offset_delete(self, group_id: str) -> None:
+        """Raise ApiError (NON_EMPTY_GROUP) if no offsets of a known group may be deleted."""
+        self._machine(group_id).check_offset_delete(group_id)
+
+    def is_subscribed(self, group_id: str, topic: str) -> bool:
+        """Whether members read the topic, or may."""
+        return self._machine(group_id).is_subscribed(group_id, topic)
+
+    def idle_since_ms(self, group_id: str, commit_timestamp_ms: int) -> int | None:
+        """When the retention of an offset of that commit begins; None: the offset is still needed."""
+        return self._machine(group_id).idle_since_ms(group_id, commit_timestamp_ms)
+
+    # Operators
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """A group that does not exist, or is of the consumer protocol, is described as dead."""
+        return self.classic.describe(group_id)
+
+    def describe_consumer(self, group_id: str, now_ms: int) -> Decision[Any, DescribedConsumerGroup]:
+        """Raises ApiError(GROUP_ID_NOT_FOUND)."""
+        return Decision((), self.consumer.describe(group_id))
+
+    def listed(self, group_id: str) -> ListedGroup | None:
+        """None for a group that has no state besides its offsets."""
+        group = self.consumer.get(group_id)
+        if group is not None:
+            return ListedGroup(group_id, group.state.value, CONSUMER, CONSUMER)
+        described = self.classic.describe(group_id)
+        if described.state is GroupState.DEAD:
+            return None
+        return ListedGroup(group_id, described.state.value, described.protocol_type, CLASSIC)
+
+    def deletion(self, group_id: str) -> Sequence[Any]:
+        """The records that delete a group without members. Raises ApiError."""
+        return self._machine(group_id).deletion(group_id)
+
+    def deletion_if_empty(self, group_id: str) -> Sequence[Any]:
+        """The records that delete a group; none if it has members or may get some."""
+        return self._machine(group_id).deletion_if_empty(group_id)
+
+    # Time
+
+    def loaded(self, group_ids: Sequence[str], now_ms: int) -> Decision[Any, None]:
+        """Call after all records were applied: from now on members of these groups must send heartbeats."""
+        consumer = self.consumer.loaded(group_ids, now_ms)
+        classic = self.classic.loaded([each for each in group_ids if self.classic.knows(each)], now_ms)
+        return classic._replace(timers={**classic.timers, **consumer.timers})

@@ -1,0 +1,166 @@
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: groups of the consumer protocol.
+
+Owns the conversion between the wire and the machine of these groups. Invariants: everything that the machine
+keeps of a request is a copy; a regular expression is matched in steps before the request reaches the machine.
+
+Source: Kafka's KafkaApis and GroupCoordinatorService, KIP-848, KIP-1099 (type of a member).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
+
+from tidelog.broker.coordinator.consumer_groups.group import JOINING_EPOCH, Assignment
+from tidelog.broker.coordinator.consumer_groups.messages import (
+    DescribedConsumerGroup,
+    HeartbeatAnswer,
+    MemberHeartbeat,
+)
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.handlers.group_admin import GROUP_OPERATIONS
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps
+
+_MEMBERS_CHOOSE_IDS_FROM = 1
+_CLASSIC_MEMBER = 0
+_CONSUMER_MEMBER = 1
+
+
+class ConsumerGroupsHandler:
+    """Serves ConsumerGroupHeartbeat 0-1 and ConsumerGroupDescribe 0-1."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._groups = services.groups
+        self._is_enabled = "consumer" in services.config.group_coordinator_rebalance_protocols
+
+    async def heartbeat(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        if not self._is_enabled:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "group.coordinator.rebalance.protocols does not have consumer: use group.protocol=classic",
+            )
+        wanted = _heartbeat(context, request, await self._services.turns.run(_owned(request)))
+        if wanted.topic_regex:
+            wanted = wanted._replace(regex=await self._groups.resolve(wanted.topic_regex))
+        if wanted.member_epoch == JOINING_EPOCH:
+            await self._groups.make_topic()
+        answer: HeartbeatAnswer = await self._groups.run(
+            wanted.group_id, lambda machine: partial(machine.groups.consumer_heartbeat, wanted)
+        )
+        assignment = answer.assignment
+        return {
+            "error_code": ErrorCode.NONE,
+            "member_id": answer.member_id,
+            "member_epoch": answer.member_epoch,
+            "heartbeat_interval_ms": answer.heartbeat_interval_ms,
+            "assignment": None if assignment is None else {"topic_partitions": _partitions(assignment)},
+        }
+
+    async def describe(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        groups = []
+        for group_id in dict.fromkeys(request.group_ids):
+            answer = await self._described(group_id)
+            if request.include_authorized_operations:
+                answer["authorized_operations"] = GROUP_OPERATIONS
+            groups.append(answer)
+            await self._services.turns.next()
+        return {"groups": groups}
+
+    async def _described(self, group_id: str) -> dict[str, Any]:
+        try:
+            if not self._groups.has_topic:
+                raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            group = await self._groups.run(
+                group_id, lambda machine: partial(machine.groups.describe_consumer, group_id)
+            )
+        except ApiError as error:
+            return {"group_id": group_id, "error_code": error.code, "error_message": error.message}
+        return await self._services.turns.run(_described(group))
+
+
+def _owned(request: Any) -> Steps[Assignment | None]:
+    if request.topic_partitions is None:
+        return None
+    pace = Pace()
+    owned: dict[UUID, frozenset[int]] = {}
+    for each in request.topic_partitions:
+        if each.partitions:
+            owned[each.topic_id] = owned.get(each.topic_id, frozenset()) | frozenset(each.partitions)
+        if pace.spent(1 + len(each.partitions) // NUMBERS_AN_ELEMENT):
+            yield
+    return owned
+
+
+def _heartbeat(context: RequestContext, request: Any, owned: Assignment | None) -> MemberHeartbeat:
+    member_id = request.member_id
+    is_new = not member_id and request.member_epoch == JOINING_EPOCH
+    if is_new and context.header.api_version < _MEMBERS_CHOOSE_IDS_FROM:
+        member_id = str(uuid4())
+    names = request.subscribed_topic_names
+    return MemberHeartbeat(
+        request.group_id,
+        member_id,
+        request.member_epoch,
+        request.instance_id,
+        request.rack_id,
+        request.rebalance_timeout_ms,
+        context.header.client_id or "",
+        f"/{context.connection.client_host}",
+        None if names is None else tuple(names),
+        request.subscribed_topic_regex,
+        request.server_assignor,
+        owned,
+    )
+
+
+def _partitions(assignment: Assignment) -> list[dict[str, Any]]:
+    return [
+        {"topic_id": topic_id, "partitions": sorted(partitions)}
+        for topic_id, partitions in assignment.items()
+    ]
+
+
+def _described(group: DescribedConsumerGroup) -> Steps[dict[str, Any]]:
+    pace = Pace()
+    members = []
+    for member in group.members:
+        assignments = (member.assigned, member.target)
+        members.append(
+            {
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "rack_id": member.rack_id,
+                "member_epoch": member.member_epoch,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "subscribed_topic_names": list(member.topic_names),
+                "subscribed_topic_regex": member.topic_regex,
+                "assignment": {"topic_partitions": list(_named(member.assigned, group.topics))},
+                "target_assignment": {"topic_partitions": list(_named(member.target, group.topics))},
+                "member_type": _CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
+            }
+        )
+        count = sum(len(partitions) for each in assignments for partitions in each.values())
+        if pace.spent(1 + count // NUMBERS_AN_ELEMENT):
+            yield
+    return {
+        "error_code": ErrorCode.NONE,
+        "group_id": group.group_id,
+        "group_state": group.state.value,
+        "group_epoch": group.epoch,
+        "assignment_epoch": group.target_epoch,
+        "assignor_name": group.assignor,
+        "members": members,
+    }
+
+
+def _named(assignment: Assignment, names: Mapping[UUID, str]) -> Iterable[dict[str, Any]]:
+    """Topics that were deleted have no name, and are left out."""
+    for topic_id, partitions in assignment.items():
+        if topic_id in names:
+            yield {"topic_id": topic_id, "topic_name": names[topic_id], "partitions": sorted(partitions)}
