@@ -1,7 +1,8 @@
 """The coordinator of groups: a `group_machine` over each partition of `__consumer_offsets`.
 
-Owns what happens to groups without a request: offsets that expire, groups that nobody needs, and topics that
-change under the groups of the consumer protocol, which are told of them. The topic is created when a client first looks for the coordinator of a group, or first commits.
+Owns what happens to groups without a request: offsets that expire, groups that nobody needs, and changes of
+the topics that groups of the consumer protocol read. The internal topic is created when a client first looks
+for the coordinator of a group, or first commits.
 
 On the event loop. Source: Kafka's GroupCoordinatorService.
 """

@@ -108,7 +108,7 @@ async def test_a_join_that_is_sent_in_many_pieces_keeps_what_it_said(broker: Bro
         held: Any = [
             member.protocols[0].metadata
             for shard in broker.services.groups._shards._shards.values()
-            for group in shard.machine.groups._groups.values()
+            for group in shard.machine.groups.classic._groups.values()
             for member in group.members.values()
         ]
         assert held == [metadata]
