@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from tidelog.broker.configuration.broker_settings import (
     BROKER_SETTINGS,
@@ -38,15 +39,19 @@ class TopicConfigs:
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
         self._broker: dict[str, str] = {}
+        self._values: dict[str, Any] = {}
+        self._inherited: dict[str, DescribedSetting] = {}
         self._take_over()
         settings.when_changed(self._take_over)
 
     def _take_over(self) -> None:
-        """Take the broker's values over, as text."""
+        """Take the broker's values over, once for all topics: as text, as values and as described."""
         defaults = self._settings.config.topic_defaults()
         self._broker = {
             name: defaults.get(name, as_text(each.default)) for name, each in TOPIC_SETTINGS.items()
         }
+        self._values = _values(self._broker)
+        self._inherited = {name: self._describe(each) for name, each in TOPIC_SETTINGS.items()}
 
     def check(self, configs: Mapping[str, str | None]) -> dict[str, str]:
         """A topic's own settings, checked and ready to be stored. Raises ApiError(INVALID_CONFIG)."""
@@ -61,21 +66,33 @@ class TopicConfigs:
 
     def describe(self, configs: Mapping[str, str]) -> list[DescribedSetting]:
         """Every setting of a topic with these own settings."""
-        return [self._describe(setting, configs.get(name)) for name, setting in TOPIC_SETTINGS.items()]
+        return [
+            each if name not in configs else _overridden(each, configs[name])
+            for name, each in self._inherited.items()
+        ]
 
-    def _describe(self, setting: Setting, own: str | None) -> DescribedSetting:
+    def _describe(self, setting: Setting) -> DescribedSetting:
+        """A setting that a topic does not have of its own."""
         broker_name = setting.extras["broker_name"]
         default = Synonym(broker_name or setting.name, as_text(setting.default), ConfigSource.DEFAULT_CONFIG)
         is_known = broker_name in BROKER_SETTINGS
         synonyms = self._settings.synonyms(broker_name) if is_known else (default,)
-        if own is not None:
-            synonyms = (Synonym(setting.name, own, ConfigSource.DYNAMIC_TOPIC_CONFIG), *synonyms)
         return DescribedSetting(setting.name, synonyms, config_type(setting), documentation_of(setting))
 
     def log_config(self, configs: Mapping[str, str], base: LogConfig) -> LogConfig:
         """How a log of a topic with these settings behaves; `base` gives what topics cannot set."""
-        values = {
-            each.attribute: parse_value(each, self.value(configs, each.name))
-            for each in TOPIC_SETTINGS.values()
-        }
-        return dataclasses.replace(base, **values)
+        return dataclasses.replace(base, **(self._values | _values(configs)))
+
+
+def _values(configs: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a LogConfig that these settings give."""
+    return {
+        each.attribute: parse_value(each, configs[name])
+        for name, each in TOPIC_SETTINGS.items()
+        if name in configs
+    }
+
+
+def _overridden(inherited: DescribedSetting, own: str) -> DescribedSetting:
+    synonym = Synonym(inherited.name, own, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    return inherited._replace(synonyms=(synonym, *inherited.synonyms))

@@ -279,7 +279,6 @@ class LogConfig:
         low=0,
         high=_LONG,
         broker_name="log.roll.jitter.ms",
-        without_effect="the age of a segment counts from its first record, so logs differ anyway",
     )
     segment_ms: int = setting(
         _WEEK_MS, "Age at which a new segment is begun.", low=1, high=_LONG, broker_name="log.roll.ms"

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
+from zlib import crc32
 
 from tidelog.broker.storage.cleaned_offset import CleanedOffset
 from tidelog.broker.storage.disk import Disk, OpenFile
@@ -123,11 +124,16 @@ class Segment:
         filled, index_bytes = self.tail[0], config.segment_index_bytes
         return not filled or (
             filled + size <= config.segment_bytes
-            and self._age_ms(now_ms, timestamp) <= config.segment_ms
+            and self._age_ms(now_ms, timestamp)
+            <= config.segment_ms - (config.segment_jitter_ms and self._jitter_ms(config))
             and not self.offset_index.is_full(index_bytes)
             and not self.time_index.is_full(index_bytes)
             and last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
         )
+
+    def _jitter_ms(self, config: LogConfig) -> int:
+        """This segment's part of segment.jitter.ms: as good as random, and the same after a restart."""
+        return crc32(bytes(self.path)) % min(config.segment_jitter_ms, config.segment_ms)
 
     def append(
         self, buffers: Sequence[Buffer], size: int, header: BatchHeader, last_offset: int, index_interval: int

@@ -213,6 +213,21 @@ def test_segments_roll_by_the_age_of_their_first_batch(tmp_path: Path) -> None:
     assert log.segment_count == 2
 
 
+def test_segments_roll_earlier_by_a_part_of_the_jitter_that_is_their_own(tmp_path: Path) -> None:
+    config = LogConfig(segment_ms=1000, segment_jitter_ms=900)
+    ages = []
+    for number in range(5):
+        log = open_log(tmp_path / f"topic-{number}", config=config)
+        append(log, batch(timestamp=NOW_MS))
+        age_ms = 0
+        while log.segment_count == 1:
+            age_ms += 10
+            append(log, batch(timestamp=NOW_MS + age_ms))
+        ages.append(age_ms)
+    assert all(100 < age_ms <= 1010 for age_ms in ages)
+    assert len(set(ages)) > 1
+
+
 def test_segments_roll_when_an_index_is_full(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(index_interval_bytes=0, segment_index_bytes=80))
     for number in range(30):
