@@ -27,12 +27,14 @@ from tidelog.client.errors import (
     BrokerUnavailableError,
     ClientClosedError,
     ClientError,
+    CommitFailedError,
     ConnectionLostError,
     CorruptRecordError,
     DeliveryError,
     DeliveryFailedError,
     DeliveryTimeoutError,
     DeliveryUncertainError,
+    FencedInstanceError,
     NoOffsetError,
     OffsetOutOfRangeError,
     ProducerFencedError,
@@ -46,6 +48,7 @@ from tidelog.client.errors import (
 )
 from tidelog.client.types import (
     ConsumerRecord,
+    OffsetAndMetadata,
     OffsetAndTimestamp,
     RecordMetadata,
     TimestampType,
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
     from tidelog.client.cluster_config import ClusterConfig
     from tidelog.client.consumer import Consumer
     from tidelog.client.delivery import Delivery
+    from tidelog.client.groups.listener import ConsumerRebalanceListener
     from tidelog.client.producer import Producer
     from tidelog.client.producer_session import ProducerSession, SessionPartition
     from tidelog.client.record_batch import BatchBuilder
@@ -66,6 +70,7 @@ _HOMES = {
     "BatchBuilder": "tidelog.client.record_batch",
     "ClusterConfig": "tidelog.client.cluster_config",
     "Consumer": "tidelog.client.consumer",
+    "ConsumerRebalanceListener": "tidelog.client.groups.listener",
     "Delivery": "tidelog.client.delivery",
     "Producer": "tidelog.client.producer",
     "ProducerSession": "tidelog.client.producer_session",
@@ -82,12 +87,14 @@ __all__ = [
     "ClientError",
     "ClusterConfig",
     "ClusterDescription",
+    "CommitFailedError",
     "CommittedOffset",
     "ConfigEntry",
     "ConfigResource",
     "ConfigResourceType",
     "ConnectionLostError",
     "Consumer",
+    "ConsumerRebalanceListener",
     "ConsumerRecord",
     "CorruptRecordError",
     "Delivery",
@@ -95,11 +102,13 @@ __all__ = [
     "DeliveryFailedError",
     "DeliveryTimeoutError",
     "DeliveryUncertainError",
+    "FencedInstanceError",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
     "NewTopic",
     "NoOffsetError",
+    "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OffsetOutOfRangeError",
     "Producer",

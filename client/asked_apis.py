@@ -33,6 +33,11 @@ ASKED_APIS: Final[Mapping[ApiKey, Versions]] = {
     ApiKey.OFFSET_COMMIT: Versions(2, 9),
     ApiKey.OFFSET_FETCH: Versions(2, 7),
     ApiKey.FIND_COORDINATOR: Versions(1, 3),
+    ApiKey.JOIN_GROUP: Versions(2, 9),
+    ApiKey.HEARTBEAT: Versions(1, 4),
+    # Before version 3 a member leaves alone, not in a list.
+    ApiKey.LEAVE_GROUP: Versions(3, 5),
+    ApiKey.SYNC_GROUP: Versions(1, 5),
     # From version 6 on, an unknown group is an error.
     ApiKey.DESCRIBE_GROUPS: Versions(0, 5),
     ApiKey.LIST_GROUPS: _every_version(ApiKey.LIST_GROUPS),

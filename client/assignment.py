@@ -14,7 +14,7 @@ from tidelog.client.types import ConsumerRecord, TopicPartition
 
 __all__ = ["Assignment"]
 
-_MOST_TOLD = 100
+_MOST_RAISED = 100
 
 
 class Assignment:
@@ -24,7 +24,7 @@ class Assignment:
     def __init__(self) -> None:
         self.readers: dict[TopicPartition, PartitionReader] = {}
         self.current: PartitionReader | None = None
-        self._told: list[ClientError] = []
+        self._raised: list[ClientError] = []
 
     def replace(self, readers: Iterable[PartitionReader]) -> None:
         """Read these from now on."""
@@ -76,8 +76,15 @@ class Assignment:
         """Raise the error of a partition that has no more records before it."""
         for key, reader in self.readers.items():
             error = reader.error
-            if error is None or reader.is_paused or reader.has_unread or (only_new and error in self._told):
+            if (
+                error is None
+                or reader.is_stopped
+                or reader.has_unread
+                or (only_new and error in self._raised)
+            ):
                 continue
             if not partitions or key in partitions:
-                self._told = [*(known for known in self._told if known is not error), error][-_MOST_TOLD:]
+                self._raised = [*(known for known in self._raised if known is not error), error][
+                    -_MOST_RAISED:
+                ]
                 raise error.with_traceback(None)

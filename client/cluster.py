@@ -69,6 +69,7 @@ class Cluster:
             on_trouble=self.request_refresh,
         )
         self._topics: set[str] = set()
+        self._watches_all = False
         # Some watched topics were not in a request yet, so nothing is known to be wrong with them.
         self._is_unasked = False
         self._listeners: list[Callable[[], None]] = []
@@ -142,6 +143,12 @@ class Cluster:
         if new:
             self._topics |= new
             self._is_unasked = True
+
+    def watch_all_topics(self) -> None:
+        """Include every topic in each refresh from now on, and refresh soon."""
+        if not self._watches_all:
+            self._watches_all = self._is_unasked = True
+            self.request_refresh()
 
     def request_refresh(self) -> None:
         """The caller found the metadata wrong: refresh it soon, at most once every retry_backoff_ms, and less
@@ -228,16 +235,17 @@ class Cluster:
             self._notify()
 
     async def _fetch_metadata(self) -> None:
-        topics = sorted(self._topics)
+        topics = None if self._watches_all else [{"name": name} for name in sorted(self._topics)]
         self._is_unasked = False
         answer = await self.call_any(
             ApiKey.METADATA,
-            {
-                "topics": [{"name": name} for name in topics],
-                "allow_auto_topic_creation": self._allow_auto_create_topics,
-            },
+            {"topics": topics, "allow_auto_topic_creation": self._allow_auto_create_topics},
         )
         self.image = apply_metadata(self.image, answer)
+        if topics is None:
+            named = {each.name for each in answer.topics}
+            kept = {name: info for name, info in self.image.topics.items() if name in named}
+            self.image = self.image._replace(topics=kept)
         if self.image.nodes:
             self._links.keep_only({(node.host, node.port) for node in self.image.nodes.values()})
 

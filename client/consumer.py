@@ -1,22 +1,26 @@
-"""The consumer: it reads the records of assigned partitions, in offset order within each.
+"""The consumer: it reads the records of its partitions, in offset order within each.
 
-Owns: the public interface. `assignment` chooses the partition to read next, `fetcher` fetches ahead.
+Owns: the public interface. `assignment` chooses the partition to read next, `fetcher` fetches ahead, `groups`
+shares the partitions with other consumers and keeps what was read.
 Invariants:
 - a position moves only in the step that returns the record. A read that is cancelled or times out moves
   nothing. No record is skipped or returned twice;
 - within a partition records come in offset order. Partitions take turns: one batch per turn if records are
   read one by one, else `max_records` or all that was fetched;
+- records count as finished when the next ones are asked for. Automatic commits cover finished records only;
 - an error of one partition is raised after the records fetched before it were read. It is raised again
   whenever no other partition has records, until a seek. The other partitions stay readable.
 All calls must come from one event loop.
-Source: aiokafka's AIOKafkaConsumer for names. There are no groups: the application assigns partitions.
+Source: aiokafka's AIOKafkaConsumer for names, Kafka's KafkaConsumer for the meaning of groups.
 """
 
 import asyncio
+import re
+import sys
 from collections.abc import AsyncIterator, Iterable, Mapping
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from tidelog.client.assignment import Assignment
 from tidelog.client.cluster import Cluster
@@ -25,10 +29,17 @@ from tidelog.client.consumer_config import RESET_TIMESTAMPS, ConsumerConfig, Con
 from tidelog.client.conversion import Deserializer, converted
 from tidelog.client.errors import ClientClosedError, NoOffsetError
 from tidelog.client.fetcher import Fetcher
+from tidelog.client.groups.subscription import TopicSubscription
 from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up_offsets
 from tidelog.client.partition_reader import PartitionReader
+from tidelog.client.progress import Progress
 from tidelog.client.signatures import shows_settings
-from tidelog.client.types import ConsumerRecord, OffsetAndTimestamp, TopicPartition
+from tidelog.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from tidelog.client.waiters import Waiters
+
+if TYPE_CHECKING:
+    from tidelog.client.groups.group import Group
+    from tidelog.client.groups.positions import CommittedPositions
 
 __all__ = ["Consumer"]
 
@@ -39,12 +50,13 @@ _NONE = (None, None)
 
 @shows_settings(ClusterConfig, ConsumerConfig, client_id=_CLIENT_ID)
 class Consumer:
-    """`async with Consumer("topic", bootstrap_servers="host:port") as consumer:`, `async for record in
-    consumer:`
+    """`async with Consumer("topic", bootstrap_servers="host:port", group_id="group") as consumer:`,
+    `async for record in consumer:`
 
-    If topics are given, all their partitions are assigned at the start; else call `assign`. `cluster` holds
-    the connection settings as one value; keywords override it. Sizes are in bytes, times in milliseconds.
-    `ClusterConfig` and `ConsumerConfig` declare the settings.
+    With a `group_id`, the group's consumers share the topics' partitions. Without one, this consumer reads
+    all of them. If no topics are given, call `subscribe` or `assign`. `cluster` holds the connection
+    settings as one value; keywords override it. Sizes are in bytes, times in milliseconds. `ClusterConfig`
+    and `ConsumerConfig` declare the settings.
     """
 
     def __init__(
@@ -55,44 +67,63 @@ class Consumer:
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         own: dict[str, Any] = {**settings}
-        self._topics = topics
         self._cluster = Cluster(take_cluster(own, client_id=_CLIENT_ID))
         self._config = ConsumerConfig(**own)
         self._deserializers = key_deserializer, value_deserializer
+        self._subscription = TopicSubscription.of(topics, None) if topics else None
+        self._listener: object | None = None
         self._assignment = Assignment()
         self._readers = self._assignment.readers
-        self._waiters: list[asyncio.Future[None]] = []
+        self._progress = Progress()
+        self._waiters = Waiters()
         self._has_news = False
         self._fetcher: Fetcher | None = None
+        self._group: Group | None = None
+        self._positions: CommittedPositions | None = None
+        # While it ends, nothing is read, but a callback can still commit.
+        self._is_ending = False
         self._is_closed = False
 
     async def start(self) -> None:
-        """Connect, and assign the partitions of the given topics. Raises BrokerUnavailableError or
-        UnknownTopicError."""
-        if self._is_closed:
+        """Connect. Without a group, assign the partitions of the given topics. Raises BrokerUnavailableError
+        or, without a group, UnknownTopicError."""
+        if self._is_ending:
             raise ClientClosedError("a consumer cannot be started again")
         if self._fetcher is not None:
             return
         await self._cluster.start()
+        names = None if self._subscription is None else self._subscription.names
         try:
-            infos = [await self._cluster.topic(name) for name in self._topics]
+            if self._config.group_id is None:
+                for name in names or ():
+                    await self._cluster.topic(name)
         except BaseException:
             await self._cluster.close()
             raise
         self._fetcher = Fetcher(self._config, self._cluster, self._readers, self._on_data)
-        if infos:
-            self.assign(
-                [TopicPartition(info.name, each.partition) for info in infos for each in info.partitions]
-            )
-        elif self._readers:
+        if self._config.group_id is not None:
+            self._start_group()
+        self._cluster.add_listener(self._follow_metadata)
+        self._subscribe()
+        if self._readers:
             self._watch()
 
     async def stop(self) -> None:
-        """Close. Waiting reads raise ClientClosedError, iterations end. A second call does nothing."""
-        if self._is_closed:
+        """Close. Waiting reads raise ClientClosedError, iterations end. A second call does nothing.
+
+        With automatic commits, all returned records are committed. But if an exception is being handled
+        (`async with`, `finally`, `except`), the last returned ones are not: they may be unfinished. If the
+        coordinator does not answer, this takes up to request_timeout_ms.
+        """
+        if self._is_ending:
             return
-        self._is_closed = True
+        self._is_ending = True
         self._on_data()
+        self._finish_unless_failing()
+        if self._group is not None and self._positions is not None:
+            await self._positions.close()
+            await self._group.close()
+        self._is_closed = True
         if self._fetcher is not None:
             await self._fetcher.close()
         await self._cluster.close()
@@ -108,26 +139,62 @@ class Consumer:
     ) -> None:
         await self.stop()
 
-    # Assignment and positions
+    # Subscription and assignment
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: object | None = None,
+    ) -> None:
+        """Read these topics, or all whose names match `pattern` from the beginning, also later ones.
+
+        Replaces the last subscription. `listener` is a `ConsumerRebalanceListener`, or has its methods.
+        Raises ValueError if not one of topics and pattern is given, or if partitions were assigned by
+        `assign`: call `unsubscribe` first.
+        """
+        subscription = TopicSubscription.of(topics, pattern)
+        if self._readers and self._subscription is None:
+            raise ValueError("partitions are assigned by assign(); call unsubscribe() first")
+        self._subscription, self._listener = subscription, listener
+        self._subscribe()
+
+    def unsubscribe(self) -> None:
+        """Read nothing. A member leaves its group in the background: it commits what it would commit at
+        `stop`, and runs the callback."""
+        self._finish_unless_failing()
+        was_shared = self._group is not None and self._subscription is not None
+        self._subscription = None
+        if was_shared:
+            self._subscribe()
+        else:
+            self._assignment.replace(())
+            self._watch()
+
+    def subscription(self) -> frozenset[str]:
+        """The topics that were subscribed to, or that match the pattern now."""
+        return frozenset() if self._subscription is None else self._subscription.topics(self._cluster.image)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these. Partitions that stay assigned keep their position and their fetched records."""
-        wanted = [TopicPartition(*key) for key in partitions]
-        self._assignment.replace(self._readers.get(key) or self._new_reader(key) for key in wanted)
-        self._watch()
+        """Read exactly these. Partitions that stay assigned keep their position and their fetched records.
 
-    def _new_reader(self, key: TopicPartition) -> PartitionReader:
-        reader = PartitionReader(key, check_crc=self._config.check_crcs)
-        policy = RESET_TIMESTAMPS[self._config.auto_offset_reset]
-        if policy is None:
-            reader.fail(NoOffsetError(f"{key.topic}-{key.partition} has no position"))
-        else:
-            reader.reset(policy)
-        return reader
+        With a `group_id`, positions begin at the group's committed offsets, but the consumer is no member.
+        Raises ValueError if it has subscribed: call `unsubscribe` first.
+        """
+        if self._config.group_id is not None and self._subscription is not None:
+            raise ValueError(
+                "the group assigns the partitions of subscribed topics; call unsubscribe() first"
+            )
+        self._subscription = None
+        self._read(TopicPartition(*key) for key in partitions)
+        self._watch()
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read."""
-        return set(self._readers)
+        return {key for key, reader in self._readers.items() if not reader.is_suspended}
+
+    # Positions
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at `offset`. Raises ValueError if it is negative or the partition is not assigned."""
@@ -144,6 +211,13 @@ class Consumer:
         """Continue at the end of these partitions, or of all assigned ones: only new records are read."""
         self._reset(partitions, LATEST)
 
+    def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """Continue at the first record of that time or later, or at the end if there is none. For these
+        partitions, or for all assigned ones. Raises ValueError for a negative timestamp."""
+        if timestamp_ms < 0:
+            raise ValueError(f"timestamp_ms is {timestamp_ms}, expected 0 or more")
+        self._reset(partitions, timestamp_ms)
+
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record to read. Raises UnknownTopicError and others, and NoOffsetError if
         auto_offset_reset is "none" and no position was set."""
@@ -152,7 +226,7 @@ class Consumer:
             self._require_open()
             if reader.error is not None:
                 raise reader.error
-            await self._wait(None)
+            await self._waiters.wait(None)
         return reader.position
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -168,12 +242,44 @@ class Consumer:
         self._changed()
 
     def paused(self) -> set[TopicPartition]:
+        """The partitions that `pause` stopped."""
         return {key for key, reader in self._readers.items() if reader.is_paused}
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """The partition's high watermark as of the last fetch, None before the first."""
         mark = self._assignment.reader(partition).high_watermark
         return None if mark < 0 else mark
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Records from the position to the high watermark of the last fetch; None before the first fetch."""
+        reader = self._assignment.reader(partition)
+        if reader.high_watermark < 0 or reader.position is None:
+            return None
+        return max(0, reader.high_watermark - reader.position)
+
+    # Committed offsets
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata] | None = None
+    ) -> None:
+        """Commit these offsets, each that of the next record to read. None: all positions, so every record
+        that was returned counts as finished.
+
+        Raises ValueError without a group_id, CommitFailedError if a partition went to another member,
+        RequestTimeoutError after request_timeout_ms, or another ClientError.
+        """
+        group = self._require_group()
+        if offsets is None:
+            positions = {key: reader.position for key, reader in self._readers.items()}
+            offsets = {key: position for key, position in positions.items() if position is not None}
+        await group.commit({TopicPartition(*key): _with_metadata(each) for key, each in offsets.items()})
+
+    async def committed(self, partition: TopicPartition) -> int | None:
+        """The offset that the group committed, None for none. Raises ValueError without a group_id, and
+        ClientError."""
+        found = await self._require_group().offsets.fetch([TopicPartition(*partition)])
+        committed = found.get(TopicPartition(*partition))
+        return None if committed is None else committed.offset
 
     # Offsets of any partition, assigned or not
 
@@ -199,7 +305,12 @@ class Consumer:
 
     def metrics(self) -> dict[str, float]:
         """The metrics of this client by Kafka's names. `client.metrics` can also report them regularly."""
-        return self._cluster.metrics.snapshot(monotonic())
+        lags = [self.lag(key) or 0 for key in self._readers]
+        own: dict[str, float] = {"assigned-partitions": len(lags), "records-lag-max": max(lags, default=0)}
+        if self._group is not None:
+            own["commit-total"] = self._group.commits
+            own["rebalance-total"] = self._group.membership.rebalances
+        return self._cluster.metrics.snapshot(monotonic()) | own
 
     async def partitions_for_topic(self, topic: str) -> set[int]:
         """The topic's partitions. Raises UnknownTopicError."""
@@ -211,23 +322,26 @@ class Consumer:
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
         """The next record of these or all assigned partitions. Waits until one is available.
 
-        Raises the error of a partition (OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError, ...) or
-        ClientClosedError.
+        Raises the error of a partition (OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError, ...),
+        what ended the membership in the group, or ClientClosedError.
         """
         current = self._assignment.current
         # The fast path, for nearly every record: an open batch has another one.
         if current is not None and not (self._has_news or partitions) and self._deserializers == _NONE:
             record = current.next_record()
             if record is not None:
+                self._progress.handed = record
                 return record
         while True:
-            self._require_open()
+            self._ask()
             if self._has_news:
                 self._has_news = False
                 self._assignment.raise_trouble(partitions, only_new=True)
             taken = self._take(1, partitions)
             if taken is not None:
-                return self._converted(*taken)[0]
+                record = self._converted(*taken)[0]
+                self._progress.handed = record
+                return record
             self._assignment.raise_trouble(partitions, only_new=False)
             await self._wait(None)
 
@@ -243,7 +357,7 @@ class Consumer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         while True:
-            self._require_open()
+            self._ask()
             found: dict[TopicPartition, list[ConsumerRecord]] = {}
             try:
                 while left > 0 and (taken := self._take(left, partitions)) is not None:
@@ -257,6 +371,7 @@ class Consumer:
                     self._assignment.reader(key).seek(kept[0].offset)
                 raise
             if found:
+                self._progress.handed = found
                 return found
             self._assignment.raise_trouble(partitions, only_new=False)
             remaining = deadline - loop.time()
@@ -273,6 +388,21 @@ class Consumer:
         except ClientClosedError:
             raise StopAsyncIteration from None
 
+    def _ask(self) -> None:
+        """The application wants records, so it has finished those that it had."""
+        self._require_open()
+        if self._is_ending:
+            raise ClientClosedError("the consumer was closed")
+        self._progress.finish()
+        if self._group is not None:
+            self._group.asked()
+            self._group.raise_trouble()
+
+    def _finish_unless_failing(self) -> None:
+        """The application wants no more records. If it fails just now, it may not have finished the last."""
+        if sys.exc_info()[0] is None:
+            self._progress.finish()
+
     def _take(
         self, limit: int, partitions: tuple[TopicPartition, ...]
     ) -> tuple[PartitionReader, list[ConsumerRecord]] | None:
@@ -281,6 +411,13 @@ class Consumer:
             self._fetcher.on_read()
         return taken
 
+    async def _wait(self, seconds: float | None) -> None:
+        self._progress.waiting += 1
+        try:
+            await self._waiters.wait(seconds)
+        finally:
+            self._progress.waiting -= 1
+
     def _converted(self, reader: PartitionReader, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         try:
             return converted(records, *self._deserializers)
@@ -288,6 +425,73 @@ class Consumer:
             reader.seek(records[0].offset)
             self._changed()
             raise
+
+    # Readers
+
+    def _start_group(self) -> None:
+        # Most consumers of short-lived processes, such as Spark's workers, have no group.
+        from tidelog.client.groups.group import Group
+        from tidelog.client.groups.positions import CommittedPositions
+
+        self._group = group = Group(
+            self._config,
+            self._cluster,
+            self._readers,
+            self._progress,
+            read=self._read,
+            fetch_more=self._watch,
+            on_data=self._on_data,
+        )
+        self._positions = CommittedPositions(
+            self._cluster.config, group.offsets, self._readers, self._begin_by_policy, self._on_place
+        )
+        group.start()
+
+    def _subscribe(self) -> None:
+        """Apply the subscription, once the consumer has started."""
+        if self._fetcher is None:
+            return
+        subscription = self._subscription
+        if self._group is not None:
+            self._group.listener = self._listener
+            self._group.subscribe(subscription)
+        elif subscription is not None:
+            if subscription.names is None:
+                self._cluster.watch_all_topics()
+            else:
+                self._cluster.watch_topics(subscription.names)
+            self._follow_metadata()
+
+    def _follow_metadata(self) -> None:
+        """Without a group, a subscriber reads every partition."""
+        if self._group is not None or self._subscription is None:
+            return
+        image = self._cluster.image
+        infos = [image.topics.get(name) for name in sorted(self._subscription.topics(image))]
+        wanted = [
+            TopicPartition(info.name, each.partition) for info in infos if info for each in info.partitions
+        ]
+        if self._readers.keys() != set(wanted):
+            self._read(wanted)
+            self._watch()
+
+    def _read(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these; those that were read before stay where they are."""
+        self._assignment.replace([self._readers.get(key) or self._new_reader(key) for key in partitions])
+        self._on_data()
+
+    def _new_reader(self, key: TopicPartition) -> PartitionReader:
+        reader = PartitionReader(key, check_crc=self._config.check_crcs)
+        if self._config.group_id is None:
+            self._begin_by_policy(reader)
+        return reader
+
+    def _begin_by_policy(self, reader: PartitionReader) -> None:
+        policy = RESET_TIMESTAMPS[self._config.auto_offset_reset]
+        if policy is None:
+            reader.fail(NoOffsetError(f"{reader.key.topic}-{reader.key.partition} has no position"))
+        else:
+            reader.reset(policy)
 
     def _reset(self, partitions: tuple[TopicPartition, ...], timestamp: int) -> None:
         for reader in [self._assignment.reader(key) for key in partitions] or list(self._readers.values()):
@@ -304,30 +508,29 @@ class Consumer:
     def _changed(self) -> None:
         if self._fetcher is not None:
             self._fetcher.wake()
+        if self._positions is not None:
+            self._positions.wake()
+
+    def _on_place(self) -> None:
+        self._on_data()
+        self._changed()
 
     def _on_data(self) -> None:
         self._has_news = True
-        for waiter in self._waiters:
-            _wake(waiter)
-
-    async def _wait(self, seconds: float | None) -> None:
-        """Wait until a reader has new records or an error, or until the time has passed."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = loop.create_future()
-        self._waiters.append(waiter)
-        timer = None if seconds is None else loop.call_later(seconds, _wake, waiter)
-        try:
-            await waiter
-        finally:
-            self._waiters.remove(waiter)
-            if timer is not None:
-                timer.cancel()
+        self._waiters.wake()
 
     def _require_open(self) -> None:
         if self._fetcher is None or self._is_closed:
             raise ClientClosedError("the consumer is not open")
 
+    def _require_group(self) -> "Group":
+        if self._config.group_id is None:
+            raise ValueError("offsets are committed for a group; give a group_id")
+        self._require_open()
+        if self._group is None:
+            raise ClientClosedError("the consumer is not open")
+        return self._group
 
-def _wake(waiter: "asyncio.Future[None]") -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+
+def _with_metadata(offset: int | tuple[int, str] | OffsetAndMetadata) -> OffsetAndMetadata:
+    return OffsetAndMetadata(offset) if isinstance(offset, int) else OffsetAndMetadata(*offset)

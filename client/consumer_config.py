@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.client.cluster_config import ClusterSettings
+from tidelog.client.groups.assignors import ASSIGNORS
 from tidelog.client.offset_lookup import EARLIEST, LATEST
-from tidelog.protocol.settings import hold_checked, setting
+from tidelog.protocol.settings import ConfigError, hold_checked, setting
 
 __all__ = ["RESET_TIMESTAMPS", "ConsumerConfig", "ConsumerSettings"]
 
@@ -35,9 +36,41 @@ class ConsumerConfig:
         None, "Most records that one getmany returns. None: no limit.", low=1
     )
     check_crcs: bool = setting(True, "Verify the checksum of every batch.")
+    group_id: str | None = setting(
+        None, "The group that shares the topics and keeps the offsets. None: no group, no commits."
+    )
+    group_instance_id: str | None = setting(
+        None, "A name that makes this a static member: it may restart without a rebalance."
+    )
+    partition_assignment_strategy: tuple[str, ...] = setting(
+        ("range", "roundrobin", "cooperative-sticky"),
+        "Assignors in the order of preference. Only cooperative-sticky alone rebalances cooperatively.",
+        choices=tuple(ASSIGNORS),
+    )
+    session_timeout_ms: int = setting(
+        45_000, "Without a heartbeat for so long, the group gives the partitions to others.", low=1
+    )
+    heartbeat_interval_ms: int = setting(3_000, "Time between two heartbeats.", low=1)
+    max_poll_interval_ms: int = setting(
+        300_000, "If the application asks for no records for so long, the consumer leaves the group.", low=1
+    )
+    enable_auto_commit: bool = setting(
+        True, "Commit the finished records regularly, before a rebalance and at the end."
+    )
+    auto_commit_interval_ms: int = setting(5_000, "Time between two automatic commits.", low=1)
 
     def __post_init__(self) -> None:
         hold_checked(self)
+        if self.group_id == "":
+            raise ConfigError("group_id is empty, expected a name or None")
+        if self.group_id is None and self.group_instance_id is not None:
+            raise ConfigError("group_instance_id needs a group_id")
+        if not self.partition_assignment_strategy:
+            raise ConfigError(f"partition_assignment_strategy is empty, expected {', '.join(ASSIGNORS)}")
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            limits = f"{self.heartbeat_interval_ms} and {self.session_timeout_ms}"
+            text = "heartbeat_interval_ms must be less than session_timeout_ms"
+            raise ConfigError(f"{text}, they are {limits}")
 
 
 class ConsumerSettings(ClusterSettings, total=False):
@@ -51,3 +84,11 @@ class ConsumerSettings(ClusterSettings, total=False):
     buffer_bytes: int
     max_poll_records: int | None
     check_crcs: bool
+    group_id: str | None
+    group_instance_id: str | None
+    partition_assignment_strategy: tuple[str, ...]
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int

@@ -17,12 +17,14 @@ __all__ = [
     "BrokerUnavailableError",
     "ClientClosedError",
     "ClientError",
+    "CommitFailedError",
     "ConnectionLostError",
     "CorruptRecordError",
     "DeliveryError",
     "DeliveryFailedError",
     "DeliveryTimeoutError",
     "DeliveryUncertainError",
+    "FencedInstanceError",
     "NoOffsetError",
     "OffsetOutOfRangeError",
     "ProducerFencedError",
@@ -130,6 +132,21 @@ class RecordsLostError(BrokerError):
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(code, message)
         self.retriable = False
+
+
+class FencedInstanceError(BrokerError):
+    """Another consumer with the same group_instance_id joined the group. This one reads no more records."""
+
+    hint = "Give each running consumer of a group its own group_instance_id"
+
+
+class CommitFailedError(ClientError):
+    """The offsets are not committed: the group gave the partitions to another member, or will do so."""
+
+    hint = (
+        "The records may be read again. If processing takes long, increase max_poll_interval_ms or take"
+        " fewer records at once"
+    )
 
 
 class NoOffsetError(ClientError):

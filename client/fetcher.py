@@ -22,7 +22,7 @@ from tidelog.client.errors import ClientError
 from tidelog.client.events import logger
 from tidelog.client.fetch_answers import FetchAnswers, Verdict
 from tidelog.client.fetch_session import FINAL_EPOCH, FetchSession
-from tidelog.client.offset_lookup import look_up_offsets
+from tidelog.client.offset_lookup import LATEST, look_up_offsets
 from tidelog.client.partition_reader import PartitionReader
 from tidelog.client.types import TopicPartition
 from tidelog.protocol.hot import (
@@ -144,7 +144,12 @@ class Fetcher:
             return error
         for reader, generation in lost:
             if reader.generation == generation:
-                reader.seek(found[reader.key].offset)
+                offset = found[reader.key].offset
+                if offset >= 0:
+                    reader.seek(offset)
+                else:
+                    # All records are older than the timestamp.
+                    reader.reset(LATEST)
         return None
 
     # Polling
@@ -189,7 +194,7 @@ class Fetcher:
         wanted: list[tuple[PartitionReader, int]] = []
         is_full = False
         for key, reader in self._readers.items():
-            if self._cluster.image.leader(key) != leader or reader.is_paused:
+            if self._cluster.image.leader(key) != leader or reader.is_stopped:
                 continue
             if reader.position is None or reader.error is not None:
                 continue

@@ -33,6 +33,7 @@ class PartitionReader:
         "generation",
         "high_watermark",
         "is_paused",
+        "is_suspended",
         "key",
         "position",
         "reset_timestamp",
@@ -44,6 +45,8 @@ class PartitionReader:
         self.fetch_offset = -1
         self.high_watermark = -1
         self.is_paused = False
+        # The group takes the partition away, or has not given it completely.
+        self.is_suspended = False
         self.error: ClientError | None = None
         self.buffered_bytes = 0
         self.generation = 0
@@ -79,11 +82,21 @@ class PartitionReader:
     @property
     def has_data(self) -> bool:
         """Whether there are bytes to read. They may hold no record."""
-        return not self.is_paused and self.has_unread
+        return not self.is_stopped and self.has_unread
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether neither records are returned nor bytes are fetched now."""
+        return self.is_paused or self.is_suspended
+
+    @property
+    def needs_committed(self) -> bool:
+        """Whether its position is the group's committed offset, which is not known yet."""
+        return self.position is None and self.reset_timestamp is None and self.error is None
 
     @property
     def has_unread(self) -> bool:
-        """As `has_data`, whether paused or not."""
+        """As `has_data`, whether stopped or not."""
         return self._next < len(self._records) or bool(self._batches)
 
     def add(self, data: Buffer) -> None:
@@ -116,7 +129,7 @@ class PartitionReader:
     def next_record(self) -> ConsumerRecord | None:
         """A fast `take(1)`. None unless the last batch has at least two more records."""
         at = self._next
-        if self.is_paused or at + 1 >= len(self._records):
+        if self.is_paused or self.is_suspended or at + 1 >= len(self._records):
             return None
         record = self._records[at]
         self._next = at + 1
@@ -129,7 +142,7 @@ class PartitionReader:
         Empty if there are none. For a corrupt batch, `error` is set and the position stays before it.
         """
         taken: list[ConsumerRecord] = []
-        while not self.is_paused:
+        while not self.is_stopped:
             records = self._records
             if self._next < len(records):
                 missing = limit - len(taken)

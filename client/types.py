@@ -11,6 +11,7 @@ from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP
 
 __all__ = [
     "ConsumerRecord",
+    "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "RecordHeaders",
     "RecordMetadata",
@@ -71,6 +72,13 @@ class ConsumerRecord(NamedTuple):
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed position: the offset of the next record to read, and a text of the application."""
+
+    offset: int
+    metadata: str = ""
 
 
 class OffsetAndTimestamp(NamedTuple):

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
         ClusterDescription as ClusterDescription,
     )
     from tidelog.client import (
+        CommitFailedError as CommitFailedError,
+    )
+    from tidelog.client import (
         ConfigEntry as ConfigEntry,
     )
     from tidelog.client import (
@@ -73,10 +76,16 @@ if TYPE_CHECKING:
         DeliveryUncertainError as DeliveryUncertainError,
     )
     from tidelog.client import (
+        FencedInstanceError as FencedInstanceError,
+    )
+    from tidelog.client import (
         NewTopic as NewTopic,
     )
     from tidelog.client import (
         NoOffsetError as NoOffsetError,
+    )
+    from tidelog.client import (
+        OffsetAndMetadata as OffsetAndMetadata,
     )
     from tidelog.client import (
         OffsetAndTimestamp as OffsetAndTimestamp,

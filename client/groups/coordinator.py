@@ -1,0 +1,50 @@
+"""Requests to the coordinator of one group.
+
+Owns: how a coordinator is found, and on which connection a request waits. Invariants: a request that the
+coordinator holds back (JoinGroup, SyncGroup) has a connection of its own, because brokers answer in order and
+heartbeats must not wait for it. Errors of the lookup are raised; those within an answer are the caller's.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tidelog.client.cluster import Cluster
+from tidelog.client.errors import broker_error
+from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.schema import ApiKey
+
+__all__ = ["GroupCoordinator"]
+
+_GROUP: Final = 0
+_JOIN_LANE: Final = "group"
+
+
+class GroupCoordinator:
+    """`group_id` is the group's name."""
+
+    def __init__(self, cluster: Cluster, group_id: str) -> None:
+        self._cluster = cluster
+        self._group_id = group_id
+
+    async def find(self) -> int:
+        """The node id of the coordinator. Raises ClientError."""
+        values: dict[str, object] = {"key": self._group_id, "key_type": _GROUP}
+        answer = await self._cluster.call_any(ApiKey.FIND_COORDINATOR, values)
+        code = error_code(answer.error_code)
+        if code is not ErrorCode.NONE:
+            raise broker_error(code, f"the coordinator of group {self._group_id!r}", answer.error_message)
+        node_id: int = answer.node_id
+        return node_id
+
+    async def call(
+        self,
+        node_id: int,
+        api_key: ApiKey,
+        values: Mapping[str, object],
+        *,
+        timeout_ms: int | None = None,
+        is_held_back: bool = False,
+    ) -> Any:
+        """The decoded answer. Raises ClientError if there is none."""
+        connection = await self._cluster.connected(node_id, _JOIN_LANE if is_held_back else "")
+        return await connection.call(api_key, values, timeout_ms=timeout_ms)

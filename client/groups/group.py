@@ -1,0 +1,355 @@
+"""One consumer's group: it carries out the steps of the membership, and commits.
+
+Owns: the tasks of a member (steps, heartbeats, automatic commits, the watch on the application), and the
+order of what happens around a rebalance. Invariants:
+- a partition that is given up is suspended first. Then the group waits until the application has finished
+  the records that it was given, commits them, runs the callback, and only then lets others have it;
+- that wait ends after max_poll_interval_ms: then the member leaves, and what is unfinished is not committed;
+- a new partition is read after its callback and its committed offset, so none of its records comes earlier.
+For one event loop.
+Source: Kafka's ConsumerCoordinator; aiokafka for a group that works in the background.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from tidelog.client.backoff import Backoff
+from tidelog.client.cluster import Cluster
+from tidelog.client.consumer_config import ConsumerConfig
+from tidelog.client.errors import ClientClosedError, ClientError
+from tidelog.client.events import logger
+from tidelog.client.groups.coordinator import GroupCoordinator
+from tidelog.client.groups.listener import ConsumerRebalanceListener, notify
+from tidelog.client.groups.membership import (
+    Adopt,
+    AssignAll,
+    FindCoordinator,
+    Join,
+    Leave,
+    Membership,
+    Rest,
+    Revoke,
+    Step,
+    Sync,
+)
+from tidelog.client.groups.offsets import GroupOffsets
+from tidelog.client.groups.subscription import TopicSubscription
+from tidelog.client.partition_reader import PartitionReader
+from tidelog.client.progress import Progress
+from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.protocol.errors import error_code
+from tidelog.protocol.schema import ApiKey
+
+__all__ = ["Group"]
+
+_CHECKS_PER_POLL_INTERVAL = 4
+_COMMITS_AT_CLOSE = 2
+
+
+class Group:
+    """One per consumer with a group_id. `start` it within its loop.
+
+    `read` makes the consumer read exactly these partitions, those that it read before from where they are.
+    `fetch_more` is called when a partition may be read that could not be, `on_data` when waiting reads must
+    look again.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        cluster: Cluster,
+        readers: Mapping[TopicPartition, PartitionReader],
+        progress: Progress,
+        *,
+        read: Callable[[frozenset[TopicPartition]], None],
+        fetch_more: Callable[[], None],
+        on_data: Callable[[], None],
+    ) -> None:
+        self.config = config
+        self.listener: object = ConsumerRebalanceListener()
+        self.membership = Membership(
+            config.group_id or "",
+            config.partition_assignment_strategy,
+            group_instance_id=config.group_instance_id,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+        )
+        self._cluster = cluster
+        self._readers = readers
+        self._progress = progress
+        self._read = read
+        self._fetch_more = fetch_more
+        self._on_data = on_data
+        self._awaits_application = False
+        self._coordinator = GroupCoordinator(cluster, config.group_id or "")
+        self.offsets = GroupOffsets(cluster.config, self._coordinator, self.membership, readers, self._react)
+        self._backoff = Backoff(cluster.config.retry_backoff_ms, cluster.config.retry_backoff_max_ms)
+        self._subscription: TopicSubscription | None = None
+        self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._committed: dict[TopicPartition, int] = {}
+        self._listener_error: Exception | None = None
+        self.commits = 0
+
+    def start(self) -> None:
+        """Begin to work. The loop must run."""
+        self._cluster.add_listener(self._on_metadata)
+        work: list[Callable[[], Coroutine[Any, Any, None]]] = [self._step, self._beat, self._watch_polls]
+        if self.config.enable_auto_commit:
+            work.append(self._commit_regularly)
+        self._tasks = [asyncio.get_running_loop().create_task(each()) for each in work]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
+
+    def subscribe(self, subscription: TopicSubscription | None) -> None:
+        """Be a member that reads these topics; None: leave the group."""
+        self._subscription = subscription
+        if subscription is not None and subscription.pattern is not None:
+            self._cluster.watch_all_topics()
+        elif subscription is not None:
+            self._cluster.watch_topics(subscription.topics(self._cluster.image))
+        self._on_metadata()
+        if subscription is None:
+            self._suspend(self.membership.owned)
+
+    def asked(self) -> None:
+        """The application asks for records: it has finished those that it had."""
+        if self._awaits_application:
+            self._awaits_application = False
+            self.membership.polled()
+            self._react()
+
+    def raise_trouble(self) -> None:
+        """Raise what ended the membership, or once what a callback raised."""
+        raised, self._listener_error = self._listener_error, None
+        if raised is not None:
+            raise raised
+        if self.membership.error is not None:
+            raise self.membership.error.with_traceback(None)
+
+    async def close(self) -> None:
+        """Commit what is finished if commits are automatic, run the callback, and leave. Logs what fails."""
+        membership = self.membership
+        if membership.error is None:
+            # A rebalance may go on meanwhile: then the first commit can fail for partitions that are gone.
+            for _ in range(_COMMITS_AT_CLOSE):
+                await self._commit_finished(frozenset(self._readers))
+        for task in self._tasks:
+            task.remove_done_callback(self._ended)
+            task.cancel()
+        this = asyncio.current_task()
+        await asyncio.gather(*(task for task in self._tasks if task is not this), return_exceptions=True)
+        owned = membership.owned
+        if owned:
+            await self._call_back("on_partitions_revoked", owned)
+            membership.revoked(owned)
+        membership.subscribe(None)
+        step = membership.next_step()
+        if isinstance(step, Leave):
+            try:
+                await self._leave(step)
+            except ClientError as error:
+                logger.info("group_not_left", group_id=self.config.group_id, error=str(error))
+
+    # Steps
+
+    async def _step(self) -> None:
+        while True:
+            step = self.membership.next_step()
+            self._changed.clear()
+            self._suspend(step.partitions if isinstance(step, Revoke) else frozenset())
+            try:
+                if self.membership.failures and not isinstance(step, Rest | Revoke | Adopt):
+                    await asyncio.sleep(self._backoff.delay_ms(self.membership.failures) / 1000)
+                await self._carry_out(step)
+            except ClientClosedError:
+                return
+            except ClientError as error:
+                logger.debug("group_request_failed", group_id=self.config.group_id, error=str(error))
+                self.membership.request_failed(error)
+            if self.membership.error is not None:
+                self._on_data()
+
+    async def _carry_out(self, step: Step) -> None:
+        membership = self.membership
+        match step:
+            case Rest():
+                await self._changed.wait()
+            case FindCoordinator():
+                membership.coordinator_found(await self._coordinator.find())
+            case Join(values):
+                membership.join_begun()
+                wait_ms = self.config.max_poll_interval_ms + self._cluster.config.request_timeout_ms
+                membership.joined(await self._ask(ApiKey.JOIN_GROUP, values, wait_ms))
+            case AssignAll(topics):
+                membership.assigned(await self._partition_counts(topics))
+            case Sync(values):
+                wait_ms = self.config.max_poll_interval_ms + self._cluster.config.request_timeout_ms
+                membership.synced(await self._ask(ApiKey.SYNC_GROUP, values, wait_ms))
+            case Revoke():
+                await self._give_up(step)
+            case Adopt(partitions):
+                await self._take_over(partitions)
+            case Leave():
+                await self._leave(step)
+
+    async def _ask(self, api_key: ApiKey, values: dict[str, object], wait_ms: int) -> Any:
+        node_id = await self.offsets.find_coordinator()
+        return await self._coordinator.call(node_id, api_key, values, timeout_ms=wait_ms, is_held_back=True)
+
+    async def _leave(self, step: Leave) -> None:
+        node_id = await self.offsets.find_coordinator()
+        member = {"member_id": step.identity.member_id, "group_instance_id": None}
+        values = {"group_id": self.config.group_id, "members": [member]}
+        await self._coordinator.call(node_id, ApiKey.LEAVE_GROUP, values)
+        self.membership.left()
+
+    async def _partition_counts(self, topics: frozenset[str]) -> dict[str, int]:
+        """Of the topics that exist, by metadata that is as new as this call."""
+        self._cluster.watch_topics(topics)
+        await self._cluster.refresh()
+        return self._counts()
+
+    def _counts(self) -> dict[str, int]:
+        return {name: len(info.partitions) for name, info in self._cluster.image.topics.items()}
+
+    async def _give_up(self, step: Revoke) -> None:
+        """Returns early if something else must be done first."""
+        if not step.is_lost:
+            while self._is_at_work_on(step.partitions) and self.membership.next_step() == step:
+                self._awaits_application = True
+                await self._changed.wait()
+                self._changed.clear()
+            if self.membership.next_step() == step:
+                await self._commit_finished(step.partitions)
+            if self.membership.next_step() != step:
+                return
+        name = "on_partitions_lost" if step.is_lost else "on_partitions_revoked"
+        await self._call_back(name, step.partitions)
+        self._read(frozenset(self._readers) - step.partitions)
+        self.membership.revoked(step.partitions)
+
+    async def _take_over(self, partitions: frozenset[TopicPartition]) -> None:
+        self._read(frozenset(self._readers) | partitions)
+        self._suspend(partitions)
+        await self._call_back("on_partitions_assigned", partitions)
+        self._suspend(frozenset())
+        self.membership.adopted(partitions)
+        self._fetch_more()
+        self._on_metadata()
+
+    async def _call_back(self, name: str, partitions: frozenset[TopicPartition]) -> None:
+        try:
+            await notify(self.listener, name, partitions)
+        except Exception as error:
+            logger.exception("rebalance_listener_failed", group_id=self.config.group_id, method=name)
+            self._listener_error = error
+            self._on_data()
+
+    # What runs beside the steps
+
+    async def _beat(self) -> None:
+        membership, config = self.membership, self.config
+        while True:
+            await asyncio.sleep(config.heartbeat_interval_ms / 1000)
+            if not membership.can_heartbeat or membership.coordinator is None:
+                continue
+            asked = membership.identity
+            wait_ms = min(config.session_timeout_ms, self._cluster.config.request_timeout_ms)
+            try:
+                answer = await self._coordinator.call(
+                    membership.coordinator, ApiKey.HEARTBEAT, membership.request_values(), timeout_ms=wait_ms
+                )
+                membership.heartbeat_answered(asked, error_code(answer.error_code))
+            except ClientClosedError:
+                return
+            except ClientError as error:
+                if not membership.awaits_join:
+                    membership.request_failed(error)
+            self._react()
+
+    async def _commit_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.auto_commit_interval_ms / 1000)
+            if self.membership.is_stable or not self.membership.is_subscribed:
+                await self._commit_finished(frozenset(self._readers))
+
+    async def _watch_polls(self) -> None:
+        """Find out that the application asks for nothing, without a clock reading per record: it has the same
+        records as before, and waits for none."""
+        interval_ms = self.config.max_poll_interval_ms
+        known: object = None
+        idle_checks = 0
+        while True:
+            await asyncio.sleep(interval_ms / 1000 / _CHECKS_PER_POLL_INTERVAL)
+            handed = self._progress.handed
+            is_idle = handed is known and not self._progress.waiting and bool(self.membership.owned)
+            idle_checks = idle_checks + 1 if is_idle else 0
+            known = handed
+            if idle_checks >= _CHECKS_PER_POLL_INTERVAL:
+                logger.warning("poll_interval_exceeded", group_id=self.config.group_id, limit_ms=interval_ms)
+                self._awaits_application = True
+                self.membership.poll_interval_exceeded()
+                self._react()
+                idle_checks = 0
+
+    async def _commit_finished(self, partitions: frozenset[TopicPartition]) -> None:
+        """Commit what is finished of these, if commits are automatic. Logs what fails."""
+        if not self.config.enable_auto_commit:
+            return
+        offsets = {key: offset for key, offset in self.finished().items() if key in partitions}
+        news = {key: offset for key, offset in offsets.items() if self._committed.get(key) != offset}
+        try:
+            await self.commit({key: OffsetAndMetadata(offset) for key, offset in news.items()})
+        except ClientError as error:
+            logger.warning("auto_commit_failed", group_id=self.config.group_id, error=str(error))
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Raises CommitFailedError or another ClientError."""
+        await self.offsets.commit(offsets)
+        self.commits += bool(offsets)
+        self._committed.update((key, each.offset) for key, each in offsets.items())
+
+    def finished(self) -> dict[TopicPartition, int]:
+        """The offset up to which each partition is finished."""
+        unfinished = self._progress.unfinished()
+        return {
+            key: unfinished.get(key, reader.position)
+            for key, reader in self._readers.items()
+            if reader.position is not None
+        }
+
+    # Reactions
+
+    def _is_at_work_on(self, partitions: frozenset[TopicPartition]) -> bool:
+        return not partitions.isdisjoint(self._progress.unfinished())
+
+    def _react(self) -> None:
+        """The membership changed: what it gives up is not read from this moment on."""
+        step = self.membership.next_step()
+        if isinstance(step, Revoke):
+            self._suspend(step.partitions)
+        self._changed.set()
+
+    def _suspend(self, partitions: frozenset[TopicPartition]) -> None:
+        """Read nothing of these, and of all others again."""
+        is_news = False
+        for key, reader in self._readers.items():
+            is_news |= reader.is_suspended != (key in partitions)
+            reader.is_suspended = key in partitions
+        if is_news:
+            self._on_data()
+
+    def _on_metadata(self) -> None:
+        subscription = self._subscription
+        topics = None if subscription is None else subscription.topics(self._cluster.image)
+        self.membership.subscribe(topics)
+        self.membership.metadata_changed(self._counts())
+        self._react()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("group_failed", group_id=self.config.group_id, exc_info=task.exception())
+            self.membership.request_failed(ClientError(f"the group's task failed: {task.exception()!r}"))
+            self._on_data()

@@ -1,0 +1,173 @@
+"""The committed offsets of a group, as one consumer reads and writes them.
+
+Owns: OffsetCommit and OffsetFetch, and their repetition. Invariants: a commit is sent as the member that owns
+the partitions; once one of them was given up, it fails, because another member may have committed since. What
+an error says about the membership goes to the membership.
+Source: Kafka's ConsumerCoordinator, KIP-447 for unstable offsets.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tidelog.client.backoff import Backoff
+from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client.errors import (
+    BrokerUnavailableError,
+    ClientError,
+    CommitFailedError,
+    RequestTimeoutError,
+    broker_error,
+)
+from tidelog.client.groups.coordinator import GroupCoordinator
+from tidelog.client.groups.membership import Identity, Membership
+from tidelog.client.partition_reader import PartitionReader
+from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import NO_OFFSET
+
+__all__ = ["GroupOffsets"]
+
+_GONE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID})
+
+
+class GroupOffsets:
+    """`readers` are those of the consumer. `react` is called when the membership may have changed."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        coordinator: GroupCoordinator,
+        membership: Membership,
+        readers: Mapping[TopicPartition, PartitionReader],
+        react: Callable[[], None],
+    ) -> None:
+        self._timeout_ms = config.request_timeout_ms
+        self._coordinator = coordinator
+        self._membership = membership
+        self._readers = readers
+        self._react = react
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Raises CommitFailedError if the group gave a partition to another member, another ClientError, or
+        RequestTimeoutError after request_timeout_ms."""
+        if not offsets:
+            return
+        readers = {key: self._readers.get(key) for key in offsets}
+
+        async def attempt() -> ClientError | None:
+            if any(self._readers.get(key) is not reader for key, reader in readers.items()):
+                raise CommitFailedError("a partition was given up before its offset was committed")
+            identity = self._membership.identity
+            if self._membership.is_subscribed and identity.generation < 0:
+                raise self._membership.error or CommitFailedError("this consumer is no member of the group")
+            return await self._send_commit(offsets, identity)
+
+        await self._repeat(attempt, "commit")
+
+    async def fetch(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group committed for each, None for nothing. Raises ClientError, RequestTimeoutError."""
+        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        topics: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            topics.setdefault(topic, []).append(partition)
+        values = {
+            "group_id": self._membership.group_id,
+            "topics": [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()],
+        }
+
+        async def attempt() -> ClientError | None:
+            answer = await self._call(ApiKey.OFFSET_FETCH, values)
+            results = [(topic.name, each) for topic in answer.topics for each in topic.partitions]
+            for code in (answer.error_code, *(each.error_code for _, each in results)):
+                if code != ErrorCode.NONE:
+                    return self._refusal(error_code(code), self._membership.identity)
+            for name, each in results:
+                key, offset = TopicPartition(name, each.partition_index), each.committed_offset
+                is_there = offset != NO_OFFSET
+                found[key] = OffsetAndMetadata(offset, each.metadata or "") if is_there else None
+            return None
+
+        await self._repeat(attempt, "committed offsets")
+        return found
+
+    async def find_coordinator(self) -> int:
+        """The coordinator's node id, looked up if it is not known. Raises ClientError."""
+        if self._membership.coordinator is None:
+            self._membership.coordinator_found(await self._coordinator.find())
+        if self._membership.coordinator is None:
+            raise BrokerUnavailableError("the group's coordinator changed meanwhile")
+        return self._membership.coordinator
+
+    async def _send_commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], identity: Identity
+    ) -> ClientError | None:
+        topics: dict[str, list[dict[str, object]]] = {}
+        for key, (offset, metadata) in offsets.items():
+            entry = {"partition_index": key.partition, "committed_offset": offset}
+            topics.setdefault(key.topic, []).append({**entry, "committed_metadata": metadata})
+        is_member = identity.generation >= 0
+        values = {
+            "group_id": self._membership.group_id,
+            "generation_id_or_member_epoch": identity.generation,
+            "member_id": identity.member_id,
+            "group_instance_id": self._membership.group_instance_id if is_member else None,
+            "topics": [{"name": name, "partitions": entries} for name, entries in topics.items()],
+        }
+        answer = await self._call(ApiKey.OFFSET_COMMIT, values)
+        codes = {error_code(each.error_code) for topic in answer.topics for each in topic.partitions}
+        for code in sorted(codes - {ErrorCode.NONE}):
+            return self._refusal(code, identity)
+        return None
+
+    def _refusal(self, code: ErrorCode, identity: Identity) -> ClientError:
+        """The error of an answer; it is retriable if the same call may succeed later."""
+        membership = self._membership
+        may_pass = code is ErrorCode.REBALANCE_IN_PROGRESS or (
+            code is ErrorCode.ILLEGAL_GENERATION
+            and (membership.awaits_join or membership.identity != identity)
+        )
+        membership.heartbeat_answered(identity, code)
+        self._react()
+        if may_pass:
+            error = broker_error(code, f"group {membership.group_id!r}")
+            error.retriable = True
+            return error
+        if code in _GONE:
+            return membership.error or CommitFailedError(code.message)
+        return broker_error(code, f"group {membership.group_id!r}")
+
+    async def _call(self, api_key: ApiKey, values: Mapping[str, object]) -> Any:
+        node_id = await self.find_coordinator()
+        try:
+            return await self._coordinator.call(node_id, api_key, values)
+        except ClientError as error:
+            if error.retriable and self._membership.coordinator == node_id:
+                self._membership.coordinator = None
+                self._react()
+            raise
+
+    async def _repeat(self, attempt: Callable[[], Any], what: str) -> None:
+        """Repeat until there is no error. Raises one that is not retriable."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout_ms / 1000
+        failures = 0
+        while True:
+            try:
+                error: ClientError | None = await attempt()
+            except ClientError as caught:
+                error = caught
+            if error is None:
+                return
+            if not error.retriable:
+                raise error
+            failures += 1
+            delay = self._backoff.delay_ms(failures) / 1000
+            if loop.time() + delay > deadline:
+                text = f"{what}: group {self._membership.group_id!r} has no answer"
+                raise RequestTimeoutError(f"{text} within {self._timeout_ms} ms ({error})") from error
+            await asyncio.sleep(delay)

@@ -1,0 +1,49 @@
+"""Which topics a consumer subscribed to: by their names, or by a pattern.
+
+Owns: the choice among the topics of a cluster. Invariants: a pattern never matches an internal topic; it is
+matched from the beginning of a name, as aiokafka does. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tidelog.client.metadata import ClusterImage
+
+__all__ = ["TopicSubscription"]
+
+
+class TopicSubscription(NamedTuple):
+    """Exactly one of the two is set."""
+
+    names: frozenset[str] | None
+    pattern: re.Pattern[str] | None
+
+    @classmethod
+    def of(cls, topics: Iterable[str], pattern: str | re.Pattern[str] | None) -> TopicSubscription:
+        """Raises ValueError unless topics or a valid pattern are given, and not both; TypeError for a single
+        text as topics."""
+        if isinstance(topics, str):
+            raise TypeError(f"topics is the text {topics!r}, expected a list of names")
+        names = frozenset(topics)
+        if bool(names) == (pattern is not None):
+            raise ValueError("give topics or a pattern, one of the two")
+        if pattern is None:
+            return cls(names, None)
+        try:
+            return cls(None, re.compile(pattern))
+        except re.error as error:
+            raise ValueError(f"pattern is {pattern!r}, expected a regular expression ({error})") from error
+
+    def topics(self, image: ClusterImage) -> frozenset[str]:
+        """The names of the topics; of those that exist, if it is a pattern."""
+        if self.names is not None:
+            return self.names
+        pattern = self.pattern
+        return frozenset(
+            name
+            for name, info in image.topics.items()
+            if pattern is not None and info.partitions and not info.is_internal and pattern.match(name)
+        )

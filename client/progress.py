@@ -1,0 +1,39 @@
+"""Which of the records that an application was given it has finished.
+
+Owns: the records of the last call that returned some. Invariants: they count as finished when the application
+asks for the next ones, so a position that is committed automatically never covers a record that the
+application still processes. Setting `handed` is all that a record costs. Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from tidelog.client.types import ConsumerRecord, TopicPartition
+
+__all__ = ["Handed", "Progress"]
+
+Handed: TypeAlias = ConsumerRecord | Mapping[TopicPartition, Sequence[ConsumerRecord]] | None
+
+
+class Progress:
+    """`handed` is what the last call returned; None if the application has finished it, or waits for more."""
+
+    __slots__ = ("handed", "waiting")
+
+    def __init__(self) -> None:
+        self.handed: Handed = None
+        self.waiting = 0
+        """Calls that wait for records now."""
+
+    def finish(self) -> None:
+        """The application asks for more records, or needs none."""
+        self.handed = None
+
+    def unfinished(self) -> dict[TopicPartition, int]:
+        """The first offset of each partition that the application has not finished."""
+        handed = self.handed
+        if handed is None:
+            return {}
+        if isinstance(handed, ConsumerRecord):
+            return {handed.topic_partition: handed.offset}
+        return {key: records[0].offset for key, records in handed.items()}

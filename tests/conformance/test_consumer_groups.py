@@ -1,0 +1,560 @@
+"""Our consumer in groups: it shares partitions, also with other clients, and keeps its place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from confluent_kafka import Consumer as ConfluentConsumer
+from kafka import KafkaConsumer
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+
+from faults.process import BrokerProcess
+from tests.conformance.conftest import RunningBroker
+from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.client import (
+    Admin,
+    ClientClosedError,
+    CommitFailedError,
+    Consumer,
+    ConsumerRebalanceListener,
+    ConsumerRecord,
+    FencedInstanceError,
+    NewTopic,
+    Producer,
+    TopicPartition,
+)
+
+PARTITIONS = 4
+RECORDS = 400
+SESSION_MS = 6_000
+HEARTBEAT_MS = 50
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    running = RunningBroker(tmp_path_factory.mktemp("broker"), group_initial_rebalance_delay_ms=0)
+    yield running
+    running.stop()
+
+
+async def filled(address: str, records: int = RECORDS) -> str:
+    """A new topic with `records` records, by number, over its partitions."""
+    name = f"shared-{next(_numbers)}"
+    async with Admin(bootstrap_servers=address) as admin:
+        await admin.create_topics([NewTopic(name, PARTITIONS, 1, {})])
+    await write(address, name, range(records))
+    return name
+
+
+async def write(address: str, topic: str, numbers: range) -> None:
+    async with Producer(bootstrap_servers=address, retry_backoff_ms=20) as producer:
+        for number in numbers:
+            await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
+
+
+class Reader:
+    """One of our consumers, read by a task. `given` has its records in their order."""
+
+    def __init__(self, address: str, group: str, **settings: Any) -> None:
+        quick = {
+            "auto_offset_reset": "earliest",
+            "session_timeout_ms": SESSION_MS,
+            "heartbeat_interval_ms": HEARTBEAT_MS,
+            "retry_backoff_ms": 20,
+            "fetch_max_wait_ms": 50,
+        }
+        self.consumer = Consumer(bootstrap_servers=address, group_id=group, **{**quick, **settings})
+        self.given: list[ConsumerRecord] = []
+        self.wrong: list[ConsumerRecord] = []
+        self.pause: Callable[[ConsumerRecord], Awaitable[None]] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, *topics: str, listener: object = None) -> Reader:
+        await self.consumer.start()
+        if topics:
+            self.consumer.subscribe(topics, listener=listener)
+        self._task = asyncio.create_task(self._read())
+        return self
+
+    async def _read(self) -> None:
+        async for record in self.consumer:
+            if record.topic_partition not in self.consumer.assignment():
+                self.wrong.append(record)
+            self.given.append(record)
+            if self.pause is not None:
+                await self.pause(record)
+
+    async def stop(self) -> None:
+        await self.consumer.stop()
+        if self._task is not None:
+            await self._task
+
+    def die(self) -> None:
+        """Without a commit and without a word to the group."""
+        if self.consumer._group is not None:
+            for task in self.consumer._group._tasks:
+                task.cancel()
+
+
+class Crew:
+    """Readers of one group."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self.address, self.topic, self.group = address, topic, f"group-{topic}"
+        self.readers: list[Reader] = []
+        self.gone: list[Reader] = []
+        self.stack = AsyncExitStack()
+
+    async def add(self, *, listener: object = None, **settings: Any) -> Reader:
+        reader = await Reader(self.address, self.group, **settings).start(self.topic, listener=listener)
+        self.stack.push_async_callback(reader.stop)
+        self.readers.append(reader)
+        return reader
+
+    async def remove(self, reader: Reader) -> None:
+        self.readers.remove(reader)
+        self.gone.append(reader)
+        await reader.stop()
+
+    def shares(self) -> list[int]:
+        return sorted(len(reader.consumer.assignment()) for reader in self.readers)
+
+    def values(self) -> Counter[object]:
+        everyone = [*self.readers, *self.gone]
+        assert not any(reader.wrong for reader in everyone)
+        return Counter(record.value for reader in everyone for record in reader.given)
+
+
+@pytest.fixture
+async def crew(broker: RunningBroker) -> AsyncIterator[Crew]:
+    made = Crew(broker.address, await filled(broker.address))
+    async with made.stack:
+        yield made
+
+
+def numbered(numbers: range) -> Counter[object]:
+    return Counter(b"%d" % number for number in numbers)
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+async def test_members_come_and_go_and_each_record_is_given_once(crew: Crew, strategy: str) -> None:
+    assignors = {"partition_assignment_strategy": (strategy,)}
+    first = await crew.add(**assignors)
+    await until(lambda: crew.shares() == [PARTITIONS] and len(first.given) > 10)
+    second = await crew.add(**assignors)
+    await until(lambda: crew.shares() == [2, 2])
+    await write(crew.address, crew.topic, range(RECORDS, 2 * RECORDS))
+    await until(lambda: sum(crew.values().values()) >= 2 * RECORDS)
+    await crew.remove(first)
+    await until(lambda: crew.shares() == [PARTITIONS])
+    await write(crew.address, crew.topic, range(2 * RECORDS, 3 * RECORDS))
+    await until(lambda: sum(crew.values().values()) >= 3 * RECORDS)
+    await crew.remove(second)
+    last = await crew.add(**assignors)
+    await until(lambda: crew.shares() == [PARTITIONS])
+    for key in last.consumer.assignment():
+        assert await last.consumer.position(key) == 3 * RECORDS // PARTITIONS
+    assert crew.values() == numbered(range(3 * RECORDS))
+
+
+async def test_a_rebalance_waits_until_the_record_in_hand_is_finished(crew: Crew) -> None:
+    first = await crew.add()
+    finish, is_busy = asyncio.Event(), asyncio.Event()
+
+    async def work(record: ConsumerRecord) -> None:
+        is_busy.set()
+        await finish.wait()
+
+    first.pause = work
+    await is_busy.wait()
+    second = await crew.add()
+    group = first.consumer._group
+    assert group is not None
+    await until(lambda: group._awaits_application)
+    assert not second.given
+    finish.set()
+    first.pause = None
+    await until(lambda: crew.shares() == [2, 2] and sum(crew.values().values()) >= RECORDS)
+    assert crew.values() == numbered(range(RECORDS))
+
+
+async def test_cooperative_members_keep_reading_what_stays_theirs(crew: Crew) -> None:
+    events: list[tuple[str, frozenset[TopicPartition]]] = []
+
+    class Listener(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+            events.append(("revoked", frozenset(revoked)))
+
+        def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            events.append(("assigned", frozenset(assigned)))
+
+    strategy = {"partition_assignment_strategy": ("cooperative-sticky",)}
+    first = await crew.add(listener=Listener(), **strategy)
+    await until(lambda: crew.shares() == [PARTITIONS])
+    before = first.consumer.assignment()
+    await crew.add(**strategy)
+    await until(lambda: crew.shares() == [2, 2])
+    [revoked] = [partitions for name, partitions in events if name == "revoked"]
+    assert len(revoked) == 2
+    assert first.consumer.assignment() == before - revoked
+    assert [each for each in events if each[1]] == [("assigned", frozenset(before)), ("revoked", revoked)]
+
+
+async def test_a_static_member_comes_back_without_a_rebalance_and_a_second_one_fences_it(crew: Crew) -> None:
+    first = await crew.add(group_instance_id="one")
+    second = await crew.add(group_instance_id="two")
+    await until(lambda: crew.shares() == [2, 2])
+    share, group = second.consumer.assignment(), first.consumer._group
+    assert group is not None
+    rebalances = group.membership.rebalances
+    await crew.remove(second)
+    back = await crew.add(group_instance_id="two")
+    await until(lambda: crew.shares() == [2, 2])
+    assert back.consumer.assignment() == share
+    assert group.membership.rebalances == rebalances
+    usurper = Reader(crew.address, crew.group, group_instance_id="two")
+    await usurper.start(crew.topic)
+    assert back._task is not None
+    with pytest.raises(FencedInstanceError, match="two"):
+        await back._task
+    back._task = None
+    await usurper.stop()
+
+
+async def test_a_record_in_hand_is_not_committed_when_its_work_fails(broker: RunningBroker) -> None:
+    topic = await filled(broker.address)
+    group = f"group-{topic}"
+
+    async def fail_at(number: int) -> list[object]:
+        found: list[object] = []
+
+        async def work() -> None:
+            async with Reader(broker.address, group).consumer as consumer:
+                consumer.subscribe([topic])
+                async for record in consumer:
+                    if len(found) == number:
+                        raise ZeroDivisionError
+                    found.append(record.value)
+
+        with pytest.raises(ZeroDivisionError):
+            await work()
+        return found
+
+    done = await fail_at(10) + await fail_at(20)
+    async with Reader(broker.address, group).consumer as consumer:
+        consumer.subscribe([topic])
+        while len(done) < RECORDS:
+            for records in (await consumer.getmany(timeout_ms=1_000)).values():
+                done += [record.value for record in records]
+    assert Counter(done) == numbered(range(RECORDS))
+    async with Reader(broker.address, group).consumer as consumer:
+        for index in range(PARTITIONS):
+            assert await consumer.committed(TopicPartition(topic, index)) == RECORDS // PARTITIONS
+
+
+async def test_commits_by_hand(broker: RunningBroker) -> None:
+    topic = await filled(broker.address)
+    group, first = f"group-{topic}", TopicPartition(topic, 0)
+    by_hand = {"enable_auto_commit": False}
+    async with Reader(broker.address, group, **by_hand).consumer as consumer:
+        consumer.assign([first])
+        assert await consumer.committed(first) is None
+        assert await consumer.position(first) == 0
+        assert (await consumer.getone()).offset == 0
+        await consumer.commit()
+        assert await consumer.committed(first) == 1
+        await consumer.commit({first: (7, "why")})
+        await consumer.getone()
+    async with Reader(broker.address, group, **by_hand).consumer as consumer:
+        consumer.assign([first])
+        assert (await consumer.getone()).offset == 7
+        with pytest.raises(ValueError, match="unsubscribe"):
+            consumer.subscribe([topic])
+        consumer.unsubscribe()
+        consumer.subscribe([topic])
+        await until(lambda: len(consumer.assignment()) == PARTITIONS)
+        with pytest.raises(ValueError, match="unsubscribe"):
+            consumer.assign([first])
+    async with Consumer(bootstrap_servers=broker.address) as consumer:
+        with pytest.raises(ValueError, match="group_id"):
+            await consumer.commit()
+
+
+async def test_a_partition_that_another_member_has_cannot_be_committed(crew: Crew) -> None:
+    first = await crew.add(enable_auto_commit=False)
+    await until(lambda: crew.shares() == [PARTITIONS])
+    members = first.consumer._group
+    assert members is not None
+    members.membership.poll_interval_exceeded()
+    members._react()
+    await until(lambda: not members.membership.owned)
+    with pytest.raises(CommitFailedError):
+        await first.consumer.commit({TopicPartition(crew.topic, 0): 3})
+
+
+async def test_an_application_that_does_not_ask_loses_its_partitions_and_gets_some_when_it_asks(
+    crew: Crew,
+) -> None:
+    lost: list[set[TopicPartition]] = []
+
+    class Listener(ConsumerRebalanceListener):
+        def on_partitions_lost(self, partitions: set[TopicPartition]) -> None:
+            lost.append(partitions)
+
+    finish = asyncio.Event()
+
+    async def work(record: ConsumerRecord) -> None:
+        await finish.wait()
+
+    slow = await crew.add(listener=Listener(), max_poll_interval_ms=400)
+    slow.pause = work
+    await until(lambda: len(slow.given) == 1)
+    other = await crew.add()
+    await until(lambda: lost and len(other.consumer.assignment()) == PARTITIONS)
+    assert lost == [{TopicPartition(crew.topic, index) for index in range(PARTITIONS)}]
+    slow.pause = None
+    finish.set()
+    await until(lambda: crew.shares() == [2, 2] and crew.values().keys() >= numbered(range(RECORDS)).keys())
+    # Only what was in hand and not committed came twice.
+    doubled = {value for value, times in crew.values().items() if times > 1}
+    assert doubled <= {record.value for record in slow.given[:1]}
+
+
+async def test_a_callback_can_set_where_a_partition_begins_and_its_error_reaches_the_reader(
+    crew: Crew,
+) -> None:
+    consumer = Reader(crew.address, crew.group).consumer
+
+    class Listener(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            for partition in assigned:
+                consumer.seek(partition, 99)
+
+        async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+            await consumer.commit(dict.fromkeys(revoked, 5))
+            raise ZeroDivisionError
+
+    async with consumer:
+        consumer.subscribe(pattern=f"^{crew.topic}$", listener=Listener())
+        found = {record.offset for _ in range(PARTITIONS) if (record := await consumer.getone())}
+        assert found == {99}
+        consumer.unsubscribe()
+        await until(lambda: not consumer.assignment() and not consumer._readers)
+        with pytest.raises(ZeroDivisionError):
+            await consumer.getone()
+        for index in range(PARTITIONS):
+            assert await consumer.committed(TopicPartition(crew.topic, index)) == 5
+
+
+async def test_a_pattern_finds_topics_that_are_made_later(broker: RunningBroker) -> None:
+    group = f"pattern-{next(_numbers)}"
+    async with Reader(broker.address, group, metadata_max_age_ms=50).consumer as consumer:
+        consumer.subscribe(pattern=f"{group}-")
+        async with Admin(bootstrap_servers=broker.address) as admin:
+            await admin.create_topics([NewTopic(f"{group}-a", 1, 1, {})])
+            await until(lambda: consumer.assignment() == {TopicPartition(f"{group}-a", 0)})
+            await admin.create_topics([NewTopic(f"{group}-b", 1, 1, {})])
+            both = {TopicPartition(f"{group}-{name}", 0) for name in "ab"}
+            await until(lambda: consumer.assignment() == both)
+            await admin.create_partitions({f"{group}-b": 2})
+            await until(lambda: len(consumer.assignment()) == 3)
+        assert consumer.subscription() == {f"{group}-a", f"{group}-b"}
+
+
+async def test_pause_seek_and_lag(broker: RunningBroker) -> None:
+    topic = await filled(broker.address)
+    async with Reader(broker.address, f"group-{topic}").consumer as consumer:
+        consumer.subscribe([topic])
+        first, *others = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+        await until(lambda: len(consumer.assignment()) == PARTITIONS)
+        consumer.pause(*others)
+        assert consumer.paused() == set(others)
+        assert [(await consumer.getone()).topic_partition for _ in range(10)] == [first] * 10
+        assert consumer.lag(first) == RECORDS // PARTITIONS - 10
+        assert consumer.metrics()["records-lag-max"] == RECORDS // PARTITIONS - 10
+        consumer.resume(*others)
+        consumer.seek_to_end(first)
+        assert await consumer.position(first) == RECORDS // PARTITIONS
+        consumer.seek_to_timestamp(0, first)
+        assert await consumer.position(first) == 0
+        consumer.seek_to_timestamp(1 << 50, first)
+        assert await consumer.position(first) == RECORDS // PARTITIONS
+
+
+# Together with other clients
+
+
+def aiokafka_member(address: str, group: str, topic: str, strategy: Any) -> AIOKafkaConsumer:
+    return AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=address,
+        group_id=group,
+        auto_offset_reset="earliest",
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        retry_backoff_ms=20,
+        partition_assignment_strategy=(strategy,),
+    )
+
+
+@pytest.mark.parametrize("ours_leads", [True, False])
+@pytest.mark.parametrize(
+    ("name", "strategy"), [("range", RangePartitionAssignor), ("sticky", StickyPartitionAssignor)]
+)
+async def test_our_members_share_a_group_with_those_of_aiokafka(
+    crew: Crew, ours_leads: bool, name: str, strategy: Any
+) -> None:
+    theirs = aiokafka_member(crew.address, crew.group, crew.topic, strategy)
+    given: list[object] = []
+
+    async def read() -> None:
+        async for record in theirs:
+            given.append(record.value)  # noqa: PERF401 (the list is looked at meanwhile)
+
+    async def start() -> asyncio.Task[None]:
+        await theirs.start()
+        return asyncio.create_task(read())
+
+    assignors = {"partition_assignment_strategy": (name,)}
+    if ours_leads:
+        await crew.add(**assignors)
+        await until(lambda: crew.shares() == [PARTITIONS])
+    task = await start()
+    if not ours_leads:
+        await until(lambda: len(theirs.assignment()) == PARTITIONS)
+        await crew.add(**assignors)
+    await until(lambda: crew.shares() == [2] and len(theirs.assignment()) == 2)
+    await write(crew.address, crew.topic, range(RECORDS, 2 * RECORDS))
+    await until(lambda: {*given, *crew.values()} == set(numbered(range(2 * RECORDS))))
+    task.cancel()
+    await theirs.stop()
+    await until(lambda: crew.shares() == [PARTITIONS])
+    await write(crew.address, crew.topic, range(2 * RECORDS, 3 * RECORDS))
+    await until(lambda: {*given, *crew.values()} == set(numbered(range(3 * RECORDS))))
+    assert max(crew.values().values()) == 1
+
+
+@pytest.mark.parametrize("ours_leads", [True, False])
+@pytest.mark.parametrize("name", ["range", "cooperative-sticky"])
+async def test_our_members_share_a_group_with_those_of_confluent_kafka(
+    crew: Crew, ours_leads: bool, name: str
+) -> None:
+    theirs = ConfluentConsumer(
+        {
+            "bootstrap.servers": crew.address,
+            "group.id": crew.group,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "partition.assignment.strategy": name,
+        }
+    )
+    given: list[object] = []
+    held: list[Any] = []
+    is_over = False
+
+    def read() -> None:
+        # librdkafka must not be asked for its assignment from another thread: it may wait for this one.
+        while not is_over:
+            held[:] = theirs.assignment()
+            for message in theirs.consume(100, 0.05):
+                assert message.error() is None, message.error()
+                given.append(message.value())
+        theirs.close()
+
+    async def start() -> asyncio.Future[None]:
+        theirs.subscribe([crew.topic])
+        return asyncio.get_running_loop().run_in_executor(None, read)
+
+    assignors = {"partition_assignment_strategy": (name,)}
+    if ours_leads:
+        await crew.add(**assignors)
+        await until(lambda: crew.shares() == [PARTITIONS])
+    reading = await start()
+    if not ours_leads:
+        await until(lambda: len(held) == PARTITIONS)
+        await crew.add(**assignors)
+    await until(lambda: crew.shares() == [2] and len(held) == 2)
+    await write(crew.address, crew.topic, range(RECORDS, 2 * RECORDS))
+    await until(lambda: {*given, *crew.values()} == set(numbered(range(2 * RECORDS))))
+    is_over = True
+    await reading
+    await until(lambda: crew.shares() == [PARTITIONS])
+    await write(crew.address, crew.topic, range(2 * RECORDS, 3 * RECORDS))
+    await until(lambda: {*given, *crew.values()} == set(numbered(range(3 * RECORDS))))
+    assert max(crew.values().values()) == 1
+    assert Counter([*given, *crew.values().elements()]) == numbered(range(3 * RECORDS))
+
+
+async def test_our_members_share_a_cooperative_group_with_those_of_kafka_python(crew: Crew) -> None:
+    await crew.add(partition_assignment_strategy=("cooperative-sticky",))
+    await until(lambda: crew.shares() == [PARTITIONS])
+    theirs = KafkaConsumer(
+        crew.topic,
+        bootstrap_servers=crew.address,
+        group_id=crew.group,
+        auto_offset_reset="earliest",
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        partition_assignment_strategy=[CooperativeStickyAssignor],
+    )
+    try:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while crew.shares() != [2] or len(theirs.assignment()) != 2:
+                await asyncio.to_thread(theirs.poll, 200)
+    finally:
+        await asyncio.to_thread(theirs.close)
+    await until(lambda: crew.shares() == [PARTITIONS])
+
+
+async def test_a_broker_that_is_killed_costs_no_record_and_doubles_none(tmp_path: Path) -> None:
+    settings = {"group.initial.rebalance.delay.ms": 0}
+    async with BrokerProcess(tmp_path, settings=settings) as process:
+        address = f"127.0.0.1:{process.port}"
+        crew = Crew(address, await filled(address))
+        async with crew.stack:
+            quick = {"request_timeout_ms": 10_000, "auto_commit_interval_ms": 20}
+            await crew.add(**quick)
+            await crew.add(**quick)
+            await until(lambda: crew.shares() == [2, 2] and len(crew.readers[0].given) > 10)
+            await process.kill_9()
+            await process.restart()
+            await write(address, crew.topic, range(RECORDS, 2 * RECORDS))
+            await until(lambda: sum(crew.values().values()) >= 2 * RECORDS)
+            await until(lambda: crew.shares() == [2, 2])
+            await crew.remove(crew.readers[0])
+            await until(lambda: crew.shares() == [PARTITIONS])
+            await write(address, crew.topic, range(2 * RECORDS, 3 * RECORDS))
+            await until(lambda: sum(crew.values().values()) >= 3 * RECORDS)
+            assert crew.values() == numbered(range(3 * RECORDS))
+
+
+async def test_a_member_that_dies_costs_no_record(broker: RunningBroker) -> None:
+    crew = Crew(broker.address, await filled(broker.address))
+    async with crew.stack:
+        first = await crew.add(enable_auto_commit=False)
+        await until(lambda: crew.shares() == [PARTITIONS] and len(first.given) == RECORDS)
+        first.die()
+        second = await crew.add()
+        await until(lambda: len(second.given) >= RECORDS)
+        assert Counter(record.value for record in second.given) == numbered(range(RECORDS))
+
+
+async def test_a_closed_consumer_gives_no_record(broker: RunningBroker) -> None:
+    consumer = Reader(broker.address, "closed").consumer
+    async with consumer:
+        consumer.subscribe([await filled(broker.address)])
+        await consumer.getone()
+    with pytest.raises(ClientClosedError):
+        await consumer.getone()
