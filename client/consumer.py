@@ -289,9 +289,10 @@ class Consumer:
         return await edge_offsets(self._cluster, partitions, EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset that the next record of each will get."""
+        """The offset that the next record of each will get; with isolation_level=read_committed, that of the
+        first record of a transaction that is open, if there is one."""
         self._require_open()
-        return await edge_offsets(self._cluster, partitions, LATEST)
+        return await edge_offsets(self._cluster, partitions, LATEST, self._config.isolation_code)
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
@@ -300,7 +301,7 @@ class Consumer:
         self._require_open()
         if any(timestamp < 0 for timestamp in timestamps.values()):
             raise ValueError("timestamps must be 0 or more")
-        found = await look_up_offsets(self._cluster, timestamps)
+        found = await look_up_offsets(self._cluster, timestamps, self._config.isolation_code)
         return {key: place if place.offset >= 0 else None for key, place in found.items()}
 
     def metrics(self) -> dict[str, float]:

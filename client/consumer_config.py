@@ -14,6 +14,7 @@ from tidelog.protocol.settings import ConfigError, hold_checked, setting
 __all__ = ["RESET_TIMESTAMPS", "ConsumerConfig", "ConsumerSettings"]
 
 RESET_TIMESTAMPS: Final = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+_ISOLATION_LEVELS: Final = {"read_uncommitted": 0, "read_committed": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,11 @@ class ConsumerConfig:
     buffer_bytes: int = setting(67_108_864, "Unread bytes of all partitions at which fetching stops.", low=1)
     max_poll_records: int | None = setting(
         None, "Most records that one getmany returns. None: no limit.", low=1
+    )
+    isolation_level: str = setting(
+        "read_uncommitted",
+        "read_committed returns no records of transactions that are open or were aborted.",
+        choices=tuple(_ISOLATION_LEVELS),
     )
     check_crcs: bool = setting(True, "Verify the checksum of every batch.")
     group_id: str | None = setting(
@@ -72,6 +78,11 @@ class ConsumerConfig:
             text = "heartbeat_interval_ms must be less than session_timeout_ms"
             raise ConfigError(f"{text}, they are {limits}")
 
+    @property
+    def isolation_code(self) -> int:
+        """`isolation_level` as requests carry it."""
+        return _ISOLATION_LEVELS[self.isolation_level]
+
 
 class ConsumerSettings(ClusterSettings, total=False):
     """The keywords of a consumer."""
@@ -83,6 +94,7 @@ class ConsumerSettings(ClusterSettings, total=False):
     max_partition_fetch_bytes: int
     buffer_bytes: int
     max_poll_records: int | None
+    isolation_level: str
     check_crcs: bool
     group_id: str | None
     group_instance_id: str | None

@@ -16,6 +16,7 @@ from tidelog.client.partition_reader import PartitionReader
 from tidelog.client.types import TopicPartition
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.hot import FetchPartitionResult, FetchResponse
+from tidelog.protocol.records import AbortedTransactions
 
 __all__ = ["FetchAnswers", "Verdict"]
 
@@ -73,7 +74,9 @@ class FetchAnswers:
             reader.high_watermark = result.high_watermark
             try:
                 if result.records:
-                    reader.add(result.records)  # type: ignore[arg-type]
+                    aborted = result.aborted_transactions
+                    hidden = AbortedTransactions(aborted) if aborted else None
+                    reader.add(result.records, hidden)  # type: ignore[arg-type]
             except CorruptRecordError as error:
                 reader.fail(error)
             return False

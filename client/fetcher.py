@@ -139,7 +139,7 @@ class Fetcher:
         """Find positions for these readers, except those moved by a seek meanwhile. Returns the error."""
         wanted = {reader.key: reader.reset_timestamp or 0 for reader, _ in lost}
         try:
-            found = await look_up_offsets(self._cluster, wanted)
+            found = await look_up_offsets(self._cluster, wanted, self._config.isolation_code)
         except ClientError as error:
             return error
         for reader, generation in lost:
@@ -234,7 +234,7 @@ class Fetcher:
             wait_ms,
             config.fetch_min_bytes,
             config.fetch_max_bytes,
-            0,
+            config.isolation_code,
             ask.session_id,
             ask.epoch,
             ask.topics,

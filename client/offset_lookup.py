@@ -23,19 +23,21 @@ _CONSUMER: Final = -1
 
 
 async def edge_offsets(
-    cluster: Cluster, partitions: Iterable[TopicPartition], edge: int
+    cluster: Cluster, partitions: Iterable[TopicPartition], edge: int, isolation_level: int = 0
 ) -> dict[TopicPartition, int]:
     """The first offset of each log (EARLIEST) or its end (LATEST). Raises as `look_up_offsets` does."""
-    found = await look_up_offsets(cluster, {TopicPartition(*key): edge for key in partitions})
+    wanted = {TopicPartition(*key): edge for key in partitions}
+    found = await look_up_offsets(cluster, wanted, isolation_level)
     return {key: place.offset for key, place in found.items()}
 
 
 async def look_up_offsets(
-    cluster: Cluster, timestamps: Mapping[TopicPartition, int]
+    cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int = 0
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """For each partition the first offset at or after its timestamp (milliseconds, or EARLIEST or LATEST).
 
-    The offset is -1 if all records are older. Raises UnknownTopicError, another BrokerError, or
+    At isolation level 1 (read_committed) LATEST is the last stable offset. The offset is -1 if all records
+    are older. Raises UnknownTopicError, another BrokerError, or
     RequestTimeoutError after request_timeout_ms.
     """
     for topic in {key.topic for key in timestamps}:
@@ -48,7 +50,7 @@ async def look_up_offsets(
     failures = 0
     while True:
         missing = {key: timestamp for key, timestamp in timestamps.items() if key not in found}
-        error = await _ask_leaders(cluster, missing, found)
+        error = await _ask_leaders(cluster, missing, isolation_level, found)
         if error is None:
             return found
         failures += 1
@@ -68,14 +70,17 @@ async def look_up_offsets(
 
 
 async def _ask_leaders(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, OffsetAndTimestamp]
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    isolation_level: int,
+    found: dict[TopicPartition, OffsetAndTimestamp],
 ) -> ClientError | None:
     """Ask each leader for its partitions and put the answers into `found`. Returns an error, if any; one that
     is not retriable first."""
     by_leader: dict[int, dict[TopicPartition, int]] = {}
     for key, timestamp in wanted.items():
         by_leader.setdefault(cluster.image.leader(key), {})[key] = timestamp
-    asked = [_ask_one(cluster, leader, part, found) for leader, part in by_leader.items()]
+    asked = [_ask_one(cluster, leader, part, isolation_level, found) for leader, part in by_leader.items()]
     errors = [error for error in await asyncio.gather(*asked) if error is not None]
     for error in errors:
         if not error.retriable:
@@ -87,6 +92,7 @@ async def _ask_one(
     cluster: Cluster,
     leader: int,
     wanted: Mapping[TopicPartition, int],
+    isolation_level: int,
     found: dict[TopicPartition, OffsetAndTimestamp],
 ) -> ClientError | None:
     if leader < 0:
@@ -103,6 +109,7 @@ async def _ask_one(
         topics.setdefault(key.topic, []).append({"partition_index": key.partition, "timestamp": timestamp})
     values: dict[str, object] = {
         "replica_id": _CONSUMER,
+        "isolation_level": isolation_level,
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
     }
     try:

@@ -12,7 +12,7 @@ from tidelog.client.conversion import opened
 from tidelog.client.errors import ClientError, CorruptRecordError
 from tidelog.client.types import ConsumerRecord, TopicPartition
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.records import LOG_OVERHEAD, BatchHeader, iter_batches
+from tidelog.protocol.records import LOG_OVERHEAD, AbortedTransactions, BatchHeader, iter_batches
 from tidelog.protocol.types import Buffer
 
 __all__ = ["PartitionReader"]
@@ -53,7 +53,8 @@ class PartitionReader:
         # If there is no position: the ListOffsets timestamp (-2 earliest, -1 latest) to find it with.
         self.reset_timestamp: int | None = None
         self._check_crc = check_crc
-        self._batches: deque[tuple[bytes, int, BatchHeader]] = deque()
+        # The last value: whether a batch has records to return.
+        self._batches: deque[tuple[bytes, int, BatchHeader, bool]] = deque()
         self._records: list[ConsumerRecord] = []
         self._next = 0
         self._end = 0
@@ -99,21 +100,22 @@ class PartitionReader:
         """As `has_data`, whether stopped or not."""
         return self._next < len(self._records) or bool(self._batches)
 
-    def add(self, data: Buffer) -> None:
+    def add(self, data: Buffer, aborted: AbortedTransactions | None = None) -> None:
         """Add the bytes of a fetch from `fetch_offset`: whole batches, and perhaps a truncated one at the
-        end. They are copied, so `data` may change afterwards.
+        end. They are copied, so `data` may change afterwards. What `aborted` hides has no records to return.
 
         Raises CorruptRecordError if they are not batches; nothing is added then.
         """
-        batches: list[tuple[bytes, int, BatchHeader]] = []
+        batches: list[tuple[bytes, int, BatchHeader, bool]] = []
         fetch_offset = self.fetch_offset
         size_bytes = 0
         data = bytes(data)
         try:
             for at, header in iter_batches(data):
                 last_offset = header.base_offset + header.last_offset_delta
+                is_aborted = aborted is not None and aborted.hides(data, at, header)
                 if last_offset >= fetch_offset:
-                    batches.append((data, at, header))
+                    batches.append((data, at, header, not (is_aborted or header.is_control)))
                     fetch_offset = last_offset + 1
                     size_bytes += LOG_OVERHEAD + header.batch_length
         except ProtocolError as error:
@@ -173,12 +175,12 @@ class PartitionReader:
         return taken
 
     def _open_next(self) -> None:
-        data, at, header = self._batches[0]
+        data, at, header, has_records = self._batches[0]
         # A short-lived copy: its bytes stay in the processor's cache while they are processed.
         batch = data[at : at + LOG_OVERHEAD + header.batch_length]
         position = self.position or 0
         try:
-            records = [] if header.is_control else opened(self.key, batch, header, check_crc=self._check_crc)
+            records = opened(self.key, batch, header, check_crc=self._check_crc) if has_records else []
         except ProtocolError as error:
             raise self._corrupt(position, error) from error
         self._batches.popleft()

@@ -29,7 +29,7 @@ from tidelog.pipeline.segments.data_folders import (
 from tidelog.pipeline.segments.segment_files import SegmentFile
 from tidelog.pipeline.segments.segment_ranges import Piece, plan_pieces
 from tidelog.pipeline.source.fetch import find_bounds, find_logs, find_offsets_at, next_offset, read_answers
-from tidelog.pipeline.source.isolation import AbortedTransactions, NoTransactions
+from tidelog.pipeline.source.isolation import NoTransactions
 from tidelog.pipeline.source.losses import left_out, note_losses
 from tidelog.pipeline.source.offsets import (
     LATEST,
@@ -42,6 +42,7 @@ from tidelog.pipeline.source.offsets import (
     split_ranges,
 )
 from tidelog.pipeline.source.options import SourceOptions
+from tidelog.protocol.records import AbortedTransactions
 
 _log = logging.getLogger(__name__)
 

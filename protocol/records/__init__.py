@@ -39,6 +39,7 @@ from tidelog.protocol.records.inspection import (
     inspect_uniform,
     inspectable,
 )
+from tidelog.protocol.records.isolation import AbortedTransactions
 from tidelog.protocol.records.markers import (
     EndTransactionMarker,
     TransactionMarker,
@@ -67,6 +68,7 @@ __all__ = [
     "DEFAULT_MAX_DECOMPRESSED_BYTES",
     "LOG_OVERHEAD",
     "SMALLEST_RECORD_BYTES",
+    "AbortedTransactions",
     "BatchHeader",
     "Columns",
     "EndTransactionMarker",

@@ -6,16 +6,22 @@ from tests.compaction import cleaned
 from tidelog.client.errors import CorruptRecordError
 from tidelog.client.partition_reader import PartitionReader
 from tidelog.client.types import TopicPartition
-from tidelog.protocol.records import RecordBatchBuilder, set_offset_and_leader_epoch
+from tidelog.protocol.records import AbortedTransactions, RecordBatchBuilder, set_offset_and_leader_epoch
 
 KEY = TopicPartition("t", 0)
 
 
-def stored(base_offset: int, *values: bytes, is_control: bool = False) -> bytes:
+def stored(
+    base_offset: int, *values: bytes, is_control: bool = False, transaction_of: int | None = None
+) -> bytes:
     builder = RecordBatchBuilder()
     for value in values:
         builder.append(1_000, None, value)
-    data = builder.build(is_control=is_control)
+    data = builder.build(
+        producer_id=-1 if transaction_of is None else transaction_of,
+        is_control=is_control,
+        is_transactional=transaction_of is not None,
+    )
     set_offset_and_leader_epoch(data, base_offset, 0)
     return bytes(data)
 
@@ -185,3 +191,16 @@ def test_no_record_is_at_hand_after_a_seek_or_in_a_pause() -> None:
     it.is_paused = False
     it.seek(0)
     assert it.next_record() is None
+
+
+def test_what_an_answer_hides_is_passed_over_and_its_position_counts() -> None:
+    aborted = stored(0, b"a", b"b", transaction_of=7)
+    committed = stored(2, b"c", transaction_of=8)
+    it = reader()
+    it.add(aborted + committed, AbortedTransactions([(7, 0)]))
+    assert (drain(it), it.position) == ([b"c"], 3)
+    it.add(stored(3, b"d", transaction_of=7), AbortedTransactions([(7, 0)]))
+    assert (drain(it), it.position) == ([], 4)
+    it.seek(1)
+    it.add(aborted + committed)
+    assert drain(it) == [b"b", b"c"]

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from tests.unit.pipeline.batches import make_batch, plain_rows
 from tidelog.pipeline.arrow.columnar import decode_record_batches
-from tidelog.pipeline.source.isolation import AbortedTransactions
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.records import iter_batches
+from tidelog.protocol.records import AbortedTransactions, iter_batches
 from tidelog.protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT, write_crc
 
 ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
