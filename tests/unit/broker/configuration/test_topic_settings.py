@@ -145,6 +145,22 @@ def test_a_setting_that_no_broker_setting_stands_for_is_its_own_synonym() -> Non
     )
 
 
+def test_topics_inherit_each_setting_that_the_broker_has_under_kafkas_name() -> None:
+    other = {"STRING": None, "BOOLEAN": "true", "DOUBLE": "0.25", "INT": "8", "LONG": "77"}
+    for name, (kind, default, broker_name) in KAFKA.items():
+        if not broker_name or kind == "LIST":
+            continue
+        value = other[kind] or next(each for each in TOPIC_SETTINGS[name].choices if each != default)
+        value = "1048576" if name == "segment.bytes" else value
+        configs = TopicConfigs(BrokerSettings(BrokerConfig.load({broker_name: value})))
+        assert as_text(getattr(configs.log_config({}, LogConfig()), name.replace(".", "_"))) == value
+        (described,) = [each for each in configs.describe({}) if each.name == name]
+        assert described.synonyms == (
+            (broker_name, value, ConfigSource.STATIC_BROKER_CONFIG),
+            (broker_name, default, ConfigSource.DEFAULT_CONFIG),
+        )
+
+
 def test_a_brokers_setting_that_stands_for_a_topics_has_its_type() -> None:
     for each in settings_of(BrokerConfig):
         of_topic = TOPIC_SETTINGS.get(each.extras.get("topic_setting", ""))
