@@ -47,10 +47,14 @@ class Wire:
         return decode_response(api_key, version, answer[position:])
 
     def _receive(self, size: int, api_key: ApiKey) -> bytes:
-        data = self._socket.recv(size, socket.MSG_WAITALL)
-        if len(data) < size:
-            raise WireError(f"{api_key.name}: expected {size} bytes, the server hung up after {len(data)}")
-        return data
+        data = bytearray()
+        while len(data) < size:
+            received = self._socket.recv(size - len(data))
+            if not received:
+                text = f"expected {size} bytes, the server hung up after {len(data)}"
+                raise WireError(f"{api_key.name}: {text}")
+            data += received
+        return bytes(data)
 
     def metadata(self) -> Any:
         """All topics and brokers."""
