@@ -20,7 +20,7 @@ ALWAYS_SERVED = 16
 _SPARE = 96
 """For flushes, snapshots, the store, HTTP, new partitions."""
 _INDEXES_A_PARTITION = 2
-"""These files are opened some time after the log itself."""
+"""Those of a closed segment are opened some time after the log itself."""
 _LOOK_AGAIN_SECONDS = 0.1
 
 

@@ -5,8 +5,8 @@ record of the batch that starts at the position. `.timeindex`: timestamp i64, re
 at or before the offset is younger than the timestamp. Both fields of both ascend strictly.
 
 Invariants: the entries of the active segment are in memory. A checkpoint, a roll and a close write them to
-the file. The entries of a closed segment are read from the file. A caller compares an entry with the batch
-that it points to, so a wrong entry costs time, not correctness.
+the file, which is open only meanwhile. The entries of a closed segment are read from the file. A caller
+compares an entry with the batch that it points to, so a wrong entry costs time, not correctness.
 
 Look-ups are safe in any thread; everything else belongs to the loop.
 """
@@ -129,6 +129,11 @@ class IndexFile(Generic[EntryT]):
 
     def sync(self) -> None:
         self._disk.fdatasync(self._open().fd)
+
+    def rest(self) -> None:
+        """Close the file if the entries are in memory: the next write opens it again."""
+        if self._entries is not None:
+            self.close()
 
     def close(self) -> None:
         if self._file is not None:

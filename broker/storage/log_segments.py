@@ -213,6 +213,7 @@ class LogSegments:
     def finish_checkpoint(self, work: CheckpointWork) -> None:
         for index, _, data, position in work.indexes:
             index.note_written(position + len(data))
+            index.rest()
 
     def drop(self, count: int) -> list[Path]:
         """Take the first `count` segments out, by renaming; returns the files to unlink. Raises OSError."""
@@ -241,6 +242,7 @@ class LogSegments:
             for index in segment.indexes:
                 index.write_out()
                 index.sync()
+                index.rest()
         self.has_new_names = True
 
     def sync_aborted(self, from_offset: int) -> None:

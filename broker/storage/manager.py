@@ -45,7 +45,8 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-_HANDLES_A_PARTITION = 3
+_HANDLES_A_CLOSED_SEGMENT = 3
+"""Its log and its indexes. The last segment of a log holds its indexes in memory."""
 _SPARE_HANDLES = 32
 """Handles that must stay free for connections, flushes and the store after partitions were made."""
 _DAMAGE_ADVICE = (
@@ -257,8 +258,10 @@ class LogManager:
 
     def _require_handles(self, partitions: int) -> None:
         """Raise OSError if too few handles are free, HandleLimitError if there never will be enough."""
-        needed = partitions * _HANDLES_A_PARTITION + _SPARE_HANDLES
-        held = _HANDLES_A_PARTITION * sum(log.segment_count for log in list(self.logs.values()))
+        needed = partitions + _SPARE_HANDLES
+        held = sum(
+            1 + _HANDLES_A_CLOSED_SEGMENT * (log.segment_count - 1) for log in list(self.logs.values())
+        )
         limit, free = self._disk.handle_limit(), self._disk.free_handles()
         if held + needed > limit:
             raise HandleLimitError(
