@@ -51,6 +51,8 @@ _SLOT_ID = Struct(f"<q{SLOT_SIZE - 8}x")
 CHUNK_SIZE = SLOTS_PER_CHUNK * SLOT_SIZE
 _FREE_SLOT = _HEAD.pack(NO_PRODUCER_ID, 0, NO_OFFSET, -1, -1, 0) + bytes(CACHED_BATCHES * _BATCH.size)
 _FREE_CHUNK = _FREE_SLOT * SLOTS_PER_CHUNK
+_WITHOUT_PRODUCERS = bytearray(_FREE_CHUNK)
+"""The chunk of all tables that never had a producer. It is never written."""
 
 
 class CachedBatch(NamedTuple):
@@ -157,7 +159,7 @@ class ProducerTable:
         self._index = SlotIndex(self.producer_id)
         self._recent: tuple[int, int] = (NO_PRODUCER_ID, 0)
         """Producer id and slot of the last one found: it is asked for again at once."""
-        self._chunks: list[bytearray] = [bytearray(_FREE_CHUNK)]
+        self._chunks: list[bytearray] = [_WITHOUT_PRODUCERS]
         self._frozen: list[bytearray] | None = None
         self._freezes = 0
         self._previous = array("i", [0])
@@ -178,6 +180,8 @@ class ProducerTable:
         table.highest_producer_id = _highest_in(frozen.chunks)
         if len(index) != frozen.count:
             raise ValueError(f"{len(index)} producers where {frozen.count} were announced")
+        if not frozen.count:
+            return cls()
         table._previous = frozen.previous
         table._next = frozen.next
         table._first_free = frozen.first_free
@@ -232,6 +236,8 @@ class ProducerTable:
 
     def open_transactions(self) -> list[tuple[int, int]]:
         """(first offset, producer id) of each that is open, in any order."""
+        if not self._index:
+            return []
         slots = chain.from_iterable(map(_SLOT_TXN.iter_unpack, self._chunks))
         return [(offset, producer_id) for producer_id, offset in slots if offset >= 0 <= producer_id]
 
@@ -356,7 +362,9 @@ class ProducerTable:
 
     def _writable(self, number: int) -> bytearray:
         chunk = self._chunks[number]
-        if self._frozen is not None and number < len(self._frozen) and self._frozen[number] is chunk:
+        frozen = self._frozen
+        is_frozen = frozen is not None and number < len(frozen) and frozen[number] is chunk
+        if is_frozen or chunk is _WITHOUT_PRODUCERS:
             chunk = bytearray(chunk)
             self._chunks[number] = chunk
         return chunk
