@@ -10,6 +10,7 @@ allowed everywhere: recovery must not cut off a cleaned log as damaged.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from tidelog.broker.storage.checkpoints import (
@@ -32,6 +33,7 @@ class CleanedOffset:
         self.offset = 0
         """A batch that begins here or before may begin behind the end of the one before it."""
         self.is_dirty = False
+        self._saving = threading.Lock()
 
     def load(self) -> str | None:
         """Read the file; returns what was wrong with it, if anything. Raises OSError."""
@@ -53,5 +55,9 @@ class CleanedOffset:
             self.offset, self.is_dirty = offset, True
 
     def save(self, offset: int) -> None:
-        """Write the file durably; in any thread. Raises OSError."""
-        write_cleaned_offset(self._disk, self._path, offset)
+        """Write the file durably, with this offset or a larger one that is known by now; in any thread.
+
+        Raises OSError.
+        """
+        with self._saving:
+            write_cleaned_offset(self._disk, self._path, max(offset, self.offset))

@@ -123,6 +123,9 @@ class Disk:
     def modified_ms(self, path: Path) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000,) * 2)
+
     def fsync_directory(self, path: Path) -> None:
         """Make the names in a directory durable: without it a power cut may remove a new file."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

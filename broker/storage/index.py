@@ -29,7 +29,7 @@ _OPENING = threading.Lock()
 class IndexFile(Generic[EntryT]):
     """Entries of one size in ascending order, in memory or in their file."""
 
-    __slots__ = ("_disk", "_entries", "_file", "_is_as_loaded", "_path", "count", "entry", "written")
+    __slots__ = ("_disk", "_entries", "_file", "_is_as_loaded", "count", "entry", "path", "written")
 
     def __init__(self, disk: Disk, path: Path, entry: Struct) -> None:
         self.entry = entry
@@ -37,7 +37,7 @@ class IndexFile(Generic[EntryT]):
         self.written = 0
         """Bytes that the file holds for certain."""
         self._disk = disk
-        self._path = path
+        self.path = path
         self._entries: bytearray | None = bytearray()
         self._file: OpenFile | None = None
         # Whether the file holds just these entries, or there is neither a file nor an entry.
@@ -45,7 +45,7 @@ class IndexFile(Generic[EntryT]):
 
     @property
     def exists(self) -> bool:
-        return self._disk.exists(self._path)
+        return self._disk.exists(self.path)
 
     def _add(self, packed: bytes) -> None:
         if self._entries is None:
@@ -146,20 +146,20 @@ class IndexFile(Generic[EntryT]):
             with _OPENING:
                 file = self._file
                 if file is None:
-                    file = self._file = OpenFile(self._disk, self._path, self._disk.open(self._path))
+                    file = self._file = OpenFile(self._disk, self.path, self._disk.open(self.path))
         return file
 
     def _read(self, number: int, count: int, *, nowait: bool = False) -> bytes:
         size = count * self.entry.size
         file = self._open()
         if not file.acquire():
-            raise OSError(f"{self._path} was closed")
+            raise OSError(f"{self.path} was closed")
         try:
             data = bytes(self._disk.read(file.fd, size, number * self.entry.size, nowait=nowait))
         finally:
             file.release()
         if len(data) != size:
-            raise OSError(f"{self._path}: entry {number} is beyond the end of the file")
+            raise OSError(f"{self.path}: entry {number} is beyond the end of the file")
         return data
 
 
@@ -185,7 +185,7 @@ class SparseIndex(IndexFile[tuple[int, int]]):
         if not self.exists:
             self._is_as_loaded = True
             return False
-        data = self._disk.read_file(self._path)
+        data = self._disk.read_file(self.path)
         whole = len(data) // self.entry.size
         first, second = -(1 << 62), -1
         count = 0

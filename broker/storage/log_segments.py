@@ -65,6 +65,7 @@ class LogSegments:
         self.has_new_names = has_new_names
         """The folder's names, or its topic id, may not be durable yet."""
         self._hints: dict[int, tuple[int, int]] = {}
+        self._is_swapping = False
 
     @property
     def size_bytes(self) -> int:
@@ -218,6 +219,8 @@ class LogSegments:
     def drop(self, count: int) -> list[Path]:
         """Take the first `count` segments out, by renaming; returns the files to unlink. Raises OSError."""
         renamed: list[Path] = []
+        if self._is_swapping:
+            return renamed  # Later: a thread renames files.
         for segment in self.segments[:count]:
             renamed += segment.rename_to_deleted()
             self.segments = self.segments[1:]
@@ -226,6 +229,24 @@ class LogSegments:
         self._unsynced_indexes = [s for s in self._unsynced_indexes if s.base_offset >= dropped_before]
         self._hints = {}
         return renamed
+
+    def begin_swap(self, old: Sequence[Segment]) -> bool:
+        """Keep these consecutive segments until `finish_swap`; False if they are not in the log any more."""
+        first = next((at for at, segment in enumerate(self.segments) if segment is old[0]), 0)
+        self._is_swapping = self.segments[first : first + len(old)] == tuple(old)
+        return self._is_swapping
+
+    def finish_swap(self, old: Sequence[Segment], new: Segment | None) -> None:
+        """`new` has taken the place of the old ones on the disk; None: it has not."""
+        self._is_swapping = False
+        if new is None:
+            return
+        first = self.segments.index(old[0])
+        self.segments = (*self.segments[:first], new, *self.segments[first + len(old) :])
+        self._unsynced_indexes = [each for each in self._unsynced_indexes if each not in old]
+        self._hints = {}
+        for segment in old:
+            segment.close()
 
     def sync_logs(self, from_offset: int) -> None:
         """Make logs, their names and whose they are durable, from `from_offset` on. Raises OSError."""

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from tidelog.broker.storage.batch_inspection import Effort
 from tidelog.broker.storage.batch_rules import CLIENT, AppendOrigin, Permit, checked_header, may_not_begin
+from tidelog.broker.storage.compaction.compactable import Compactable
 from tidelog.broker.storage.disk import FULL, ColdRead, Disk, is_out_of_handles
 from tidelog.broker.storage.holes import Hole, raise_if_lost
 from tidelog.broker.storage.integrity import CorruptSegmentError
@@ -117,6 +118,7 @@ class PartitionLog:
         self.end_offset = self._segments.active.end_offset
         self.start_offset = recovered.start_offset
         self._upkeep = Upkeep(folder, disk, self._segments, self.producers, recovered.report.snapshot_offset)
+        self.compaction = Compactable(folder, disk, self._segments, self._upkeep, self._cleaned)
         self._epochs = LeaderEpochs(disk, folder)
         if problem := self._epochs.load(recovered.leader_epochs, self.end_offset):
             self.recovery.file_problems.append(problem)

@@ -47,6 +47,7 @@ _APPEND_AT = 8
 _COUNT_AT = 30
 SLOT_SIZE = _HEAD.size + CACHED_BATCHES * _BATCH.size
 _SLOT_TXN = Struct(f"<q8xq{SLOT_SIZE - 24}x")
+_SLOT_LAST = Struct(f"<q22xB{_HEAD.size - 31 + 8}xq{SLOT_SIZE - _HEAD.size - 16}x")
 _SLOT_ID = Struct(f"<q{SLOT_SIZE - 8}x")
 CHUNK_SIZE = SLOTS_PER_CHUNK * SLOT_SIZE
 _FREE_SLOT = _HEAD.pack(NO_PRODUCER_ID, 0, NO_OFFSET, -1, -1, 0) + bytes(CACHED_BATCHES * _BATCH.size)
@@ -125,6 +126,13 @@ def entries_of(frozen: FrozenTable) -> Iterator[ProducerEntry]:
     while slot:
         yield _entry(frozen.chunks, slot)
         slot = frozen.next[slot]
+
+
+def last_offsets_of(frozen: FrozenTable) -> array[int]:
+    """Last offset of the last batch of each producer of a frozen table, ascending; in any thread."""
+    slots = chain.from_iterable(map(_SLOT_LAST.iter_unpack, frozen.chunks))
+    found = array("q", (offset for producer_id, count, offset in slots if producer_id >= 0 and count))
+    return array("q", sorted(found))
 
 
 def _entry(chunks: list[bytearray], slot: int) -> ProducerEntry:

@@ -22,13 +22,14 @@ Blocking. Source: Kafka's LogLoader and LogSegment.recover.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from tidelog.broker.storage.cleaned_offset import CleanedOffset
+from tidelog.broker.storage.compaction.swap import finish_swaps
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.holes import Hole, holes_between
 from tidelog.broker.storage.integrity import CorruptSegmentError, is_unfinished, problem_of
@@ -41,11 +42,11 @@ from tidelog.broker.storage.segment import (
     LOG_SUFFIX,
     Segment,
 )
+from tidelog.broker.storage.segment_batches import batches_of
 from tidelog.broker.storage.snapshot import load_newest, set_aside
 from tidelog.broker.storage.transaction_index import TRANSACTION_INDEX_SUFFIX
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import (
-    BATCH_HEADER_SIZE,
     BatchHeader,
     batch_crc_is_valid,
     read_batch_header,
@@ -206,6 +207,7 @@ class Recovery:
         self._disk.make_directory(self._folder)
         if problem := self._cleaned.load():
             self.report.file_problems.append(problem)
+        self.report.file_problems += finish_swaps(self._disk, self._folder)
         bases = self._log_files()
         is_empty = not bases
         if not bases:
@@ -358,7 +360,7 @@ class Recovery:
         segment.unverified = (0, position)
         again = _WriteAgain(segment, self._disk)
         problem = ""
-        for header, view in self._batches(segment, position, size):
+        for header, view in batches_of(segment, position, size):
             if isinstance(header, str):
                 problem = header
                 break
@@ -412,7 +414,7 @@ class Recovery:
         transactions = OpenTransactions()
         for segment in segments:
             entries = []
-            for header, view in self._batches(segment, 0, segment.size_bytes):
+            for header, view in batches_of(segment, 0, segment.size_bytes):
                 if isinstance(header, str):
                     break
                 if not header.is_transactional or header.producer_id < 0:
@@ -451,34 +453,6 @@ class Recovery:
         segment.tail = (0, segment.base_offset)
         segment.max_timestamp, segment.bytes_since_index = NO_TIMESTAMP, 0
         return 0
-
-    def _batches(
-        self, segment: Segment, position: int, size: int
-    ) -> Iterator[tuple[BatchHeader | str, memoryview]]:
-        """Each batch with its bytes, read in large pieces; a string says why there is no further one."""
-        chunk, chunk_at = memoryview(b""), position
-        while position < size:
-            at = position - chunk_at
-            left = size - position
-            if left < BATCH_HEADER_SIZE:
-                yield f"{left} bytes are no batch header", chunk[:0]
-                return
-            if at + BATCH_HEADER_SIZE > len(chunk):
-                chunk_at, at = position, 0
-                chunk = segment.read_bytes(position, min(_CHUNK_BYTES, left))
-            try:
-                header = read_batch_header(chunk, at)
-            except ProtocolError as error:
-                yield str(error), chunk[:0]
-                return
-            if header.size_bytes > left:
-                yield f"a batch of {header.size_bytes} bytes is cut off after {left}", chunk[:0]
-                return
-            if at + header.size_bytes > len(chunk):
-                chunk_at, at = position, 0
-                chunk = segment.read_bytes(position, min(max(_CHUNK_BYTES, header.size_bytes), left))
-            yield header, chunk[at : at + header.size_bytes]
-            position += header.size_bytes
 
     def _cut(self, segment: Segment, scan: _Scan) -> None:
         """End the log before the batch that is wrong."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from tidelog.broker.storage.compaction.swap import SWAP_SUFFIX
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.producer_table import FOREIGN_IDS_FROM, entries_of
 from tidelog.broker.storage.recovery import DAMAGED_SUFFIX
@@ -32,6 +33,7 @@ from tidelog.protocol.records import (
 _CHUNK_BYTES = 1 << 20
 _LONGEST_BEHIND_DAMAGE = 16 << 20
 _MAGIC_AT = 16
+_SUFFIXES = (LOG_SUFFIX, DAMAGED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX)
 logger = structlog.get_logger(__name__)
 
 
@@ -53,7 +55,7 @@ def highest_producer_id_in(disk: Disk, folder: Path) -> int:
         try:
             if name.endswith(SNAPSHOT_SUFFIX):
                 highest = max(highest, _highest_in_snapshot(disk, path))
-            elif LOG_SUFFIX in name and name.endswith((LOG_SUFFIX, DAMAGED_SUFFIX, DELETED_SUFFIX)):
+            elif LOG_SUFFIX in name and name.endswith(_SUFFIXES):
                 highest = max(highest, _highest_in_log(disk, path))
         except OSError as error:
             _unread(path, error)

@@ -85,7 +85,9 @@ class Segment:
         cleaned: CleanedOffset,
         *,
         is_new: bool,
+        suffix: str = "",
     ) -> None:
+        """`suffix` follows the names of files that are not part of the log yet: see `rename_to`."""
         self.base_offset = base_offset
         self.tail = (0, base_offset)
         """Size in bytes and end offset, set together: a reader in a thread must see both of one moment."""
@@ -104,11 +106,30 @@ class Segment:
         self.path = folder / f"{base_offset:020d}{LOG_SUFFIX}"
         self._disk = disk
         self._cleaned = cleaned
+        self._suffix = suffix
         flags = os.O_RDWR | os.O_CREAT | (os.O_TRUNC if is_new else 0)
-        self.log = OpenFile(disk, self.path, disk.open(self.path, flags))
-        self.offset_index = SparseIndex(disk, self.path.with_suffix(INDEX_SUFFIX), OFFSET_ENTRY)
-        self.time_index = SparseIndex(disk, self.path.with_suffix(TIME_INDEX_SUFFIX), TIME_ENTRY)
+        path, index_path, time_index_path = self._paths(suffix)
+        self.log = OpenFile(disk, path, disk.open(path, flags))
+        self.offset_index = SparseIndex(disk, index_path, OFFSET_ENTRY)
+        self.time_index = SparseIndex(disk, time_index_path, TIME_ENTRY)
         self.transaction_index = TransactionIndex(disk, self.path.with_suffix(TRANSACTION_INDEX_SUFFIX))
+
+    def _paths(self, suffix: str) -> list[Path]:
+        """Of the log and the two indexes."""
+        paths = [self.path.with_suffix(each) for each in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+        return [path.with_name(path.name + suffix) for path in paths]
+
+    @property
+    def paths(self) -> list[Path]:
+        """Of the log and the two indexes, as they are named now."""
+        return self._paths(self._suffix)
+
+    def rename_to(self, suffix: str) -> None:
+        """Give its files another suffix, the log's own name last. Raises OSError; some have it then."""
+        for old, new in reversed(list(zip(self.paths, self._paths(suffix), strict=True))):
+            self._disk.rename(old, new)
+        self._suffix = suffix
+        _, self.offset_index.path, self.time_index.path = self._paths(suffix)
 
     @property
     def size_bytes(self) -> int:

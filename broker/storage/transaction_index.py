@@ -60,7 +60,7 @@ class TransactionIndex(IndexFile[_Entry]):
         if not self.exists:
             self._is_as_loaded = True
             return ""
-        data = self._disk.read_file(self._path)
+        data = self._disk.read_file(self.path)
         found, problem = decode_entries(data)
         kept = sum(entry.last_offset < before_offset for entry in found)
         size = kept * self.entry.size

@@ -29,6 +29,7 @@ _SNAPSHOT_EVERY_BYTES = 16 << 20
 """The most log bytes that are replayed from headers; four times the snapshot's size where that is more."""
 _SNAPSHOT_CLOCK_MS = 3_600_000
 """The most time that producers may have aged since the newest snapshot: a start gives it to them again."""
+_EVERYTHING = 2**63 - 1
 _PRODUCERS_A_REST = 4096
 """A snapshot of so many producers is written per checkpoint that found nothing new in the log."""
 DROPPED_AT_ONCE = 64
@@ -206,6 +207,19 @@ class Upkeep:
             with suppress(OSError):
                 self.take_snapshot(end_offset)
 
+    @property
+    def covered_offset(self) -> int:
+        """Two durable snapshots know all producers of what lies before; any offset if there are none."""
+        older, newest = self._snapshots
+        if newest >= 0 and not len(self._producers):
+            return _EVERYTHING
+        return older if newest <= self._segments.flushed_end_offset else -1
+
+    def cover(self, offset: int) -> None:
+        """Let the next checkpoints write snapshots until `covered_offset` is at least `offset`."""
+        if self._snapshots[0] < offset:
+            self._needed_offset, self.snapshot_due = max(self._needed_offset, offset), True
+
     def drop_before(self, start_offset: int, *, is_full: bool = False) -> bool:
         """Delete closed segments before `start_offset`, once what they say of producers is in two snapshots.
 
@@ -213,16 +227,15 @@ class Upkeep:
         holds its producers until the snapshot is written. Returns whether more segments can be deleted at
         once: call again in another step of the loop.
         """
-        older, newest = self._snapshots
-        covered = older if newest <= self._segments.flushed_end_offset else -1
+        covered = self.covered_offset
         wanted = at_once = 0
         for segment in self._segments.segments[:-1]:
             if segment.end_offset > start_offset:
                 break
             wanted += 1
-            at_once += segment.end_offset <= covered or (not len(self._producers) and newest >= 0)
-        if at_once < wanted and older < (needed := self._segments.segments[wanted - 1].end_offset):
-            self._needed_offset, self.snapshot_due = needed, True
+            at_once += segment.end_offset <= covered
+        if at_once < wanted and self._snapshots[0] < self._segments.segments[wanted - 1].end_offset:
+            self.cover(self._segments.segments[wanted - 1].end_offset)
             at_once = at_once or int(is_full)
         if at_once:
             self._deleted += self._segments.drop(min(at_once, DROPPED_AT_ONCE))

@@ -12,6 +12,7 @@ Source: KIP-98, Kafka's documentation of the message format ("Record Batch").
 
 from tidelog.protocol.records.builder import RecordBatchBuilder
 from tidelog.protocol.records.columns import SMALLEST_RECORD_BYTES, Columns, Headers
+from tidelog.protocol.records.filtering import emptied, with_records
 from tidelog.protocol.records.header import (
     BATCH_HEADER_SIZE,
     COMPRESSION_MASK,
@@ -49,10 +50,12 @@ from tidelog.protocol.records.markers import (
 from tidelog.protocol.records.reader import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     Record,
+    columns_of,
     decode_batch,
     decode_batch_columns,
     first_record_at_or_after,
     max_timestamp_record,
+    record_bytes,
 )
 from tidelog.protocol.sequences import (
     decrement_sequence,
@@ -80,9 +83,11 @@ __all__ = [
     "TransactionMarker",
     "batch_crc_is_valid",
     "build_marker",
+    "columns_of",
     "decode_batch",
     "decode_batch_columns",
     "decrement_sequence",
+    "emptied",
     "first_record_at_or_after",
     "increment_sequence",
     "inspect_in_lanes",
@@ -98,10 +103,12 @@ __all__ = [
     "read_batch_header",
     "read_magic",
     "read_marker",
+    "record_bytes",
     "sequence_distance",
     "set_offset_and_leader_epoch",
     "set_producer",
     "with_log_append_time",
     "with_max_timestamp",
+    "with_records",
     "write_header",
 ]

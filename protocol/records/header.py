@@ -43,6 +43,7 @@ COMPRESSION_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
 
 _CODECS = {codec.value: codec for codec in Compression}
 
@@ -112,6 +113,14 @@ class BatchHeader(NamedTuple):
         return self.attributes & CONTROL_BIT != 0
 
     @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on a cleaner may remove the tombstones of the batch; None while no cleaner has set it.
+
+        It takes the place of the base timestamp, from which the records' timestamps count (KIP-534).
+        """
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
     def timestamp_type(self) -> TimestampType:
         if self.attributes & LOG_APPEND_TIME_BIT:
             return TimestampType.LOG_APPEND_TIME
@@ -122,9 +131,9 @@ def largest_timestamp(attributes: int, base_timestamp: int, max_timestamp: int) 
     """The largest timestamp of a batch, as far as its header is plausible; NO_TIMESTAMP (-1) for none.
 
     BaseTimestamp is the first record's, so a MaxTimestamp below it is wrong. librdkafka writes 0 if no record
-    has a timestamp.
+    has a timestamp. A cleaner that puts the delete horizon there writes the right MaxTimestamp.
     """
-    if 0 <= base_timestamp <= max_timestamp or attributes & LOG_APPEND_TIME_BIT:
+    if 0 <= base_timestamp <= max_timestamp or attributes & (LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT):
         return max_timestamp
     if base_timestamp < 0:
         return max_timestamp if max_timestamp > 0 else NO_TIMESTAMP

@@ -93,7 +93,15 @@ def decode_batch_columns(
         columns = _plain(buffer, header, check_crc)
         if columns is not None:
             return columns
-    data, start = _record_bytes(buffer, position, header, max_decompressed_bytes, check_crc)
+    data, start = record_bytes(buffer, position, header, max_decompressed_bytes, check_crc)
+    return columns_of(data, start, header)
+
+
+def columns_of(data: bytes, start: int, header: BatchHeader) -> Columns:
+    """The records of a batch from `start` to the end of `data`, where `record_bytes` has put them.
+
+    Raises ProtocolError.
+    """
     count = header.record_count
     if not 0 <= count <= (len(data) - start) // SMALLEST_RECORD_BYTES:
         raise ProtocolError(
@@ -171,12 +179,12 @@ def _timestamp_of(record: Record) -> int:
     return record.timestamp
 
 
-def _record_bytes(
+def record_bytes(
     buffer: Buffer, position: int, header: BatchHeader, max_decompressed_bytes: int, check_crc: bool
 ) -> tuple[bytes, int]:
     """Bytes that end with the batch's decompressed records, and the position where the records start.
 
-    A bytes object, because its slices are bytes, as keys and values must be.
+    A bytes object, because its slices are bytes, as keys and values must be. Raises ProtocolError.
     """
     if header.magic != CURRENT_MAGIC:
         raise ProtocolError(

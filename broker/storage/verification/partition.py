@@ -21,8 +21,8 @@ from tidelog.broker.storage.checkpoints import (
     read_leader_epochs,
 )
 from tidelog.broker.storage.cleaned_offset import CleanedOffset
+from tidelog.broker.storage.compaction.swap import log_files
 from tidelog.broker.storage.disk import Disk
-from tidelog.broker.storage.segment import LOG_SUFFIX
 from tidelog.broker.storage.snapshot import CORRUPT_SUFFIX, SnapshotName, snapshot_path, snapshots
 from tidelog.broker.storage.transaction_index import TRANSACTION_INDEX_SUFFIX
 from tidelog.broker.storage.verification.findings import Findings, Severity
@@ -76,6 +76,7 @@ class PartitionCheck:
         self._facts = facts
         self._findings = findings
         self._progress = progress
+        self._files: dict[int, Path] = {}
         self._bases: list[int] = []
         self._trusted = EVERYTHING if facts.is_clean else facts.recovery_point or 0
         self._producers = ProducerCheck(
@@ -92,9 +93,8 @@ class PartitionCheck:
     def run(self) -> PartitionTotals:
         """Check everything. Raises OSError."""
         names = self._disk.list_directory(self._folder)
-        self._bases = sorted(
-            int(Path(name).stem) for name in names if name.endswith(LOG_SUFFIX) and Path(name).stem.isdigit()
-        )
+        self._files = log_files(self._disk, self._folder)
+        self._bases = list(self._files)
         for name in sorted(names):
             if name.endswith(_ASIDE_SUFFIXES):
                 self._findings.warning(
@@ -137,7 +137,7 @@ class PartitionCheck:
         return cleaned.offset
 
     def _segment(self, walk: Walk, base: int, following: list[int]) -> None:
-        path = self._folder / f"{base:020d}{LOG_SUFFIX}"
+        path = self._files[base]
         name = self._name(path.name)
         if base != walk.next_offset:
             # Below the log's start: DeleteRecords up to the end of a hole accepted the loss.
@@ -158,8 +158,8 @@ class PartitionCheck:
             if walk.is_whole:
                 check_aborted(
                     self._disk,
-                    path.with_suffix(TRANSACTION_INDEX_SUFFIX),
-                    name.removesuffix(LOG_SUFFIX) + TRANSACTION_INDEX_SUFFIX,
+                    self._folder / f"{base:020d}{TRANSACTION_INDEX_SUFFIX}",
+                    self._name(f"{base:020d}{TRANSACTION_INDEX_SUFFIX}"),
                     aborted,
                     first_offset=self._bases[0],
                     trusted=self._trusted,
@@ -263,13 +263,20 @@ class PartitionCheck:
         for epoch, offset in walk.leader_epochs.items():
             severity = Severity.WARNING if offset >= self._trusted else Severity.DAMAGE
             entry = stored.get(epoch)
-            began_before = entry is not None and entry <= offset == self._bases[0]
+            # Compaction may have taken the first batches of an epoch.
+            may_lack_first = offset == self._bases[0] or offset < walk.cleaned_offset
+            began_before = entry is not None and entry <= offset and may_lack_first
             if entry != offset and not began_before:
                 found = "none" if entry is None else entry
                 problem = f"leader epoch {epoch} began elsewhere"
                 self._findings.add(severity, name, problem, expected=offset, found=found)
         for epoch, offset in stored.items():
-            if epoch not in walk.leader_epochs and offset >= self._bases[0] and offset < walk.next_offset:
+            is_cleaned = offset < walk.cleaned_offset
+            if (
+                epoch not in walk.leader_epochs
+                and self._bases[0] <= offset < walk.next_offset
+                and not is_cleaned
+            ):
                 self._findings.damage(name, f"no batch carries leader epoch {epoch}", found=offset)
 
     def _crc_at(self, offset: int) -> int | None:
@@ -278,7 +285,7 @@ class PartitionCheck:
         self._look_ups += 1
         if base is None or self._look_ups > _MOST_LOOK_UPS:
             return None
-        with FileReader(self._disk, self._folder / f"{base:020d}{LOG_SUFFIX}") as reader:
+        with FileReader(self._disk, self._files[base]) as reader:
             position = 0
             while position < reader.size:
                 found = batch_at(reader, position)

@@ -104,6 +104,8 @@ class SegmentCheck:
         self, files: ExitStack, suffix: str, severity: Severity, segment_bytes: int
     ) -> tuple[FileReader, str] | None:
         path = self._place.path.with_suffix(suffix)
+        if self._place.path.suffix != LOG_SUFFIX:
+            return None  # A swap that a crash left: the next start makes its indexes.
         name = self._name.removesuffix(LOG_SUFFIX) + suffix
         if self._disk.exists(path):
             return files.enter_context(FileReader(self._disk, path)), name

@@ -8,13 +8,15 @@ import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from struct import pack
+from threading import Event
 from typing import ParamSpec, TypeVar
 
 from tidelog.broker.storage.batch_rules import AppendOrigin
+from tidelog.broker.storage.compaction.cleaner import CleanStats, LogClean, Pacing
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import AppendResult, PartitionLog
-from tidelog.broker.storage.producer_table import ProducerEntry
+from tidelog.broker.storage.producer_table import ProducerEntry, last_offsets_of
 from tidelog.protocol.compression import Compression, compress
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import BatchHeader, RecordBatchBuilder, iter_batches, read_batch_header
@@ -243,3 +245,51 @@ class FaultyDisk(Disk):
 
 def _os_error(number: int) -> OSError:
     return OSError(number, os.strerror(number))
+
+
+def keyed(
+    records: Sequence[tuple[bytes | None, bytes | None]],
+    producer_id: int = -1,
+    epoch: int = 0,
+    sequence: int = 0,
+    *,
+    timestamp: int = NOW_MS,
+    step_ms: int = 1,
+    compression: Compression = Compression.NONE,
+    is_transactional: bool = False,
+) -> bytes:
+    """One batch of records with these keys and values."""
+    builder = RecordBatchBuilder()
+    for number, (key, value) in enumerate(records):
+        builder.append(timestamp + number * step_ms, key, value)
+    numbers = (producer_id, epoch, sequence) if producer_id >= 0 else (-1, -1, -1)
+    return bytes(builder.build(compression, *numbers, is_transactional=is_transactional))
+
+
+def clean(
+    log: PartitionLog,
+    *,
+    now_ms: int = NOW_MS,
+    map_bytes: int = 1 << 20,
+    stable_offset: int | None = None,
+) -> CleanStats | None:
+    """One clean of all that may be cleaned, as the broker's cleaner does it; None if nothing may be."""
+    compaction = log.compaction
+    stable = log.flushed_end_offset if stable_offset is None else stable_offset
+    found = compaction.cleanable(log.config, stable, now_ms)
+    if not found.dirty_bytes:
+        return None
+    last_offsets = last_offsets_of(log.producers.view())
+    task = compaction.begin(log.config, found, stable, now_ms, map_bytes)
+    work = LogClean(task, Pacing(float("inf"), Event()), last_offsets)
+    work.build_map()
+    for group in work.groups():
+        new = work.write(group)
+        if new is not None:
+            assert compaction.begin_swap(group)
+            compaction.swap(group, new)
+            compaction.finish_swap(group, new)
+    compaction.save_first_dirty(work.stats.end_offset)
+    for path in compaction.take_deleted_files():
+        path.unlink()
+    return work.stats

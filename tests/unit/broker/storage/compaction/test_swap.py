@@ -1,0 +1,137 @@
+"""A process that ends at any step of a clean leaves the old files or the new ones: the next start agrees."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.storage.compaction.test_cleaner import COMPACT, contents, damage, settle
+from tests.unit.broker.storage.support import NOW_MS, append, clean, keyed, open_log, state
+from tidelog.broker.storage.compaction.swap import HalfSwappedError, log_files
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.partition_log import PartitionLog
+
+
+class Killed(BaseException):
+    """The process ended."""
+
+
+class EndingDisk(Disk):
+    """Ends the process, or fails, before a change of the disk, and lets nothing happen after that."""
+
+    left = 1 << 30
+    error: BaseException = Killed()
+
+    def _step(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise self.error
+        return call(*arguments)
+
+    def open(self, path: Path, flags: int = 66) -> int:
+        return self._step(super().open, path, flags)  # type: ignore[no-any-return]
+
+    def writev(self, *arguments: Any) -> int:
+        return self._step(super().writev, *arguments)  # type: ignore[no-any-return]
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._step(super().rename, old, new)
+
+    def unlink(self, path: Path) -> None:
+        self._step(super().unlink, path)
+
+    def fsync_directory(self, path: Path) -> None:
+        self._step(super().fsync_directory, path)
+
+
+def prepared(folder: Path, disk: Disk | None = None) -> PartitionLog:
+    """Three closed segments that become one, of two producers."""
+    log = open_log(folder, config=COMPACT, disk=disk)
+    for number in range(3):
+        append(log, keyed([(b"k", b"%d" % number), (b"k%d" % number, b"v")], 1, 0, number * 2))
+        append(log, keyed([(b"k", b"other")], 2, 0, number))
+        log.roll(NOW_MS)
+    append(log, keyed([(b"active", b"v")]))
+    return settle(log, rolls=False)
+
+
+OLD = [
+    offset_key_value
+    for number in range(3)
+    for offset_key_value in (
+        (number * 3, b"k", b"%d" % number),
+        (number * 3 + 1, b"k%d" % number, b"v"),
+        (number * 3 + 2, b"k", b"other"),
+    )
+] + [(9, b"active", b"v")]
+NEW = [(1, b"k0", b"v"), (4, b"k1", b"v"), (7, b"k2", b"v"), (8, b"k", b"other"), (9, b"active", b"v")]
+
+
+def test_a_process_that_ends_at_any_step_leaves_the_old_segments_or_the_new_one(tmp_path: Path) -> None:
+    outcomes = []
+    for left in range(1000):
+        disk, folder = EndingDisk(), tmp_path / str(left)
+        log = prepared(folder, disk)
+        expected, point = state(log), log.recovery_point
+        disk.left = left
+        try:
+            clean(log)
+        except Killed:
+            pass
+        else:
+            break
+        log._segments.close()
+        assert not damage(folder, 10)
+        files = log_files(Disk(), folder)
+        again = open_log(folder, config=COMPACT, recovery_point=point, start_offset=0)
+        assert not again.recovery.is_damaged, (left, again.recovery)
+        assert list(files) == [segment.base_offset for segment in again._segments.segments]
+        assert state(again) == expected
+        assert not [path for path in folder.iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")]
+        outcomes.append(contents(again))
+        assert outcomes[-1] in (OLD, NEW)
+        again._segments.close()
+        shutil.rmtree(folder)
+    assert OLD in outcomes
+    assert NEW in outcomes
+    assert outcomes == sorted(outcomes, key=len, reverse=True)
+
+
+def test_an_error_of_the_disk_leaves_the_log_as_it_was_or_takes_it_offline(tmp_path: Path) -> None:
+    """Readers of the old segments go on in both cases; only a start finds what to do with half a swap."""
+    kinds = set()
+    for left in range(1000):
+        disk, folder = EndingDisk(), tmp_path / str(left)
+        disk.error = OSError(5, "Input/output error")
+        log = prepared(folder, disk)
+        disk.left = left
+        try:
+            clean(log)
+        except OSError as error:
+            kinds.add(type(error))
+        else:
+            break
+        disk.left = 1 << 30
+        log.compaction.finish_swap(log._segments.segments, None)
+        assert contents(log) in (OLD, NEW)
+        log._segments.close()
+    assert kinds == {OSError, HalfSwappedError}
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_damaged_swap_file_is_kept_aside_and_the_old_segments_stay(tmp_path: Path, is_read: bool) -> None:
+    log = prepared(tmp_path)
+    log.close(clean=True)
+    swap = tmp_path / f"{0:020d}.log.swap"
+    swap.write_bytes((tmp_path / f"{0:020d}.log").read_bytes()[:-1])
+    if is_read:
+        assert {path.suffix for path in log_files(Disk(), tmp_path).values()} == {".log"}
+        assert swap.exists()
+    again = open_log(tmp_path, config=COMPACT, clean=True)
+    assert "is damaged" in again.recovery.file_problems[0]
+    assert contents(again) == OLD
+    assert not swap.exists()
