@@ -78,7 +78,7 @@ class SegmentCheck:
         self._disk = disk
         self._place = place
         self._name = place.name
-        self._base_offset = int(place.path.stem)
+        self._base_offset = int(place.path.name.partition(".")[0])
         self._findings = findings
         self._on_batch = on_batch
         self._progress = progress
