@@ -9,7 +9,6 @@ Source: Kafka's CoordinatorRecordSerde.
 """
 
 from collections.abc import Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.protocol.errors import ProtocolError
@@ -38,30 +37,26 @@ class RecordSchema:
         self.message = message
         self.first = first
         self.last = last
+        self._codecs: dict[int, Codec] = {}
 
     def has(self, version: int) -> bool:
         return self.first <= version <= self.last
 
     def encode(self, version: int, values: Mapping[str, object]) -> bytes:
         """The version and the message, by the rules of `protocol.schema`. Raises ProtocolError, TypeError."""
-        self._check(version)
-        return version.to_bytes(_VERSION_BYTES, "big") + _codec(self.message, version).encode(values)
+        return version.to_bytes(_VERSION_BYTES, "big") + self._codec(version).encode(values)
 
     def decode(self, data: Buffer) -> Any:
         """The message as a construct Container with every declared field. Raises ProtocolError."""
-        version = record_version(data)
-        self._check(version)
-        return _codec(self.message, version).decode(data[_VERSION_BYTES:])
+        return self._codec(record_version(data)).decode(data[_VERSION_BYTES:])
 
-    def _check(self, version: int) -> None:
-        if not self.has(version):
-            raise ProtocolError(
-                f"{self.message.name} version {version}: expected {self.first} to {self.last}"
-            )
+    def _codec(self, version: int) -> "Codec":
+        codec = self._codecs.get(version)
+        if codec is None:
+            if not self.has(version):
+                expected = f"expected {self.first} to {self.last}"
+                raise ProtocolError(f"{self.message.name} version {version}: {expected}")
+            from tidelog.protocol.codecs import Codec
 
-
-@cache
-def _codec(message: Message, version: int) -> "Codec":
-    from tidelog.protocol.codecs import Codec
-
-    return Codec(message, version, MAX_ELEMENTS)
+            codec = self._codecs[version] = Codec(self.message, version, MAX_ELEMENTS)
+        return codec

@@ -1,8 +1,9 @@
 """Hand-tuned Produce and Fetch: the two messages that carry records, as NamedTuples over memoryviews.
 
 Owns: only the names. `produce`, `fetch_request` and `fetch_response` are the codecs, `wire` their shared
-primitives. Invariants: equal to protocol.schema byte for byte and value for value (tests/property/test_hot.py
-checks it); record bytes are never copied; malformed input raises only ProtocolError.
+primitives; `offset_commits` stands apart. Invariants: equal to protocol.schema byte for byte and value for
+value (tests/property/test_hot.py checks it); record bytes are never copied; malformed input raises only
+ProtocolError.
 """
 
 from tidelog.protocol.hot.fetch_request import (

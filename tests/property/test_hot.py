@@ -1,16 +1,25 @@
-"""The hand-tuned Produce and Fetch codecs equal protocol.schema, byte for byte and value for value, and
-refuse what it refuses with the same ProtocolError."""
+"""The hand-tuned codecs of Produce, Fetch and offset commits equal protocol.schema, byte for byte and value
+for value. Those of Produce and Fetch refuse what it refuses with the same ProtocolError."""
 
 import contextlib
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.protocol import hot, schema
+from tidelog.protocol.coordinator_records import RecordSchema
 from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.hot.offset_commits import (
+    OffsetCommit,
+    decode_offset_commit,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+from tidelog.protocol.messages.offset_records import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 from tidelog.protocol.schema import APIS, ApiKey
 
 PRODUCE_VERSIONS, FETCH_VERSIONS = (
@@ -346,3 +355,46 @@ def test_any_bytes_at_all_give_a_value_or_a_protocol_error(
     for version in versions:
         with contextlib.suppress(ProtocolError):
             decode(version, memoryview(junk))
+
+
+KEY = RecordSchema(OFFSET_COMMIT_KEY, 0, 1)
+VALUE = RecordSchema(OFFSET_COMMIT_VALUE, 0, 4)
+offset_commits = st.builds(
+    OffsetCommit,
+    names,
+    names,
+    int32,
+    int64,
+    int32,
+    st.text(max_size=8) | st.sampled_from(["m" * 126, "m" * 127]),
+    int64,
+    st.uuids(allow_nil=True),
+)
+
+
+@given(commit=offset_commits, data=st.data())
+def test_offset_commits_equal_the_schema(commit: OffsetCommit, data: st.DataObject) -> None:
+    key = KEY.encode(1, dict(zip(("group", "topic", "partition"), commit[:3], strict=True)))
+    fields = ("offset", "leader_epoch", "metadata", "commit_timestamp", "topic_id")
+    value = VALUE.encode(4, dict(zip(fields, commit[3:], strict=True)))
+    assert encode_offset_commit_key(*commit[:3]) == key
+    assert encode_offset_commit_value(*commit[3:]) == (None if len(commit.metadata) > 126 else value)
+    at = data.draw(st.integers(0, len(key) + len(value) - 1))
+    both = bytearray(key + value)
+    both[at] ^= data.draw(st.sampled_from([0, 1, 0x80, 0xFF]))
+    cut, more = data.draw(st.integers(0, 3)), data.draw(st.binary(max_size=2))
+    changed_key, changed_value = bytes(both[: len(key)]), bytes(both[len(key) : len(both) - cut]) + more
+    found = decode_offset_commit(changed_key, changed_value)
+    if (changed_key, changed_value) == (key, value):
+        assert found == (None if len(commit.metadata) > 126 else commit)
+    elif found is not None:
+        where, what = KEY.decode(changed_key), VALUE.decode(changed_value)
+        plain_fields = tuple(what[name] for name in fields)
+        assert found == (where.group, where.topic, where.partition, *plain_fields)
+
+
+@pytest.mark.parametrize(("name", "partition"), [("t" * 32768, 0), ("\ud800", 0), ("t", 2**31)])
+def test_what_no_offset_commit_can_have_is_left_to_the_schema(name: str, partition: int) -> None:
+    assert encode_offset_commit_key(name, "t", partition) is None
+    assert encode_offset_commit_value(2**63, 0, "", 0, UUID(int=0)) is None
+    assert encode_offset_commit_value(0, 0, "\ud800", 0, UUID(int=0)) is None

@@ -14,6 +14,11 @@ from uuid import UUID
 
 from tidelog.broker.coordinator.record_formats import RecordKind
 from tidelog.protocol.coordinator_records import RecordSchema
+from tidelog.protocol.hot.offset_commits import (
+    decode_offset_commit,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
 from tidelog.protocol.messages.offset_records import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_TIMESTAMP
 
@@ -47,13 +52,25 @@ class OffsetRecord(NamedTuple):
 
 
 def _encoded(record: OffsetRecord) -> tuple[bytes, bytes | None]:
-    key = _KEY.encode(
-        _KEY_VERSION, {"group": record.group_id, "topic": record.topic, "partition": record.partition}
-    )
-    committed = record.committed
-    if committed is None:
-        return key, None
+    key = encode_offset_commit_key(record.group_id, record.topic, record.partition)
+    if key is None:
+        names = {"group": record.group_id, "topic": record.topic, "partition": record.partition}
+        key = _KEY.encode(_KEY_VERSION, names)
+    return key, None if record.committed is None else _encoded_value(record.committed)
+
+
+def _encoded_value(committed: CommittedOffset) -> bytes:
     expires = committed.expire_timestamp_ms != NO_TIMESTAMP
+    if not expires:
+        value = encode_offset_commit_value(
+            committed.offset,
+            committed.leader_epoch,
+            committed.metadata,
+            committed.commit_timestamp_ms,
+            committed.topic_id,
+        )
+        if value is not None:
+            return value
     values = {
         "offset": committed.offset,
         "leader_epoch": committed.leader_epoch,
@@ -62,10 +79,18 @@ def _encoded(record: OffsetRecord) -> tuple[bytes, bytes | None]:
         "expire_timestamp": committed.expire_timestamp_ms,
         "topic_id": committed.topic_id,
     }
-    return key, _VALUE.encode(_VALUE_VERSION_WITH_EXPIRY if expires else _VALUE_VERSION, values)
+    return _VALUE.encode(_VALUE_VERSION_WITH_EXPIRY if expires else _VALUE_VERSION, values)
 
 
 def _decoded(key: bytes, value: bytes | None) -> OffsetRecord:
+    if value is not None and (hot := decode_offset_commit(key, value)) is not None:
+        group_id, topic, partition, offset, leader_epoch, metadata, timestamp_ms, topic_id = hot
+        return OffsetRecord(
+            group_id,
+            topic,
+            partition,
+            CommittedOffset(offset, leader_epoch, metadata, timestamp_ms, topic_id=topic_id),
+        )
     where = _KEY.decode(key)
     committed = None
     if value is not None:
