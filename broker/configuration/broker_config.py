@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tidelog.broker.configuration.coarse_settings import COARSE_SETTINGS, in_milliseconds
 from tidelog.broker.configuration.listeners import ListenerConfig, listeners_of
 from tidelog.broker.configuration.settings import (
     BOOTSTRAP_SERVERS_VARIABLE,
@@ -453,12 +454,13 @@ class BrokerConfig:
             sources[attribute] = source
 
         if file is not None:
-            for name, value in read_toml(file).items():
+            for name, value in in_milliseconds(read_toml(file), str(file)).items():
                 take(_attribute(name, str(file)), value, str(file))
-        by_variable = {variable_of(each): each.attribute for each in settings_of(BrokerConfig)}
-        for variable in sorted(by_variable.keys() & environ.keys()):
-            take(by_variable[variable], environ[variable], variable)
-        for name, value in (given or {}).items():
+        by_variable = _names_by_variable()
+        found = {by_variable[variable]: environ[variable] for variable in by_variable if variable in environ}
+        for name, value in in_milliseconds(found, "the environment").items():
+            take(_attribute(name, ""), value, variable_of(name))
+        for name, value in in_milliseconds(given or {}, "the command line").items():
             take(_attribute(name, "the command line"), value, "the command line")
         return cls(**values, sources=sources)  # type: ignore[arg-type]
 
@@ -502,9 +504,15 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Variables in the environment that look like settings but are not. They cause a warning, not a refusal,
     because Kubernetes sets such names for a service called tidelog.
     """
-    known = {variable_of(each) for each in settings_of(BrokerConfig)}
+    known = _names_by_variable().keys()
     mine = {name for name in environ if name.startswith(ENVIRONMENT_PREFIX)}
     return sorted(mine - known - {CONFIG_FILE_VARIABLE, BOOTSTRAP_SERVERS_VARIABLE})
+
+
+def _names_by_variable() -> dict[str, str]:
+    """Variable of the environment -> the outward name of the setting."""
+    names = [each.name for each in settings_of(BrokerConfig)]
+    return {variable_of(name): name for name in (*names, *COARSE_SETTINGS)}
 
 
 def _attribute(name: str, source: str) -> str:

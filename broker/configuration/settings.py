@@ -23,9 +23,9 @@ _KUBERNETES_HINT = (
 )
 
 
-def variable_of(setting: Setting) -> str:
-    """The environment variable of a setting: `TIDELOG_LOG_SEGMENT_BYTES`."""
-    return ENVIRONMENT_PREFIX + setting.attribute.upper()
+def variable_of(name: str) -> str:
+    """The environment variable of the setting called `name`: `TIDELOG_LOG_SEGMENT_BYTES`."""
+    return ENVIRONMENT_PREFIX + name.replace(".", "_").upper()
 
 
 def parse_setting(setting: Setting, value: object, source: str = "") -> Any:

@@ -44,7 +44,7 @@ def test_every_setting_is_described_named_like_kafka_and_has_a_default_that_it_m
 ) -> None:
     assert setting.description.endswith(".")
     assert setting.name == setting.attribute.replace("_", ".")
-    assert variable_of(setting) == "TIDELOG_" + setting.attribute.upper()
+    assert variable_of(setting.name) == "TIDELOG_" + setting.attribute.upper()
     assert isinstance(setting.parse(setting.default), tuple if setting.is_many else setting.kind)
 
 
