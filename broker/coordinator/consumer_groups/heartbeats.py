@@ -72,10 +72,8 @@ def _check_join(request: MemberHeartbeat) -> None:
         )
 
 
-def heartbeat(update: GroupUpdate, request: MemberHeartbeat, free_bytes: int) -> Any:
-    """The Decision. `free_bytes`: how much more all groups together may hold. Raises ApiError."""
-    if request.member_epoch in (LEAVING_EPOCH, LEFT_FOR_A_WHILE_EPOCH):
-        raise ValueError("use `leave`")
+def heartbeat(update: GroupUpdate, request: MemberHeartbeat, free_bytes: int) -> HeartbeatAnswer:
+    """`free_bytes`: how much more all groups together may hold. Raises ApiError."""
     member_id = request.member_id
     before = _joined(update, request, free_bytes)
     wanted = _subscription(update.group.members.get(member_id) or Subscription(), request)
@@ -91,13 +89,11 @@ def heartbeat(update: GroupUpdate, request: MemberHeartbeat, free_bytes: int) ->
         and request.owned is not None
     )
     has_changed = is_full or current.assigned != before.assigned
-    return update.decision(
-        HeartbeatAnswer(
-            member_id,
-            current.epoch,
-            settings.heartbeat_interval_ms,
-            current.assigned if has_changed else None,
-        )
+    return HeartbeatAnswer(
+        member_id,
+        current.epoch,
+        settings.heartbeat_interval_ms,
+        current.assigned if has_changed else None,
     )
 
 
@@ -192,17 +188,16 @@ def _check_place(
         )
 
 
-def leave(update: GroupUpdate, request: MemberHeartbeat) -> Any:
+def leave(update: GroupUpdate, request: MemberHeartbeat) -> HeartbeatAnswer:
     """A static member may leave for a while (-2): it keeps its place until its session expires."""
     group, member_id = update.group, request.member_id
     check_leave(group, request)
-    answer = HeartbeatAnswer(member_id, request.member_epoch, 0)
     if request.member_epoch == LEAVING_EPOCH:
         update.remove((member_id,))
     else:
         left = group.current(member_id)._replace(epoch=LEFT_FOR_A_WHILE_EPOCH, revoking={})
         update.write(CurrentRecord(group.group_id, member_id, left))
-    return update.decision(answer)
+    return HeartbeatAnswer(member_id, request.member_epoch, 0)
 
 
 def check_leave(group: ConsumerGroup, request: MemberHeartbeat) -> None:

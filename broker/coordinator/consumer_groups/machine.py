@@ -9,10 +9,10 @@ Pure. Source: Kafka's GroupMetadataManager, for groups of type consumer.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from tidelog.broker.coordinator.consumer_groups import heartbeats
+from tidelog.broker.coordinator.consumer_groups import classic_members, heartbeats
 from tidelog.broker.coordinator.consumer_groups.group import (
     LEAVING_EPOCH,
     LEFT_FOR_A_WHILE_EPOCH,
@@ -35,17 +35,30 @@ from tidelog.broker.coordinator.consumer_groups.records import (
 )
 from tidelog.broker.coordinator.consumer_groups.update import AskedToJoin, GroupUpdate
 from tidelog.broker.coordinator.decision import Decision, Timer
+from tidelog.broker.coordinator.groups.messages import (
+    JoinAnswer,
+    JoinRequest,
+    MemberIdentity,
+    SyncAnswer,
+    SyncRequest,
+)
 from tidelog.broker.coordinator.offsets.committed_offsets import Committer
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 _CONSUMER_COMMITS_FROM = 9
 
 
+Downgrade = Callable[[GroupUpdate, Any], Decision[Any, Any]]
+"""(update, response) -> the decision."""
+
+
 class ConsumerGroups:
     """Operations take `now_ms` last and return a Decision."""
 
-    def __init__(self, settings: ConsumerGroupSettings, topics: TopicsView) -> None:
+    def __init__(self, settings: ConsumerGroupSettings, topics: TopicsView, downgrade: Downgrade) -> None:
+        """`downgrade` decides what becomes of a group that lost its last member of the consumer protocol."""
         self.settings = settings
+        self._downgrade = downgrade
         self.held_bytes = 0
         self._topics = topics
         self._groups: dict[str, ConsumerGroup] = {}
@@ -104,12 +117,48 @@ class ConsumerGroups:
     ) -> Decision[Any, HeartbeatAnswer]:
         """Of a group that exists, or is new. Raises ApiError."""
         update = self.update(group, now_ms)
-        decision: Decision[Any, HeartbeatAnswer]
         if request.member_epoch in (LEAVING_EPOCH, LEFT_FOR_A_WHILE_EPOCH):
-            decision = heartbeats.leave(update, request)
-        else:
-            decision = heartbeats.heartbeat(update, request, free_bytes)
-        return decision
+            return self._decided(update, heartbeats.leave(update, request))
+        return update.decision(heartbeats.heartbeat(update, request, free_bytes))
+
+    def _decided(self, update: GroupUpdate, response: Any) -> Decision[Any, Any]:
+        if update.lost_its_last_consumer:
+            return self._downgrade(update, response)
+        return update.decision(response)
+
+    # Members of the classic protocol
+
+    def join(
+        self, group: ConsumerGroup, request: JoinRequest, free_bytes: int, now_ms: int
+    ) -> Decision[Any, JoinAnswer]:
+        update = self.update(group, now_ms)
+        try:
+            return self._decided(update, classic_members.join(update, request, free_bytes))
+        except ApiError as error:
+            return Decision((), JoinAnswer(error.code, request.member_id))
+
+    def sync(self, group: ConsumerGroup, request: SyncRequest, now_ms: int) -> Decision[Any, SyncAnswer]:
+        update = self.update(group, now_ms)
+        try:
+            return update.decision(classic_members.sync(update, request))
+        except ApiError as error:
+            return Decision((), SyncAnswer(error.code))
+
+    def classic_heartbeat(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> Decision[Any, ErrorCode]:
+        update = self.update(group, now_ms)
+        try:
+            code = classic_members.heartbeat(update, member_id, instance_id, generation)
+        except ApiError as error:
+            return Decision((), error.code)
+        return update.decision(code)
+
+    def leave(
+        self, group: ConsumerGroup, leaving: Sequence[MemberIdentity], now_ms: int
+    ) -> Decision[Any, list[ErrorCode]]:
+        update = self.update(group, now_ms)
+        return update.decision(classic_members.leave(update, leaving))
 
     # Offsets
 
@@ -241,11 +290,15 @@ class ConsumerGroups:
             group = self._groups.get(group_id)
             if group is None:
                 continue
-            update = self.update(group, now_ms)
-            for member_id in group.members:
-                update.resume(member_id)
-            timers.update(update.timers)
+            timers.update(self.resumed(group, now_ms))
         return Decision((), None, timers)
+
+    def resumed(self, group: ConsumerGroup, now_ms: int) -> Mapping[Any, Timer | None]:
+        """The timers of all members of a group that was not made by their requests."""
+        update = self.update(group, now_ms)
+        for member_id in group.members:
+            update.resume(member_id)
+        return update.timers
 
     def member_expired(self, group_id: str, member_id: str, now_ms: int) -> Decision[Any, None]:
         group = self._groups.get(group_id)
@@ -253,7 +306,7 @@ class ConsumerGroups:
             return Decision((), None)
         update = self.update(group, now_ms)
         update.remove((member_id,))
-        return update.decision(None)
+        return self._decided(update, None)
 
     def revocation_expired(
         self, group_id: str, member_id: str, member_epoch: int, now_ms: int

@@ -98,14 +98,21 @@ class GroupUpdate:
         self.records: list[Any] = []
         self.changes: list[Any] = []
         self.timers: dict[Hashable, Timer | None] = {}
-        self._before = group
+        self.before = group
         self._expiries = expiries
 
     def decision(self, response: Any) -> Decision[Any, Any]:
         return Decision(self.records, response, self.timers, self.changes)
 
+    @property
+    def lost_its_last_consumer(self) -> bool:
+        """Whether only members of the classic protocol are left, which was not so before."""
+        count = len(self.group.members)
+        had_consumers = self.before.classic_member_count < len(self.before.members)
+        return bool(count) and had_consumers and self.group.classic_member_count == count
+
     def write(self, record: ConsumerGroupRecord) -> None:
-        if self.group is self._before:
+        if self.group is self.before:
             self.group = self.group.copy()
         record.apply_to(self.group)
         self.records.append(record)

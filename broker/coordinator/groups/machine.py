@@ -115,6 +115,29 @@ class Groups:
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
         """Any client may read the offsets of a group of the classic protocol."""
 
+    # Other protocols
+
+    def given_up(self, group_id: str, now_ms: int) -> tuple[Group, Decision[Any, None]]:
+        """A group that another protocol continues, and the decision that ends it.
+
+        Members that wait are to join again.
+        """
+        change = self._change(group_id, now_ms)
+        group = change.group
+        rebalance.give_up(change)
+        ended = change.decision(None)
+        return group, ended._replace(records=(GroupRecord(group_id, None),), changes=())
+
+    def taken_over(self, group: Group, response: Any, *, rebalances: bool, now_ms: int) -> Decision[Any, Any]:
+        """The decision that begins a group which another protocol gives up."""
+        change = GroupChange(group, now_ms, self.limits, self)
+        change.is_recorded = True
+        for member in group.members.values():
+            change.keep_alive(member.member_id, member.session_timeout_ms)
+        if rebalances:
+            rebalance.rebalance(change)
+        return change.decision(response)
+
     # Operators
 
     def describe(self, group_id: str) -> DescribedGroup:

@@ -307,3 +307,15 @@ def release_waiting(change: GroupChange, member: Member, code: ErrorCode) -> Non
         change.release(join_key(group_id, member.member_id), JoinAnswer(code, NO_MEMBER_ID))
     if member.awaits_sync:
         change.release(sync_key(group_id, member.member_id), SyncAnswer(code))
+
+
+def give_up(change: GroupChange) -> None:
+    """Another protocol continues the group: end its timers, and let waiting members join again."""
+    group = change.group
+    for member_id, member in group.members.items():
+        release_waiting(change, member, ErrorCode.REBALANCE_IN_PROGRESS)
+        change.end_timer(session_timer(group.group_id, member_id))
+    for member_id in group.pending_joins:
+        change.end_timer(session_timer(group.group_id, member_id))
+    change.end_timer(join_phase_timer(group.group_id))
+    change.end_timer(sync_phase_timer(group.group_id))

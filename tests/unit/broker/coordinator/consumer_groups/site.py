@@ -21,11 +21,19 @@ from tidelog.broker.coordinator.consumer_groups.messages import (
 )
 from tidelog.broker.coordinator.decision import Decision, Parked, Timer
 from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, GroupMachine, GroupRules
+from tidelog.broker.coordinator.groups.group import Protocol
+from tidelog.broker.coordinator.groups.messages import JoinRequest, MemberIdentity, SyncRequest
+from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.messages.consumer_protocol import (
+    CONSUMER_PROTOCOL_ASSIGNMENT,
+    CONSUMER_PROTOCOL_SUBSCRIPTION,
+)
 
 SESSION_MS = 45_000
 REBALANCE_MS = 30_000
 INTERVAL_MS = 5_000
+CLASSIC_SESSION_MS = 10_000
 SETTINGS = ConsumerGroupSettings(
     SESSION_MS, INTERVAL_MS, 1_000, ("uniform", "range"), may_upgrade=True, may_downgrade=True
 )
@@ -153,6 +161,80 @@ class Site:
         client.take(self.heartbeat(member_id, 0, names=names, owned={}, timeout_ms=REBALANCE_MS, **more))
         return client
 
+    # Requests of the classic protocol
+
+    def join_classic(
+        self,
+        member_id: str = "",
+        names: list[str] | None = None,
+        owned: Mapping[str, list[int]] | None = None,
+        *,
+        instance_id: str | None = None,
+        protocols: tuple[str, ...] = ("range",),
+        requires_id: bool = False,
+        protocol_type: str = "consumer",
+        metadata: bytes | None = None,
+    ) -> Asked:
+        said = subscribed(names or ["t"], owned or {}) if metadata is None else metadata
+        request = JoinRequest(
+            "g",
+            member_id,
+            instance_id,
+            f"classic-{next(self.numbers)}",
+            CLASSIC_SESSION_MS,
+            REBALANCE_MS,
+            protocol_type,
+            tuple(Protocol(name, said) for name in protocols),
+            "client",
+            "/127.0.0.1",
+            requires_id,
+            True,
+        )
+        return self.run(partial(self.groups.join, request))
+
+    def sync_classic(
+        self, member_id: str, generation: int, assignments: Mapping[str, bytes] | None = None, **more: Any
+    ) -> Asked:
+        request = SyncRequest(
+            "g",
+            generation,
+            member_id,
+            more.get("instance_id"),
+            more.get("protocol_type"),
+            more.get("protocol"),
+            assignments or {},
+        )
+        return self.run(partial(self.groups.sync, request))
+
+    def heartbeat_classic(self, member_id: str, generation: int, instance_id: str | None = None) -> ErrorCode:
+        asked = self.run(partial(self.groups.heartbeat, "g", member_id, instance_id, generation))
+        code: ErrorCode = asked.answer
+        return code
+
+    def leave_classic(self, *leaving: tuple[str, str | None]) -> list[ErrorCode]:
+        asked = self.run(partial(self.groups.leave, "g", [MemberIdentity(*each) for each in leaving]))
+        codes: list[ErrorCode] = asked.answer
+        return codes
+
+    def classic_group(
+        self, *partitions: list[int], protocol: str = "range", user_data: bytes | None = None
+    ) -> tuple[int, list[str]]:
+        """Make a stable classic group whose members own these partitions of "t".
+
+        Returns its generation and their ids.
+        """
+        joins = [self.join_classic(protocols=(protocol,)) for _ in partitions]
+        self.pass_ms(2 * LIMITS.initial_rebalance_delay_ms)
+        generation = joins[0].answer.generation
+        ids = [join.answer.member_id for join in joins]
+        shares = {
+            member_id: assigned({"t": share}, user_data)
+            for member_id, share in zip(ids, partitions, strict=True)
+        }
+        for member_id in reversed(ids):
+            self.sync_classic(member_id, generation, shares)
+        return generation, ids
+
     def group(self, group_id: str = "g") -> ConsumerGroup:
         group = self.groups.consumer.get(group_id)
         assert group is not None
@@ -201,6 +283,56 @@ class Client:
 
     def partitions(self, name: str = "t") -> set[int]:
         return set(self.owned.get(topic_id(name), ()))
+
+
+@dataclass
+class ClassicClient:
+    """A member as a client of the classic protocol keeps it: it joins again when it is told to."""
+
+    site: Site
+    member_id: str
+    generation: int
+    owned: dict[str, list[int]] = field(default_factory=dict)
+
+    def beat(self) -> None:
+        code = self.site.heartbeat_classic(self.member_id, self.generation)
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self.join()
+        else:
+            assert code == ErrorCode.NONE
+
+    def join(self) -> None:
+        joined = self.site.join_classic(self.member_id, owned=self.owned).answer
+        self.generation = joined.generation
+        synced = self.site.sync_classic(self.member_id, self.generation).answer
+        if synced.error_code == ErrorCode.NONE:
+            self.owned = partitions_in(synced.assignment)
+
+    def partitions(self) -> set[int]:
+        return set(self.owned.get("t", ()))
+
+
+def subscribed(names: list[str], owned: Mapping[str, list[int]], version: int = 3) -> bytes:
+    """The metadata of a member of the classic protocol."""
+    values = {"topics": names, "owned_partitions": _named(owned) if version else []}
+    return version.to_bytes(2, "big") + Codec(CONSUMER_PROTOCOL_SUBSCRIPTION, version, 1_000).encode(values)
+
+
+def assigned(partitions: Mapping[str, list[int]], user_data: bytes | None = None) -> bytes:
+    """The assignment of a member of the classic protocol, as its leader sends it."""
+    values = {"assigned_partitions": _named(partitions), "user_data": user_data}
+    return bytes(2) + Codec(CONSUMER_PROTOCOL_ASSIGNMENT, 0, 1_000).encode(values)
+
+
+def partitions_in(assignment: bytes) -> dict[str, list[int]]:
+    """What a member of the classic protocol reads from its assignment."""
+    version = int.from_bytes(assignment[:2], "big")
+    values = Codec(CONSUMER_PROTOCOL_ASSIGNMENT, version, 1_000).decode(assignment[2:])
+    return {each.topic: each.partitions for each in values.assigned_partitions}
+
+
+def _named(partitions: Mapping[str, list[int]]) -> list[dict[str, Any]]:
+    return [{"topic": name, "partitions": indexes} for name, indexes in partitions.items()]
 
 
 def code_of(call: Callable[[], Any]) -> ErrorCode:
