@@ -23,8 +23,10 @@ from tidelog.broker.coordinator.groups.records import GROUP_RECORDS, GroupRecord
 from tidelog.broker.coordinator.groups.states import GroupState
 from tidelog.broker.coordinator.offsets.committed_offsets import CommittedOffsets
 from tidelog.broker.coordinator.offsets.offset_records import OFFSET_RECORDS, OffsetRecord
+from tidelog.broker.coordinator.pending_records import InTransaction
 from tidelog.broker.coordinator.record_formats import RecordFormats
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.records import TransactionMarker
 
 GROUP_RECORD_FORMATS = RecordFormats((OFFSET_RECORDS, GROUP_RECORDS, *CONSUMER_GROUP_RECORDS))
 DELETED_AT_ONCE = 500
@@ -47,6 +49,8 @@ class GroupMachine:
         self.offsets = CommittedOffsets(self.groups, rules.retention_ms)
         self._parts: dict[type, Callable[[Any], None]] = {
             OffsetRecord: self.offsets.apply,
+            InTransaction: self.offsets.apply_pending,
+            TransactionMarker: self.offsets.apply_end,
             GroupRecord: self.groups.classic.apply,
             GroupChanged: self.groups.classic.apply,
             AskedToJoin: self.groups.consumer.apply_change,

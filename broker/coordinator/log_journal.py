@@ -3,7 +3,8 @@
 Owns the conversion between records and batches. Invariants:
 - the records of one `write` are one batch, so after a crash all of them are stored or none;
 - the first `news` gives what remains of all earlier writes: the last record of each key, in the order of the
-  log. This bounds memory, not the length of the log;
+  log, and then the records of transactions that are open. This bounds memory, not the length of the log;
+- one `write` is of one kind: records, records of one producer's transaction, or one marker that ends it;
 - a thread reads the log, one part at a time, and records are encoded in steps, so the loop goes on serving;
 - a log that cannot be read completely gives no records at all: some of the offsets would not be the last.
 
@@ -17,12 +18,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic
 
 from tidelog.broker.coordinator.decision import RecordT
+from tidelog.broker.coordinator.pending_records import InTransaction, PendingRecords
 from tidelog.broker.coordinator.record_formats import RecordFormats
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage.log_types import AppendResult
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
-from tidelog.protocol.records import RecordBatchBuilder, decode_batch_columns, iter_batches
+from tidelog.protocol.records import (
+    RecordBatchBuilder,
+    TransactionMarker,
+    decode_batch_columns,
+    iter_batches,
+    read_marker,
+)
 from tidelog.protocol.steps import Pace
+from tidelog.protocol.types import Buffer
 
 READ_BYTES = 1 << 20
 
@@ -46,7 +55,7 @@ class LogJournal(Generic[RecordT]):
         """What the log held before the first `write`, once. Raises ApiError, also while it is iterated."""
         if self._is_replayed:
             return ()
-        values: dict[bytes, bytes | None] = {}
+        values: _Replayed = _Replayed()
         replica = self._replica
         try:
             await replica.caught_up()
@@ -59,7 +68,7 @@ class LogJournal(Generic[RecordT]):
             raise self._damaged(error) from error
         return self._decoded(values)
 
-    def _read(self, offset: int, end_offset: int, values: dict[bytes, bytes | None]) -> int:
+    def _read(self, offset: int, end_offset: int, values: _Replayed) -> int:
         """Read a part of the log from `offset` on into `values`, and return where the next part begins."""
         found = self._replica.read(offset, READ_BYTES, end_offset)
         if found.next_offset <= offset:
@@ -67,19 +76,24 @@ class LogJournal(Generic[RecordT]):
         for stretch in found.records:
             for position, header in iter_batches(stretch):
                 if header.is_control:
+                    values.end(stretch, position, header.producer_id)
                     continue
                 columns = decode_batch_columns(stretch, position, header=header)
                 for key, value in zip(columns.keys, columns.values, strict=True):
-                    if key is not None and self._formats.knows(key):
-                        values.pop(key, None)  # The newest record moves to the end.
-                        if value is not None:
-                            values[key] = value
+                    if key is None or not self._formats.knows(key):
+                        continue
+                    if header.is_transactional:
+                        values.pending.add(header.producer_id, header.producer_epoch, key, value)
+                    else:
+                        values.put(key, value)
         return found.next_offset
 
-    def _decoded(self, values: dict[bytes, bytes | None]) -> Iterator[Any]:
+    def _decoded(self, values: _Replayed) -> Iterator[Any]:
         try:
-            for key, value in values.items():
+            for key, value in values.last.items():
                 yield self._formats.decode(key, value)
+            for producer_id, epoch, key, written in values.pending:
+                yield InTransaction(producer_id, epoch, self._formats.decode(key, written))
         except ProtocolError as error:
             raise self._damaged(error) from error
         self._is_replayed = True
@@ -91,10 +105,14 @@ class LogJournal(Generic[RecordT]):
     async def write(self, records: Sequence[RecordT]) -> asyncio.Future[AppendResult]:
         """Append the records as one batch. Raises ApiError."""
         now_ms = self._clock_ms()
+        first = records[0]
+        if isinstance(first, TransactionMarker):
+            return self._replica.append_marker(first, now_ms)
         builder = RecordBatchBuilder(self._replica.log.config.max_message_bytes)
         pace = Pace()
         for record in records:
-            key, value = self._formats.encode(record)
+            held = record.record if isinstance(record, InTransaction) else record
+            key, value = self._formats.encode(held)
             if not builder.append(now_ms, key, value):
                 raise ApiError(
                     ErrorCode.MESSAGE_TOO_LARGE,
@@ -102,4 +120,37 @@ class LogJournal(Generic[RecordT]):
                 )
             if pace.spent():
                 await asyncio.sleep(0)
-        return self._replica.append_as_coordinator(builder.build(), now_ms)
+        if isinstance(first, InTransaction):
+            batch = builder.build(
+                producer_id=first.producer_id, producer_epoch=first.producer_epoch, is_transactional=True
+            )
+        else:
+            batch = builder.build()
+        return self._replica.append_as_coordinator(batch, now_ms)
+
+
+class _Replayed:
+    """What remains of the records that were read: the last value of each key, and what is not committed."""
+
+    def __init__(self) -> None:
+        self.last: dict[bytes, bytes] = {}
+        self.pending: PendingRecords[bytes, bytes | None] = PendingRecords()
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        if value is not None:
+            self.pending.overwritten(key)
+        self._put(key, value)
+
+    def _put(self, key: bytes, value: bytes | None) -> None:
+        self.last.pop(key, None)  # The newest record moves to the end.
+        if value is not None:
+            self.last[key] = value
+
+    def end(self, stretch: Buffer, position: int, producer_id: int) -> None:
+        """Apply a control batch. One of a kind that this version does not know ends no transaction."""
+        try:
+            marker = read_marker(stretch, position)
+        except ProtocolError:
+            return
+        for key, value in self.pending.end(producer_id, is_commit=marker.is_commit).items():
+            self._put(key, value)

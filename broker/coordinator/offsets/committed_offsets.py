@@ -9,21 +9,26 @@ Invariants:
   the offset is never returned, and `sweep` removes it;
 - an offset expires at its own time, else when its group has been idle for the retention. A group without
   members is idle from each commit on;
-- one step of a sweep examines some thousand offsets, however many exist.
+- one step of a sweep examines some thousand offsets, however many exist;
+- what a transaction commits is seen once its marker is written. An offset that an open transaction may
+  replace does not expire.
 
-Pure. Source: Kafka's OffsetMetadataManager, KIP-211 (expiry), KIP-496 (OffsetDelete).
+Pure. Source: Kafka's OffsetMetadataManager, KIP-211 (expiry), KIP-447 (pending
+offsets), KIP-496 (OffsetDelete).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from tidelog.broker.coordinator.decision import Decision, Timer
 from tidelog.broker.coordinator.offsets.offset_records import NO_TOPIC_ID, CommittedOffset, OffsetRecord
+from tidelog.broker.coordinator.pending_records import InTransaction, PendingRecords
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.records import TransactionMarker
 from tidelog.protocol.types import NO_TIMESTAMP
 
 SWEPT_AT_ONCE = 2_000
@@ -49,6 +54,11 @@ class Committer(NamedTuple):
     instance_id: str | None = None
     api_version: int = 0
     """The version of the OffsetCommit."""
+    is_in_transaction: bool = False
+
+    @property
+    def is_anonymous(self) -> bool:
+        return self.generation < 0 and not self.member_id and self.instance_id is None
 
 
 class Membership(Protocol):
@@ -74,6 +84,7 @@ class Membership(Protocol):
 
 
 _Offsets = dict[str, dict[int, CommittedOffset]]
+_Key = tuple[str, str, int]
 
 
 class CommittedOffsets:
@@ -83,10 +94,27 @@ class CommittedOffsets:
         self._membership = membership
         self.retention_ms = retention_ms
         self._groups: dict[str, _Offsets] = {}
+        self._pending: PendingRecords[_Key, CommittedOffset | None] = PendingRecords()
         self._groups_to_sweep: deque[str] = deque()
         self._topics_to_sweep: deque[tuple[str, str]] = deque()
 
     def apply(self, record: OffsetRecord) -> None:
+        if record.committed is not None:
+            self._pending.overwritten(record[:3])
+        self._apply(record)
+
+    def apply_pending(self, written: InTransaction) -> None:
+        """A record that counts once its transaction commits."""
+        key, committed = written.record[:3], written.record.committed
+        self._pending.add(written.producer_id, written.producer_epoch, key, committed)
+
+    def apply_end(self, marker: TransactionMarker) -> None:
+        """A transaction ended."""
+        counting = self._pending.end(marker.producer_id, is_commit=marker.is_commit)
+        for (group_id, topic, partition), committed in counting.items():
+            self._apply(OffsetRecord(group_id, topic, partition, committed))
+
+    def _apply(self, record: OffsetRecord) -> None:
         group_id, topic, partition, committed = record
         if committed is not None:
             self._groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
@@ -119,7 +147,42 @@ class CommittedOffsets:
 
         return operation
 
+    def commit_in_transaction(
+        self, group_id: str, committer: Committer, producer: tuple[int, int], records: Sequence[OffsetRecord]
+    ) -> Callable[[int], Decision[Any, None]]:
+        """Commit `records` with the transaction of this producer id and epoch. Raises ApiError as `commit`.
+
+        A client that is no member may do so beside members, because the first versions of TxnOffsetCommit
+        name no member.
+        """
+
+        def operation(now_ms: int) -> Decision[Any, None]:
+            timers = self._check_commit(group_id, committer, now_ms)
+            return Decision([InTransaction(*producer, record) for record in records], None, timers)
+
+        return operation
+
+    def end_transaction(self, marker: TransactionMarker, now_ms: int) -> Decision[TransactionMarker, None]:
+        """Let what the transaction committed count, or forget it."""
+        return Decision((marker,), None)
+
+    def unstable(self, group_id: str, now_ms: int) -> Decision[Any, Collection[tuple[str, int]]]:
+        """The topics and partitions of the group that open transactions have committed offsets for."""
+        return Decision(
+            (), {(record.key[1], record.key[2]) for record in self._pending if record.key[0] == group_id}
+        )
+
     def _check_commit(self, group_id: str, committer: Committer, now_ms: int) -> Timers:
+        if committer.is_in_transaction and committer.is_anonymous:
+            return {}
+        try:
+            return self._check_member(group_id, committer, now_ms)
+        except ApiError as error:
+            if committer.is_in_transaction and error.code == ErrorCode.REBALANCE_IN_PROGRESS:
+                return {}
+            raise
+
+    def _check_member(self, group_id: str, committer: Committer, now_ms: int) -> Timers:
         if self._membership.knows(group_id):
             return self._membership.check_commit(group_id, committer, now_ms)
         if committer.generation < 0:
@@ -200,7 +263,10 @@ class CommittedOffsets:
             partitions = self._groups.get(group_id, {}).get(topic, {})
             looks -= 1 + len(partitions)
             for partition, committed in partitions.items():
-                if is_of(committed, topic_id) and not self._is_expired(group_id, topic, committed, now_ms):
+                is_pending = (group_id, topic, partition) in self._pending
+                if is_of(committed, topic_id) and (
+                    is_pending or not self._is_expired(group_id, topic, committed, now_ms)
+                ):
                     continue
                 records.append(OffsetRecord(group_id, topic, partition, None))
                 room_bytes -= _LARGEST_KEY_OVERHEAD + _BYTES_A_CHARACTER * (len(group_id) + len(topic))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,12 +11,13 @@ from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator import log_journal
 from tidelog.broker.coordinator.log_journal import LogJournal
 from tidelog.broker.coordinator.offsets.offset_records import OFFSET_RECORDS, CommittedOffset, OffsetRecord
+from tidelog.broker.coordinator.pending_records import InTransaction
 from tidelog.broker.coordinator.record_formats import RecordFormats
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services, open_services
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.records import RecordBatchBuilder
+from tidelog.protocol.records import RecordBatchBuilder, TransactionMarker
 
 NOW_MS = 1_700_000_000_000
 FORMATS = RecordFormats((OFFSET_RECORDS,))
@@ -79,9 +81,9 @@ async def test_what_is_superseded_is_not_held_while_the_log_is_read(
     held: list[int] = []
     read = LogJournal._read
 
-    def watched(journal: LogJournal[OffsetRecord], at: int, end: int, values: dict[bytes, bytes]) -> int:
-        reached = read(journal, at, end, values)  # type: ignore[arg-type]
-        held.append(len(values))
+    def watched(journal: LogJournal[OffsetRecord], at: int, end: int, values: Any) -> int:
+        reached = read(journal, at, end, values)
+        held.append(len(values.last))
         return reached
 
     monkeypatch.setattr(LogJournal, "_read", watched)
@@ -191,3 +193,22 @@ async def test_a_write_that_does_not_become_durable_fails_its_future(replica: Re
     assert failed.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(ApiError):
         await journal_of(replica).write([offset(0, 2)])
+
+
+async def test_records_of_a_transaction_count_once_it_is_committed(replica: Replica) -> None:
+    """Needs a log that takes records of a producer's transaction from a coordinator."""
+    await write(replica, offset(0, 1), offset(1, 1), offset(2, 1))
+    journal: LogJournal[Any] = journal_of(replica)
+    for producer_id in (7, 8, 9):
+        records = [InTransaction(producer_id, 0, offset(producer_id - 7, 2))]
+        await (await journal.write(records))
+    await (await journal.write([TransactionMarker(7, 0, 0, is_commit=True)]))
+    await (await journal.write([TransactionMarker(8, 0, 0, is_commit=False)]))
+    assert await replayed(replica) == [
+        offset(1, 1),
+        offset(2, 1),
+        offset(0, 2),
+        InTransaction(9, 0, offset(2, 2)),
+    ]
+    await (await journal.write([TransactionMarker(9, 0, 0, is_commit=True)]))
+    assert await replayed(replica) == [offset(1, 1), offset(0, 2), offset(2, 2)]
