@@ -83,7 +83,7 @@ SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     ApiKey.METADATA: _served(Kind.CHANGE, 0, 12),  # It creates topics.
     ApiKey.OFFSET_COMMIT: _served(Kind.CHANGE, 2, 10),
     ApiKey.OFFSET_FETCH: _served(Kind.READ, 1, 10),
-    ApiKey.FIND_COORDINATOR: _served(Kind.CHANGE, 0, 5),  # It creates the topic of the groups.
+    ApiKey.FIND_COORDINATOR: _served(Kind.CHANGE, 0, 5),  # It creates internal topics.
     ApiKey.JOIN_GROUP: _served(Kind.LONG_CHANGE, 0, 9),
     ApiKey.HEARTBEAT: _served(Kind.CHANGE, 0, 4),
     ApiKey.LEAVE_GROUP: _served(Kind.CHANGE, 0, 5),
@@ -95,9 +95,13 @@ SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     ApiKey.CREATE_TOPICS: _served(Kind.CHANGE, 2, 7),
     ApiKey.DELETE_TOPICS: _served(Kind.CHANGE, 1, 6),
     ApiKey.DELETE_RECORDS: _served(Kind.CHANGE, 0, 2),
-    ApiKey.INIT_PRODUCER_ID: _served(Kind.CHANGE, 0, 5),
+    ApiKey.INIT_PRODUCER_ID: _served(Kind.CHANGE, 0, 6),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _served(Kind.READ, 2, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: _served(Kind.CHANGE, 0, 5),
+    ApiKey.ADD_OFFSETS_TO_TXN: _served(Kind.CHANGE, 0, 4),
+    ApiKey.END_TXN: _served(Kind.CHANGE, 0, 5),
     ApiKey.WRITE_TXN_MARKERS: _served(Kind.CHANGE, 1, 2),
+    ApiKey.TXN_OFFSET_COMMIT: _served(Kind.CHANGE, 0, 5),
     ApiKey.DESCRIBE_CONFIGS: _served(Kind.READ, 1, 4),
     ApiKey.ALTER_CONFIGS: _served(Kind.CHANGE, 0, 2),
     ApiKey.SASL_AUTHENTICATE: _served(Kind.CHANGE, 0, 2),
@@ -109,6 +113,8 @@ SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _served(Kind.CHANGE, 0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: _served(Kind.READ, 0, 1),
     ApiKey.DESCRIBE_PRODUCERS: _served(Kind.READ, 0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: _served(Kind.READ, 0, 0),
+    ApiKey.LIST_TRANSACTIONS: _served(Kind.READ, 0, 1),
     ApiKey.DESCRIBE_LOG_DIRS: _served(Kind.READ, 1, 4),
     ApiKey.ELECT_LEADERS: _served(Kind.READ, 0, 2),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _served(Kind.READ, 0, 1),

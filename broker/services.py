@@ -20,6 +20,7 @@ from tidelog.broker.cluster.catalog import (
     ALL_BROKERS,
     INTERNAL_TOPIC_CONFIGS,
     OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
     BrokerConfigsChanged,
     BrokerRegistered,
     BrokerRegistration,
@@ -35,6 +36,7 @@ from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
+from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from tidelog.broker.data_folder.ownership import claim, is_in_use
 from tidelog.broker.limits.handle_budget import HandleBudget
 from tidelog.broker.limits.peer_events import PeerEvents
@@ -81,6 +83,7 @@ class Services:
         reconciler: Reconciler,
         topics: Topics,
         groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
         maintenance: Maintenance,
         events: PeerEvents,
         handles: HandleBudget,
@@ -98,11 +101,11 @@ class Services:
         self.replicas = partitions.replicas
         self.topics = topics
         self.groups = groups
+        self.transactions = transactions
         self.maintenance = maintenance
         self.handles = handles
         self.turns = turns
-        self.transaction_verifier: TransactionVerifier | None = None
-        """Without it no transaction begins."""
+        self.transaction_verifier: TransactionVerifier = transactions
         self._reconciler = reconciler
         self._cluster = cluster
         self._closed = False
@@ -146,6 +149,7 @@ class Services:
             return
         self._closed = True
         await self.maintenance.stop()
+        await self.transactions.close()
         await self.groups.close()
         await self.producer_ids.close()
         await self.topics.close()
@@ -211,9 +215,8 @@ async def open_services(
         raise
     events = PeerEvents()
     topics = _topics(settings, cluster, reconciler, topic_settings, events, turns)
-    maintenance = Maintenance(partitions, clock_ms, steady_ms, config, events)
     metrics.count_producer_ids_with(lambda: logs.producer_id_count)
-    maintenance.start()
+    groups = _groups(settings, cluster, topics, partitions, clock_ms, steady_ms)
     return Services(
         settings,
         metrics,
@@ -223,12 +226,42 @@ async def open_services(
         partitions=partitions,
         reconciler=reconciler,
         topics=topics,
-        groups=_groups(settings, cluster, topics, partitions, clock_ms, steady_ms),
-        maintenance=maintenance,
+        groups=groups,
+        transactions=_transactions(config, cluster, topics, groups, held[0], clock_ms, steady_ms, partitions),
+        maintenance=_maintenance(partitions, clock_ms, steady_ms, config, events),
         events=events,
         handles=HandleBudget(disk, lambda: len(partitions.replicas)),
         turns=turns,
     )
+
+
+def _maintenance(
+    partitions: Partitions,
+    clock_ms: Callable[[], int],
+    steady_ms: Callable[[], int],
+    config: BrokerConfig,
+    events: PeerEvents,
+) -> Maintenance:
+    maintenance = Maintenance(partitions, clock_ms, steady_ms, config, events)
+    maintenance.start()
+    return maintenance
+
+
+def _transactions(
+    config: BrokerConfig,
+    cluster: Cluster,
+    topics: Topics,
+    groups: GroupCoordinator,
+    producer_ids: ProducerIds,
+    clock_ms: Callable[[], int],
+    steady_ms: Callable[[], int],
+    partitions: Partitions,
+) -> TransactionCoordinator:
+    transactions = TransactionCoordinator(
+        config, cluster.catalog, topics, partitions.replicas, groups, producer_ids, clock_ms, steady_ms
+    )
+    transactions.start()
+    return transactions
 
 
 def _groups(
@@ -319,6 +352,7 @@ def _topics(
     events: PeerEvents,
     turns: Turns,
 ) -> Topics:
+    config = settings.config
     return Topics(
         cluster,
         reconciler,
@@ -327,15 +361,20 @@ def _topics(
         events,
         turns,
         brokers=lambda: tuple(cluster.catalog.brokers),
-        internal={OFFSETS_TOPIC: _offsets_topic(settings.config)},
+        internal={
+            OFFSETS_TOPIC: _internal_topic(
+                config.offsets_topic_num_partitions, config.offsets_topic_segment_bytes
+            ),
+            TRANSACTIONS_TOPIC: _internal_topic(
+                config.transaction_state_log_num_partitions, config.transaction_state_log_segment_bytes
+            ),
+        },
     )
 
 
-def _offsets_topic(config: BrokerConfig) -> NewTopic:
-    return NewTopic(
-        num_partitions=config.offsets_topic_num_partitions,
-        configs={**INTERNAL_TOPIC_CONFIGS, "segment.bytes": str(config.offsets_topic_segment_bytes)},
-    )
+def _internal_topic(num_partitions: int, segment_bytes: int) -> NewTopic:
+    configs = {**INTERNAL_TOPIC_CONFIGS, "segment.bytes": str(segment_bytes)}
+    return NewTopic(num_partitions=num_partitions, configs=configs)
 
 
 def _embedded_store(config: BrokerConfig, logs: LogManager, *, may_begin: bool) -> ClusterStore:

@@ -192,7 +192,7 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
         _api(ApiKey.DELETE_RECORDS, (0, 2), topics.DELETE_RECORDS_REQUEST, topics.DELETE_RECORDS_RESPONSE),
         _api(
             ApiKey.INIT_PRODUCER_ID,
-            (0, 5),
+            (0, 6),
             produce.INIT_PRODUCER_ID_REQUEST,
             produce.INIT_PRODUCER_ID_RESPONSE,
         ),

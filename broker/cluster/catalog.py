@@ -32,7 +32,8 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 """As Kafka: one request may not ask for more partitions than this over all its topics."""
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 INTERNAL_TOPIC_CONFIGS: Mapping[str, str] = {"cleanup.policy": "compact", "compression.type": "producer"}
 """What internal topics are made with: a record stays until a later one with its key takes its place."""
 

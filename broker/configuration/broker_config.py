@@ -258,6 +258,44 @@ class BrokerConfig:
         600_000, "Interval at which expired offsets are looked for and deleted.", low=1, high=_LONG
     )
 
+    transaction_state_log_num_partitions: int = _setting(
+        5,
+        "Partitions that __transaction_state gets when it is made. A transactional id uses one of them.",
+        low=1,
+        high=10_000,
+    )
+    transaction_state_log_segment_bytes: int = _setting(
+        100 << 20,
+        "Value of segment.bytes that __transaction_state gets when it is made.",
+        low=14,
+        high=_INT,
+    )
+    transaction_max_timeout_ms: int = _setting(
+        900_000, "Longest transaction.timeout.ms that a producer may ask for.", low=1, high=_INT
+    )
+    transactional_id_expiration_ms: int = _setting(
+        7 * 24 * 3_600_000,
+        "Time without a transaction after which a transactional id is forgotten.",
+        low=1,
+        high=_INT,
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _setting(
+        10_000, "Interval at which transactions past their timeout are aborted.", low=1, high=_INT
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = _setting(
+        3_600_000, "Interval at which expired transactional ids are forgotten.", low=1, high=_INT
+    )
+    transaction_two_phase_commit_enable: bool = _setting(
+        False,
+        "Whether producers may prepare transactions (KIP-939). No timeout aborts a transaction of such a "
+        "producer; its end is decided by a client or an operator.",
+    )
+    transaction_two_phase_commit_allowed_ids: tuple[str, ...] = _setting(
+        ("*",),
+        "Transactional ids that may prepare transactions, separated by commas. A * at the end stands for "
+        "any continuation.",
+    )
+
     log_segment_bytes: int = _default_of("segment.bytes")
     log_segment_delete_delay_ms: int = _default_of("file.delete.delay.ms")
     log_roll_ms: int = _default_of("segment.ms")

@@ -37,6 +37,7 @@ from tidelog.broker.coordinator.shards import Shard, ShardKind, Shards, some_at_
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import Topics
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.records import TransactionMarker
 
 REFRESH_PAUSE_SECONDS = 0.1
 """Between two refreshes, so that many changes of topics in a short time cause few of them."""
@@ -127,6 +128,18 @@ class GroupCoordinator:
         shard = self._shards.of(group_id)
         answer: ResponseT = await shard.run(operation(shard.machine))
         return answer
+
+    async def end_transaction(self, partition: int, marker: TransactionMarker) -> None:
+        """Let what a transaction committed in this partition count, or forget it; durable at the return.
+
+        Raises ApiError.
+        """
+        shard = self._shards.of_partition(partition)
+        await shard.run(partial(shard.machine.offsets.end_transaction, marker))
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition that stores the group. Raises ApiError(NOT_COORDINATOR) where there is no topic."""
+        return self._shards.of(group_id).replica.partition
 
     async def listed(self) -> AsyncIterator[ListedGroup | ApiError]:
         """All groups, and the error of each partition that cannot list its groups."""

@@ -99,11 +99,9 @@ def above_all_issued(highest_seen: int) -> int:
 
 
 def check_init_producer_id(transactional_id: str | None, producer_id: int, producer_epoch: int) -> None:
-    """Raise ApiError for an InitProducerId request that is wrong in every state.
+    """Raise ApiError (INVALID_REQUEST) for an InitProducerId request that is wrong in every state.
 
-    Both or neither of id and epoch may be -1, else INVALID_REQUEST. Transactional ids are refused with
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client reports at once instead of retrying. Without a
-    transactional id the supplied id and epoch are otherwise ignored: the answer is always a fresh id.
+    Both or neither of id and epoch may be -1.
     """
     if transactional_id == "":
         raise ApiError(ErrorCode.INVALID_REQUEST, "the transactional id is empty; send null for none")
@@ -111,11 +109,6 @@ def check_init_producer_id(transactional_id: str | None, producer_id: int, produ
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"producer id {producer_id} with epoch {producer_epoch}: both or neither must be -1",
-        )
-    if transactional_id is not None:
-        raise ApiError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "this broker offers idempotent producers but no transactions; leave transactional.id unset",
         )
 
 

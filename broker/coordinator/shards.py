@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import structlog
@@ -234,6 +235,7 @@ def some_at_once(keys: Sequence[str]) -> Iterator[Sequence[str]]:
         yield keys[first : first + KEYS_AT_ONCE]
 
 
+@lru_cache(maxsize=10_000)
 def partition_of(key: str, partition_count: int) -> int:
     """The partition of a group or a transactional id, by the hash that Kafka uses: that of Java's String."""
     hashed = 0

@@ -22,12 +22,14 @@ from tidelog.broker.handlers.group_admin import GroupAdminHandler
 from tidelog.broker.handlers.group_membership import GroupMembershipHandler
 from tidelog.broker.handlers.group_offsets import GroupOffsetsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
+from tidelog.broker.handlers.offset_commits import OffsetCommitsHandler
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.producers import ProducersHandler
 from tidelog.broker.handlers.topic_partitions import TopicPartitionsHandler
 from tidelog.broker.handlers.topics import TopicsHandler
 from tidelog.broker.handlers.transaction_markers import TransactionMarkersHandler
+from tidelog.broker.handlers.transactions import TransactionsHandler
 from tidelog.broker.services import Services
 from tidelog.protocol.schema import ApiKey
 
@@ -44,16 +46,18 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
     group_membership = GroupMembershipHandler(services)
     group_offsets = GroupOffsetsHandler(services)
     metadata = MetadataHandler(services)
+    offset_commits = OffsetCommitsHandler(services)
     offsets = OffsetsHandler(services)
     topics = TopicsHandler(services)
     configs = ConfigsHandler(services)
     producers = ProducersHandler(services)
+    transactions = TransactionsHandler(services)
     return {
         ApiKey.PRODUCE: ProduceHandler(services).handle,
         ApiKey.FETCH: FetchHandler(services).handle,
         ApiKey.LIST_OFFSETS: offsets.list_offsets,
         ApiKey.METADATA: metadata.metadata,
-        ApiKey.OFFSET_COMMIT: group_offsets.offset_commit,
+        ApiKey.OFFSET_COMMIT: offset_commits.offset_commit,
         ApiKey.OFFSET_FETCH: group_offsets.offset_fetch,
         ApiKey.OFFSET_DELETE: group_offsets.offset_delete,
         ApiKey.FIND_COORDINATOR: CoordinatorsHandler(services).find_coordinator,
@@ -72,6 +76,10 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.INIT_PRODUCER_ID: producers.init_producer_id,
         ApiKey.OFFSET_FOR_LEADER_EPOCH: offsets.offset_for_leader_epoch,
         ApiKey.WRITE_TXN_MARKERS: TransactionMarkersHandler(services).write_txn_markers,
+        ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions_to_txn,
+        ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn,
+        ApiKey.END_TXN: transactions.end_txn,
+        ApiKey.TXN_OFFSET_COMMIT: offset_commits.txn_offset_commit,
         ApiKey.DESCRIBE_CONFIGS: configs.describe_configs,
         ApiKey.ALTER_CONFIGS: configs.alter_configs,
         ApiKey.CREATE_PARTITIONS: topics.create_partitions,
@@ -79,6 +87,8 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
         ApiKey.DESCRIBE_CLUSTER: metadata.describe_cluster,
         ApiKey.DESCRIBE_PRODUCERS: producers.describe_producers,
+        ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
+        ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
         ApiKey.DESCRIBE_LOG_DIRS: cluster_admin.describe_log_dirs,
         ApiKey.ELECT_LEADERS: cluster_admin.elect_leaders,
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: cluster_admin.alter_partition_reassignments,

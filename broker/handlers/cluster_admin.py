@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID, uuid4
 
+from tidelog.broker.features import FINALIZED_FEATURES
 from tidelog.broker.handlers.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.metadata import NO_TOPIC_ID
@@ -35,7 +36,6 @@ _RESOURCE_TYPES = (TOPIC_RESOURCE, BROKER_RESOURCE)
 _CLIENT_METRICS_RESOURCE = 16
 _Named = dict[str, dict[int, None]]
 _partition_index = attrgetter("partition_index")
-_feature = attrgetter("feature")
 
 
 class ClusterAdminHandler:
@@ -192,21 +192,17 @@ class ClusterAdminHandler:
         }
 
     def update_features(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
-        """No feature has more than one version."""
-        code, pace = ErrorCode.INVALID_UPDATE_VERSION, Pace()
-        names = dict.fromkeys((yield from each(_feature, request.feature_updates, pace)))
-        if not names:
+        """No feature has more than one version, so only that one may be set."""
+        pace = Pace()
+        updates = dict((yield from each(_update, request.feature_updates, pace)))
+        results = yield from each(_updated, updates.items(), pace)
+        if context.header.api_version < 2:
+            return {"error_code": ErrorCode.NONE, "results": results}
+        # Its answer has one code for all features.
+        refused = [result for result in results if result["error_code"]]
+        if not refused:
             return {"error_code": ErrorCode.NONE}
-
-        def message(name: str) -> str:
-            return f"this broker does not know the feature {name}"
-
-        def refused(name: str) -> dict[str, Any]:
-            return {"feature": name, "error_code": code, "error_message": message(name)}
-
-        if context.header.api_version >= 2:  # Its answer has one code for all features.
-            return {"error_code": code, "error_message": message(next(iter(names)))}
-        return {"error_code": ErrorCode.NONE, "results": (yield from each(refused, names, pace))}
+        return {"error_code": refused[0]["error_code"], "error_message": refused[0]["error_message"]}
 
     def get_telemetry_subscriptions(self, context: RequestContext, request: Any) -> dict[str, Any]:
         """No metrics are wanted; a client without an id gets one."""
@@ -238,3 +234,18 @@ class ClusterAdminHandler:
             if pace.spent(1 + len(wanted.partitions) // NUMBERS_AN_ELEMENT):
                 yield
         return named
+
+
+def _update(update: Any) -> tuple[str, int]:
+    return update.feature, update.max_version_level
+
+
+def _updated(wanted: tuple[str, int]) -> dict[str, Any]:
+    name, level = wanted
+    held = FINALIZED_FEATURES.get(name)
+    if held == level:
+        return {"feature": name, "error_code": ErrorCode.NONE}
+    message = f"the only version of {name} here is {held}"
+    if held is None:
+        message = f"this broker does not know the feature {name}"
+    return {"feature": name, "error_code": ErrorCode.INVALID_UPDATE_VERSION, "error_message": message}

@@ -1,9 +1,9 @@
 """FindCoordinator: which broker coordinates a group or a transactional id.
 
 Owns the answer. One broker coordinates everything; its address is the one that the listener of the request
-advertises. The first request for a group's coordinator creates the topic that stores groups. A group whose
-partition of that topic is not served has no coordinator. If this API is missing, librdkafka takes the broker
-for one too old for lz4, and sends what should be lz4 uncompressed.
+advertises. The first request for a group's coordinator creates the topic that stores groups, and likewise for
+transactional ids. A key whose partition of that topic is not served has no coordinator. If this API is
+missing, librdkafka takes the broker for one too old for lz4, and sends what should be lz4 uncompressed.
 
 Source: Kafka's KafkaApis.handleFindCoordinatorRequest, KIP-699.
 """
@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
+from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -30,9 +32,9 @@ class CoordinatorsHandler:
     async def find_coordinator(self, context: RequestContext, request: Any) -> dict[str, Any]:
         """One answer per key; the first (or only) one also in the fields of versions with a single key."""
         refusal: ApiError | None = None
-        if request.key_type == _GROUP:
+        if (of_type := self._of_type(request.key_type)) is not None:
             try:
-                await self._services.groups.make_topic()
+                await of_type.make_topic()
             except ApiError as error:
                 refusal = error
 
@@ -50,13 +52,18 @@ class CoordinatorsHandler:
         first = {name: value for name, value in answers[0].items() if name != "key"}
         return {**first, "coordinators": answers if request.coordinator_keys else []}
 
+    def _of_type(self, key_type: int) -> GroupCoordinator | TransactionCoordinator | None:
+        if key_type == _GROUP:
+            return self._services.groups
+        return self._services.transactions if key_type == _TRANSACTION else None
+
     def _coordinator(self, context: RequestContext, key_type: int, key: str) -> dict[str, Any]:
-        if key_type not in _KEY_TYPES:
+        of_type = self._of_type(key_type)
+        if of_type is None:
             expected = " or ".join(f"{number} ({name})" for number, name in _KEY_TYPES.items())
             message = f"expected key type {expected}, not {key_type}"
             raise ApiError(ErrorCode.INVALID_REQUEST, message)
-        if key_type == _GROUP:
-            self._services.groups.check(key)
+        of_type.check(key)
         listener = context.connection.listener
         return {
             "node_id": self._services.node_id,

@@ -1,112 +1,58 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete: the committed offsets of groups.
+"""OffsetFetch and OffsetDelete: the committed offsets of groups.
 
-Owns the three answers. A commit is answered once it is durable, and a fetch returns no offset that a crash
-could undo. librdkafka expects every coordinator to serve OffsetFetch: without it, the process of the client
-ends.
+Owns the two answers. A fetch returns no offset that a crash could undo. librdkafka expects every coordinator
+to serve OffsetFetch: without it, the process of the client ends.
 
-Invariants: each partition of a commit is accepted or refused alone, and those that are accepted are stored
-all or none; each group of a fetch is answered with its topics and partitions as they were requested, each
+Invariants: each group of a fetch is answered with its topics and partitions as they were requested, each
 once; a topic that is unknown by name has no committed offsets, as in Kafka, one that is unknown by id has
 UNKNOWN_TOPIC_ID.
 
-There are no transactions, so every offset is stable (KIP-447's require_stable).
+With KIP-447's require_stable, a partition whose offset an open transaction may replace has
+UNSTABLE_OFFSET_COMMIT.
 Source: Kafka's KafkaApis and OffsetMetadataManager, KIP-211, KIP-496, KIP-709 (several groups), KIP-848
 (topic ids).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import Topic
 from tidelog.broker.coordinator.group_machine import GroupMachine
-from tidelog.broker.coordinator.offsets.committed_offsets import Committer, is_of
-from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord
+from tidelog.broker.coordinator.offsets.committed_offsets import is_of
+from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps, each
-from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
+from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET
 
 _SEVERAL_GROUPS_FROM = 8
 _TOPIC_IDS_FROM = 10
-_DEFAULT_RETENTION = -1
 _MemberEpoch = tuple[str | None, int]
 """The id and the epoch by which a member reads the offsets of its group."""
 _NO_MEMBER: _MemberEpoch = (None, -1)
 _Held = Mapping[str, Mapping[int, CommittedOffset]]
+_Unstable = Collection[tuple[str, int]]
 
 
 class GroupOffsetsHandler:
-    """Serves OffsetCommit 2-10, OffsetFetch 1-10 and OffsetDelete 0."""
+    """Serves OffsetFetch 1-10 and OffsetDelete 0."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._groups = services.groups
         self._catalog = services.catalog
 
-    async def offset_commit(self, context: RequestContext, request: Any) -> dict[str, Any]:
-        records: list[OffsetRecord] = []
-        topics = await self._services.turns.run(self._planned(context, request, records))
-        if records:
-            committer = Committer(
-                request.generation_id_or_member_epoch,
-                request.member_id,
-                request.group_instance_id,
-                context.header.api_version,
-            )
-
-            def commit(machine: GroupMachine) -> Any:
-                return machine.offsets.commit(request.group_id, committer, records)
-
-            await self._groups.make_topic()
-            await self._groups.run(request.group_id, commit)
-        return {"topics": topics}
-
-    def _planned(
-        self, context: RequestContext, request: Any, records: list[OffsetRecord]
-    ) -> Steps[list[dict[str, Any]]]:
-        """The answer for each partition if the group may commit; adds the records to store to `records`."""
-        now_ms = self._services.clock_ms()
-        retention_ms = request.retention_time_ms
-        expires_ms = NO_TIMESTAMP if retention_ms == _DEFAULT_RETENTION else now_ms + retention_ms
-        longest = self._services.config.offset_metadata_max_bytes
-        by_id = context.header.api_version >= _TOPIC_IDS_FROM
-        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-        def commit_one(topic: Topic | None, wanted: Any) -> dict[str, Any]:
-            metadata = wanted.committed_metadata or ""
-            code = ErrorCode.NONE
-            if topic is None:
-                code = unknown
-            elif len(metadata) > longest:
-                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                epoch = wanted.committed_leader_epoch
-                committed = CommittedOffset(
-                    wanted.committed_offset, epoch, metadata, now_ms, expires_ms, topic.topic_id
-                )
-                records.append(OffsetRecord(request.group_id, topic.name, wanted.partition_index, committed))
-            return {"partition_index": wanted.partition_index, "error_code": code}
-
-        pace = Pace()
-        answers = []
-        for wanted in request.topics:
-            topic = self._catalog.topic_by_id(wanted.topic_id) if by_id else self._catalog.topic(wanted.name)
-            partitions = yield from each(partial(commit_one, topic), wanted.partitions, pace)
-            answers.append({"name": wanted.name, "topic_id": wanted.topic_id, "partitions": partitions})
-            if pace.spent():
-                yield
-        return answers
-
     async def offset_fetch(self, context: RequestContext, request: Any) -> dict[str, Any]:
         """An answer for each group, or for the one that older versions name."""
         by_id = context.header.api_version >= _TOPIC_IDS_FROM
         if context.header.api_version < _SEVERAL_GROUPS_FROM:
-            return {"topics": await self._group(request.group_id, request.topics, by_id=False)}
+            unstable = await self._unstable(request, request.group_id)
+            return {"topics": await self._group(request.group_id, request.topics, unstable, by_id=False)}
         pace = Pace()
         wanted: dict[str, list[Any] | None] = {}
         members: dict[str, _MemberEpoch] = {}
@@ -123,17 +69,29 @@ class GroupOffsetsHandler:
         for group_id, topics in wanted.items():
             answer: dict[str, Any] = {"group_id": group_id}
             try:
-                answer["topics"] = await self._group(group_id, topics, members[group_id], by_id=by_id)
+                unstable = await self._unstable(request, group_id)
+                member = members[group_id]
+                answer["topics"] = await self._group(group_id, topics, unstable, member, by_id=by_id)
             except ApiError as error:
                 answer["error_code"] = error.code
             groups.append(answer)
             await self._services.turns.next()
         return {"groups": groups}
 
+    async def _unstable(self, request: Any, group_id: str) -> _Unstable:
+        """What open transactions may replace, if the request wants to know. Raises ApiError.
+
+        It is asked for before the offsets: if a transaction ends between the two, its outcome is in them.
+        """
+        if not request.require_stable or not self._groups.has_topic:
+            return ()
+        return await self._groups.run(group_id, lambda machine: partial(machine.offsets.unstable, group_id))
+
     async def _group(
         self,
         group_id: str,
         topics: Sequence[Any] | None,
+        unstable: _Unstable,
         member: _MemberEpoch = _NO_MEMBER,
         *,
         by_id: bool,
@@ -145,11 +103,11 @@ class GroupOffsetsHandler:
         turns = self._services.turns
         if topics is None:
             held = await self._held(group_id, None, member)
-            return await turns.run(self._all_committed(held, by_id=by_id))
+            return await turns.run(self._all_committed(held, unstable, by_id=by_id))
         wanted = await turns.run(self._wanted(topics, by_id=by_id))
         names = [topic.name for topic, _ in wanted.values() if topic]
         held = await self._held(group_id, names, member)
-        return await turns.run(self._committed(wanted, held, by_id=by_id))
+        return await turns.run(self._committed(wanted, held, unstable, by_id=by_id))
 
     async def _held(self, group_id: str, names: Sequence[str] | None, member: _MemberEpoch) -> _Held:
         if not self._groups.has_topic:
@@ -175,7 +133,12 @@ class GroupOffsetsHandler:
         return wanted
 
     def _committed(
-        self, wanted: Mapping[str | UUID, tuple[Topic | None, dict[int, None]]], held: _Held, *, by_id: bool
+        self,
+        wanted: Mapping[str | UUID, tuple[Topic | None, dict[int, None]]],
+        held: _Held,
+        unstable: _Unstable,
+        *,
+        by_id: bool,
     ) -> Steps[list[dict[str, Any]]]:
         pace = Pace()
         answers = []
@@ -185,7 +148,9 @@ class GroupOffsetsHandler:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.NONE
 
             def answer(index: int) -> dict[str, Any]:
-                found = committed.get(index)  # noqa: B023 (called before the next topic's turn)
+                if topic is not None and (topic.name, index) in unstable:  # noqa: B023 (called in this turn)
+                    return _nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+                found = committed.get(index)  # noqa: B023
                 if found is None or not is_of(found, topic_id):  # noqa: B023
                     return _nothing(index, code)  # noqa: B023
                 return _told(index, found)
@@ -196,7 +161,7 @@ class GroupOffsetsHandler:
                 yield
         return answers
 
-    def _all_committed(self, held: _Held, *, by_id: bool) -> Steps[list[dict[str, Any]]]:
+    def _all_committed(self, held: _Held, unstable: _Unstable, *, by_id: bool) -> Steps[list[dict[str, Any]]]:
         pace = Pace()
         answers = []
         for name, committed in held.items():
@@ -204,7 +169,9 @@ class GroupOffsetsHandler:
             topic_id = None if topic is None else topic.topic_id
             partitions = []
             for index, found in committed.items():
-                if is_of(found, topic_id):
+                if (name, index) in unstable:
+                    partitions.append(_nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                elif is_of(found, topic_id):
                     partitions.append(_told(index, found))
                 if pace.spent():
                     yield

@@ -19,6 +19,7 @@ from typing import Any
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import Listener, Topic, check_topic_name
+from tidelog.broker.features import api_versions_features
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.served_apis import advertised_api_keys
 from tidelog.broker.services import Services
@@ -43,13 +44,14 @@ class MetadataHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._api_keys = advertised_api_keys()
+        self._features = api_versions_features()
 
     def api_versions(self, context: RequestContext, request: Any) -> dict[str, Any]:
         """Every API that is served. Dispatch answers a request whose version is out of range."""
         if request.client_software_name:
             software = f"{request.client_software_name} {request.client_software_version}"
             context.connection.client_software = software[:MAX_SOFTWARE_CHARACTERS]
-        return {"error_code": ErrorCode.NONE, "api_keys": self._api_keys}
+        return {"error_code": ErrorCode.NONE, "api_keys": self._api_keys, **self._features}
 
     def metadata(
         self, context: RequestContext, request: Any

@@ -3,9 +3,9 @@
 Owns the answer to a ProduceRequest. `handle` returns the response itself, or a LateAnswer that group commit
 completes. No future, no task, no decoding.
 
-Every batch is inspected before it is appended. Usually that takes the loop some microseconds. If it may take
-more than an `Effort`, a thread does it, for one request at a time, so that decompressed data stays bounded;
-the answer is then a LateEffect.
+Every batch is inspected before it is appended, usually on the loop. If that may take more than an `Effort`, a
+thread does it, for one request at a time, so that decompressed data stays bounded; the answer is then a
+LateEffect. So is that of a request of version 12 whose partitions do not take part in its transaction yet.
 
 Invariants:
 - nothing awaits between the first append of a request and the last, and requests behind a LateEffect wait
@@ -28,10 +28,12 @@ Source: Kafka's ReplicaManager.appendRecords and ProduceRequest.validateRecords.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
+from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, LateEffect, RequestContext
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.replica import Replica, Written
@@ -61,6 +63,7 @@ _ATTRIBUTES_LOW_BYTE = 22
 _CODEC_MASK = 0x07
 _FIRST_VERSION_WITH_ZSTD = 7
 _FIRST_VERSION_WITH_ABORTABLE = 11
+_ADDS_PARTITIONS_FROM = 12
 _OF_THE_COORDINATOR = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -156,7 +159,7 @@ def _refused(
 
 
 class ProduceHandler:
-    """Serves Produce 3-11."""
+    """Serves Produce 3-12."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -184,13 +187,17 @@ class ProduceHandler:
             return self._append_many(context, request)
         topic, partitions = topics[0]
         index, records = partitions[0]
+        if request.transactional_id is not None and context.header.api_version >= _ADDS_PARTITIONS_FROM:
+            lacking = finish(self._lacking(request))
+            if lacking:
+                return self._append_late(context, _copied(request), lacking)
         results: list[ProducePartitionResult] = []
         response = [(topic, results)]
         look = Effort() if self._has_threads else None
         try:
             pending = self._append(context, request, topic, index, records, look, results, response, None)
         except TooMuchError:
-            return self._in_a_thread(context, _copied(request))
+            return self._append_late(context, _copied(request))
         return self._answer(context, request, response, pending)
 
     def _inspected(self, topic: str, index: int, batch: Buffer | None, effort: Effort | None) -> Verdict:
@@ -201,10 +208,14 @@ class ProduceHandler:
     def _append_many(
         self, context: RequestContext, request: ProduceRequest
     ) -> Steps[ProduceResponse | LateAnswer | None]:
+        if request.transactional_id is not None and context.header.api_version >= _ADDS_PARTITIONS_FROM:
+            lacking = yield from self._lacking(request)
+            if lacking:
+                return self._append_late(context, _copied(request), lacking)
         try:
             verdicts = yield from self._all_inspected(request, Effort() if self._has_threads else None)
         except TooMuchError:
-            return self._in_a_thread(context, _copied(request))
+            return self._append_late(context, _copied(request))
         return (yield from self._append_all(context, request, verdicts))
 
     def _all_inspected(self, request: ProduceRequest, effort: Effort | None) -> Steps[list[Verdict]]:
@@ -219,20 +230,53 @@ class ProduceHandler:
                 yield
         return verdicts
 
-    def _in_a_thread(self, context: RequestContext, request: ProduceRequest) -> LateEffect:
+    def _lacking(self, request: ProduceRequest) -> Steps[dict[Producer, list[TopicPartition]]]:
+        """The partitions that do not take part in the transactions yet which batches of the request name."""
+        pace = Pace()
+        lacking: dict[Producer, list[TopicPartition]] = {}
+        permits = self._services.transactions.permits
+        for topic, partitions in request.topics:
+            for index, batch in partitions:
+                producer = _transactional_producer(batch)
+                if producer is not None and (topic, index) in self._replicas and topic not in INTERNAL_TOPICS:
+                    code = permits(request.transactional_id or "", *producer, topic, index)
+                    if code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.CONCURRENT_TRANSACTIONS):
+                        lacking.setdefault(producer, []).append(TopicPartition(topic, index))
+                if pace.spent():
+                    yield
+            if pace.spent():
+                yield
+        return lacking
+
+    def _append_late(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        lacking: Mapping[Producer, Sequence[TopicPartition]] | None = None,
+    ) -> LateEffect:
+        """Append in a later step of the loop: after a thread has inspected the batches, or after the
+        partitions that are `lacking` take part in their transactions."""
         late = LateEffect(_size_bytes(request))
-        task = self._loop.create_task(self._append_later(context, request, late))
+        task = self._loop.create_task(self._append_later(context, request, late, lacking))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return late
 
-    async def _append_later(self, context: RequestContext, request: ProduceRequest, late: LateEffect) -> None:
-        def inspect() -> list[Verdict]:
-            return finish(self._all_inspected(request, None))
-
+    async def _append_later(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        late: LateEffect,
+        lacking: Mapping[Producer, Sequence[TopicPartition]] | None,
+    ) -> None:
         try:
-            async with self._thread:
-                verdicts = await asyncio.to_thread(inspect)
+            for producer, partitions in (lacking or {}).items():
+                # If this fails, the append finds that they do not take part, and why.
+                with suppress(ApiError):
+                    await self._services.transactions.add_partitions(
+                        request.transactional_id or "", producer, partitions
+                    )
+            verdicts = await self._inspected_late(request, in_a_thread=lacking is None)
             result = await self._services.turns.run(self._append_all(context, request, verdicts))
         except Exception as error:
             late.give(error)
@@ -242,6 +286,20 @@ class ProduceHandler:
             result.then(late.give)
         else:
             late.give(result)
+
+    async def _inspected_late(self, request: ProduceRequest, *, in_a_thread: bool) -> list[Verdict]:
+        if not in_a_thread:
+            try:
+                effort = Effort() if self._has_threads else None
+                return await self._services.turns.run(self._all_inspected(request, effort))
+            except TooMuchError:
+                pass
+
+        def inspect() -> list[Verdict]:
+            return finish(self._all_inspected(request, None))
+
+        async with self._thread:
+            return await asyncio.to_thread(inspect)
 
     def _append_all(
         self, context: RequestContext, request: ProduceRequest, verdicts: Sequence[Verdict]
@@ -343,11 +401,9 @@ class ProduceHandler:
         self, transactional_id: str, version: int, topic: str, index: int, begins: BatchHeader
     ) -> None:
         """Raise ApiError unless the coordinator has this partition in the transaction that a batch begins."""
+        producer_id, epoch = begins.producer_id, begins.producer_epoch
         verifier = self._services.transaction_verifier
-        code = ErrorCode.INVALID_TXN_STATE
-        if verifier is not None:
-            producer_id, epoch = begins.producer_id, begins.producer_epoch
-            code = verifier.permits(transactional_id, producer_id, epoch, topic, index)
+        code = verifier.permits(transactional_id, producer_id, epoch, topic, index)
         if code == ErrorCode.NONE:
             return
         if code == ErrorCode.INVALID_TXN_STATE and version >= _FIRST_VERSION_WITH_ABORTABLE:
@@ -422,6 +478,19 @@ def _inspected(batch: Buffer, config: LogConfig, effort: Effort | None) -> Verdi
     except ProtocolError:
         pass
     return None
+
+
+def _transactional_producer(batch: Buffer | None) -> Producer | None:
+    """The producer of a batch that belongs to a transaction; None for any other batch."""
+    if batch is None or len(batch) < BATCH_HEADER_SIZE:
+        return None
+    try:
+        header = read_batch_header(batch)
+    except ProtocolError:
+        return None
+    if not header.is_transactional or header.producer_id < 0:
+        return None
+    return Producer(header.producer_id, header.producer_epoch)
 
 
 def _size_bytes(request: ProduceRequest) -> int:

@@ -1,22 +1,25 @@
 """InitProducerId and DescribeProducers: new producer ids, and what each partition remembers of producers.
 
-Owns the two answers; the rules are in `coordinator.producer_ids` and `storage.producer_state`.
+Owns the two answers; the rules are in `coordinator.producer_ids`, `coordinator.transactions` and
+`storage.producer_state`.
 
 Invariants: without a transactional id the answer is always a fresh id at epoch 0, whatever id and epoch the
 request names; a request that finds no id left waits for the next block and is not refused; more than
 `DESCRIBED_ON_THE_LOOP` producers are described in a thread, and a partition that is named twice is described
 once.
 
-Source: KIP-98, KIP-360, KIP-664.
+Source: KIP-98, KIP-360, KIP-664, KIP-939 (two-phase commit).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from tidelog.broker.coordinator.producer_ids import check_init_producer_id
+from tidelog.broker.coordinator.transactions.messages import Initialization
+from tidelog.broker.coordinator.transactions.transaction import Producer
 from tidelog.broker.handlers.context import EncodedAnswer, RequestContext
 from tidelog.broker.services import Services
 from tidelog.broker.storage.producer_memory import ProducerStates
@@ -26,9 +29,11 @@ from tidelog.protocol.schema import ApiKey, encode_response_steps
 from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps, each
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
+_FENCED_FROM = 4
+
 
 class ProducersHandler:
-    """Serves InitProducerId 0-5 and DescribeProducers 0."""
+    """Serves InitProducerId 0-6 and DescribeProducers 0."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -38,22 +43,65 @@ class ProducersHandler:
     ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         try:
             check_init_producer_id(request.transactional_id, request.producer_id, request.producer_epoch)
+            if request.transactional_id is not None:
+                self._check_two_phase_commit(request)
+                return self._initialized(context, request)
         except ApiError as error:
-            # The response has no field for a message, so it is logged for the operator.
-            self._services.events.warning(
-                "init_producer_id_refused",
-                context.connection.client_host,
-                client_id=context.header.client_id,
-                client_host=context.connection.client_host,
-                transactional_id=request.transactional_id,
-                error=error.code.name,
-                reason=error.message,
-            )
-            return _no_producer_id(error.code)
+            return self._refused(context, request, error)
         producer_id = self._services.producer_ids.try_next()
         if producer_id is not None:
             return _fresh(producer_id)
         return self._wait_for_one()
+
+    def _check_two_phase_commit(self, request: Any) -> None:
+        """Raise ApiError unless this transactional id may do what the request says (KIP-939)."""
+        config = self._services.config
+        if not request.enable2_pc and not request.keep_prepared_txn:
+            return
+        if not config.transaction_two_phase_commit_enable:
+            problem = "two-phase commit is off: set transaction.two.phase.commit.enable=true"
+        elif not _is_allowed(request.transactional_id, config.transaction_two_phase_commit_allowed_ids):
+            problem = "transaction.two.phase.commit.allowed.ids does not name this transactional id"
+        else:
+            return
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, problem)
+
+    async def _initialized(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        asked = Initialization(
+            request.transactional_id,
+            request.transaction_timeout_ms,
+            Producer(request.producer_id, request.producer_epoch),
+            has_two_phase_commit=request.enable2_pc,
+            keeps_prepared=request.keep_prepared_txn,
+        )
+        try:
+            given = await self._services.transactions.initialize(asked)
+        except ApiError as error:
+            if error.code == ErrorCode.CONCURRENT_TRANSACTIONS:  # Its client asks again.
+                return _no_producer_id(error.code)
+            return self._refused(context, request, error)
+        return {
+            "error_code": ErrorCode.NONE,
+            "producer_id": given.client.producer_id,
+            "producer_epoch": given.client.epoch,
+            "ongoing_txn_producer_id": given.kept.producer_id,
+            "ongoing_txn_producer_epoch": given.kept.epoch,
+        }
+
+    def _refused(self, context: RequestContext, request: Any, error: ApiError) -> dict[str, Any]:
+        """The response has no field for a message, so it is logged for the operator."""
+        self._services.events.warning(
+            "init_producer_id_refused",
+            context.connection.client_host,
+            client_id=context.header.client_id,
+            client_host=context.connection.client_host,
+            transactional_id=request.transactional_id,
+            error=error.code.name,
+            reason=error.message,
+        )
+        if error.code == ErrorCode.PRODUCER_FENCED and context.header.api_version < _FENCED_FROM:
+            return _no_producer_id(ErrorCode.INVALID_PRODUCER_EPOCH)
+        return _no_producer_id(error.code)
 
     async def _wait_for_one(self) -> dict[str, Any]:
         try:
@@ -95,6 +143,13 @@ class ProducersHandler:
         described = _Frozen(producers.freeze())
         frozen.append(producers)
         return {"partition_index": index, "error_code": ErrorCode.NONE, "active_producers": described}
+
+
+def _is_allowed(transactional_id: str, patterns: Iterable[str]) -> bool:
+    return any(
+        transactional_id.startswith(pattern[:-1]) if pattern.endswith("*") else transactional_id == pattern
+        for pattern in patterns
+    )
 
 
 class _Frozen(list[dict[str, Any]]):

@@ -2,7 +2,7 @@
 
 Owns two tables over the API declarations: request -> a response that carries one error in every place where
 it can, and response -> how often each error code is in it, as Kafka's `errorCounts` counts them for
-ErrorsPerSec (once for every `error_code` field: top level, topic, partition, resource).
+ErrorsPerSec (once for every field with a code: top level, topic, partition, resource).
 
 Invariants: pure; every API in `broker.served_apis` has an entry (a test holds it). An error answer names
 everything that the request named, so that a client never waits for a partition that is not in the answer.
@@ -223,6 +223,41 @@ def _write_txn_markers(request: Any, code: ErrorCode, message: str | None) -> St
     return {"markers": markers}
 
 
+def _add_partitions_to_txn(request: Any, code: ErrorCode, message: str | None) -> Steps[dict[str, Any]]:
+    pace = Pace()
+
+    def failed(index: int) -> dict[str, Any]:
+        return {"partition_index": index, "partition_error_code": code}
+
+    def results(topics: Iterable[Any]) -> Steps[list[dict[str, Any]]]:
+        answers = []
+        for topic in topics:
+            partitions = yield from each(failed, topic.partitions, pace)
+            answers.append({"name": topic.name, "results_by_partition": partitions})
+            if pace.spent():
+                yield
+        return answers
+
+    by_transaction = []
+    for asked in request.transactions:
+        topic_results = yield from results(asked.topics)
+        by_transaction.append({"transactional_id": asked.transactional_id, "topic_results": topic_results})
+    return {
+        "error_code": code,
+        "results_by_transaction": by_transaction,
+        "results_by_topic_v3_and_below": (yield from results(request.v3_and_below_topics)),
+    }
+
+
+def _describe_transactions(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {
+        "transaction_states": [
+            {"transactional_id": transactional_id, "error_code": code}
+            for transactional_id in request.transactional_ids
+        ]
+    }
+
+
 def _by_resource(results: str) -> ErrorAnswer:
     """An answer that lists the request's config resources under `results`."""
 
@@ -263,7 +298,11 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.DELETE_RECORDS: _delete_records,
     ApiKey.INIT_PRODUCER_ID: _init_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _by_partition("topic", "partition"),
+    ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: _top_level,
+    ApiKey.END_TXN: _top_level,
     ApiKey.WRITE_TXN_MARKERS: _write_txn_markers,
+    ApiKey.TXN_OFFSET_COMMIT: _by_partition("name", "partition_index"),
     ApiKey.DESCRIBE_CONFIGS: _by_resource("results"),
     ApiKey.ALTER_CONFIGS: _by_resource("responses"),
     ApiKey.SASL_AUTHENTICATE: _top_level_with_message,
@@ -275,6 +314,8 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _top_level_with_message,
     ApiKey.CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
+    ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: _top_level,
     ApiKey.DESCRIBE_LOG_DIRS: _describe_log_dirs,
     ApiKey.ELECT_LEADERS: _elect_leaders,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _top_level_with_message,
@@ -320,7 +361,7 @@ _Codes = Callable[[Mapping[str, Any]], Iterator[int]]
 
 def _codes_in(fields: Sequence[Field]) -> _Codes | None:
     """A function that gives the codes of one struct with these fields, or None if no field has a code."""
-    own = any(field.name == "error_code" for field in fields)
+    own = [field.name for field in fields if field.name in ("error_code", "partition_error_code")]
     nested = [
         (field.name, of_element)
         for field in fields
@@ -330,8 +371,8 @@ def _codes_in(fields: Sequence[Field]) -> _Codes | None:
         return None
 
     def codes(values: Mapping[str, Any]) -> Iterator[int]:
-        if own:
-            yield int(values.get("error_code", 0))
+        for name in own:
+            yield int(values.get(name, 0))
         for name, of_element in nested:
             for element in values.get(name) or ():
                 yield from of_element(element)

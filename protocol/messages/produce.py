@@ -2,7 +2,7 @@
 
 Declarations only; `protocol.hot` holds the hand-tuned twins of Produce. Source: ProduceRequest.json,
 ProduceResponse.json, InitProducerIdRequest.json, InitProducerIdResponse.json (KIP-98, KIP-360, KIP-467,
-KIP-951).
+KIP-939, KIP-951).
 """
 
 from tidelog.protocol.messages.declaration import Field, Message
@@ -97,6 +97,8 @@ INIT_PRODUCER_ID_REQUEST = Message(
         Field("transaction_timeout_ms", "int32", "0+"),
         Field("producer_id", "int64", "3+", default=-1),
         Field("producer_epoch", "int16", "3+", default=-1),
+        Field("enable2_pc", "bool", "6+", default=False),
+        Field("keep_prepared_txn", "bool", "6+", default=False),
     ),
 )
 
@@ -108,5 +110,7 @@ INIT_PRODUCER_ID_RESPONSE = Message(
         Field("error_code", "int16", "0+"),
         Field("producer_id", "int64", "0+", default=-1),
         Field("producer_epoch", "int16", "0+"),
+        Field("ongoing_txn_producer_id", "int64", "6+", default=-1, ignorable=True),
+        Field("ongoing_txn_producer_epoch", "int16", "6+", default=-1, ignorable=True),
     ),
 )

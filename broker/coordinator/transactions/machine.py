@@ -146,7 +146,7 @@ class Transactions:
 
         def operation(now_ms: int) -> Decision[TransactionRecord, None]:
             held = self._held_by(transactional_id, client)
-            if held.state is TransactionState.ONGOING and wanted <= held.partitions:
+            if not wanted or (held.state is TransactionState.ONGOING and wanted <= held.partitions):
                 return _NOTHING
             return Decision(
                 (TransactionRecord(transactional_id, held.with_partitions(wanted, now_ms)),), None

@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from tests.unit.broker.handlers.conftest import Asker, make_batch
+from tidelog.broker.features import FINALIZED_FEATURES
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
@@ -127,8 +128,10 @@ async def test_no_feature_has_a_version_to_choose(asker: Asker, version: int) ->
     answer = await asker.ask(ApiKey.UPDATE_FEATURES, version, feature_updates=updates)
     codes = [answer.error_code] if version == 2 else [held.error_code for held in answer.results]
     assert codes == [ErrorCode.INVALID_UPDATE_VERSION]
-    nothing = await asker.ask(ApiKey.UPDATE_FEATURES, version, feature_updates=[])
-    assert nothing.error_code == ErrorCode.NONE
+    in_force = [{"feature": name, "max_version_level": level} for name, level in FINALIZED_FEATURES.items()]
+    for accepted in ([], in_force):
+        answer = await asker.ask(ApiKey.UPDATE_FEATURES, version, feature_updates=accepted)
+        assert {answer.error_code, *(held.error_code for held in answer.results)} == {ErrorCode.NONE}
 
 
 async def test_nobody_subscribes_to_the_metrics_of_clients(asker: Asker) -> None:

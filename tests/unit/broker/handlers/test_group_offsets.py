@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
-from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
+from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tidelog.broker.coordinator.shards import partition_of
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -338,7 +338,8 @@ async def test_the_offsets_topic_is_made_on_first_need_and_described_as_compacte
     assert topic is not None
     assert len(topic.partitions) == asker.services.config.offsets_topic_num_partitions == 5
     metadata = await asker.ask(ApiKey.METADATA, 12, topics=None)
-    assert {each.name: each.is_internal for each in metadata.topics} == {"t": False, OFFSETS_TOPIC: True}
+    internal = {each.name: each.is_internal for each in metadata.topics}
+    assert internal == {"t": False, OFFSETS_TOPIC: True, TRANSACTIONS_TOPIC: True}
     described = await asker.ask(
         ApiKey.DESCRIBE_CONFIGS, 4, resources=[{"resource_type": 2, "resource_name": OFFSETS_TOPIC}]
     )

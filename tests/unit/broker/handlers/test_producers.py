@@ -35,11 +35,6 @@ async def test_half_an_identity_is_an_invalid_request(asker: Asker) -> None:
     assert await init(asker, producer_id=5) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
-async def test_a_transactional_id_is_refused_for_good(asker: Asker) -> None:
-    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert await init(asker, transactional_id="t") == (code, -1, -1)
-
-
 async def test_many_at_once_all_get_different_ids(asker: Asker) -> None:
     answers = await asyncio.gather(*(init(asker) for _ in range(2500)))
     assert {code for code, _, _ in answers} == {0}

@@ -209,7 +209,37 @@ async def list_config_resources(asker: Asker) -> list[tuple[Any, int]]:
     return [(held.resource_name, answer.error_code) for held in answer.config_resources]
 
 
+async def begun(asker: Asker, transactional_id: str) -> dict[str, Any]:
+    """The fields by which a client names itself."""
+    await asker.ask(ApiKey.FIND_COORDINATOR, 4, key_type=1, coordinator_keys=[transactional_id])
+    wanted = {"transactional_id": transactional_id, "transaction_timeout_ms": 1_000}
+    given = await asker.ask(ApiKey.INIT_PRODUCER_ID, 4, **wanted)
+    return {"producer_id": given.producer_id, "producer_epoch": given.producer_epoch}
+
+
+async def add_partitions_to_txn(asker: Asker) -> list[tuple[Any, int]]:
+    await asker.create("once")
+    topics = [{"name": name, "partitions": [0] * TIMES} for name in ["t"] * TIMES + ["once"]]
+    one = {"transactional_id": "x", **await begun(asker, "x"), "topics": topics}
+    answer = await asker.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 5, transactions=[one] * TIMES)
+    (results,) = answer.results_by_transaction
+    return [
+        (topic.name, part.partition_error_code)
+        for topic in results.topic_results
+        for part in topic.results_by_partition
+    ]
+
+
+async def describe_transactions(asker: Asker) -> list[tuple[Any, int]]:
+    for name in ("t", "once"):
+        await begun(asker, name)
+    answer = await asker.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=["t"] * TIMES + ["once"])
+    return [(held.transactional_id, held.error_code) for held in answer.transaction_states]
+
+
 ANSWERED_ONCE: dict[ApiKey, Repeats] = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
+    ApiKey.DESCRIBE_TRANSACTIONS: describe_transactions,
     ApiKey.FETCH: fetch,
     ApiKey.METADATA: metadata,
     ApiKey.OFFSET_FETCH: offset_fetch,
@@ -240,12 +270,13 @@ REFUSED: dict[ApiKey, Repeats] = {
 
 
 # A marker that is written again changes nothing: `test_transaction_markers`.
-ANSWERED_EACH = {ApiKey.OFFSET_COMMIT, ApiKey.LEAVE_GROUP, ApiKey.WRITE_TXN_MARKERS}
+ANSWERED_EACH = {ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT, ApiKey.LEAVE_GROUP, ApiKey.WRITE_TXN_MARKERS}
 ANSWERED_AS_A_WHOLE = {
     ApiKey.JOIN_GROUP,
     ApiKey.SYNC_GROUP,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.LIST_GROUPS,
+    ApiKey.LIST_TRANSACTIONS,
 }
 # What they name is not made by anybody, so `test_cluster_admin` asks them twice.
 ABOUT_THE_CLUSTER = {ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES}

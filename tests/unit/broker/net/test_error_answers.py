@@ -48,6 +48,9 @@ ANSWERED_WITHOUT_NAMES = (
     ApiKey.UPDATE_FEATURES,
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
     ApiKey.LIST_CONFIG_RESOURCES,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.END_TXN,
+    ApiKey.LIST_TRANSACTIONS,
 )
 SINGLE_COORDINATOR = [(ApiKey.FIND_COORDINATOR, version) for version in range(4)]
 
@@ -88,6 +91,15 @@ REQUESTS: dict[ApiKey, dict[str, Any]] = {
         "resources": [{"resource_type": 2, "resource_name": TOPIC, "configs": []}]
     },
     ApiKey.CREATE_PARTITIONS: {"topics": [{"name": TOPIC, "count": 2, "assignments": None}]},
+    ApiKey.ADD_OFFSETS_TO_TXN: {"transactional_id": "x", "group_id": "g"},
+    ApiKey.END_TXN: {"transactional_id": "x"},
+    ApiKey.TXN_OFFSET_COMMIT: {
+        "transactional_id": "x",
+        "group_id": "g",
+        "topics": [{"name": TOPIC, "partitions": [{"partition_index": 3}]}],
+    },
+    ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": [TOPIC]},
+    ApiKey.LIST_TRANSACTIONS: {},
     ApiKey.WRITE_TXN_MARKERS: {
         "markers": [
             {
@@ -130,6 +142,10 @@ def request_of(api_key: ApiKey, version: int) -> Any:
         topics = [{"name": TOPIC, "partition_indexes": [3]}]
         one = {"group_id": TOPIC, "topics": topics}
         values = {"groups": [one]} if version >= 8 else one
+    if api_key == ApiKey.ADD_PARTITIONS_TO_TXN:
+        topics = [{"name": TOPIC, "partitions": [3]}]
+        one = {"transactional_id": "x", "topics": topics}
+        values = {"transactions": [one]} if version >= 4 else {"v3_and_below_topics": topics}
     if api_key == ApiKey.DELETE_TOPICS:
         values = {"topics": [{"name": TOPIC}]} if version >= 6 else {"topic_names": [TOPIC]}
     assert values is not None
@@ -139,7 +155,7 @@ def request_of(api_key: ApiKey, version: int) -> Any:
 def codes_in(value: Any) -> list[int]:
     """Every error_code in a decoded response, however deep."""
     if isinstance(value, dict):
-        own = [value["error_code"]] if "error_code" in value else []
+        own = [value[name] for name in ("error_code", "partition_error_code") if name in value]
         return own + [code for inner in value.values() for code in codes_in(inner)]
     return [code for inner in value for code in codes_in(inner)] if isinstance(value, list) else []
 

@@ -1,0 +1,237 @@
+"""AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, DescribeTransactions and ListTransactions.
+
+Owns the answers; the rules are in `coordinator.transactions`.
+
+Invariants: an answer is given once what it says is durable; a partition or an id that is named several times
+is answered once; if a partition of a transaction is unknown, none of that request is added to it.
+
+Source: Kafka's KafkaApis, KIP-98, KIP-360 (PRODUCER_FENCED), KIP-664, KIP-890, KIP-994 (durations).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
+from tidelog.broker.coordinator.transactions.messages import Held
+from tidelog.broker.coordinator.transactions.states import TransactionState
+from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps, each
+
+_FENCED_FROM = 2
+_SEVERAL_TRANSACTIONS_FROM = 4
+_ABORTABLE_FROM = 5
+_EPOCH_PER_TRANSACTION_FROM = 5
+_STATES = {state.label: state for state in TransactionState}
+_Wanted = dict[str, dict[int, None]]
+_Codes = Mapping[TopicPartition, ErrorCode]
+
+
+class TransactionsHandler:
+    """Serves AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4, EndTxn 0-5, DescribeTransactions 0 and
+    ListTransactions 0-1."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._transactions = services.transactions
+
+    async def add_partitions_to_txn(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        version = context.header.api_version
+        if version < _SEVERAL_TRANSACTIONS_FROM:
+            client = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+            results = await self._add(
+                version, request.v3_and_below_transactional_id, client, request.v3_and_below_topics
+            )
+            return {"results_by_topic_v3_and_below": results}
+        answers = []
+        turns = self._services.turns
+        asked_of = dict(await turns.run(each(_by_id, request.transactions, Pace())))
+        for asked in asked_of.values():
+            client = Producer(asked.producer_id, asked.producer_epoch)
+            results = await self._add(
+                version, asked.transactional_id, client, asked.topics, only_verify=asked.verify_only
+            )
+            answers.append({"transactional_id": asked.transactional_id, "topic_results": results})
+            await turns.next()
+        return {"error_code": ErrorCode.NONE, "results_by_transaction": answers}
+
+    async def _add(
+        self,
+        version: int,
+        transactional_id: str,
+        client: Producer,
+        topics: Iterable[Any],
+        *,
+        only_verify: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Add partitions to one transaction, or look whether it has them; the answer for each."""
+        turns = self._services.turns
+        wanted = await turns.run(_named(topics))
+        codes: dict[TopicPartition, ErrorCode] = {}
+        partitions = await turns.run(self._known(wanted, codes))
+        if only_verify:
+            permits = self._transactions.permits
+            for where in partitions:
+                codes[where] = _verified(version, permits(transactional_id, *client, *where))
+        elif codes:
+            codes.update(dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED))
+        else:
+            code = ErrorCode.NONE
+            try:
+                await self._transactions.add_partitions(transactional_id, client, partitions)
+            except ApiError as error:
+                code = _answered(version, error.code)
+            codes = dict.fromkeys(partitions, code)
+        return await turns.run(_results(wanted, codes))
+
+    def _known(self, wanted: _Wanted, codes: dict[TopicPartition, ErrorCode]) -> Steps[list[TopicPartition]]:
+        """The partitions that exist; notes the code of the others."""
+        pace = Pace()
+        known = []
+        for name, indexes in wanted.items():
+            topic = self._services.catalog.topic(name)
+            for index in indexes:
+                where = TopicPartition(name, index)
+                if topic is not None and topic.has_partition(index):
+                    known.append(where)
+                else:
+                    codes[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if pace.spent():
+                    yield
+        return known
+
+    async def add_offsets_to_txn(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        client = Producer(request.producer_id, request.producer_epoch)
+        code = ErrorCode.NONE
+        try:
+            await self._services.groups.make_topic()
+            where = TopicPartition(OFFSETS_TOPIC, self._services.groups.partition_of(request.group_id))
+            await self._transactions.add_partitions(request.transactional_id, client, [where])
+        except ApiError as error:
+            code = _answered(context.header.api_version, error.code)
+        return {"error_code": code}
+
+    async def end_txn(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        version = context.header.api_version
+        try:
+            client = await self._transactions.end(
+                request.transactional_id,
+                Producer(request.producer_id, request.producer_epoch),
+                is_commit=request.committed,
+                version=2 if version >= _EPOCH_PER_TRANSACTION_FROM else 1,
+            )
+        except ApiError as error:
+            return {"error_code": _answered(version, error.code)}
+        return {
+            "error_code": ErrorCode.NONE,
+            "producer_id": client.producer_id,
+            "producer_epoch": client.epoch,
+        }
+
+    async def describe_transactions(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        answers = []
+        for transactional_id in dict.fromkeys(request.transactional_ids):
+            answers.append(await self._described(transactional_id))
+            await self._services.turns.next()
+        return {"transaction_states": answers}
+
+    async def _described(self, transactional_id: str) -> dict[str, Any]:
+        try:
+            held = await self._transactions.describe(transactional_id)
+        except ApiError as error:
+            return {"transactional_id": transactional_id, "error_code": error.code}
+        topics: dict[str, list[int]] = {}
+        for topic, index in sorted(held.partitions):
+            topics.setdefault(topic, []).append(index)
+        return {
+            "error_code": ErrorCode.NONE,
+            "transactional_id": transactional_id,
+            "transaction_state": held.state.label,
+            "transaction_timeout_ms": held.timeout_ms,
+            "transaction_start_time_ms": held.start_ms,
+            "producer_id": held.producer.producer_id,
+            "producer_epoch": held.producer.epoch,
+            "topics": [{"topic": topic, "partitions": indexes} for topic, indexes in topics.items()],
+        }
+
+    async def list_transactions(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        """The transactional ids that the filters leave, with the state of each."""
+        names = dict.fromkeys(request.state_filters)
+        wanted = {_STATES[name] for name in names if name in _STATES}
+        unknown = [name for name in names if name not in _STATES]
+        producer_ids = set(request.producer_id_filters)
+        since_ms = self._services.clock_ms() - request.duration_filter
+        pace = Pace()
+        code, answers = ErrorCode.NONE, []
+        async for held in self._transactions.listed():
+            if isinstance(held, ApiError):
+                code = held.code
+            elif (
+                (not names or held.transaction.state in wanted)
+                and (not producer_ids or held.transaction.producer.producer_id in producer_ids)
+                and (request.duration_filter < 0 or _runs_since(held, since_ms))
+            ):
+                answers.append(_listed(held))
+            if pace.spent():
+                await self._services.turns.next()
+        return {"error_code": code, "unknown_state_filters": unknown, "transaction_states": answers}
+
+
+def _by_id(asked: Any) -> tuple[str, Any]:
+    return asked.transactional_id, asked
+
+
+def _runs_since(held: Held, before_ms: int) -> bool:
+    return not held.transaction.state.is_idle and held.transaction.start_ms < before_ms
+
+
+def _listed(held: Held) -> dict[str, Any]:
+    return {
+        "transactional_id": held.transactional_id,
+        "producer_id": held.transaction.producer.producer_id,
+        "transaction_state": held.transaction.state.label,
+    }
+
+
+def _answered(version: int, code: ErrorCode) -> ErrorCode:
+    """The code that clients of this version know."""
+    if code == ErrorCode.PRODUCER_FENCED and version < _FENCED_FROM:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
+def _verified(version: int, code: ErrorCode) -> ErrorCode:
+    if code == ErrorCode.INVALID_TXN_STATE and version >= _ABORTABLE_FROM:
+        return ErrorCode.TRANSACTION_ABORTABLE
+    return code
+
+
+def _named(topics: Iterable[Any]) -> Steps[_Wanted]:
+    """Topic -> the partitions that are named, each once."""
+    pace = Pace()
+    wanted: _Wanted = {}
+    for topic in topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
+        if pace.spent(1 + len(topic.partitions) // NUMBERS_AN_ELEMENT):
+            yield
+    return wanted
+
+
+def _results(wanted: _Wanted, codes: _Codes) -> Steps[list[dict[str, Any]]]:
+    pace = Pace()
+
+    def result(name: str, index: int) -> dict[str, Any]:
+        return {"partition_index": index, "partition_error_code": codes[TopicPartition(name, index)]}
+
+    results = []
+    for name, indexes in wanted.items():
+        partitions = yield from each(partial(result, name), indexes, pace)
+        results.append({"name": name, "results_by_partition": partitions})
+        if pace.spent():
+            yield
+    return results

@@ -1,0 +1,187 @@
+"""The coordinator of transactions over real logs: what was decided is finished, once, whatever dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.coordinator import transaction_coordinator
+from tidelog.broker.coordinator.shards import partition_of
+from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordinator
+from tidelog.broker.coordinator.transaction_markers import TransactionMarkers
+from tidelog.broker.coordinator.transactions.messages import Initialization
+from tidelog.broker.coordinator.transactions.states import TransactionState
+from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.services import Services, open_services
+from tidelog.protocol.errors import ApiError, ErrorCode
+
+NOW_MS = 1_700_000_000_000
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def clock() -> list[int]:
+    return [NOW_MS]
+
+
+@pytest.fixture
+async def open_one(tmp_path: Path, clock: list[int]) -> AsyncIterator[Open]:
+    opened: list[Services] = []
+
+    async def open_one(**settings: Any) -> Services:
+        config = BrokerConfig(data_dir=tmp_path, num_partitions=2, **settings)
+        services = await open_services(config, Metrics(), lambda: clock[0])
+        opened.append(services)
+        return services
+
+    yield open_one
+    for services in opened:
+        await services.close()
+
+
+async def begun(services: Services, *partitions: TopicPartition) -> Producer:
+    if services.catalog.topic("t") is None:
+        await services.topics.create("t")
+    await services.transactions.make_topic()
+    given = await services.transactions.initialize(Initialization("x", 1_000))
+    if partitions:
+        await services.transactions.add_partitions("x", given.client, partitions)
+    return given.client
+
+
+async def state(services: Services) -> TransactionState:
+    return (await services.transactions.describe("x")).state
+
+
+async def reached(services: Services, wanted: TransactionState) -> None:
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while await state(services) is not wanted:  # noqa: ASYNC110 (not ours to signal)
+            await asyncio.sleep(0.001)
+
+
+def markers(services: Services) -> list[int]:
+    return [services.replicas[where].log.end_offset for where in (P0, P1)]
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
+async def test_what_was_decided_before_a_crash_is_finished_after_it(
+    open_one: Open, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    """The broker dies after the decision, and after `written` of two markers."""
+    write = TransactionMarkers.write
+
+    async def interrupted(self: TransactionMarkers, marker: Any, partitions: Any) -> Any:
+        await write(self, marker, sorted(partitions)[:written])
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(TransactionMarkers, "write", interrupted)
+    services = await open_one()
+    client = await begun(services, P0, P1)
+    ended = await services.transactions.end("x", client, is_commit=True, version=2)
+    assert await state(services) is TransactionState.PREPARE_COMMIT
+    await until(lambda: sum(markers(services)) == written)
+    await services.close(clean=False)
+    monkeypatch.undo()
+    services = await open_one()
+    await reached(services, TransactionState.COMPLETE_COMMIT)
+    # A marker that was written before is written again, which changes nothing.
+    assert markers(services) == [1 + (written > 0), 1 + (written > 1)]
+    assert await services.transactions.end("x", client, is_commit=True, version=2) == ended
+    assert markers(services) == [1 + (written > 0), 1 + (written > 1)]
+
+
+async def test_an_ongoing_transaction_goes_on_after_a_restart(open_one: Open) -> None:
+    services = await open_one()
+    client = await begun(services, P0)
+    await services.close(clean=False)
+    services = await open_one()
+    assert await state(services) is TransactionState.ONGOING
+    permits = services.transactions.permits
+    assert [permits("x", *client, *where) for where in (P0, P1)] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TXN_STATE,
+    ]
+    await services.transactions.end("x", client, is_commit=False, version=1)
+    await reached(services, TransactionState.COMPLETE_ABORT)
+
+
+async def test_a_transaction_past_its_timeout_is_aborted(open_one: Open, clock: list[int]) -> None:
+    services = await open_one(transaction_abort_timed_out_transaction_cleanup_interval_ms=1)
+    client = await begun(services, P0)
+    clock[0] += 1_001
+    await until(lambda: services.replicas[P0].log.end_offset == 1)
+    await reached(services, TransactionState.COMPLETE_ABORT)
+    with pytest.raises(ApiError) as refused:
+        await services.transactions.end("x", client, is_commit=True, version=2)
+    assert refused.value.code == ErrorCode.PRODUCER_FENCED
+
+
+async def test_an_id_that_was_idle_is_forgotten_and_its_record_too(open_one: Open, clock: list[int]) -> None:
+    services = await open_one(
+        transaction_remove_expired_transaction_cleanup_interval_ms=1, transactional_id_expiration_ms=5_000
+    )
+    await begun(services)
+    replica = services.replicas[TRANSACTIONS_TOPIC, partition_of("x", 5)]
+    clock[0] += 5_000
+    await until(lambda: replica.high_watermark == 2)
+    with pytest.raises(ApiError) as unknown:
+        await services.transactions.describe("x")
+    assert unknown.value.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+async def test_a_decision_is_finished_when_its_client_disconnects_meanwhile(open_one: Open) -> None:
+    services = await open_one()
+    client = await begun(services, P0)
+    ending = asyncio.create_task(services.transactions.end("x", client, is_commit=True, version=1))
+    await asyncio.sleep(0)
+    ending.cancel()
+    await reached(services, TransactionState.COMPLETE_COMMIT)
+    assert services.replicas[P0].log.end_offset == 1
+
+
+async def test_a_request_waits_a_little_for_the_markers_of_the_transaction_before_it(
+    open_one: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = asyncio.Event()
+    write = TransactionMarkers.write
+
+    async def held_up(self: TransactionMarkers, marker: Any, partitions: Any) -> Any:
+        await goes_on.wait()
+        return await write(self, marker, partitions)
+
+    monkeypatch.setattr(TransactionMarkers, "write", held_up)
+    monkeypatch.setattr(transaction_coordinator, "ENDING_WAIT_SECONDS", 0.001)
+    services = await open_one()
+    transactions: TransactionCoordinator = services.transactions
+    client = await begun(services, P0)
+    client = await transactions.end("x", client, is_commit=True, version=2)
+    with pytest.raises(ApiError) as refused:
+        await transactions.add_partitions("x", client, [P1])
+    assert refused.value.code == ErrorCode.CONCURRENT_TRANSACTIONS
+    monkeypatch.setattr(transaction_coordinator, "ENDING_WAIT_SECONDS", 60)
+    waiting = asyncio.create_task(transactions.add_partitions("x", client, [P1]))
+    await asyncio.sleep(0)
+    goes_on.set()
+    await waiting
+    assert await state(services) is TransactionState.ONGOING
+
+
+async def test_a_marker_that_a_later_epoch_has_made_needless_does_not_hold_its_transaction_back(
+    open_one: Open,
+) -> None:
+    services = await open_one()
+    client = await begun(services, P0, P1)
+    later = transaction_coordinator.TransactionMarker(client.producer_id, client.epoch + 9, 0, False)
+    await services.replicas[P0].append_marker(later, NOW_MS)
+    await services.transactions.end("x", client, is_commit=True, version=2)
+    await reached(services, TransactionState.COMPLETE_COMMIT)
+    assert markers(services) == [1, 1]

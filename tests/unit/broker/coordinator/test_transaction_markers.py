@@ -1,0 +1,41 @@
+"""Markers of a decided transaction: only those that are needed, and which could not be written."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.coordinator.transaction_markers import TransactionMarkers
+from tidelog.broker.coordinator.transactions.transaction import TopicPartition
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.services import Services, open_services
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records import TransactionMarker
+
+NOW_MS = 1_700_000_000_000
+MARKER = TransactionMarker(7, 0, 0, is_commit=True)
+
+
+@pytest.fixture
+async def services(tmp_path: Path) -> AsyncIterator[Services]:
+    opened = await open_services(BrokerConfig(data_dir=tmp_path, num_partitions=2), Metrics(), lambda: NOW_MS)
+    await opened.topics.create("t")
+    await opened.groups.make_topic()
+    yield opened
+    await opened.close()
+
+
+async def test_a_partition_that_fails_is_named_and_one_that_is_gone_needs_no_marker(
+    services: Services,
+) -> None:
+    writer = TransactionMarkers(services.catalog, services.replicas, services.groups, lambda: NOW_MS)
+    wanted = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 9), TopicPartition("u", 0)]
+    services.replicas["t", 1].fail(OSError("the disk is gone"))
+    offsets = TopicPartition(OFFSETS_TOPIC, 3)
+    failed = await writer.write(MARKER, [*wanted, offsets])
+    assert {where: error.code for where, error in failed.items()} == {
+        wanted[1]: ErrorCode.KAFKA_STORAGE_ERROR
+    }
+    assert services.replicas["t", 0].high_watermark == services.replicas[offsets].high_watermark == 1
