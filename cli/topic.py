@@ -143,15 +143,19 @@ async def _print_old(topic: TopicDescription, consumer: Consumer, settings: dict
     import time
 
     from tidelog.cli.tables import format_timestamp
-    from tidelog.client import TopicPartition
+    from tidelog.client import BrokerError, TopicPartition
 
     retention_ms = int(settings.get("retention.ms", -1))
     if retention_ms < 0 or "delete" not in settings.get("cleanup.policy", ""):
         return
     keys = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
     now_ms = int(time.time() * 1000)
-    oldest = await consumer.offsets_for_times(dict.fromkeys(keys, 0))
-    young = await consumer.offsets_for_times(dict.fromkeys(keys, max(now_ms - retention_ms, 0)))
+    try:
+        oldest = await consumer.offsets_for_times(dict.fromkeys(keys, 0))
+        young = await consumer.offsets_for_times(dict.fromkeys(keys, max(now_ms - retention_ms, 0)))
+    except BrokerError as error:
+        print(f"warning: the ages of the records cannot be looked up: {error.message}")
+        return
     # A segment stays until its youngest record is too old, so its oldest may be older by segment.ms.
     oldest_kept_ms = now_ms - retention_ms - int(settings.get("segment.ms", 0))
     old = {

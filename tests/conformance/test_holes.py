@@ -16,6 +16,7 @@ from kafka import TopicPartition as PurePartition
 from kafka.errors import CorruptRecordError
 from structlog.testing import capture_logs
 
+from tests.conformance.commands import Type
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.raw import NOW_MS, batch, connected
 from tests.waiting import DEADLINE_SECONDS
@@ -173,3 +174,12 @@ async def test_aiokafka_stays_before_the_hole(broker: RunningBroker, holed: tupl
         assert await consumer.position(partition) == first
     finally:
         await consumer.stop()
+
+
+def test_a_topic_that_lost_records_is_described_all_the_same(broker: RunningBroker, tidelog: Type) -> None:
+    code, shown, error = tidelog("topic", "describe", "t")
+    assert (code, error) == (0, "")
+    heading, _, row, warning = shown.splitlines()
+    assert heading.startswith("t  id ")
+    assert row.split()[-1] == str(RECORDS)
+    assert warning.startswith("warning: the ages of the records cannot be looked up: ")

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.property.test_inspection import any_entries, built, plainly, repeats
 from tests.unit.broker.storage.support import append, batch, encoded, open_log, state
+from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.protocol.compression import Compression, compress, decompress
@@ -24,14 +25,20 @@ from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.records import decode_batch, read_batch_header
 
 codecs = st.sampled_from(list(Compression))
+compression_types = st.sampled_from(TOPIC_SETTINGS["compression.type"].choices)
 MIB = 1 << 20
 
 
 @contextmanager
-def opened() -> Iterator[PartitionLog]:
+def opened(compression_type: str = "producer") -> Iterator[PartitionLog]:
     """A log that a producer has written to: its next sequence is 1."""
+    config = LogConfig(
+        message_timestamp_after_max_ms=2**63 - 1,
+        max_message_bytes=8 * MIB,
+        compression_type=compression_type,
+    )
     with tempfile.TemporaryDirectory() as folder:
-        log = open_log(Path(folder), config=LogConfig(message_timestamp_after_max_ms=2**63 - 1))
+        log = open_log(Path(folder), config=config)
         append(log, batch(1, 0, 0))
         yield log
         log.close(clean=False)
@@ -55,10 +62,12 @@ def assert_refused(log: PartitionLog, data: bytes) -> None:
     assert append(log, batch(1, 0, 1)).base_offset == 1
 
 
-@given(any_entries, repeats, codecs)
-def test_valid_batches_of_any_codec_are_stored(entries: Any, times: int, codec: Compression) -> None:
+@given(any_entries, repeats, codecs, compression_types)
+def test_valid_batches_of_any_codec_are_stored(
+    entries: Any, times: int, codec: Compression, compression_type: str
+) -> None:
     records, header = built(entries * times)
-    with opened() as log:
+    with opened(compression_type) as log:
         assert_stored(log, as_batch(bytes(records), header.record_count, codec))
 
 
