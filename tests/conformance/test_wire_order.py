@@ -24,6 +24,14 @@ UNSEEN = {ApiKey.FIND_COORDINATOR, ApiKey.HEARTBEAT}
 """What they change no request reads: a topic is there the second time, and a session ends later."""
 OF_GROUPS = {ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_DELETE, ApiKey.LEAVE_GROUP, ApiKey.DELETE_GROUPS}
 """They need more before them than a topic: a test of their own sends them all together."""
+OF_TRANSACTIONS = {
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.END_TXN,
+    ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.TXN_OFFSET_COMMIT,
+}
+"""As those of groups: `test_wire_transactions`."""
 TOPIC_RESOURCE = 2
 
 
@@ -179,7 +187,7 @@ async def client(tmp_path: Path) -> AsyncIterator[RawClient]:
 
 def test_every_api_that_changes_something_later_has_a_pair() -> None:
     changes = {key for key, served in SERVED_APIS.items() if served.kind is Kind.CHANGE}
-    assert set(PAIRS) | REFUSED | UNSEEN | OF_GROUPS == changes
+    assert set(PAIRS) | REFUSED | UNSEEN | OF_GROUPS | OF_TRANSACTIONS == changes
 
 
 @pytest.mark.parametrize("api_key", PAIRS)
