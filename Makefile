@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PYTHON_ROOMS := tidelog protocol broker client cli pipeline faults demo bench docs tests
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests serve faults bench docs format up down lock clean
+.PHONY: help install demo test lint types tests serve faults frameworks bench docs format up down lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +45,9 @@ serve: $(STAMP) ## run a broker on 127.0.0.1:9092
 
 faults: $(STAMP) ## break things for SECONDS with SEED and judge what is stored
 	@SECONDS=$(or $(SECONDS),60) SEED=$(SEED) $(BIN)/python -m faults $(ARGUMENTS)
+
+frameworks: $(STAMP) ## run Kafka Streams, Kafka Connect and Kafka's tools from Maven Central over the broker
+	@$(BIN)/python -m pytest tests/frameworks/over_maven.py
 
 bench: $(STAMP) ## measure side by side with peers, as ratios
 	@$(BIN)/python -m bench

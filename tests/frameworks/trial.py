@@ -31,9 +31,12 @@ class Framework:
     command: tuple[str, ...]
     sender: tuple[str, ...] = ()
     """The command that sends orders from standard input; without one, the trial sends them."""
-    prints_bills: bool = False
+    prints_bills: str = ""
+    """The pattern of a line that its worker prints for a bill; without one, bills are records of a topic."""
     counts_orders: bool = False
     """Whether each bill has the number of the customer's orders so far, from the framework's own state."""
+    exit_code: int = 0
+    """Of a worker that got SIGTERM."""
 
 
 @dataclass
@@ -66,7 +69,9 @@ class Outcome:
 
 
 class Trial:
-    """One framework's workers, over the broker that all share."""
+    """One framework's workers, over the broker that all share. A subclass says what a framework does
+    differently.
+    """
 
     def __init__(self, framework: Framework, folder: Path, site: "Site") -> None:
         self._framework = framework
@@ -83,13 +88,7 @@ class Trial:
     async def begin(self) -> None:
         """One worker bills; a second one joins while orders arrive."""
         await self._site.create_topic(self._orders_topic)
-        if not self._framework.prints_bills:
-            await self._site.create_topic(self._bills_topic)
-            self._site.read_bills(self._bills_topic)
-        await self._start_worker()
-        if self._framework.sender:
-            self._sender = self._worker("sender")
-            await self._sender.start(self._framework.sender)
+        await self._begin_work()
         await self._send(50)
         await self._until(self._has_committed_all, "the first offsets to be committed")
         before = await self._committed()
@@ -120,11 +119,11 @@ class Trial:
         first, second = self.workers
         before = await self._committed()
         await self._send(20)
-        await first.stop()
+        await first.stop(self._framework.exit_code)
         self.outcome.uncommitted.append((before, await self._ends()))
         await self._send(20)
         await self._until(self._has_billed_all, "bills of the worker that is left")
-        await second.stop()
+        await second.stop(self._framework.exit_code)
         self.outcome.sent = self._sent
         self.outcome.committed_at_the_end = await self._committed()
         self.outcome.ends = await self._ends()
@@ -141,24 +140,43 @@ class Trial:
     def _worker(self, name: str) -> Worker:
         return Worker(self._folder / name, self._site.bootstrap_servers)
 
+    async def _begin_work(self) -> None:
+        """Start the first worker, and what sends orders and reads bills."""
+        if not self._framework.prints_bills:
+            await self._site.create_topic(self._bills_topic)
+            self._site.read_bills(self._bills_topic)
+        await self._start_worker()
+        if self._framework.sender:
+            self._sender = self._worker("sender")
+            await self._sender.start(self._framework.sender)
+
     async def _start_worker(self) -> None:
+        await self._start(self._framework.command)
+
+    async def _start(self, command: Sequence[str]) -> None:
         worker = self._worker(f"worker {len(self.workers)}")
         self.workers.append(worker)
-        await worker.start(self._framework.command)
+        await worker.start(command)
 
     async def _send(self, count: int) -> None:
         for order in range(self._sent, self._sent + count):
-            if self._sender is not None:
-                await self._sender.write(str(order))
-            else:
-                await self._site.send(self._orders_topic, order)
+            await self._send_order(order)
         self._sent += count
+
+    async def _send_order(self, order: int) -> None:
+        if self._sender is not None:
+            await self._sender.write(str(order))
+        else:
+            await self._site.send(self._orders_topic, order)
 
     def _bills(self) -> list[dict[str, int]]:
         if not self._framework.prints_bills:
             return self._site.bills[self._bills_topic]
         printed = "".join(worker.output for worker in self.workers)
-        return [{"order": int(number)} for number in re.findall(r"^billed (\d+)$", printed, re.MULTILINE)]
+        return [
+            {"order": int(number)}
+            for number in re.findall(self._framework.prints_bills, printed, re.MULTILINE)
+        ]
 
     def _has_billed_all(self) -> bool:
         return len({bill["order"] for bill in self._bills()}) == self._sent
@@ -236,11 +254,11 @@ class Site:
             return [await consumer.getone() for _ in range(count)]
 
 
-async def bill_orders(frameworks: Sequence[Framework], folder: Path) -> dict[str, Outcome]:
+async def bill_orders(folder: Path, *makers: Callable[[Path, Site], Trial]) -> dict[str, Outcome]:
     """The outcome of each framework, by its name. Raises TimeoutError where one does not go on."""
     broker = BrokerProcess(folder / "broker", settings={"group.initial.rebalance.delay.ms": 0})
     async with broker, Site(broker) as site:
-        trials = [Trial(framework, folder, site) for framework in frameworks]
+        trials = [make(folder, site) for make in makers]
         try:
             await asyncio.gather(*(trial.begin() for trial in trials))
             await asyncio.gather(*(trial.approach_kill() for trial in trials))

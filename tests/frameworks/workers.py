@@ -48,12 +48,13 @@ class Worker:
         return self._log.read_text() if self._log.exists() else ""
 
     async def start(self, command: Sequence[str]) -> None:
+        """Start a command of the environment, or of a path. $KAFKA in it is the broker's address."""
         commands = environment()
         self._folder.mkdir(parents=True)
         with self._log.open("wb") as output:
             self._process = await asyncio.create_subprocess_exec(
-                commands / command[0],
-                *command[1:],
+                commands / command[0],  # A path stays as it is.
+                *(argument.replace("$KAFKA", self._servers) for argument in command[1:]),
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
@@ -74,12 +75,12 @@ class Worker:
         self._process.stdin.write(f"{line}\n".encode())
         await self._process.stdin.drain()
 
-    async def stop(self) -> None:
-        """SIGTERM, as a user or a container stops it. It must end, without an error."""
+    async def stop(self, exit_code: int) -> None:
+        """SIGTERM, as a user or a container stops it. It must end with this exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         code = await asyncio.wait_for(self._process.wait(), DEADLINE_SECONDS)
-        assert code == 0, f"it ended with {code}:\n{self.output[-4000:]}"
+        assert code == exit_code, f"it ended with {code}:\n{self.output[-4000:]}"
 
     async def kill(self) -> None:
         """End it and all that it has started; nothing if it has ended."""

@@ -1,0 +1,74 @@
+"""Kafka's own programs in Java: the jars of `jars.lock` from Maven Central, and how they are started.
+
+The jars are kept below the virtual environment. Each is checked against its SHA-256 before it gets its name.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from bench.targets.maven import REPOSITORY
+from tests.waiting import DEADLINE_SECONDS
+from tidelog.pipeline.spark.java import find_java
+
+_HERE = Path(__file__).parent
+_FOLDER = Path(sys.prefix) / "frameworks-java"
+_COMPILER = "org.eclipse.jdt.internal.compiler.batch.Main"
+
+TERMINATED = 128 + 15
+"""The exit code of a Java program that ended in good order after SIGTERM."""
+
+
+class MavenNotReachedError(RuntimeError):
+    """The jars could not be fetched, so nothing in Java was run."""
+
+
+def fetch_jars() -> None:
+    """Fetch the jars that are not there yet, and compile the topology."""
+    (_FOLDER / "jars").mkdir(parents=True, exist_ok=True)
+    for line in (_HERE / "jars.lock").read_text().splitlines():
+        if not line.startswith("#"):
+            _fetch(*line.split())
+    source = _HERE / "programs" / "Billing.java"
+    compiler = java(
+        _COMPILER, "-17", "-nowarn", "-d", str(_FOLDER / "classes"), "-cp", _class_path(), str(source)
+    )
+    subprocess.run(compiler, check=True)
+
+
+def java(program: str, *arguments: str) -> tuple[str, ...]:
+    """The command that runs a class of the jars, or one that was compiled."""
+    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", _class_path())
+    return (str(find_java().home / "bin" / "java"), *options, program, *arguments)
+
+
+def plugin_path() -> str:
+    """Where Kafka Connect looks for connectors."""
+    return str(_FOLDER / "jars")
+
+
+def _class_path() -> str:
+    return os.pathsep.join([str(_FOLDER / "classes"), *map(str, sorted((_FOLDER / "jars").glob("*.jar")))])
+
+
+def _fetch(sha256: str, path: str) -> None:
+    jar = _FOLDER / "jars" / path.rpartition("/")[2]
+    if jar.exists():
+        return
+    try:
+        with urllib.request.urlopen(f"{REPOSITORY}/{path}", timeout=DEADLINE_SECONDS) as answer:
+            content = answer.read()
+    except (OSError, urllib.error.URLError) as error:
+        raise MavenNotReachedError(
+            f"{REPOSITORY}/{path}: {error}. Kafka Streams, Kafka Connect and Kafka's command line tools were "
+            "left out: they need Maven Central"
+        ) from error
+    if (found := hashlib.sha256(content).hexdigest()) != sha256:
+        raise MavenNotReachedError(f"{REPOSITORY}/{path} has the SHA-256 {found}, expected {sha256}")
+    part = jar.with_suffix(f".{os.getpid()}")
+    part.write_bytes(content)
+    part.replace(jar)

@@ -1,0 +1,102 @@
+"""Kafka Streams, Kafka Connect and Kafka's command line tools, as `make frameworks` runs them.
+
+They are not in `make test`, because they come from Maven Central. Where it is not reached, every test fails
+and says so.
+"""
+
+import asyncio
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.frameworks import judgement
+from tests.frameworks.connect import ConnectTrial
+from tests.frameworks.java import TERMINATED, fetch_jars, java
+from tests.frameworks.trial import Framework, Outcome, Trial, bill_orders
+from tests.spark.brokers import running_broker
+from tests.waiting import DEADLINE_SECONDS
+
+_TOOLS = "org.apache.kafka.tools"
+_NAMES = ("streams", "console", "connect-sink")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def jars() -> None:
+    fetch_jars()
+
+
+@pytest.fixture(scope="module")
+def outcomes(jars: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    streams = Framework("streams", java("Billing"), counts_orders=True, exit_code=TERMINATED)
+    console = Framework(
+        "console",
+        java(
+            f"{_TOOLS}.consumer.ConsoleConsumer",
+            *("--bootstrap-server", "$KAFKA", "--topic", "console-orders", "--group", "console"),
+            *("--from-beginning", "--command-property", "auto.commit.interval.ms=500"),
+        ),
+        sender=java(f"{_TOOLS}.ConsoleProducer", "--bootstrap-server", "$KAFKA", "--topic", "console-orders"),
+        prints_bills=r"^(\d+)$",
+        exit_code=TERMINATED,
+    )
+    trials = (partial(Trial, streams), partial(Trial, console), ConnectTrial)
+    return asyncio.run(bill_orders(tmp_path_factory.mktemp("frameworks"), *trials))
+
+
+@pytest.fixture(params=_NAMES)
+def outcome(request: pytest.FixtureRequest, outcomes: dict[str, Outcome]) -> Outcome:
+    return outcomes[request.param]
+
+
+def test_every_order_is_billed(outcome: Outcome) -> None:
+    judgement.check_nothing_is_lost(outcome)
+
+
+def test_only_orders_that_were_not_committed_are_billed_twice(outcome: Outcome) -> None:
+    judgement.check_only_what_was_not_committed_is_billed_twice(outcome)
+
+
+def test_a_worker_that_is_stopped_has_committed_all_that_it_billed(outcome: Outcome) -> None:
+    judgement.check_stopped_workers_have_committed_all(outcome)
+
+
+def test_the_state_of_a_topology_moves_with_its_partitions_and_loses_nothing(
+    outcomes: dict[str, Outcome],
+) -> None:
+    judgement.check_the_state_is_complete(outcomes["streams"])
+
+
+def test_the_command_line_tools_create_topics_and_administer_groups(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as broker:
+
+        def tool(name: str, *arguments: str, lines: str = "") -> list[list[str]]:
+            """The words of each line that a tool prints."""
+            command = java(f"{_TOOLS}.{name}", "--bootstrap-server", broker.bootstrap_servers, *arguments)
+            done = subprocess.run(
+                command, input=lines, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            return [line.split() for line in done.stdout.splitlines() if line]
+
+        def groups(*arguments: str) -> list[list[str]]:
+            return tool("consumer.group.ConsumerGroupCommand", *arguments)
+
+        def offsets() -> list[tuple[str, ...]]:
+            """Committed offset, end and lag of each partition."""
+            rows = groups("--describe", "--group", "billing")
+            return [tuple(row[3:6]) for row in rows if row[:2] == ["billing", "orders"]]
+
+        tool("TopicCommand", "--create", "--topic", "orders", "--config", "retention.ms=3600000")
+        assert ["orders"] in tool("TopicCommand", "--list")
+        tool("ConsoleProducer", "--topic", "orders", lines="".join(f"{n}\n" for n in range(100)))
+        read = ("--topic", "orders", "--group", "billing", "--from-beginning", "--max-messages", "40")
+        assert tool("consumer.ConsoleConsumer", *read)[:40] == [[str(number)] for number in range(40)]
+        assert offsets() == [("40", "100", "60")]
+        assert ["billing"] in groups("--list")
+        earliest = ("--reset-offsets", "--topic", "orders", "--to-earliest", "--execute")
+        assert ["billing", "orders", "0", "0"] in groups("--group", "billing", *earliest)
+        assert offsets() == [("0", "100", "100")]
+        groups("--delete", "--group", "billing")
+        assert groups("--list") == []
