@@ -5,7 +5,11 @@ import os
 import faust
 
 app = faust.App(
-    "faust", broker=f"kafka://{os.environ['KAFKA']}", topic_partitions=2, broker_commit_interval=0.5
+    "faust",
+    broker=f"kafka://{os.environ['KAFKA']}",
+    topic_partitions=2,
+    broker_commit_interval=0.5,
+    stream_recovery_delay=1.5,
 )
 orders = app.topic("faust-orders", key_type=bytes, value_type=int)
 bills = app.topic("faust-bills", value_type=dict)
