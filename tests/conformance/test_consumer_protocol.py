@@ -1,0 +1,223 @@
+"""The consumer protocol (KIP-848) with librdkafka: members share, come, go and come back; groups change over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType
+from confluent_kafka.admin import AdminClient
+
+from faults.process import BrokerProcess
+from tests.conformance.conftest import RunningBroker
+from tests.conformance.peers import Message
+from tests.conformance.peers.confluent import ConfluentKafka
+from tests.waiting import DEADLINE_SECONDS, wait_for
+from tidelog.protocol.errors import ErrorCode
+
+PARTITIONS = 6
+RECORDS = 60
+HEARTBEAT_MS = 100
+SETTINGS = {
+    "group.consumer.min.heartbeat.interval.ms": HEARTBEAT_MS,
+    "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
+    "group.initial.rebalance.delay.ms": 0,
+}
+VALUES = {b"%d" % number for number in range(RECORDS)}
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    settings: Any = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
+    running = RunningBroker(tmp_path_factory.mktemp("broker"), **settings)
+    yield running
+    running.stop()
+
+
+def fill(address: str, topic: str, values: set[bytes]) -> None:
+    messages = [
+        Message(number % PARTITIONS, 1_000, None, value) for number, value in enumerate(sorted(values))
+    ]
+    ConfluentKafka().write(address, {topic: ("none", messages)})
+
+
+class Members:
+    """Consumers of one group, polled in turn. `read` counts how often each value came."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.topic = f"shared-{next(_numbers)}"
+        self.group = f"group-{self.topic}"
+        self.consumers: list[Consumer] = []
+        self.read: dict[bytes, int] = {}
+        self.revoked: list[int] = []
+        ConfluentKafka().create_topics(address, {self.topic: PARTITIONS})
+        fill(address, self.topic, VALUES)
+
+    def add(self, protocol: str = "consumer", subscribed: str | None = None, **settings: Any) -> Consumer:
+        of_classic = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": HEARTBEAT_MS}
+        given = {**(of_classic if protocol == "classic" else {}), **settings}
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.address,
+                "group.id": self.group,
+                "group.protocol": protocol,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                **{name.replace("_", "."): value for name, value in given.items()},
+            }
+        )
+        self.consumers.append(consumer)
+        consumer.subscribe(
+            [subscribed or self.topic], on_revoke=lambda _, gone: self.revoked.append(len(gone))
+        )
+        return consumer
+
+    def close(self, consumer: Consumer) -> None:
+        self.consumers.remove(consumer)
+        consumer.close()
+
+    def poll(self) -> None:
+        for consumer in self.consumers:
+            message = consumer.poll(0.01)
+            if message is not None:
+                assert message.error() is None, message.error()
+                self.read[message.value()] = self.read.get(message.value(), 0) + 1
+
+    def shares(self) -> list[int]:
+        return sorted(len(consumer.assignment()) for consumer in self.consumers)
+
+    def wait(self, condition: Callable[[], object], what: str) -> None:
+        wait_for(lambda: self.poll() or condition(), what, DEADLINE_SECONDS)
+
+    def wait_for_shares(self, *expected: int) -> None:
+        self.wait(lambda: self.shares() == list(expected), f"shares {expected}")
+        owned = [(each.topic, each.partition) for one in self.consumers for each in one.assignment()]
+        assert len(owned) == len(set(owned))
+
+    def type(self) -> ConsumerGroupType:
+        admin = AdminClient({"bootstrap.servers": self.address})
+        listed = admin.list_consumer_groups().result(DEADLINE_SECONDS)
+        return next(each.type for each in listed.valid if each.group_id == self.group)
+
+
+@pytest.fixture
+def members(broker: RunningBroker) -> Iterator[Members]:
+    made = Members(broker.address)
+    yield made
+    for consumer in made.consumers:
+        consumer.close()
+
+
+def test_members_share_the_partitions_and_give_up_no_more_than_they_must(members: Members) -> None:
+    first = members.add()
+    members.wait(lambda: members.read.keys() >= VALUES, "all records")
+    first.commit(asynchronous=False)
+    members.add()
+    members.wait_for_shares(3, 3)
+    members.add()
+    members.wait_for_shares(2, 2, 2)
+    assert sum(members.revoked) == 3 + 1 + 1
+    members.close(first)
+    members.wait_for_shares(3, 3)
+    assert set(members.read.values()) == {1}
+    for consumer in members.consumers:
+        assert all(each.offset == RECORDS // PARTITIONS for each in consumer.committed(consumer.assignment()))
+
+
+def test_a_static_member_comes_back_to_its_partitions_and_nobody_rebalances(members: Members) -> None:
+    other = members.add()
+    static = members.add(group_instance_id="i")
+    members.wait_for_shares(3, 3)
+    share, rest, rebalances = static.assignment(), other.assignment(), len(members.revoked)
+    members.close(static)
+    back = members.add(group_instance_id="i")
+    members.wait(back.assignment, "partitions")
+    assert sorted(back.assignment()) == sorted(share)
+    assert other.assignment() == rest
+    # Closing a consumer calls its own callback.
+    assert len(members.revoked) == rebalances + 1
+
+
+def test_a_regular_expression_and_the_topics_that_appear_and_grow(members: Members) -> None:
+    members.add(subscribed=f"^{members.topic}.*")
+    members.wait_for_shares(PARTITIONS)
+    ConfluentKafka().create_topics(members.address, {f"{members.topic}-later": 1})
+    members.wait_for_shares(PARTITIONS + 1)
+
+
+def test_operators_see_both_types_of_groups(members: Members) -> None:
+    admin = AdminClient({"bootstrap.servers": members.address})
+    members.add(client_id="observed", group_instance_id="i", group_remote_assignor="range")
+    members.wait_for_shares(PARTITIONS)
+    assert members.type() is ConsumerGroupType.CONSUMER
+    described = admin.describe_consumer_groups([members.group])[members.group].result(DEADLINE_SECONDS)
+    assert (described.state, described.type) == (ConsumerGroupState.STABLE, ConsumerGroupType.CONSUMER)
+    assert described.partition_assignor == "range"
+    (member,) = described.members
+    assert (member.client_id, member.host, member.group_instance_id) == ("observed", "/127.0.0.1", "i")
+    assert (
+        len(member.assignment.topic_partitions)
+        == len(member.target_assignment.topic_partitions)
+        == PARTITIONS
+    )
+    refused = admin.delete_consumer_groups([members.group])[members.group].exception(DEADLINE_SECONDS)
+    assert refused.args[0].code() == ErrorCode.NON_EMPTY_GROUP
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_live_group_moves_to_the_new_protocol_and_back(members: Members, strategy: str) -> None:
+    first, second = (members.add("classic", partition_assignment_strategy=strategy) for _ in range(2))
+    members.wait(lambda: members.read.keys() >= VALUES, "all records")
+    members.wait_for_shares(3, 3)
+    for consumer in (first, second):
+        consumer.commit(asynchronous=False)
+    assert members.type() is ConsumerGroupType.CLASSIC
+    third = members.add()
+    members.wait_for_shares(2, 2, 2)
+    assert members.type() is ConsumerGroupType.CONSUMER
+    members.close(second)
+    members.wait_for_shares(3, 3)
+    members.close(third)
+    members.wait_for_shares(PARTITIONS)
+    assert members.type() is ConsumerGroupType.CLASSIC
+    # What was committed before the group moved is not read again.
+    more = {b"more %d" % number for number in range(PARTITIONS)}
+    fill(members.address, members.topic, more)
+    members.wait(lambda: members.read.keys() >= more, "the later records")
+    assert set(members.read.values()) == {1}
+
+
+async def test_a_group_goes_on_after_kill_9_and_nothing_committed_is_read_twice(tmp_path: Path) -> None:
+    async with BrokerProcess(tmp_path, settings=SETTINGS) as process:
+        members = await asyncio.to_thread(Members, f"127.0.0.1:{process.port}")
+
+        def begin() -> None:
+            for _ in range(2):
+                members.add()
+            members.wait_for_shares(3, 3)
+            members.wait(lambda: members.read.keys() >= VALUES, "all records")
+            for consumer in members.consumers:
+                consumer.commit(asynchronous=False)
+
+        def go_on() -> None:
+            more = {b"more %d" % number for number in range(PARTITIONS)}
+            fill(members.address, members.topic, more)
+            members.add()
+            members.wait(lambda: members.read.keys() >= more, "the later records")
+            members.wait_for_shares(2, 2, 2)
+            assert {members.read[value] for value in VALUES} == {1}
+
+        try:
+            await asyncio.to_thread(begin)
+            await process.kill_9()
+            await process.restart()
+            await asyncio.to_thread(go_on)
+        finally:
+            for consumer in members.consumers:
+                await asyncio.to_thread(consumer.close)
