@@ -1,10 +1,11 @@
 """The features of Kafka that this broker has finalized, and in which versions.
 
 Owns the one table of them. A feature's version changes what clients do, beside the versions of the APIs:
-from `transaction.version` 2 on, each transaction has an epoch of its own (KIP-890). Pure. No feature has a
-version to choose: a log knows what all of them need.
+from `group.version` 1 on, there are groups of the consumer protocol (KIP-848); from `transaction.version` 2
+on, each transaction has an epoch of its own (KIP-890). Pure. No feature has a version to choose: a log knows
+what all of them need.
 
-Source: KIP-584.
+Source: KIP-584, KIP-1022.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-FINALIZED_FEATURES: Final[Mapping[str, int]] = {"transaction.version": 2}
+FINALIZED_FEATURES: Final[Mapping[str, int]] = {"group.version": 1, "transaction.version": 2}
 """Feature -> the version in force, the only one that is supported."""
 
 

@@ -32,7 +32,7 @@ _NONE = "-"
 
 @app.command("list")
 def list_groups(cluster: ToCluster = DEFAULT_CLUSTER) -> None:
-    """Print all groups and their states."""
+    """Print all groups, the protocols by which their members join, and their states."""
     run(_list(cluster), cluster)
 
 
@@ -41,7 +41,8 @@ async def _list(cluster: ClusterConfig) -> None:
     from tidelog.client import Admin
 
     async with Admin(cluster=cluster) as admin:
-        print_table(("GROUP", "STATE"), [(each.group_id, each.state) for each in await admin.groups.list()])
+        rows = [(each.group_id, each.type, each.state) for each in await admin.groups.list()]
+        print_table(("GROUP", "TYPE", "STATE"), rows)
 
 
 @app.command()
@@ -59,7 +60,8 @@ async def _describe(group_ids: list[str], cluster: ClusterConfig) -> None:
             group = await admin.groups.describe(group_id)
             if group.state == _DEAD:
                 raise Failure(f"there is no group {group_id!r}; `tidelog group list` shows those there are")
-            print(f"{group_id}  {group.state}  {len(group.members)} members  {group.protocol}".rstrip())
+            facts = (group_id, group.type, group.state, f"{len(group.members)} members", group.protocol)
+            print("  ".join(facts).rstrip())
             for member in group.members:
                 print(f"  {member.member_id}  {member.client_host}")
             offsets = await admin.groups.offsets(group_id)

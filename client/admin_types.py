@@ -92,11 +92,14 @@ class ProducerDescription(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """One group of the list. `state` is Kafka's name of the state, "" if the broker does not give it."""
+    """One group of the list. `state` is Kafka's name of the state. `type` is that of the protocol by which
+    members join: "classic" or "consumer". Both are "" if the broker does not give them.
+    """
 
     group_id: str
     state: str
     protocol_type: str
+    type: str = ""
 
 
 class GroupMember(NamedTuple):
@@ -109,13 +112,14 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group. `protocol` is the name of its assignor, "" while the group has no generation."""
+    """A group. `protocol` is the name of its assignor, "" while a classic group has no generation."""
 
     group_id: str
     state: str
     protocol_type: str
     protocol: str
     members: tuple[GroupMember, ...]
+    type: str = "classic"
 
 
 class CommittedOffset(NamedTuple):

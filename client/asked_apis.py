@@ -40,6 +40,7 @@ ASKED_APIS: Final[Mapping[ApiKey, Versions]] = {
     ApiKey.SYNC_GROUP: Versions(1, 5),
     # From version 6 on, an unknown group is an error.
     ApiKey.DESCRIBE_GROUPS: Versions(0, 5),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _every_version(ApiKey.CONSUMER_GROUP_DESCRIBE),
     ApiKey.LIST_GROUPS: _every_version(ApiKey.LIST_GROUPS),
     ApiKey.API_VERSIONS: Versions(0, 4),
     ApiKey.CREATE_TOPICS: Versions(2, 7),

@@ -3,7 +3,7 @@
 Owns: the requests of `Admin.groups` and the choice of the broker for each. Invariants: a request about one
 group goes to its coordinator, which is looked up each time. A call does everything that was requested, or it
 raises.
-Source: KIP-222, KIP-396 (offsets of groups).
+Source: KIP-222, KIP-396 (offsets of groups), KIP-848 (groups of the consumer protocol).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,11 +13,13 @@ from tidelog.client.admin_types import CommittedOffset, GroupDescription, GroupL
 from tidelog.client.cluster import Cluster
 from tidelog.client.connection import Connection
 from tidelog.client.types import TopicPartition
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_OFFSET
 
 Retry = Callable[..., Any]
 _GROUP = 0
+_DEAD = "Dead"
 
 
 class GroupAdmin:
@@ -40,12 +42,38 @@ class GroupAdmin:
 
             answer = await self._retry(ask, _itself, lambda _: "the list of groups")
             found += [
-                GroupListing(each.group_id, each.group_state, each.protocol_type) for each in answer.groups
+                GroupListing(each.group_id, each.group_state, each.protocol_type, each.group_type.lower())
+                for each in answer.groups
             ]
         return sorted(found)
 
     async def describe(self, group_id: str) -> GroupDescription:
         """A group's state and members. An unknown group is Dead and has no members."""
+        group = await self._describe_classic(group_id)
+        if group.state == _DEAD:
+            return await self._describe_consumer(group_id) or group
+        return group
+
+    async def _describe_consumer(self, group_id: str) -> GroupDescription | None:
+        """None if the group is not of the consumer protocol, or the broker has no such groups."""
+        if not (await self._coordinator(group_id)).supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
+            return None
+
+        def results(answer: Any) -> Any:
+            return [each for each in answer.groups if each.error_code != ErrorCode.GROUP_ID_NOT_FOUND]
+
+        answer = await self._of(group_id, ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group_id]}, results)
+        for group in results(answer):
+            members = tuple(
+                GroupMember(each.member_id, each.instance_id, each.client_id, each.client_host)
+                for each in group.members
+            )
+            return GroupDescription(
+                group.group_id, group.group_state, "consumer", group.assignor_name, members, "consumer"
+            )
+        return None
+
+    async def _describe_classic(self, group_id: str) -> GroupDescription:
         answer = await self._of(
             group_id, ApiKey.DESCRIBE_GROUPS, {"groups": [group_id]}, lambda answer: answer.groups
         )

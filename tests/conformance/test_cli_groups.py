@@ -24,11 +24,12 @@ def address(broker: RunningBroker) -> str:
     return broker.address
 
 
-def consumer_of(address: str, group: str) -> Consumer:
+def consumer_of(address: str, group: str, protocol: str = "classic") -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": address,
             "group.id": group,
+            "group.protocol": protocol,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
         }
@@ -63,16 +64,16 @@ def test_groups_are_listed_with_their_states(tidelog: Type, group: str, member: 
     code, shown, _ = tidelog("group", "list")
     assert code == 0
     heading, *rows = cells(shown)
-    assert heading == ["GROUP", "STATE"]
-    assert [group, "Empty"] in rows
-    assert [member, "Stable"] in rows
+    assert heading == ["GROUP", "TYPE", "STATE"]
+    assert [group, "classic", "Empty"] in rows
+    assert [member, "classic", "Stable"] in rows
 
 
 def test_a_group_is_described_with_its_lag(tidelog: Type, group: str) -> None:
     code, shown, _ = tidelog("group", "describe", group)
     assert code == 0
     assert cells(shown) == [
-        [group, "Empty", "0", "members"],
+        [group, "classic", "Empty", "0", "members"],
         ["TOPIC", "PARTITION", "COMMITTED", "NEXT", "OFFSET", "LAG"],
         ["t", "0", "4", str(RECORDS), str(RECORDS - 4)],
     ]
@@ -82,9 +83,24 @@ def test_members_are_shown_with_where_they_come_from(tidelog: Type, member: str)
     code, shown, _ = tidelog("group", "describe", member)
     assert code == 0
     heading, who, *_ = cells(shown)
-    assert heading == [member, "Stable", "1", "members", "range"]
+    assert heading == [member, "classic", "Stable", "1", "members", "range"]
     assert who[0].startswith("rdkafka-")
     assert who[1].endswith("127.0.0.1")
+
+
+def test_a_group_of_the_consumer_protocol_is_listed_and_described_as_such(
+    tidelog: Type, address: str
+) -> None:
+    consumer = consumer_of(address, "new", "consumer")
+    try:
+        consumer.subscribe(["t"])
+        wait_for(lambda: consumer.poll(0.1) and consumer.assignment(), "an assignment", DEADLINE_SECONDS)
+        assert ["new", "consumer", "Stable"] in cells(tidelog("group", "list")[1])
+        heading, who, *_ = cells(tidelog("group", "describe", "new")[1])
+        assert heading == ["new", "consumer", "Stable", "1", "members", "uniform"]
+        assert who[1].endswith("127.0.0.1")
+    finally:
+        consumer.close()
 
 
 @pytest.mark.parametrize(

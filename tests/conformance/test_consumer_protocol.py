@@ -1,4 +1,4 @@
-"""The consumer protocol (KIP-848) with librdkafka: members share, come, go and come back; groups change over."""
+"""The consumer protocol (KIP-848) with librdkafka: members share, come, go and come back, groups move."""
 
 from __future__ import annotations
 

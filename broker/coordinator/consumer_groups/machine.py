@@ -170,7 +170,14 @@ class ConsumerGroups:
         group = self._groups[group_id]
         if committer.generation < 0 and not group.members:
             return {}
-        self._check_member(group, committer.member_id, committer.generation)
+        try:
+            self._check_member(group, committer.member_id, committer.generation)
+        except ApiError as error:
+            if committer.is_in_transaction and error.code == ErrorCode.STALE_MEMBER_EPOCH:
+                raise ApiError(ErrorCode.ILLEGAL_GENERATION, error.message) from None
+            raise
+        if committer.is_in_transaction:
+            return {}
         if (
             group.members[committer.member_id].classic is None
             and committer.api_version < _CONSUMER_COMMITS_FROM

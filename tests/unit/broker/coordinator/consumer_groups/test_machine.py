@@ -47,6 +47,15 @@ def test_a_commit_that_has_no_error_for_an_old_epoch_is_refused() -> None:
     assert code_of(partial(commit, site, "a", 1, 8)) == ErrorCode.UNSUPPORTED_VERSION
 
 
+def test_a_transaction_commits_with_the_epoch_of_its_member_and_gets_the_errors_that_it_knows() -> None:
+    site = Site()
+    site.join("a")
+    for epoch, code in ((1, None), (2, ErrorCode.ILLEGAL_GENERATION)):
+        committer = Committer(epoch, "a", None, 3, is_in_transaction=True)
+        check = partial(site.groups.check_commit, "g", committer, site.now_ms)
+        assert check() == {} if code is None else code_of(check) == code
+
+
 def test_a_group_is_deleted_without_its_members_with_all_its_records() -> None:
     site = Site()
     client = site.join("a", ["t"], regex=("u.*", set()), instance_id="i")
