@@ -165,6 +165,15 @@ class LogSegments:
                     break
         return found
 
+    def aborted_known(self) -> dict[int, tuple[int, int]]:
+        """Base offset of a segment -> count and CRC-32C of its aborted transactions, without those that have
+        none."""
+        return {
+            segment.base_offset: (segment.transaction_index.count, segment.transaction_index.crc)
+            for segment in self.segments
+            if segment.transaction_index.count
+        }
+
     def check_batch_at(self, offset: int, sent: BatchHeader) -> None:
         """Raise CorruptSegmentError or LogHoleError unless `sent` begins at `offset`, whole; OSError."""
         self._from(offset)[0].check_batch_at(offset, sent)

@@ -102,6 +102,9 @@ class FrozenTable:
     """The producers' own time when the table was taken, in the milliseconds of `last_append_ms`."""
     evicted: Mapping[int, int] = field(default_factory=dict)
     """Producer id -> epoch of the producers that the limit evicted, the longest ago first."""
+    aborted: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Base offset of a segment -> how many aborted transactions its index then had, and their CRC-32C; no
+    segment that has any is left out."""
 
 
 def slot_size_of(window: int) -> int:

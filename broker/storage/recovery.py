@@ -225,6 +225,8 @@ class Recovery:
                     raise
                 self.report.corrupt_snapshots.append(set_aside(self._disk, snapshot.path, error))
                 continue
+            self._snapshot_offset = snapshot.offset
+            self._aborted = {} if snapshot.frozen is None else snapshot.frozen.aborted
             segments = self._open_segments(bases, snapshot.offset, producers)
             end_offset = segments[-1].end_offset
             if snapshot.offset <= end_offset:
@@ -405,7 +407,12 @@ class Recovery:
 
     def _load_aborted(self, segment: Segment) -> None:
         """Load the aborted transactions that the replay does not find again."""
-        problem = segment.transaction_index.load(max(self._replay_from, self._trusted))
+        index = segment.transaction_index
+        problem = index.load(max(self._replay_from, self._trusted))
+        found = index.known_before(self._snapshot_offset)
+        expected = self._aborted.get(segment.base_offset, (0, 0))
+        if not problem and found != expected:
+            problem = f"(aborted transactions, CRC) are {found}, and {expected} in the snapshot"
         if problem:
             self._without_aborted.append(f"{segment.path.stem}{TRANSACTION_INDEX_SUFFIX}: {problem}")
 
@@ -432,6 +439,7 @@ class Recovery:
             segment.transaction_index.write_out()
             segment.transaction_index.sync()
         self.report.rebuilt_indexes += self._without_aborted
+        self._producers.changes += 1  # The snapshot's counts are those of the lost indexes.
 
     def _load_indexes(self, segment: Segment, size: int, scan_from: int) -> int:
         """Keep the trusted index entries; returns the position to read from and sets the segment's tail."""

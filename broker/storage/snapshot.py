@@ -2,10 +2,11 @@
 
 Owns our format, little-endian: magic, version, a mark of the partition's folder (0 in files from before the
 mark existed), the offset, the producers' clock, the counts, the window (how many batches of each producer),
-the size of a slot, then the order arrays and the slots of `producer_table` as they lie in memory, id and
-epoch of each evicted producer, then the CRC-32C of all before. Kafka's format keeps one batch per producer. A
-file of another window is read too, as far as it reaches. Versions 1 (without evicted producers) and 2 have
-neither window nor slot size: they use five batches and 152 bytes.
+the size of a slot, count and CRC-32C of the aborted transactions of each segment, then the order arrays and
+the slots of `producer_table` as they lie in memory (with the open transactions), id and epoch of each evicted
+producer, then the CRC-32C of all before. Kafka's format keeps one batch per producer. A file of another
+window is read too, as far as it reaches. Version 3 knows of no aborted transaction. Versions 1 (without
+evicted producers) and 2 have neither window nor slot size either: they use five batches and 152 bytes.
 
 Invariants: a snapshot is complete or absent (written under another name, synced, renamed). Writing one never
 replaces another: a second one at the same offset is `%020d.2.snapshot`. `load_newest` never fails because of
@@ -44,11 +45,14 @@ SUFFIX = ".snapshot"
 CORRUPT_SUFFIX = ".corrupt"
 _KEPT = 2
 _MAGIC = b"TLPS"
-_VERSION = 3
+_VERSION = 4
+_VERSION_WITHOUT_ABORTED = 3
 _VERSIONS_WITHOUT_WINDOW = (1, 2)
 _HEADER = Struct("<4sHHqqiiii")
 _SLOTS = Struct("<HH")
 _FIRST_WINDOW, _FIRST_SLOT_SIZE = 5, 152
+_COUNT = Struct("<i")
+_ABORTED = Struct("<qiI")
 _EVICTED = Struct("<qh")
 _CRC = Struct("<I")
 
@@ -106,6 +110,8 @@ def _encode(frozen: FrozenTable, offset: int, mark: int) -> Iterator[Buffer]:
         len(frozen.chunks),
         frozen.first_free,
     ) + _SLOTS.pack(CACHED_BATCHES, SLOT_SIZE)
+    header += _COUNT.pack(len(frozen.aborted))
+    header += b"".join(_ABORTED.pack(base, *known) for base, known in frozen.aborted.items())
     crc = 0
     for buffer in (header, memoryview(frozen.previous).cast("B"), memoryview(frozen.next).cast("B")):
         crc = crc32c(buffer, crc)
@@ -162,7 +168,7 @@ def _decode(
         raise ValueError(f"{size} bytes are too few for a snapshot")
     header = bytes(read(0, _HEADER.size))
     magic, version, mark, offset, clock_ms, count, links, chunks, first_free = _HEADER.unpack(header)
-    if magic != _MAGIC or version not in (*_VERSIONS_WITHOUT_WINDOW, _VERSION):
+    if magic != _MAGIC or not 1 <= version <= _VERSION:
         raise ValueError(f"magic {magic!r} version {version}, expected {_MAGIC!r} version 1 to {_VERSION}")
     if folder is not None and mark not in (0, _mark_of(folder)):
         raise ValueError(f"it was written for another partition than {folder.name}")
@@ -170,6 +176,9 @@ def _decode(
     if version not in _VERSIONS_WITHOUT_WINDOW:
         header += read(_HEADER.size, _SLOTS.size)
         window, slot_size = _SLOTS.unpack_from(header, _HEADER.size)
+    aborted: dict[int, tuple[int, int]] = {}
+    if version > _VERSION_WITHOUT_ABORTED:
+        header, aborted = _read_aborted(header, size, read)
     chunk_size = SLOTS_PER_CHUNK * slot_size
     slots_end = len(header) + 8 * links + chunks * chunk_size
     evicted_size = size - slots_end - _CRC.size
@@ -197,7 +206,22 @@ def _decode(
     (stored,) = _CRC.unpack(read(size - _CRC.size, _CRC.size))
     if stored != crc:
         raise ValueError(f"CRC {crc:08x}, expected {stored:08x}")
-    return offset, FrozenTable(count, first_free, previous, following, slots, clock_ms, evicted)
+    return offset, FrozenTable(count, first_free, previous, following, slots, clock_ms, evicted, aborted)
+
+
+def _read_aborted(
+    header: bytes, size: int, read: Callable[[int, int], memoryview]
+) -> tuple[bytes, dict[int, tuple[int, int]]]:
+    """The header with what follows it about aborted transactions, and that by segment."""
+    piece = bytes(read(len(header), _COUNT.size))
+    count = _COUNT.unpack(piece)[0] if len(piece) == _COUNT.size else -1
+    if not 0 <= count * _ABORTED.size <= size:
+        raise ValueError(f"{size} bytes cannot hold the aborted transactions of {count} segments")
+    fields = bytes(read(len(header) + _COUNT.size, count * _ABORTED.size))
+    if len(fields) != count * _ABORTED.size:
+        raise ValueError(f"{size} bytes end within the aborted transactions of {count} segments")
+    known = {base: (entries, crc) for base, entries, crc in _ABORTED.iter_unpack(fields)}
+    return header + piece + fields, known
 
 
 def set_aside(disk: Disk, path: Path, error: Exception) -> str:

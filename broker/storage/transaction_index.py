@@ -4,8 +4,10 @@ Owns the entries: version i16 (0), producer id, first offset, offset of the mark
 it (i64 each), big-endian, one for each abort marker of the segment in the order of the log.
 
 Invariants: offsets of markers ascend, and last stable offsets do not go back, so a look-up reads only what it
-needs. A segment without an aborted transaction has no file. Entries of batches that a start reads again are
-made again; all older ones were durable before the recovery point or the snapshot moved past them.
+needs. A segment without an aborted transaction has no file, and the format has no checksum: snapshots keep
+count and CRC-32C of the entries, so that a lost or changed file is found at the next start. Entries of
+batches that a start reads again are made again; all older ones were durable before the recovery point or the
+snapshot moved past them.
 
 Look-ups are safe in any thread; everything else belongs to the loop. Source: Kafka's TransactionIndex.
 """
@@ -14,6 +16,8 @@ from __future__ import annotations
 
 from pathlib import Path
 from struct import Struct
+
+from crc32c import crc32c
 
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.index import IndexFile
@@ -47,10 +51,12 @@ def decode_entries(data: bytes) -> tuple[list[EndedTransaction], str]:
 class TransactionIndex(IndexFile[_Entry]):
     """The aborted transactions whose markers one segment holds."""
 
-    __slots__ = ()
+    __slots__ = ("crc",)
 
     def __init__(self, disk: Disk, path: Path) -> None:
         super().__init__(disk, path, TRANSACTION_ENTRY)
+        self.crc = 0
+        """CRC-32C of all entries."""
 
     def load(self, before_offset: int) -> str:
         """Read the entries whose markers lie before this offset, and cut off the rest of the file.
@@ -65,6 +71,7 @@ class TransactionIndex(IndexFile[_Entry]):
         kept = sum(entry.last_offset < before_offset for entry in found)
         size = kept * self.entry.size
         self._entries, self.count, self.written = bytearray(data[:size]), kept, size
+        self.crc = crc32c(data[:size])
         if size < len(data):
             self._disk.truncate(self._open().fd, size)
         self._is_as_loaded = True
@@ -75,6 +82,20 @@ class TransactionIndex(IndexFile[_Entry]):
         last = self.last()
         if last is None or last[_MARKER] < aborted.last_offset:
             self._add(self.entry.pack(_VERSION, *aborted))
+
+    def known_before(self, offset: int) -> tuple[int, int]:
+        """Count and CRC-32C of the transactions, in memory still, whose markers lie before this offset."""
+        count = self._count_up_to(offset - 1, _MARKER)
+        return count, crc32c(bytes((self._entries or b"")[: count * self.entry.size]))
+
+    def _add(self, packed: bytes) -> None:
+        super()._add(packed)
+        self.crc = crc32c(packed, self.crc)
+
+    def truncate(self, count: int) -> None:
+        """As for the other indexes."""
+        super().truncate(count)
+        self.crc = crc32c(bytes(self._entries or b""))
 
     def keep_before(self, end_offset: int) -> None:
         """Forget the transactions whose markers the log does not hold any more."""

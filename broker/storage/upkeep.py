@@ -15,6 +15,7 @@ Invariants:
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from tidelog.broker.storage.disk import FULL, Disk
@@ -102,7 +103,9 @@ class Upkeep:
         self._is_running = True
         self._at_checkpoint = self.appended_bytes
         if is_due:
-            work.snapshot, work.snapshot_offset = self._producers.freeze(), end_offset
+            aborted = self._segments.aborted_known()
+            work.snapshot = replace(self._producers.freeze(), aborted=aborted)
+            work.snapshot_offset = end_offset
             self._frozen_moment = (self._producers.changes, self._producers.clock_ms)
             work.snapshot_copies = 2 if self.snapshot_offset < self._needed_offset else 1
             self.snapshot_due, self._at_snapshot = False, self.appended_bytes
@@ -152,7 +155,8 @@ class Upkeep:
         """Write the producer state as of `end_offset`, now. Raises OSError."""
         self._segments.sync_aborted(self.recovery_point)
         durable_end = self._segments.flushed_end_offset
-        size = write_snapshot(self._disk, self._folder, end_offset, self._producers.view(), durable_end)
+        frozen = replace(self._producers.view(), aborted=self._segments.aborted_known())
+        size = write_snapshot(self._disk, self._folder, end_offset, frozen, durable_end)
         self._snapshot_written(end_offset, size, (self._producers.changes, self._producers.clock_ms))
         self.snapshot_due, self._at_snapshot = False, self.appended_bytes
 

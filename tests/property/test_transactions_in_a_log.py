@@ -28,6 +28,7 @@ from tests.unit.broker.storage.support import (
     open_log,
     outcome,
 )
+from tests.unit.broker.storage.verification.test_transactions import found_in
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.truncation import apply_cut, find_cut
 from tidelog.protocol.errors import ErrorCode
@@ -199,3 +200,4 @@ def test_stable_ends_and_aborted_transactions_are_those_of_the_model(history: li
             life.play(step)
             life.check(chance)
         life.log.close(clean=True)
+        assert found_in(life.folder) == []

@@ -183,6 +183,14 @@ class SnapshotCheck:
                 found=entry.producer_epoch,
             )
             return
+        began_at, shown_at = entry.current_txn_start_offset, replayed.current_txn_start_offset
+        if began_at != shown_at and not 0 <= began_at < first_offset:
+            self._findings.damage(
+                file,
+                f"producer {entry.producer_id} has another open transaction than in the log (-1: none)",
+                expected=shown_at,
+                found=began_at,
+            )
         there = [batch for batch in replayed.batches if batch.last_offset >= first_offset]
         count = max(min(len(here), len(there)), 1)
         if there[-count:] != here[-count:] or len(here) > len(there):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 from struct import Struct
 
@@ -12,7 +13,7 @@ from crc32c import crc32c
 from tests.unit.broker.storage.support import NEVER_ISSUED, NOW_MS, FaultyDisk, header
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.producer_memory import ProducerStates
-from tidelog.broker.storage.producer_state import Append, ProducerRules, Refusal
+from tidelog.broker.storage.producer_state import APPEND, Append, ProducerRules, Refusal
 from tidelog.broker.storage.snapshot import (
     decode_snapshot,
     load_newest,
@@ -58,10 +59,26 @@ def test_a_restored_state_goes_on_as_the_first_would(tmp_path: Path) -> None:
     assert list(again.entries()) == list(machine.entries())
 
 
+def test_open_transactions_and_what_is_known_of_aborted_ones_come_back(tmp_path: Path) -> None:
+    machine = states(70)
+    for producer_id in (3, 64):
+        machine.apply(header(producer_id, 3, 10, attributes=0x10), 1000 + producer_id, NOW_MS)
+    aborted = {0: (2, 0xFFFFFFFF), 1 << 40: (1, 7)}
+    write_snapshot(Disk(), tmp_path, 7, replace(machine.view(), aborted=aborted))
+    again = restored(tmp_path)
+    assert (again.transactions.first_unstable, len(again.transactions)) == (1003, 2)
+    assert again.check(header(64, 3, 11)) != APPEND
+    assert again.check(header(64, 3, 11, attributes=0x10)) == APPEND
+    assert list(again.entries()) == list(machine.entries())
+    found = load_newest(Disk(), tmp_path, 7).frozen
+    assert found is not None
+    assert found.aborted == aborted
+
+
 def as_version(data: bytes, version: int, window: int, slot_size: int | None = None) -> bytes:
     """A snapshot of ours as another version, or one with another window, would have written it."""
     links, chunks = Struct("<ii").unpack_from(data, 28)
-    slots_at = 44 + 8 * links
+    slots_at = 48 + 8 * links
     slots_end = slots_at + chunks * 64 * 152
     slots = b""
     for at in range(slots_at, slots_end, 152):
@@ -69,13 +86,15 @@ def as_version(data: bytes, version: int, window: int, slot_size: int | None = N
         room = (slot[32:] + slot[32:])[: 24 * window]
         slots += slot[:30] + bytes([min(slot[30], window)]) + slot[31:32] + room
     header = data[:4] + Struct("<H").pack(version) + data[6:40]
-    if version == 3:
+    if version >= 3:
         header += Struct("<HH").pack(window, slot_size or 32 + 24 * window)
-    whole = header + data[44:slots_at] + slots + data[slots_end:-4]
+    if version == 4:
+        header += data[44:48]
+    whole = header + data[48:slots_at] + slots + data[slots_end:-4]
     return whole + Struct("<I").pack(crc32c(whole))
 
 
-@pytest.mark.parametrize(("version", "window"), [(1, 5), (2, 5), (3, 1), (3, 3), (3, 5), (3, 8)])
+@pytest.mark.parametrize(("version", "window"), [(1, 5), (2, 5), (3, 1), (3, 3), (3, 5), (4, 5), (4, 8)])
 @pytest.mark.parametrize("batches", [1, 2, 7])
 def test_a_snapshot_of_another_version_or_window_is_read_as_far_as_it_reaches(
     tmp_path: Path, version: int, window: int, batches: int
@@ -84,7 +103,7 @@ def test_a_snapshot_of_another_version_or_window_is_read_as_far_as_it_reaches(
     write_snapshot(Disk(), tmp_path, 7, machine.view())
     path = snapshot_path(tmp_path, 7)
     other = as_version(path.read_bytes(), version, window)
-    assert (other == path.read_bytes()) == ((version, window) == (3, 5))
+    assert (other == path.read_bytes()) == ((version, window) == (4, 5))
     path.write_bytes(other)
     expected = [entry._replace(batches=entry.batches[-window:]) for entry in machine.entries()]
     again = restored(tmp_path)

@@ -1,0 +1,188 @@
+"""The index of aborted transactions: Kafka's bytes, no file without need, made anew when it is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from struct import pack
+
+import pytest
+
+from tests.unit.broker.storage.support import (
+    append,
+    append_own,
+    append_transactional,
+    batch,
+    checkpoint,
+    flush,
+    marker,
+    open_log,
+)
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.open_transactions import EndedTransaction
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.transaction_index import TransactionIndex, decode_entries
+
+CONFIG = LogConfig(segment_bytes=600)
+FIRST = EndedTransaction(7, 0, 9, 10)
+SECOND = EndedTransaction(8, 3, 12, 13)
+THIRD = EndedTransaction(7, 14, 20, 21)
+
+
+def index_of(folder: Path, *entries: EndedTransaction) -> TransactionIndex:
+    index = TransactionIndex(Disk(), folder / "0.txnindex")
+    index.load(0)
+    for entry in entries:
+        index.append(entry)
+    return index
+
+
+def written_log(folder: Path, *, clean: bool) -> PartitionLog:
+    """Aborted transactions in several segments, one of them open over two, and one left open."""
+    log = open_log(folder, config=CONFIG)
+    sequences = dict.fromkeys((1, 2, 3), 0)
+    for number in range(24):
+        producer_id = number % 3 + 1
+        append_transactional(log, producer_id, sequences[producer_id], 2)
+        sequences[producer_id] += 2
+        append(log, batch())
+        if number % 4 == 3:
+            append_own(log, marker(producer_id, commits=number % 8 == 3))
+    flush(log)
+    checkpoint(log)
+    log.close(clean)
+    return log
+
+
+def entries_of(folder: Path) -> dict[str, list[EndedTransaction]]:
+    return {path.name: decode_entries(path.read_bytes())[0] for path in sorted(folder.glob("*.txnindex"))}
+
+
+def test_an_entry_is_kafkas(tmp_path: Path) -> None:
+    index = index_of(tmp_path, FIRST, SECOND)
+    index.write_out()
+    index.sync()
+    data = (tmp_path / "0.txnindex").read_bytes()
+    assert data == pack(">hqqqq", 0, 7, 0, 9, 10) + pack(">hqqqq", 0, 8, 3, 12, 13)
+    assert decode_entries(data) == ([FIRST, SECOND], "")
+
+
+def test_a_segment_without_an_aborted_transaction_has_no_file(tmp_path: Path) -> None:
+    index = index_of(tmp_path)
+    index.write_out_whole()
+    index.sync()
+    index.leave_memory()
+    assert index.aborted(0, 100) == ([], False)
+    log = open_log(tmp_path / "log", config=CONFIG)
+    append_transactional(log, 1, 0)
+    append_own(log, marker(1))
+    log.close(clean=True)
+    assert not entries_of(tmp_path / "log")
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_a_look_up_finds_what_has_records_in_the_range(tmp_path: Path, is_sealed: bool) -> None:
+    index = index_of(tmp_path, FIRST, SECOND, THIRD)
+    if is_sealed:
+        index.write_out()
+        index.leave_memory()
+    assert index.aborted(0, 3) == ([(7, 0)], True)
+    assert index.aborted(0, 4) == ([(7, 0)], True)
+    assert index.aborted(0, 11) == ([(7, 0), (8, 3)], True)
+    assert index.aborted(10, 15) == ([(8, 3), (7, 14)], True)
+    assert index.aborted(13, 21) == ([(7, 14)], True)
+    assert index.aborted(13, 22) == ([(7, 14)], False)
+    assert index.aborted(21, 22) == ([], False)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pack(">hqqqq", 1, 9, 14, 20, 21),
+        pack(">hqqqq", 0, 9, 20, 20, 21),
+        pack(">hqqqq", 0, 9, 3, 12, 13),
+        pack(">hqqqq", 0, 9, 3, 14, 12),
+        bytes(34),
+        bytes(33),
+    ],
+    ids=["version", "empty", "not-behind", "stable-end-back", "zeros", "cut-off"],
+)
+def test_entries_end_before_bytes_that_are_none(bad: bytes) -> None:
+    good = pack(">hqqqq", 0, 7, 0, 9, 10) + pack(">hqqqq", 0, 8, 3, 12, 13)
+    found, problem = decode_entries(good + bad)
+    assert found == [FIRST, SECOND]
+    assert problem
+
+
+def test_a_marker_that_is_read_again_is_entered_once(tmp_path: Path) -> None:
+    index = index_of(tmp_path, FIRST, SECOND)
+    index.append(FIRST)
+    index.append(SECOND)
+    assert index.count == 2
+    index.keep_before(12)
+    assert (index.count, index.known_before(12)) == (1, (1, index.crc))
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def cut(size: int) -> Callable[[Path], None]:
+    return lambda path: path.write_bytes(path.read_bytes()[:-size])
+
+
+def flip(position: int) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        data[position] ^= 1
+        path.write_bytes(data)
+
+    return damage
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("segment", [0, -1], ids=["first", "last"])
+@pytest.mark.parametrize(
+    "damage",
+    [delete, cut(1), cut(34), flip(0), flip(9), flip(17)],
+    ids=["deleted", "cut", "entry-lost", "version", "producer", "first-offset"],
+)
+def test_a_damaged_index_is_made_anew_from_the_log(
+    tmp_path: Path, damage: Callable[[Path], None], segment: int, clean: bool
+) -> None:
+    log = written_log(tmp_path, clean=clean)
+    expected = entries_of(tmp_path)
+    assert len(expected) >= 2
+    damage(sorted(tmp_path.glob("*.txnindex"))[segment])
+    again = open_log(tmp_path, config=CONFIG, clean=clean, recovery_point=log.recovery_point)
+    assert again.aborted_transactions(0, again.end_offset) == [
+        (entry.producer_id, entry.first_offset) for entries in expected.values() for entry in entries
+    ]
+    assert again.recovery.rebuilt_indexes
+    again.close(clean=True)
+    assert entries_of(tmp_path) == expected
+    last = open_log(tmp_path, config=CONFIG, clean=True)
+    assert not last.recovery.rebuilt_indexes
+
+
+def test_a_sound_index_is_not_made_anew(tmp_path: Path) -> None:
+    log = written_log(tmp_path, clean=True)
+    assert not open_log(tmp_path, config=CONFIG, clean=True).recovery.rebuilt_indexes
+    assert not open_log(tmp_path, config=CONFIG, recovery_point=log.recovery_point).recovery.rebuilt_indexes
+
+
+def test_an_index_leaves_with_its_segment(tmp_path: Path) -> None:
+    log = written_log(tmp_path, clean=True)
+    again = open_log(tmp_path, config=CONFIG, clean=True)
+    for _ in range(2):
+        again.take_snapshot()
+    again.delete_records_before(again.flushed_end_offset)
+    while again.drop_segments():
+        pass
+    for path in again.take_deleted_files():
+        path.unlink()
+    assert again.segment_count == 1 < log.segment_count
+    assert {path.stem for path in tmp_path.glob("*.txnindex")} <= {
+        path.stem for path in tmp_path.glob("*.log")
+    }
