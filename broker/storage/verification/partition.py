@@ -106,7 +106,7 @@ class PartitionCheck:
             return totals
         self._waiting = snapshots(self._disk, self._folder)
         walk = self._walk = Walk(self._bases[0], self._cleaned_offset())
-        self._reached = self._bases[0]
+        self._reached = self._producers.first_offset = self._bases[0]
         for number, base in enumerate(self._bases):
             self._segment(walk, base, self._bases[number + 1 :])
         self._compare_snapshots(walk.next_offset, at_end=True)

@@ -44,6 +44,8 @@ class ProducerCheck:
         self.newest_timestamp = -1
         self.is_whole = True
         """The log has lost no batch so far; after a loss a skipped sequence is no new finding."""
+        self.first_offset = 0
+        """Where the log begins now: what came before was deleted."""
         self.aborted: list[EndedTransaction] = []
         """What the markers aborted since the list was last taken."""
         self._findings = findings
@@ -71,6 +73,8 @@ class ProducerCheck:
         elif isinstance(verdict, Refusal):
             if header.base_sequence == 0 and self._is_current_epoch(header):
                 self._began_again(file, batch)
+            elif self.first_offset and self._is_known_by_a_marker(header):
+                pass  # Its batches were deleted from the start of the log.
             elif not self.is_whole and verdict.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 self.states.forget(header.producer_id)
             else:
@@ -95,6 +99,11 @@ class ProducerCheck:
     def _is_current_epoch(self, header: BatchHeader) -> bool:
         known = self.states.entry(header.producer_id)
         return known is not None and known.producer_epoch == header.producer_epoch
+
+    def _is_known_by_a_marker(self, header: BatchHeader) -> bool:
+        """Whether the log showed no batch of the producer, only that a transaction of it ended."""
+        known = self.states.entry(header.producer_id)
+        return known is not None and not known.batches and known.producer_epoch == header.producer_epoch
 
     def _repeated(self, file: str, batch: FoundBatch, first_offset: int) -> None:
         header = batch.header

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.broker.storage.support import append_own, append_transactional, flush, marker, open_log
+from tests.unit.broker.storage.support import (
+    NOW_MS,
+    append_own,
+    append_transactional,
+    flush,
+    marker,
+    open_log,
+)
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.snapshot import snapshot_path, snapshots, write_snapshot
@@ -105,3 +112,19 @@ def test_a_snapshot_with_another_open_transaction_is_found(folder: Path) -> None
     write_snapshot(Disk(), folder, log.end_offset, producers.view())
     lines = found_in(folder)
     assert any("producer 3 has another open transaction than in the log" in line for line in lines), lines
+
+
+def test_a_producer_whose_batches_were_deleted_is_known_by_its_marker_alone(tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    log = open_log(partition, config=CONFIG)
+    append_transactional(log, 1, 0, 3)
+    log.roll(NOW_MS)
+    append_own(log, marker(1))
+    append_transactional(log, 1, 3)
+    flush(log)
+    for _ in range(2):
+        log.take_snapshot()
+    log.delete_records_before(3)
+    assert log.segment_count == 1
+    log.close(clean=True)
+    assert found_in(partition) == []
