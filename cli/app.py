@@ -27,6 +27,7 @@ from tidelog.cli import (
     producers,
     storage,
     topic,
+    transaction,
 )
 from tidelog.cli.failures import Failure
 
@@ -71,6 +72,7 @@ def _serve(context: typer.Context) -> None:
 
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
+app.add_typer(transaction.app, name="transaction")
 app.add_typer(broker.app, name="broker")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)

@@ -20,6 +20,8 @@ from tidelog.client.admin_types import (
     NewTopic,
     ProducerDescription,
     TopicDescription,
+    TransactionDescription,
+    TransactionListing,
 )
 from tidelog.client.errors import (
     AuthorizationError,
@@ -125,6 +127,8 @@ __all__ = [
     "TopicAlreadyExistsError",
     "TopicDescription",
     "TopicPartition",
+    "TransactionDescription",
+    "TransactionListing",
     "UnknownTopicError",
     "UnsupportedVersionError",
 ]

@@ -26,6 +26,7 @@ from tidelog.client.errors import BrokerUnavailableError, ClientError, broker_er
 from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.metadata import EMPTY, ClusterImage, apply_metadata
 from tidelog.client.signatures import shows_settings
+from tidelog.client.transaction_admin import TransactionAdmin
 from tidelog.client.types import TopicPartition
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
@@ -50,6 +51,7 @@ class Admin:
         self._backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
         self.groups = GroupAdmin(self._cluster, self._retry)
         """Consumer groups."""
+        self.transactions = TransactionAdmin(self._cluster, self._retry)
 
     async def start(self) -> None:
         """Connect. Raises BrokerUnavailableError."""

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tidelog.client.metadata import Node, PartitionInfo
+from tidelog.client.types import TopicPartition
 
 __all__ = [
     "ClusterDescription",
@@ -22,6 +23,8 @@ __all__ = [
     "NewTopic",
     "ProducerDescription",
     "TopicDescription",
+    "TransactionDescription",
+    "TransactionListing",
 ]
 
 
@@ -128,3 +131,25 @@ class CommittedOffset(NamedTuple):
     offset: int
     leader_epoch: int
     metadata: str
+
+
+class TransactionListing(NamedTuple):
+    """One transactional id of the list. `state` is Kafka's name of the state."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+class TransactionDescription(NamedTuple):
+    """A transactional id and its transaction. `timeout_ms` None: its producer may prepare transactions, which
+    no time aborts. `start_ms` None: it never had a transaction.
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int | None
+    start_ms: int | None
+    partitions: tuple[TopicPartition, ...]

@@ -45,7 +45,7 @@ async def send_batch(client: RawClient, named: Named, sequence: int) -> None:
         base_sequence=sequence,
         is_transactional=True,
     )
-    request = ProduceRequest("x", -1, 30_000, [("t", [(0, bytes(batch))])])
+    request = ProduceRequest(named["transactional_id"], -1, 30_000, [("t", [(0, bytes(batch))])])
     await client.send(ApiKey.PRODUCE, 12, encode_produce_request(12, request))
 
 
@@ -111,4 +111,4 @@ async def test_batches_in_flight_are_stored_in_order_though_the_first_adds_its_p
 async def test_a_broker_says_that_each_transaction_has_its_epoch(client: RawClient) -> None:
     answer = await client.ask(ApiKey.API_VERSIONS, 4, {})
     features = {each.name: each.max_version_level for each in answer.finalized_features}
-    assert features == {"transaction.version": 2}
+    assert features["transaction.version"] == 2

@@ -1,0 +1,165 @@
+"""`tidelog transaction`: list and describe transactions, and end one by hand.
+
+Asks a broker through `client.Admin`. A prepared transaction waits for its end without a timeout: it may be
+committed or aborted here. Any other transaction may only be aborted, because nothing shows that its producer
+has sent everything.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from tidelog.cli.failures import Failure, run
+from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin, TransactionDescription
+    from tidelog.client.cluster_config import ClusterConfig
+
+app = typer.Typer(no_args_is_help=True, help="List and describe transactions, commit or abort one by hand.")
+
+TransactionalId: TypeAlias = Annotated[
+    str, typer.Argument(metavar="TRANSACTIONAL_ID", help="Id of the producer.", show_default=False)
+]
+_NONE = "-"
+_ONGOING = "Ongoing"
+_MS_A_SECOND = 1000
+
+
+@app.command("list")
+def list_transactions(
+    every: Annotated[
+        bool, typer.Option("--all", help="Also transactional ids without a transaction now.")
+    ] = False,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """Print the transactions that are not complete, the longest first, and which of them have no timeout."""
+    run(_list(every, cluster), cluster)
+
+
+async def _list(every: bool, cluster: ClusterConfig) -> None:
+    from tidelog.cli.tables import print_table
+    from tidelog.client import Admin
+
+    async with Admin(cluster=cluster) as admin:
+        names = [
+            each.transactional_id
+            for each in await admin.transactions.list()
+            if every or each.state in (_ONGOING, "PrepareCommit", "PrepareAbort")
+        ]
+        found = [await admin.transactions.describe(name) for name in names]
+    now_ms = time.time_ns() // 1_000_000
+    found.sort(key=lambda each: now_ms if each.start_ms is None else each.start_ms)
+    rows = [
+        (
+            each.transactional_id,
+            each.state,
+            each.producer_id,
+            each.producer_epoch,
+            _seconds_since(each.start_ms, now_ms),
+            "none" if each.timeout_ms is None else each.timeout_ms // _MS_A_SECOND,
+        )
+        for each in found
+    ]
+    columns = ("TRANSACTIONAL ID", "STATE", "PRODUCER ID", "EPOCH", "AGE (S)", "TIMEOUT (S)")
+    print_table(columns, rows)
+
+
+def _seconds_since(start_ms: int | None, now_ms: int) -> object:
+    return _NONE if start_ms is None else max(now_ms - start_ms, 0) // _MS_A_SECOND
+
+
+@app.command()
+def describe(transactional_id: TransactionalId, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+    """Show the state of a transactional id, its producer, and the partitions of its transaction."""
+    run(_describe(transactional_id, cluster), cluster)
+
+
+async def _describe(transactional_id: str, cluster: ClusterConfig) -> None:
+    from tidelog.cli.tables import print_table
+    from tidelog.client import Admin
+
+    async with Admin(cluster=cluster) as admin:
+        found = await _of(admin, transactional_id)
+    age = _seconds_since(found.start_ms, time.time_ns() // 1_000_000)
+    timeout = "no timeout" if found.timeout_ms is None else f"timeout {found.timeout_ms} ms"
+    print(f"{found.transactional_id}  {found.state}  began {age} s ago  {timeout}")
+    print(f"producer {found.producer_id} epoch {found.producer_epoch}")
+    print_table(("TOPIC", "PARTITION"), [tuple(where) for where in found.partitions])
+
+
+async def _of(admin: Admin, transactional_id: str) -> TransactionDescription:
+    """The id that is there: asking to end the transaction of another would make it."""
+    from tidelog.client import BrokerError
+    from tidelog.protocol.errors import ErrorCode
+
+    try:
+        return await admin.transactions.describe(transactional_id)
+    except BrokerError as error:
+        if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise
+    raise Failure(
+        f"there is no transactional id {transactional_id!r}; `tidelog transaction list --all` shows those "
+        "there are"
+    )
+
+
+async def _ongoing(admin: Admin, transactional_id: str) -> TransactionDescription:
+    found = await _of(admin, transactional_id)
+    if found.state != _ONGOING:
+        raise Failure(f"{transactional_id!r} is {found.state}: it has no transaction whose end is open")
+    return found
+
+
+@app.command()
+def commit(
+    transactional_id: TransactionalId,
+    producer_id: Annotated[
+        int | None,
+        typer.Option(help="Only if the transaction has this producer id.", show_default=False),
+    ] = None,
+    producer_epoch: Annotated[
+        int | None,
+        typer.Option(help="Only if the transaction has this epoch.", show_default=False),
+    ] = None,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """Commit a prepared transaction. Its producer cannot go on with it."""
+    run(_commit(transactional_id, producer_id, producer_epoch, cluster), cluster)
+
+
+async def _commit(
+    transactional_id: str, producer_id: int | None, producer_epoch: int | None, cluster: ClusterConfig
+) -> None:
+    from tidelog.client import Admin
+
+    async with Admin(cluster=cluster) as admin:
+        found = await _ongoing(admin, transactional_id)
+        if found.timeout_ms is not None:
+            raise Failure(
+                f"the producer of {transactional_id!r} has not enabled two-phase commit, so its transaction "
+                "is not prepared: abort it, or wait for its timeout"
+            )
+        pair = found.producer_id, found.producer_epoch
+        if producer_id not in (None, pair[0]) or producer_epoch not in (None, pair[1]):
+            raise Failure(f"the transaction of {transactional_id!r} has producer {pair[0]} epoch {pair[1]}")
+        await admin.transactions.commit_prepared(transactional_id, pair)
+    print(f"committed {transactional_id}")
+
+
+@app.command()
+def abort(transactional_id: TransactionalId, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+    """Abort a transaction, prepared or not. Its producer is fenced."""
+    run(_abort(transactional_id, cluster), cluster)
+
+
+async def _abort(transactional_id: str, cluster: ClusterConfig) -> None:
+    from tidelog.client import Admin
+
+    async with Admin(cluster=cluster) as admin:
+        await _ongoing(admin, transactional_id)
+        await admin.transactions.abort(transactional_id)
+    print(f"aborted {transactional_id}")

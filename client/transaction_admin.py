@@ -1,0 +1,124 @@
+"""Administration of transactions: their list, their state, and an end that an operator decides.
+
+Owns: the requests of `Admin.transactions` and the choice of the broker for each. Invariants: a request about
+one transactional id goes to its coordinator, which is looked up each time; an end fences the producer of the
+transaction, so that it cannot add to what was decided.
+Source: KIP-664, KIP-939 (prepared transactions).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tidelog.client.admin_types import TransactionDescription, TransactionListing
+from tidelog.client.cluster import Cluster
+from tidelog.client.errors import BrokerError
+from tidelog.client.types import TopicPartition
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
+
+Retry = Callable[..., Any]
+_TRANSACTION = 1
+_NO_TIMEOUT_MS = 2**31 - 1
+
+
+class TransactionAdmin:
+    """The transactions of a cluster. Every call raises ClientError."""
+
+    def __init__(self, cluster: Cluster, retry: Retry) -> None:
+        """`retry(ask, results, name)` calls `ask` until no result has a retriable error."""
+        self._cluster = cluster
+        self._retry = retry
+
+    async def list(self) -> list[TransactionListing]:
+        """All transactional ids, sorted."""
+        await self._cluster.refresh()
+        found = []
+        for node_id in self._cluster.image.nodes:
+
+            async def ask(node_id: int = node_id) -> Any:
+                connection = await self._cluster.connected(node_id)
+                return await connection.call(ApiKey.LIST_TRANSACTIONS, {})
+
+            answer = await self._retry(ask, _itself, lambda _: "the list of transactions")
+            found += [
+                TransactionListing(each.transactional_id, each.producer_id, each.transaction_state)
+                for each in answer.transaction_states
+            ]
+        return sorted(found)
+
+    async def describe(self, transactional_id: str) -> TransactionDescription:
+        """Raises TRANSACTIONAL_ID_NOT_FOUND."""
+        values = {"transactional_ids": [transactional_id]}
+        answer = await self._of(
+            transactional_id, ApiKey.DESCRIBE_TRANSACTIONS, values, lambda answer: answer.transaction_states
+        )
+        (found,) = answer.transaction_states
+        partitions = (
+            TopicPartition(topic.topic, index) for topic in found.topics for index in topic.partitions
+        )
+        timeout_ms = found.transaction_timeout_ms
+        return TransactionDescription(
+            found.transactional_id,
+            found.transaction_state,
+            found.producer_id,
+            found.producer_epoch,
+            None if timeout_ms == _NO_TIMEOUT_MS else timeout_ms,
+            None if found.transaction_start_time_ms < 0 else found.transaction_start_time_ms,
+            tuple(sorted(partitions)),
+        )
+
+    async def commit_prepared(self, transactional_id: str, prepared: tuple[int, int] | None = None) -> None:
+        """Commit the transaction that the id's producer prepared.
+
+        `prepared` is the producer id and epoch that the transaction must have, where they are known; another
+        transaction is not committed. Raises BrokerError(INVALID_TXN_STATE) if there is no such transaction.
+        """
+        values = {
+            "transactional_id": transactional_id,
+            "transaction_timeout_ms": _NO_TIMEOUT_MS,
+            "enable2_pc": True,
+            "keep_prepared_txn": True,
+        }
+        client = await self._of(transactional_id, ApiKey.INIT_PRODUCER_ID, values, _itself)
+        kept = client.ongoing_txn_producer_id, client.ongoing_txn_producer_epoch
+        if kept[0] < 0 or prepared not in (None, kept):
+            what = (
+                "no transaction" if kept[0] < 0 else f"the transaction of producer {kept[0]} epoch {kept[1]}"
+            )
+            raise BrokerError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id!r} has {what}")
+        ending = {
+            "transactional_id": transactional_id,
+            "producer_id": client.producer_id,
+            "producer_epoch": client.producer_epoch,
+            "committed": True,
+        }
+        await self._of(transactional_id, ApiKey.END_TXN, ending, _itself)
+
+    async def abort(self, transactional_id: str, timeout_ms: int = 60_000) -> None:
+        """Abort the id's transaction if it has one, prepared or not. The timeout becomes that of the id."""
+        values = {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
+        await self._of(transactional_id, ApiKey.INIT_PRODUCER_ID, values, _itself)
+
+    async def _of(
+        self,
+        transactional_id: str,
+        api_key: ApiKey,
+        values: Mapping[str, object],
+        results: Callable[[Any], Any],
+    ) -> Any:
+        async def coordinator() -> Any:
+            key: dict[str, object] = {"key": transactional_id, "key_type": _TRANSACTION}
+            return await self._cluster.call_any(ApiKey.FIND_COORDINATOR, key)
+
+        name = f"transactional id {transactional_id!r}"
+
+        async def ask() -> Any:
+            found = await self._retry(coordinator, _itself, lambda _: f"the coordinator of {name}")
+            connection = await self._cluster.connected(found.node_id)
+            return await connection.call(api_key, values)
+
+        return await self._retry(ask, results, lambda _: name)
+
+
+def _itself(answer: Any) -> list[Any]:
+    return [answer]

@@ -1,0 +1,119 @@
+"""`tidelog transaction` against a real broker: what is prepared waits, and is ended by hand."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from tests.conformance.commands import Type
+from tests.conformance.conftest import RunningBroker
+from tests.conformance.raw import RawClient, connected
+from tests.conformance.test_wire_transactions import send_batch
+from tests.waiting import DEADLINE_SECONDS, wait_for
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    running = RunningBroker(
+        tmp_path_factory.mktemp("broker"),
+        transaction_two_phase_commit_enable=True,
+        transaction_two_phase_commit_allowed_ids=("sink-*",),
+        transaction_abort_timed_out_transaction_cleanup_interval_ms=10,
+    )
+    yield running
+    running.stop()
+    structlog.reset_defaults()
+
+
+async def begun(client: RawClient, name: str, **flags: bool) -> Any:
+    await client.ask(ApiKey.FIND_COORDINATOR, 3, {"key": name, "key_type": 1})
+    wanted = {"transactional_id": name, "transaction_timeout_ms": 600_000, **flags}
+    return await client.ask(ApiKey.INIT_PRODUCER_ID, 6, wanted)
+
+
+def prepared(broker: RunningBroker, name: str, *, is_prepared: bool = True) -> tuple[int, int]:
+    """A transaction with one record whose producer went away; its producer id and epoch."""
+
+    async def run() -> tuple[int, int]:
+        async with connected(broker.broker.port) as client:
+            await client.ask(
+                ApiKey.CREATE_TOPICS,
+                5,
+                {"topics": [{"name": "t", "num_partitions": 1, "replication_factor": 1}]},
+            )
+            given = await begun(client, name, enable2_pc=is_prepared)
+            named = {"producer_id": given.producer_id, "producer_epoch": given.producer_epoch}
+            await send_batch(client, {**named, "transactional_id": name}, 0)
+            assert (await client.receive_result()).error_code == ErrorCode.NONE
+            return given.producer_id, given.producer_epoch
+
+    return asyncio.run(run())
+
+
+def state(tidelog: Type, name: str) -> str:
+    return tidelog("transaction", "describe", name)[1].split()[1]
+
+
+def reached(tidelog: Type, name: str, wanted: str) -> None:
+    wait_for(lambda: state(tidelog, name) == wanted, f"{name} to be {wanted}", DEADLINE_SECONDS)
+
+
+@pytest.mark.parametrize(("verb", "wanted"), [("commit", "CompleteCommit"), ("abort", "CompleteAbort")])
+def test_a_prepared_transaction_waits_and_is_ended_by_hand(
+    broker: RunningBroker, tidelog: Type, verb: str, wanted: str
+) -> None:
+    name = f"sink-{verb}"
+    producer_id, epoch = prepared(broker, name)
+    code, shown, _ = tidelog("transaction", "list")
+    assert code == 0
+    (row,) = (line.split() for line in shown.splitlines() if line.startswith(name))
+    assert row[1:4] == ["Ongoing", str(producer_id), str(epoch)]
+    assert row[5] == "none"
+    code, shown, _ = tidelog("transaction", "describe", name)
+    assert "no timeout" in shown
+    assert [line.split() for line in shown.splitlines()[2:]] == [["TOPIC", "PARTITION"], ["t", "0"]]
+    if verb == "commit":
+        code, _, error = tidelog("transaction", "commit", name, "--producer-id", str(producer_id + 1))
+        assert code == 1
+        assert f"has producer {producer_id} epoch {epoch}" in error
+        assert state(tidelog, name) == "Ongoing"
+    assert tidelog("transaction", verb, name)[:2] == (
+        0,
+        f"{'committed' if verb == 'commit' else 'aborted'} {name}\n",
+    )
+    reached(tidelog, name, "Empty" if verb == "abort" else wanted)
+    code, _, error = tidelog("transaction", verb, name)
+    assert code == 1
+    assert "it has no transaction whose end is open" in error
+
+
+def test_what_is_not_prepared_is_not_committed_by_hand_but_may_be_aborted(
+    broker: RunningBroker, tidelog: Type
+) -> None:
+    prepared(broker, "plain", is_prepared=False)
+    code, _, error = tidelog("transaction", "commit", "plain")
+    assert code == 1
+    assert "is not prepared" in error
+    assert tidelog("transaction", "abort", "plain")[:2] == (0, "aborted plain\n")
+
+
+def test_an_unknown_id_is_named_and_not_made(broker: RunningBroker, tidelog: Type) -> None:
+    prepared(broker, "sink-known")
+    for verb in ("describe", "commit", "abort"):
+        code, _, error = tidelog("transaction", verb, "unknown")
+        assert code == 1
+        assert "there is no transactional id 'unknown'" in error
+    assert "unknown" not in tidelog("transaction", "list", "--all")[1]
+
+
+def test_only_allowed_ids_may_prepare(broker: RunningBroker) -> None:
+    async def code(name: str) -> int:
+        async with connected(broker.broker.port) as client:
+            return int((await begun(client, name, enable2_pc=True)).error_code)
+
+    assert asyncio.run(code("other")) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert asyncio.run(code("sink-allowed")) == ErrorCode.NONE
