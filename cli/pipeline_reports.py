@@ -44,7 +44,8 @@ def _count(number: int, noun: str) -> str:
 
 
 def _show_stats(report: Any) -> None:
-    print_table(*report.table())
+    columns, rows = report.table()
+    print_table(columns, rows, numbers=columns[1:])
 
 
 def _show_summary(report: Report) -> None:
@@ -53,4 +54,4 @@ def _show_summary(report: Report) -> None:
         (name.replace("_", " "), f"{value:,}" if isinstance(value, int | float) else value)
         for name, value in numbers.items()
     ]
-    print_table(("WHAT", "HOW MUCH"), shown)
+    print_table(("WHAT", "HOW MUCH"), shown, numbers=("HOW MUCH",))

@@ -9,20 +9,28 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 _GAP = "  "
 _NARROWEST_WRAP = 30
 
 
 def format_table(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], width: int | None = None
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    width: int | None = None,
+    *,
+    numbers: Container[str] = (),
 ) -> list[str]:
-    """A heading and one line for each row; `width` wraps the last column, None leaves it alone."""
+    """A heading and one line for each row; `width` wraps the last column, None leaves it alone.
+
+    `numbers` names columns with numbers written as text.
+    """
     texts = [tuple(map(str, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *texts, strict=True)]
     is_number = [
-        bool(rows) and all(isinstance(row[index], int) for row in rows) for index in range(len(columns))
+        name in numbers or (bool(rows) and all(isinstance(row[index], int) for row in rows))
+        for index, name in enumerate(columns)
     ]
     before_last = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
     last_width = max(width - before_last, _NARROWEST_WRAP) if width else widths[-1]
@@ -39,10 +47,12 @@ def format_table(
     return lines
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, numbers: Container[str] = ()
+) -> None:
     """Print it, wrapped to the terminal where there is one."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print("\n".join(format_table(columns, rows, width)))
+    print("\n".join(format_table(columns, rows, width, numbers=numbers)))
 
 
 def format_timestamp(timestamp_ms: int) -> str:

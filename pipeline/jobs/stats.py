@@ -2,8 +2,8 @@
 
 Owns the meaning of the numbers:
 - size: the bytes of a record's key, value and headers (names and values), without the batch around it;
-- rate: in a window, divided by the window's length, however much of it the data covers; in a total, by the
-  time from the first to the last record, or the time watched;
+- rate: in a window, divided by the window's length, however much of it the data covers (the first and the
+  last window are partial); in a total, by the time from the first to the last record, or the time watched;
 - lag, where the topic is read as it is (a log holds one timestamp a record, not when it came):
   how far a record's timestamp lies behind the newest one before it in its partition. It came after that
   one, so it was at least this late. None where the timestamp is the broker's (LogAppendTime);
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs.job import JobProgress, OnProgress, Tell, teller
+from tidelog.pipeline.jobs.quantities import as_duration, as_number, as_size
 from tidelog.pipeline.jobs.stats_settings import StatsSettings
 from tidelog.pipeline.jobs.stats_sketches import METRICS, PARTS, merge, metrics, size_of_record, sketch
 from tidelog.pipeline.source.fetch import find_bounds
@@ -40,7 +41,6 @@ _WINDOW = ("topic", "partition", "window_ms")
 _TABLE = ("topic", "partition", "records", "records_per_second", "bytes_per_second", *METRICS[4:])
 _MICRO_BATCH = "250 milliseconds"
 _MOST_PARTS = 500
-_FEW = 10
 _POLL_SECONDS = 0.2
 
 
@@ -67,15 +67,19 @@ class StatsReport:
         return {**names, "partitions": len(self.partitions), "windows": self.windows, **self.total}
 
     def table(self) -> tuple[list[str], list[list[object]]]:
-        """Columns and rows for a terminal, one row a partition; numbers are rounded."""
-        columns = [name.upper().replace("_PER_SECOND", "/S").replace("_", " ") for name in _TABLE]
-        return columns, [[_cell(row[name]) for name in _TABLE] for row in self.partitions]
+        """Columns and rows for a terminal, one row a partition; numbers as people read them."""
+        columns = [
+            name.removesuffix("_ms").upper().replace("_PER_SECOND", "/S").replace("_", " ") for name in _TABLE
+        ]
+        return columns, [[_cell(name, row[name]) for name in _TABLE] for row in self.partitions]
 
 
-def _cell(value: Any) -> object:
-    if value is None:
-        return "-"
-    return value if isinstance(value, str) else round(value, 3 if value < _FEW else None)
+def _cell(name: str, value: Any) -> str:
+    if value is None or name == "topic":
+        return value or "-"
+    if name.endswith("_ms"):
+        return as_duration(value)
+    return as_size(value) if name.startswith(("bytes", "size")) else as_number(value)
 
 
 def build(spark: "SparkSession", settings: StatsSettings) -> "DataFrame":

@@ -104,7 +104,7 @@ def test_each_window_holds_what_a_count_by_hand_gives(
     assert (summary["records"], summary["size_max"], report.exit_code) == (102, 63, 0)
     assert summary["records_per_second"] == pytest.approx(102 / 600)
     columns, table = report.table()
-    assert [row[:3] for row in table] == [["planted", 0, 51], ["planted", 1, 51]]
+    assert [row[:3] for row in table] == [["planted", "0", "51"], ["planted", "1", "51"]]
     assert columns[3] == "RECORDS/S"
 
 

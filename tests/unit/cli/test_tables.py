@@ -8,6 +8,10 @@ from tidelog.cli.tables import format_table, format_timestamp
 def test_numbers_stand_to_the_right_and_text_to_the_left() -> None:
     lines = format_table(("NAME", "COUNT"), [("a", 5), ("orders", 1234)])
     assert lines == ["NAME    COUNT", "a           5", "orders   1234"]
+    assert format_table(("N", "COUNT"), [("a", "1,234.5")], numbers=("COUNT",)) == [
+        "N    COUNT",
+        "a  1,234.5",
+    ]
 
 
 def test_no_rows_leave_the_heading() -> None:

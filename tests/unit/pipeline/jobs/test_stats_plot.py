@@ -1,9 +1,11 @@
-"""The stats' picture: gaps are shown as gaps, and a picture is drawn of whatever there is."""
+"""The stats' picture: plain units, gaps as gaps, partial windows marked, and a picture of whatever exists."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from matplotlib.figure import Figure
 
 from tidelog.pipeline.jobs.stats_plot import MOST_TOPICS, draw, largest, with_gaps
 from tidelog.pipeline.jobs.stats_sketches import METRICS
@@ -43,3 +45,27 @@ def test_lags_that_nobody_knows_leave_their_panel_empty(tmp_path: Path) -> None:
 def test_without_records_there_is_a_picture_all_the_same(tmp_path: Path) -> None:
     assert draw(tmp_path / "new" / "plot.png", [], [], 60, lag_is_seen=False) == []
     assert (tmp_path / "new" / "plot.png").read_bytes().startswith(PNG)
+
+
+def test_axes_have_plain_units_a_legend_and_marks_for_partial_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+    many = [
+        row | {"records_per_second": 0.05, "bytes_per_second": 2e6, "lag_max_ms": 27_237_600_000}
+        for row in rows("t", 1, 2, 3)
+    ]
+    draw(
+        tmp_path / "plot.png", many, [*many, *(row | {"partition": 1} for row in many)], 60, lag_is_seen=False
+    )
+    panels = figures[0].axes
+    assert [each.get_ylabel() for each in panels] == ["records/s", "MB/s", "record size (B)", "lag (days)"]
+    assert panels[3].get_ylim()[1] < 400
+    format_tick = panels[0].yaxis.get_major_formatter()
+    assert (format_tick(0.05, 0), format_tick(250_000.0, 0)) == ("0.05", "250,000")
+    rates, sizes = ([text.get_text() for text in each.get_legend().get_texts()] for each in panels[1:3])
+    assert rates == ["each partition", "topic", "partial window"]
+    assert sizes == ["p50", "p95", "max"]
+    partial = next(line for line in panels[0].lines if line.get_label() == "partial window")
+    assert np.asarray(partial.get_xdata()).astype("datetime64[m]").astype(int).tolist() == [1, 3]
