@@ -19,7 +19,8 @@ from tests.spark.brokers import running_broker
 from tests.waiting import DEADLINE_SECONDS
 
 _TOOLS = "org.apache.kafka.tools"
-_NAMES = ("streams", "console", "connect-sink")
+_TOPOLOGIES = {"streams": "at_least_once", "streams-exactly-once": "exactly_once_v2"}
+_NAMES = (*_TOPOLOGIES, "console", "connect-sink")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,7 +30,16 @@ def jars() -> None:
 
 @pytest.fixture(scope="module")
 def outcomes(jars: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
-    streams = Framework("streams", java("Billing"), counts_orders=True, exit_code=TERMINATED)
+    at_least_once, exactly_once = (
+        Framework(
+            name,
+            java("Billing", name, guarantee),
+            counts_orders=True,
+            exactly_once=guarantee == "exactly_once_v2",
+            exit_code=TERMINATED,
+        )
+        for name, guarantee in _TOPOLOGIES.items()
+    )
     console = Framework(
         "console",
         java(
@@ -41,7 +51,12 @@ def outcomes(jars: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         prints_bills=r"^(\d+)$",
         exit_code=TERMINATED,
     )
-    trials = (partial(Trial, streams), partial(Trial, console), ConnectTrial)
+    trials = (
+        partial(Trial, at_least_once),
+        partial(Trial, exactly_once),
+        partial(Trial, console),
+        ConnectTrial,
+    )
     return asyncio.run(bill_orders(tmp_path_factory.mktemp("frameworks"), *trials))
 
 
@@ -62,10 +77,11 @@ def test_a_worker_that_is_stopped_has_committed_all_that_it_billed(outcome: Outc
     judgement.check_stopped_workers_have_committed_all(outcome)
 
 
+@pytest.mark.parametrize("name", _TOPOLOGIES)
 def test_the_state_of_a_topology_moves_with_its_partitions_and_loses_nothing(
-    outcomes: dict[str, Outcome],
+    outcomes: dict[str, Outcome], name: str
 ) -> None:
-    judgement.check_the_state_is_complete(outcomes["streams"])
+    judgement.check_the_state_is_complete(outcomes[name])
 
 
 def test_the_command_line_tools_create_topics_and_administer_groups(tmp_path: Path) -> None:

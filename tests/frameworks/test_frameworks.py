@@ -15,7 +15,7 @@ from tests.frameworks.trial import Framework, Outcome, Trial, bill_orders
 FRAMEWORKS = (
     Framework("faststream", ("faststream", "run", "faststream_billing:app")),
     Framework("faust", ("faust", "-A", "faust_billing", "worker", "--without-web"), counts_orders=True),
-    Framework("quix", ("python", "-m", "quix_billing"), counts_orders=True),
+    Framework("quix", ("python", "-m", "quix_billing"), counts_orders=True, exactly_once=True),
     Framework(
         "taskiq",
         ("taskiq", "worker", "taskiq_billing:broker", "--workers", "1"),

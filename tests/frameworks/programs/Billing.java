@@ -10,26 +10,31 @@ import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
-/** Kafka Streams: numbers the orders of each customer. The state's changelog is a compacted topic. */
+/**
+ * Kafka Streams: numbers the orders of each customer. The state's changelog is a compacted topic.
+ * The arguments are its name and the guarantee, at_least_once or exactly_once_v2.
+ */
 public class Billing {
     public static void main(String[] arguments) {
+        var name = arguments[0];
         var settings = new Properties();
         settings.putAll(Map.ofEntries(
-            entry("application.id", "streams"),
+            entry("application.id", name),
+            entry("processing.guarantee", arguments[1]),
             entry("bootstrap.servers", System.getenv("KAFKA")),
             entry("state.dir", "state"),
             entry("commit.interval.ms", 500),
             entry("statestore.cache.max.bytes", 0)));
         var text = Serdes.String();
         var builder = new StreamsBuilder();
-        builder.stream("streams-orders", Consumed.with(text, text))
+        builder.stream(name + "-orders", Consumed.with(text, text))
             .groupByKey()
             .aggregate(() -> "0", (customer, order, last) -> {
                 int number = Integer.parseInt(last.replaceAll(".*: |\\D*$", "")) + 1;
                 return "{\"order\": " + order + ", \"number\": " + number + "}";
             }, Materialized.with(text, text))
             .toStream()
-            .to("streams-bills", Produced.with(text, text));
+            .to(name + "-bills", Produced.with(text, text));
         var streams = new KafkaStreams(builder.build(), settings);
         var leave = CloseOptions.groupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP);
         Runtime.getRuntime().addShutdownHook(new Thread(() -> streams.close(leave)));

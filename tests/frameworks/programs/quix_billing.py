@@ -1,11 +1,17 @@
-"""Quix Streams: `python quix_billing.py`. The state's changelog is a compacted topic."""
+"""Quix Streams: `python quix_billing.py`. The state's changelog is a compacted topic. Each order is billed
+exactly once: a bill, the state and the offset of its order are committed in one transaction.
+"""
 
 import os
 
 from quixstreams import Application, State
 
 app = Application(
-    os.environ["KAFKA"], consumer_group="quix", auto_offset_reset="earliest", commit_interval=0.5
+    os.environ["KAFKA"],
+    consumer_group="quix",
+    auto_offset_reset="earliest",
+    commit_interval=0.5,
+    processing_guarantee="exactly-once",
 )
 orders = app.topic("quix-orders", value_deserializer="json")
 bills = app.topic("quix-bills", value_serializer="json")
