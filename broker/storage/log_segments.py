@@ -280,6 +280,7 @@ class LogSegments:
         for segment in self._reaching(from_offset):
             segment.transaction_index.write_out()
             segment.transaction_index.sync()
+            segment.transaction_index.rest()
 
     def sync_names(self) -> None:
         """Make every name in the folder durable. Raises OSError."""

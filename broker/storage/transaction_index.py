@@ -74,6 +74,7 @@ class TransactionIndex(IndexFile[_Entry]):
         self.crc = crc32c(data[:size])
         if size < len(data):
             self._disk.truncate(self._open().fd, size)
+            self.rest()
         self._is_as_loaded = True
         return problem if kept == len(found) else ""
 
@@ -124,9 +125,10 @@ class TransactionIndex(IndexFile[_Entry]):
         return found, False
 
     def leave_memory(self) -> None:
-        """As for the other indexes; without an entry there is no file to read."""
+        """As for the other indexes; without an entry there is no file to read. The first look-up opens it."""
         if self.count:
             super().leave_memory()
+            self.close()
 
     def write_out(self) -> None:
         """As for the other indexes; without an entry no file is made."""

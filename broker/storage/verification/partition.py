@@ -161,7 +161,7 @@ class PartitionCheck:
                     self._folder / f"{base:020d}{TRANSACTION_INDEX_SUFFIX}",
                     self._name(f"{base:020d}{TRANSACTION_INDEX_SUFFIX}"),
                     aborted,
-                    first_offset=self._bases[0],
+                    first_offset=max(self._bases[0], walk.cleaned_offset),
                     trusted=self._trusted,
                     findings=self._findings,
                 )

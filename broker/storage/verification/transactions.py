@@ -1,8 +1,8 @@
 """Checks that the index of aborted transactions of a segment names those that the log shows, and no others.
 
 Owns the comparison with the replay of `producers`. Of a transaction that began before the log's first batch,
-the log does not show where it began. Entries of markers beyond the recovery point may be missing, and may be
-left over: the next start makes them anew.
+or where compaction took batches, the log does not show where it began. Entries of markers beyond the recovery
+point may be missing, and may be left over: the next start makes them anew.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def check_aborted(
     trusted: int,
     findings: Findings,
 ) -> None:
-    """`shown` holds what the log's markers in this segment aborted; the log begins at `first_offset`, and up
-    to `trusted` all was durable. Raises OSError."""
+    """`shown` holds what the log's markers in this segment aborted. The log holds every batch from
+    `first_offset` on, and all was durable up to `trusted`. Raises OSError."""
     stored, problem = decode_entries(disk.read_file(path)) if disk.exists(path) else ([], "")
     if problem:
         is_durable = not shown or shown[-1].last_offset < trusted
