@@ -93,7 +93,7 @@ class GroupCoordinator:
         if isinstance(change.delta, TopicDeleted):
             self._sweep_soon.set()
         if isinstance(change.delta, TopicCreated | TopicDeleted | PartitionsAdded):
-            self._topics_changed.set()
+            self.refresh_soon()
 
     def _machine(self) -> GroupMachine:
         return GroupMachine(_rules_of(self._settings.config), _Topics(self._catalog))
@@ -102,7 +102,7 @@ class GroupCoordinator:
         """Set the timers of the groups that were replayed. Their topics may have changed meanwhile."""
         for some in some_at_once(list(shard.machine.groups.ids())):
             await shard.runtime.run(partial(shard.machine.groups.loaded, some))
-        self._topics_changed.set()
+        self.refresh_soon()
 
     def _settings_changed(self) -> None:
         for machine in self._shards.machines():
@@ -200,6 +200,10 @@ class GroupCoordinator:
         except StopIteration as end:
             return ResolvedRegex(end.value, revision, self._clock_ms())
 
+    def refresh_soon(self) -> None:
+        """Let the groups of the consumer protocol know which topics exist now, soon after this."""
+        self._topics_changed.set()
+
     async def _refresh_repeatedly(self) -> None:
         while True:
             await self._topics_changed.wait()
@@ -213,8 +217,8 @@ class GroupCoordinator:
             groups = shard.machine.groups.consumer
             try:
                 resolved = {regex: await self.resolve(regex) for regex in groups.regexes}
-                for some in some_at_once(list(groups.ids())):
-                    await shard.runtime.run(partial(groups.topics_changed, some, resolved))
+                for group_id in list(groups.ids()):
+                    await shard.runtime.run(partial(groups.topics_changed, group_id, resolved))
             except ApiError as error:
                 logger.warning(
                     "groups_not_refreshed",

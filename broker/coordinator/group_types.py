@@ -217,8 +217,8 @@ class GroupTypes:
         """A group that does not exist, or is of the consumer protocol, is described as dead."""
         return self.classic.describe(group_id)
 
-    def describe_consumer(self, group_id: str, now_ms: int) -> Decision[Any, DescribedConsumerGroup]:
-        """Raises ApiError(GROUP_ID_NOT_FOUND)."""
+    def describe_consumer(self, group_id: str, now_ms: int) -> Decision[Any, DescribedConsumerGroup | None]:
+        """None for a group that is not of the consumer protocol."""
         return Decision((), self.consumer.describe(group_id))
 
     def listed(self, group_id: str) -> ListedGroup | None:

@@ -26,6 +26,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps
 
 _MEMBERS_CHOOSE_IDS_FROM = 1
+_LIMITS = (ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
 
@@ -49,9 +50,9 @@ class ConsumerGroupsHandler:
             wanted = wanted._replace(regex=await self._groups.resolve(wanted.topic_regex))
         if wanted.member_epoch == JOINING_EPOCH:
             await self._groups.make_topic()
-        answer: HeartbeatAnswer = await self._groups.run(
-            wanted.group_id, lambda machine: partial(machine.groups.consumer_heartbeat, wanted)
-        )
+        answer = await self._answer(context, wanted)
+        if wanted.regex is not None and wanted.regex.revision != self._services.catalog.revision:
+            self._groups.refresh_soon()  # Topics were created while the expression was matched.
         assignment = answer.assignment
         return {
             "error_code": ErrorCode.NONE,
@@ -60,6 +61,28 @@ class ConsumerGroupsHandler:
             "heartbeat_interval_ms": answer.heartbeat_interval_ms,
             "assignment": None if assignment is None else {"topic_partitions": _partitions(assignment)},
         }
+
+    async def _answer(self, context: RequestContext, wanted: MemberHeartbeat) -> HeartbeatAnswer:
+        try:
+            answer: HeartbeatAnswer = await self._groups.run(
+                wanted.group_id, lambda machine: partial(machine.groups.consumer_heartbeat, wanted)
+            )
+        except ApiError as error:
+            if error.code in _LIMITS:
+                self._services.events.warning(
+                    "group_join_refused",
+                    context.connection.client_host,
+                    group_id=wanted.group_id,
+                    client_id=wanted.client_id,
+                    client_host=context.connection.client_host,
+                    error=str(error),
+                    advice="the group has group.consumer.max.size members, all groups together hold "
+                    "groups.max.bytes, or what changed in the group does not fit into message.max.bytes",
+                )
+            if error.code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE:
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
+            raise
+        return answer
 
     async def describe(self, context: RequestContext, request: Any) -> dict[str, Any]:
         groups = []
@@ -72,14 +95,21 @@ class ConsumerGroupsHandler:
         return {"groups": groups}
 
     async def _described(self, group_id: str) -> dict[str, Any]:
-        try:
-            if not self._groups.has_topic:
-                raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-            group = await self._groups.run(
-                group_id, lambda machine: partial(machine.groups.describe_consumer, group_id)
-            )
-        except ApiError as error:
-            return {"group_id": group_id, "error_code": error.code, "error_message": error.message}
+        group: DescribedConsumerGroup | None = None
+        if self._groups.has_topic:
+            try:
+                group = await self._groups.run(
+                    group_id, lambda machine: partial(machine.groups.describe_consumer, group_id)
+                )
+            except ApiError as error:
+                return {"group_id": group_id, "error_code": error.code, "error_message": error.message}
+        if group is None:
+            message = f"Group {group_id} is not a consumer group."
+            return {
+                "group_id": group_id,
+                "error_code": ErrorCode.GROUP_ID_NOT_FOUND,
+                "error_message": message,
+            }
         return await self._services.turns.run(_described(group))
 
 

@@ -100,7 +100,7 @@ async def assert_others_are_served(broker: Broker, frame: bytes) -> None:
 
 VERSIONS = {key: served.last for key, served in SERVED_APIS.items()}
 # Each of their elements is a transition of a group, many calls: fewer elements are too many for one turn.
-TRANSITIONS = {ApiKey.DESCRIBE_GROUPS, ApiKey.DELETE_GROUPS}
+TRANSITIONS = {ApiKey.DESCRIBE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.DELETE_GROUPS}
 LARGEST = [each for each in largest_requests(TOPIC, VERSIONS, ELEMENTS) if each.api not in TRANSITIONS] + [
     each for each in largest_requests(TOPIC, VERSIONS, ELEMENTS // 10) if each.api in TRANSITIONS
 ]

@@ -137,6 +137,7 @@ class ConsumerGroup:
         """Classic members that were asked to join again. Not written."""
         self.held_bytes = _OBJECT_BYTES
         self._owners: dict[UUID, dict[int, str]] = {}
+        self._names: frozenset[str] | None = None
 
     def copy(self) -> ConsumerGroup:
         """A group that can be changed without changing this one."""
@@ -149,6 +150,7 @@ class ConsumerGroup:
         made.static_members = dict(self.static_members)
         made.asked_to_join = set(self.asked_to_join)
         made.held_bytes = self.held_bytes
+        made._names = self._names
         made._owners = {topic_id: dict(owners) for topic_id, owners in self._owners.items()}
         return made
 
@@ -156,6 +158,7 @@ class ConsumerGroup:
 
     def set_member(self, member_id: str, subscription: Subscription | None) -> None:
         before = self.members.pop(member_id, None)
+        self._names = None
         if before is not None:
             self.held_bytes -= before.held_bytes
             if before.instance_id is not None and self.static_members.get(before.instance_id) == member_id:
@@ -190,6 +193,7 @@ class ConsumerGroup:
 
     def set_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
         before = self.regexes.pop(regex, None)
+        self._names = None
         if before is not None:
             self.held_bytes -= _NAME_BYTES * len(before.topics)
         if resolved is not None:
@@ -226,12 +230,10 @@ class ConsumerGroup:
 
     @property
     def subscribed_names(self) -> frozenset[str]:
-        return frozenset().union(*(self.names_of(each) for each in self.members.values()))
-
-    def is_subscribed(self, topic: str) -> bool:
-        return any(topic in each.topics for each in self.regexes.values()) or any(
-            topic in each.topic_names for each in self.members.values()
-        )
+        """The names of all topics that members read. Some of them may not exist."""
+        if self._names is None:
+            self._names = frozenset().union(*(self.names_of(each) for each in self.members.values()))
+        return self._names
 
     def topic_ids_of(self, subscription: Subscription) -> frozenset[UUID]:
         """The ids of the topics that a member reads, of those that exist."""

@@ -209,7 +209,7 @@ class ConsumerGroups:
         """Offsets may be deleted while the group has members, as long as these do not read the topic."""
 
     def is_subscribed(self, group_id: str, topic: str) -> bool:
-        return self._groups[group_id].is_subscribed(topic)
+        return topic in self._groups[group_id].subscribed_names
 
     def idle_since_ms(self, group_id: str, commit_timestamp_ms: int) -> int | None:
         """An offset of a topic that no member reads is kept for the retention after its commit."""
@@ -217,11 +217,11 @@ class ConsumerGroups:
 
     # Operators
 
-    def describe(self, group_id: str) -> DescribedConsumerGroup:
-        """Raises ApiError(GROUP_ID_NOT_FOUND)."""
+    def describe(self, group_id: str) -> DescribedConsumerGroup | None:
+        """None for a group that does not exist."""
         group = self._groups.get(group_id)
         if group is None:
-            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+            return None
         members = [
             DescribedConsumerMember(
                 member_id,
@@ -271,22 +271,19 @@ class ConsumerGroups:
     # Topics
 
     def topics_changed(
-        self, group_ids: Sequence[str], resolved: Mapping[str, ResolvedRegex], now_ms: int
+        self, group_id: str, resolved: Mapping[str, ResolvedRegex], now_ms: int
     ) -> Decision[Any, None]:
         """Topics were created, deleted or got partitions. `resolved`: what expressions match now."""
-        records: list[Any] = []
-        for group_id in group_ids:
-            group = self._groups.get(group_id)
-            if group is None:
-                continue
-            update = self.update(group, now_ms)
-            for regex, present in group.regexes.items():
-                found = resolved.get(regex)
-                if found is not None and found.topics != present.topics:
-                    update.write(RegexRecord(group_id, regex, found))
-            update.refresh_topics()
-            records += update.records
-        return Decision(records, None)
+        group = self._groups.get(group_id)
+        if group is None:
+            return Decision((), None)
+        update = self.update(group, now_ms)
+        for regex, present in group.regexes.items():
+            found = resolved.get(regex)
+            if found is not None and found.revision > present.revision and found.topics != present.topics:
+                update.write(RegexRecord(group_id, regex, found))
+        update.refresh_topics()
+        return update.decision(None)
 
     # Time
 

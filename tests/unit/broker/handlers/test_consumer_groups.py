@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.broker.handlers.conftest import Asker
 from tests.waiting import until
@@ -66,7 +67,7 @@ async def test_a_subscription_by_regular_expression_follows_the_topics(asker: As
     await asker.create("logs-b")
     await asker.create("other")
     machine = asker.services.groups._shards.of("g").machine.groups.consumer
-    await until(lambda: machine.describe("g").epoch > 1)
+    await until(lambda: machine.get("g").epoch > 1)
     owned = joined.assignment.topic_partitions
     beat = await asker.ask(
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
@@ -104,9 +105,9 @@ async def test_groups_that_are_no_consumer_groups_are_not_found(asker: Asker) ->
 
 
 async def test_a_list_of_groups_has_their_types_and_can_be_limited_to_one(asker: Asker) -> None:
+    await asker.create("t")
     await asker.join_consumer_group("new", topic_names=["t"])
     offsets = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 1}]}]
-    await asker.create("t")
     await asker.ask(ApiKey.OFFSET_COMMIT, 9, group_id="simple", topics=offsets)
 
     async def listed(**filters: Any) -> set[tuple[str, str, str]]:
@@ -138,6 +139,25 @@ async def test_offsets_of_a_member_are_read_with_its_epoch(asker: Asker) -> None
     assert await code(9, member_id="m", member_epoch=2) == ErrorCode.STALE_MEMBER_EPOCH
     assert await code(10, member_id="x", member_epoch=1) == ErrorCode.UNKNOWN_MEMBER_ID
     assert await code(8) == 0
+
+
+async def test_a_member_beyond_a_limit_is_named_in_an_event(open_asker: Callable[..., Any]) -> None:
+    asker = await open_asker(group_consumer_max_size=1)
+    await asker.join_consumer_group("g", topic_names=["t"])
+    with capture_logs() as events, pytest.raises(ApiError) as refused:
+        await asker.join_consumer_group("g", "other", topic_names=["t"])
+    assert refused.value.code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    (event,) = (each for each in events if each["event"] == "group_join_refused")
+    assert (event["group_id"], event["client_id"]) == ("g", "test")
+
+
+async def test_what_no_batch_holds_is_refused_and_changes_nothing(asker: Asker) -> None:
+    names = [f"{number:0>240}" for number in range(4_900)]
+    with capture_logs() as events, pytest.raises(ApiError) as refused:
+        await asker.join_consumer_group("g", topic_names=names)
+    assert refused.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "group_join_refused" in {each["event"] for each in events}
+    assert (await described(asker, "g"))[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 async def test_a_broker_without_the_protocol_says_so(open_asker: Callable[..., Any]) -> None:

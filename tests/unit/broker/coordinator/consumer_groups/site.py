@@ -70,11 +70,13 @@ class Site:
         return next((name for name in self.topics if topic_id(name) == wanted), None)
 
     def topics_changed(self, resolved: Mapping[str, set[str]] | None = None) -> None:
+        revision = next(self.numbers) + 1
         found = {
-            regex: ResolvedRegex(frozenset(names), 2, self.now_ms)
+            regex: ResolvedRegex(frozenset(names), revision, self.now_ms)
             for regex, names in (resolved or {}).items()
         }
-        self.run(partial(self.groups.consumer.topics_changed, [*self.groups.ids()], found))
+        for group_id in self.groups.consumer.ids():
+            self.run(partial(self.groups.consumer.topics_changed, group_id, found))
 
     # Time
 

@@ -125,7 +125,9 @@ def test_the_assignor_that_most_members_ask_for_assigns() -> None:
     site.join("c", ["t", "u"], assignor="uniform").leave()
     site.settle(*members)
     assert members[0].owned == {topic_id("t"): {0, 1}, topic_id("u"): {0, 1}}
-    assert site.groups.consumer.describe("g").assignor == "range"
+    described = site.groups.consumer.describe("g")
+    assert described is not None
+    assert described.assignor == "range"
 
 
 def test_a_group_takes_no_more_members_than_it_may_have() -> None:
