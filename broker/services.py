@@ -102,6 +102,7 @@ class Services:
         self.topics = topics
         self.groups = groups
         self.transactions = transactions
+        metrics.count_transactions_with(transactions.counts)
         self.maintenance = maintenance
         self.handles = handles
         self.turns = turns

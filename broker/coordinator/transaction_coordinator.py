@@ -16,8 +16,10 @@ On the event loop. Source: Kafka's TransactionCoordinator and TransactionStateMa
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
+from heapq import nsmallest
 from typing import Any, TypeVar
 
 import structlog
@@ -38,6 +40,7 @@ from tidelog.broker.coordinator.transactions.messages import (
 )
 from tidelog.broker.coordinator.transactions.records import TRANSACTION_RECORD_FORMATS
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition, Transaction
+from tidelog.broker.observability.metrics import TransactionCounts
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import Topics
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -45,6 +48,8 @@ from tidelog.protocol.records import TransactionMarker
 
 ENDING_WAIT_SECONDS = 0.1
 MARKERS_RETRY_SECONDS = 1.0
+MOST_AGES = 100
+"""Prepared transactions that metrics name: the oldest."""
 _ADVICE = (
     "check the disk that holds the data folder; `tidelog log verify` shows what is damaged. Until it can be "
     "read, transactional ids of this partition cannot be used"
@@ -183,6 +188,19 @@ class TransactionCoordinator:
                         yield held
             except ApiError as error:
                 yield error
+
+    def counts(self) -> TransactionCounts:
+        """The transactions that are not complete."""
+        active = [
+            (name, held)
+            for shard in self._shards.loaded()
+            for name in shard.machine.active_ids()
+            if (held := shard.machine.get(name)) is not None
+        ]
+        prepared = [(held.start_ms, name) for name, held in active if held.is_prepared]
+        now_ms = self._steady_ms()
+        ages = {name: (now_ms - start_ms) / 1000 for start_ms, name in nsmallest(MOST_AGES, prepared)}
+        return TransactionCounts(Counter(held.state.label for _, held in active), ages)
 
     async def _with_producer_id(self, shard: _Shard, operation: Callable[[int | None], Any]) -> Any:
         """Run an operation that may need a producer id that was never used."""

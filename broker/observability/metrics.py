@@ -5,7 +5,8 @@ nothing here is global. prometheus_client's own counters take 0.5 us and a lock 
 counts; the counts are therefore kept here, and a collector hands them to prometheus_client at a scrape.
 
 Invariants: written on the event loop's thread only; label values are topics, API names, versions and error
-names, all bounded by the catalog or the protocol's tables; prometheus_client is imported by the first scrape.
+names, all bounded by the catalog or the protocol's tables, and 100 transactional ids; prometheus_client is
+imported by the first scrape.
 
 Source: kafka.network:type=RequestMetrics, kafka.server:type=BrokerTopicMetrics and type=ReplicaManager.
 """
@@ -14,8 +15,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.protocol.errors import error_code
 
@@ -115,6 +116,14 @@ class _TopicTally:
         self.failed = 0
 
 
+class TransactionCounts(NamedTuple):
+    """Transactions that are not complete. `prepared_seconds`: transactional id -> how long a transaction
+    without a timeout has waited for its end."""
+
+    by_state: Mapping[str, int] = {}
+    prepared_seconds: Mapping[str, float] = {}
+
+
 class FetchSessionCounts(Protocol):
     """The numbers of a cache of fetch sessions."""
 
@@ -136,6 +145,7 @@ class Metrics:
         self._producer_ids: Callable[[], int] = int
         self._fetch_sessions: FetchSessionCounts | None = None
         self._queued_bytes: Callable[[], int] = int
+        self._transactions: Callable[[], TransactionCounts] = TransactionCounts
         self.connections = 0
         """Connections of clients that are open."""
         self._registry: CollectorRegistry | None = None
@@ -215,6 +225,10 @@ class Metrics:
         """Ask `sessions` for their numbers at every scrape."""
         self._fetch_sessions = sessions
 
+    def count_transactions_with(self, count: Callable[[], TransactionCounts]) -> None:
+        """Ask `count` for the transactions at every scrape."""
+        self._transactions = count
+
     def forget_topic(self, topic: str) -> None:
         """The topic was deleted: its series are removed, so that names of deleted topics take no memory."""
         self._topics.pop(topic, None)
@@ -242,6 +256,7 @@ class Metrics:
         """For prometheus_client: every series as it is now."""
         yield from self._collect_requests()
         yield from self._collect_topics()
+        yield from self._collect_transactions()
         yield from self._collect_own()
 
     def _collect_requests(self) -> Iterator[Metric]:
@@ -297,6 +312,25 @@ class Metrics:
             for topic, tally in self._topics.items():
                 family.add_metric((topic,), value(tally))
             yield family
+
+    def _collect_transactions(self) -> Iterator[Metric]:
+        from prometheus_client.metrics_core import GaugeMetricFamily
+
+        counts = self._transactions()
+        family = GaugeMetricFamily(
+            "tidelog_transactions", "Transactions that are not complete.", labels=("state",)
+        )
+        for state, count in counts.by_state.items():
+            family.add_metric((state,), count)
+        yield family
+        family = GaugeMetricFamily(
+            "tidelog_prepared_transaction_age_seconds",
+            "Age of transactions that no timeout aborts (two-phase commit); the 100 oldest.",
+            labels=("transactional_id",),
+        )
+        for transactional_id, seconds in counts.prepared_seconds.items():
+            family.add_metric((transactional_id,), seconds)
+        yield family
 
     def _collect_own(self) -> Iterator[Metric]:
         from prometheus_client.metrics_core import (

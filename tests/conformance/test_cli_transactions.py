@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import structlog
@@ -73,6 +74,10 @@ def test_a_prepared_transaction_waits_and_is_ended_by_hand(
     (row,) = (line.split() for line in shown.splitlines() if line.startswith(name))
     assert row[1:4] == ["Ongoing", str(producer_id), str(epoch)]
     assert row[5] == "none"
+    with urlopen(f"http://127.0.0.1:{broker.http_port}/metrics", timeout=DEADLINE_SECONDS) as scraped:
+        metrics = scraped.read().decode()
+    assert 'tidelog_transactions{state="Ongoing"}' in metrics
+    assert f'tidelog_prepared_transaction_age_seconds{{transactional_id="{name}"}}' in metrics
     code, shown, _ = tidelog("transaction", "describe", name)
     assert "no timeout" in shown
     assert [line.split() for line in shown.splitlines()[2:]] == [["TOPIC", "PARTITION"], ["t", "0"]]

@@ -22,11 +22,11 @@ _PATIENCE_S = DEADLINE_SECONDS
 PEER = ConfluentKafka()
 
 
-def read(broker: RunningBroker, topic: str, isolation_level: str = "read_committed") -> list[bytes]:
+def read(address: str, topic: str, isolation_level: str = "read_committed") -> list[bytes]:
     """All values of the topic's partition that a consumer of librdkafka gets."""
     consumer = Consumer(
         {
-            "bootstrap.servers": broker.address,
+            "bootstrap.servers": address,
             "group.id": f"reader of {topic}",
             "isolation.level": isolation_level,
             "enable.auto.commit": False,
@@ -79,8 +79,10 @@ def test_librdkafka_commits_and_aborts(broker: RunningBroker) -> None:
         else:
             producer.commit_transaction(_PATIENCE_S)
     consumer.close()
-    assert read(broker, "confluent") == [f"{n}-{part}".encode() for n in (0, 2) for part in range(3)]
-    assert len(read(broker, "confluent", "read_uncommitted")) >= 6  # It sends nothing of what it aborts soon.
+    assert read(broker.address, "confluent") == [f"{n}-{part}".encode() for n in (0, 2) for part in range(3)]
+    assert (
+        len(read(broker.address, "confluent", "read_uncommitted")) >= 6
+    )  # It sends nothing of what it aborts soon.
     assert committed(broker, "confluent", "confluent-in") == 3
 
 
@@ -97,7 +99,7 @@ def test_librdkafka_s_zombie_is_fenced_and_its_transaction_aborted(broker: Runni
     with pytest.raises(KafkaException) as fenced:
         zombie.commit_transaction(_PATIENCE_S)
     assert fenced.value.args[0].fatal()
-    assert read(broker, "fenced") == [b"successor"]
+    assert read(broker.address, "fenced") == [b"successor"]
 
 
 async def test_aiokafka_commits_aborts_and_is_fenced(broker: RunningBroker) -> None:
@@ -121,7 +123,7 @@ async def test_aiokafka_commits_aborts_and_is_fenced(broker: RunningBroker) -> N
                 await successor.send_and_wait("aio", b"second", partition=0)
             with pytest.raises(ProducerFenced):
                 await zombie.commit_transaction()
-    assert await asyncio.to_thread(read, broker, "aio") == [b"first", b"second"]
+    assert await asyncio.to_thread(read, broker.address, "aio") == [b"first", b"second"]
     assert await asyncio.to_thread(committed, broker, "aio", "aio-in") == 5
 
 
@@ -152,5 +154,5 @@ def test_kafka_python_commits_aborts_and_is_fenced(broker: RunningBroker) -> Non
         zombie.commit_transaction()
     for each in (zombie, successor):
         each.close(timeout=0)
-    assert read(broker, "pure") == [b"first", b"second"]
+    assert read(broker.address, "pure") == [b"first", b"second"]
     assert committed(broker, "pure", "pure-in") == 3

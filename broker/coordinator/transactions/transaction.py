@@ -88,6 +88,11 @@ class Transaction(NamedTuple):
     def has_timeout(self) -> bool:
         return self.timeout_ms != NO_TIMEOUT_MS
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether only a client or an operator ends it: its producer may have prepared it."""
+        return self.state is TransactionState.ONGOING and not self.has_timeout
+
     def is_timed_out(self, now_ms: int) -> bool:
         is_ongoing = self.state is TransactionState.ONGOING
         return is_ongoing and self.has_timeout and now_ms - self.start_ms > self.timeout_ms

@@ -3,7 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from tidelog.broker.handlers.fetch_sessions import FetchSessions
-from tidelog.broker.observability.metrics import LATENCY_BUCKETS_MS, Distribution, Metrics
+from tidelog.broker.observability.metrics import LATENCY_BUCKETS_MS, Distribution, Metrics, TransactionCounts
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import FetchPartition
 
@@ -113,3 +113,10 @@ def test_two_brokers_in_one_process_count_apart() -> None:
     first.out_of_order()
     assert value(first, "tidelog_out_of_order_batches_total") == 1
     assert value(second, "tidelog_out_of_order_batches_total") == 0
+
+
+def test_transactions_are_counted_by_state_and_prepared_ones_by_age() -> None:
+    metrics = Metrics()
+    metrics.count_transactions_with(lambda: TransactionCounts({"Ongoing": 2}, {"sink": 1.5}))
+    assert value(metrics, "tidelog_transactions", state="Ongoing") == 2
+    assert value(metrics, "tidelog_prepared_transaction_age_seconds", transactional_id="sink") == 1.5
