@@ -3,7 +3,8 @@
 Owns the order of a run. Tidelog is measured beside Tansu's in-memory broker and a raw sink, its client beside
 aiokafka, kafka-python and confluent-kafka's AIOProducer. Each round starts all targets on fresh folders and
 visits every scenario, target by target, so that what disturbs the machine disturbs all alike; ratios are
-taken within rounds. Scale and cost of idempotence come once, at the end, and so does the pipeline on Spark.
+taken within rounds. Scale and cost of idempotence come once, at the end, and so do many groups (beside Apache
+Kafka too) and the pipeline on Spark.
 Servers are killed by their id at the end of each round, whatever happens. Exit code 0 also when a requirement
 is not held (the table says so); 1 when a server or a load failed.
 """
@@ -23,7 +24,7 @@ from bench import report
 from bench.loads.process import LoadError
 from bench.machine import Machine
 from bench.results import Results
-from bench.scenarios import clients, disk, memory, pipeline, requests, scale, startup, throughput
+from bench.scenarios import clients, disk, groups, memory, pipeline, requests, scale, startup, throughput
 from bench.targets.process import Target, TargetError
 from bench.targets.sink import Sink
 from bench.targets.tansu import Tansu
@@ -34,7 +35,7 @@ RESULTS = Path(__file__).parent / "results"
 TARGETS: tuple[type[Target], ...] = (Tidelog, Tansu, Sink)
 _WIDTH = 200
 _OF_BROKERS = ("startup", "memory", "throughput", "requests")
-SCENARIOS = (*_OF_BROKERS, "client", "scale", "pipeline")
+SCENARIOS = (*_OF_BROKERS, "client", "scale", "groups", "pipeline")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,6 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     results = Results()
     client_results = Results(clients.PEERS, clients.TITLE)
     scale_results = Results(scale.PEERS, scale.TITLE)
+    groups_results = Results(groups.PEERS, groups.TITLE)
     pipeline_results = Results(pipeline.PEERS, pipeline.TITLE)
     RESULTS.mkdir(exist_ok=True)
     begin = time.perf_counter()
@@ -64,6 +66,9 @@ def main(arguments: list[str] | None = None) -> int:
         if "scale" in options.only:
             console.print("scale", highlight=False)
             scale.measure(scale_results, folder / "scale")
+        if "groups" in options.only:
+            console.print("groups", highlight=False)
+            groups.measure(groups_results, folder / "groups")
         if "pipeline" in options.only:
             console.print("pipeline", highlight=False)
             pipeline.measure(pipeline_results, folder / "pipeline", options.rounds)
@@ -76,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
         shutil.rmtree(folder, ignore_errors=True)
     if exit_code == 0 and "requests" in options.only:
         disk.note_ceiling(results)
-    measured = (results, client_results, scale_results, pipeline_results)
+    measured = (results, client_results, scale_results, groups_results, pipeline_results)
     tables = [table for table in measured if table.rows]
     if tables:
         tables[-1].notes.append(machine.note())

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.targets.process import Target
 
-TIMEOUT_S = 90
+TIMEOUT_S = 300
 
 
 class LoadError(RuntimeError):

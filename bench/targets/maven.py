@@ -1,6 +1,7 @@
-"""Spark's own Kafka connector from Maven Central: the newest one that the installed Spark can be.
+"""Programs for Java from Maven Central: Spark's own Kafka connector, and Apache Kafka itself.
 
-Owns which jars these are, and a folder that keeps them for the next time. The connector may be one release
+Owns which jars these are, and a folder that keeps them for the next time. A program's are those that the POMs
+of its own group name. The connector is the newest one that the installed Spark can be. It may be one release
 behind Spark, since it appears there later; its helper (spark-token-provider) may be older again; the versions
 of Kafka's client and of commons-pool2 are those that the connector's own POM names. A file appears in the
 folder under its name only when it is whole and has the checksum that the repository tells.
@@ -24,6 +25,9 @@ _SPARK = "org.apache.spark"
 _CONNECTOR = "spark-sql-kafka-0-10_"
 _HELPER = "spark-token-provider-kafka-0-10_"
 _LIBRARIES = ("org.apache.kafka:kafka-clients", "org.apache.commons:commons-pool2")
+_JACKSON = "com.fasterxml.jackson.core:jackson-"
+_BESIDE = {f"{_JACKSON}databind": (f"{_JACKSON}core", f"{_JACKSON}annotations")}
+"""Named in a POM of another group."""
 _POM = {"pom": "http://maven.apache.org/POM/4.0.0"}
 _FINAL = re.compile(r"\d+(\.\d+)*")
 _STEP_SECONDS = 5.0
@@ -31,7 +35,7 @@ _CHUNK = 1 << 20
 
 
 class ConnectorError(RuntimeError):
-    """Spark's own Kafka connector is not to be had here; the message says why."""
+    """The jars are not to be had here; the message says why."""
 
 
 def newest(versions: Iterable[str], limit: str) -> str | None:
@@ -56,6 +60,20 @@ def fetch_connector(
         raise ConnectorError(f"{repository}: {error}") from error
 
 
+def fetch_program(
+    folder: Path, artifact: str, limit: str, seconds: float, repository: str = REPOSITORY
+) -> list[Path]:
+    """The jars of the newest `artifact` (group:name) up to version `limit`, within `seconds`.
+
+    Raises ConnectorError.
+    """
+    source = _Repository(repository, folder, time.monotonic() + seconds)
+    try:
+        return [source.jar(each) for each in source.closure(source.newest(artifact, limit))]
+    except (OSError, http.client.HTTPException, ElementTree.ParseError, ValueError) as error:
+        raise ConnectorError(f"{repository}: {error}") from error
+
+
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version.split("-")[0]))
 
@@ -75,19 +93,36 @@ class _Repository:
 
     def libraries(self, connector: str) -> list[str]:
         """The versions of Kafka's client and of what it is pooled with."""
-        pom = ElementTree.fromstring(self._read(_file(connector, "pom")))
-        found = []
-        for library in _LIBRARIES:
-            group, name = library.split(":")
-            for each in pom.findall("pom:dependencies/pom:dependency", _POM):
-                named = [
-                    each.findtext(f"pom:{tag}", "", _POM) for tag in ("groupId", "artifactId", "version")
-                ]
-                if named[:2] == [group, name]:
-                    found.append(f"{library}:{named[2]}")
+        found = [each for each in self._dependencies(connector) if each.rpartition(":")[0] in _LIBRARIES]
         if len(found) != len(_LIBRARIES):
             raise ConnectorError(f"{connector}: its POM names {found} of {list(_LIBRARIES)}")
         return found
+
+    def closure(self, program: str) -> list[str]:
+        """The program and all that it needs, by the POMs of its own group."""
+        group = program.split(":")[0]
+        found: dict[str, str] = {}
+        waiting = [program]
+        while waiting:
+            artifact = waiting.pop()
+            name, _, version = artifact.rpartition(":")
+            if name in found:
+                continue
+            found[name] = artifact
+            if artifact.startswith(f"{group}:"):
+                waiting += self._dependencies(artifact)
+            waiting += [f"{beside}:{version}" for beside in _BESIDE.get(name, ())]
+        return list(found.values())
+
+    def _dependencies(self, artifact: str) -> list[str]:
+        """What its POM names for running it."""
+        pom = ElementTree.fromstring(self._read(_file(artifact, "pom")))
+        parts = ("groupId", "artifactId", "version")
+        return [
+            ":".join(each.findtext(f"pom:{part}", "", _POM) for part in parts)
+            for each in pom.findall("pom:dependencies/pom:dependency", _POM)
+            if each.findtext("pom:scope", "compile", _POM) in ("compile", "runtime")
+        ]
 
     def jar(self, artifact: str) -> Path:
         file = _file(artifact, "jar")

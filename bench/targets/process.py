@@ -19,6 +19,7 @@ from bench.wire import HOST, Wire
 
 READY_TIMEOUT_S = 20.0
 _POLL_S = 0.001
+_LAST_BYTES = 2_000
 _CLOCK_TICKS_PER_S = 100
 
 
@@ -38,6 +39,7 @@ class Target(ABC):
 
     name: str
     creates_topics = True
+    ready_timeout_s = READY_TIMEOUT_S
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -65,7 +67,7 @@ class Target(ABC):
             self._process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
             )
-        self._wait_ready(started + READY_TIMEOUT_S)
+        self._wait_ready(started + self.ready_timeout_s)
         self.seconds_to_ready = time.perf_counter() - started
         if self.creates_topics:
             with Wire(self.port) as wire:
@@ -73,12 +75,14 @@ class Target(ABC):
 
     def _wait_ready(self, deadline: float) -> None:
         while True:
-            with contextlib.suppress(OSError), Wire(self.port, READY_TIMEOUT_S) as wire:
+            with contextlib.suppress(OSError), Wire(self.port, self.ready_timeout_s) as wire:
                 wire.metadata()
                 return
             self.check_alive()
             if time.perf_counter() > deadline:
-                raise TargetError(f"{self.name} was not ready after {READY_TIMEOUT_S} s{self._last_words()}")
+                raise TargetError(
+                    f"{self.name} was not ready after {self.ready_timeout_s} s{self._last_words()}"
+                )
             time.sleep(_POLL_S)
 
     def check_alive(self) -> None:
@@ -92,7 +96,11 @@ class Target(ABC):
         return self._output.read_text(errors="replace") if self._output.exists() else ""
 
     def _last_words(self) -> str:
-        text = self.output()
+        if not self._output.exists():
+            return ""
+        with self._output.open("rb") as output:  # It may be gigabytes of one error.
+            output.seek(max(0, self._output.stat().st_size - _LAST_BYTES))
+            text = output.read().decode(errors="replace")
         return "; it printed:\n" + "\n".join(text.splitlines()[-10:]) if text else ""
 
     def stop(self) -> None:
@@ -111,8 +119,7 @@ class Target(ABC):
 
     def cpu_seconds(self) -> float:
         """CPU time the process has used so far, user and system, to 10 ms."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS_PER_S
+        return cpu_seconds(self.pid)
 
     def __enter__(self) -> Self:
         try:
@@ -126,6 +133,12 @@ class Target(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process has used so far, user and system, to 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS_PER_S
 
 
 def resident_bytes(pid: int | str) -> int:

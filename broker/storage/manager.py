@@ -259,20 +259,21 @@ class LogManager:
     def _require_handles(self, partitions: int) -> None:
         """Raise OSError if too few handles are free, HandleLimitError if there never will be enough."""
         needed = partitions + _SPARE_HANDLES
+        limit, free = self._disk.handle_limit(), self._disk.free_handles()
+        if needed <= free:
+            return
         held = sum(
             1 + _HANDLES_A_CLOSED_SEGMENT * (log.segment_count - 1) for log in list(self.logs.values())
         )
-        limit, free = self._disk.handle_limit(), self._disk.free_handles()
         if held + needed > limit:
             raise HandleLimitError(
                 errno.EMFILE,
                 f"{partitions} partitions need {needed} file handles, the logs that are there {held}, this "
                 f"process may have {limit}; raise its limit (ulimit -n)",
             )
-        if needed > free:
-            raise OSError(
-                errno.EMFILE, f"{partitions} partitions need {needed} file handles, {free} are free just now"
-            )
+        raise OSError(
+            errno.EMFILE, f"{partitions} partitions need {needed} file handles, {free} are free just now"
+        )
 
     def _open(
         self, key: TopicPartition, folder: Path, config: LogConfig, now_ms: int, *, is_clean: bool

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.targets.maven import ConnectorError, fetch_connector, newest
+from bench.targets.maven import ConnectorError, fetch_connector, fetch_program, newest
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><dependencies>
 <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-clients</artifactId>
@@ -71,3 +71,31 @@ def test_what_cannot_be_had_is_told(repository: Path, tmp_path: Path) -> None:
     (repository / CONNECTOR / "maven-metadata.xml").write_text("<metadata/>")
     with pytest.raises(ConnectorError, match=r"has no org\.apache\.spark:spark-sql-kafka"):
         fetch(repository, tmp_path / "jars")
+
+
+def test_a_program_is_fetched_with_all_that_the_poms_of_its_group_name(tmp_path: Path) -> None:
+    def named(*dependencies: tuple[str, str, str]) -> bytes:
+        parts = "".join(
+            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>1</version>"
+            f"<scope>{scope}</scope></dependency>"
+            for group, name, scope in dependencies
+        )
+        head, tail = POM.partition("<dependencies>")[0], "</dependencies></project>"
+        return f"{head}<dependencies>{parts}{tail}".encode()
+
+    databind = ("com.fasterxml.jackson.core", "jackson-databind", "runtime")
+    files = {
+        "a/main/maven-metadata.xml": b"<metadata><version>1</version><version>2</version></metadata>",
+        "a/main/1/main-1.pom": named(("a", "part", "compile"), ("b", "test", "test")),
+        "a/part/1/part-1.pom": named(("a", "main", "compile"), databind),
+    }
+    core = "com/fasterxml/jackson/core/jackson-"
+    jackson = [f"{core}{name}/1/jackson-{name}-1" for name in ("databind", "core", "annotations")]
+    for name in ("a/main/1/main-1", "a/part/1/part-1", *jackson):
+        files[f"{name}.jar"] = name.encode()
+        files[f"{name}.jar.sha1"] = hashlib.sha1(name.encode()).hexdigest().encode()
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    jars = fetch_program(tmp_path / "jars", "a:main", "1.9", 30, tmp_path.as_uri())
+    assert {path.name for path in jars} == {Path(name).name for name in files if name.endswith(".jar")}

@@ -1,0 +1,239 @@
+"""`python -m bench.loads.groups_load PORT …`: many connections, partitions and groups on one server.
+
+At `--size` 100: topics of 100 partitions each, 10,000 in all; 1,000 connections; 200 groups of five members
+that commit ten offsets at a time; a group of 100 members that all join again; a client beside one that asks
+for much and reads nothing. All counts follow the size. `--without-groups` leaves out what needs groups.
+Prints one JSON line. Exit code 1 when an answer was wrong.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from struct import Struct
+from typing import Any
+
+import uvloop
+
+from bench.statistics import median, percentile
+from bench.targets.process import cpu_seconds, resident_bytes
+from bench.wire import HOST, WireError
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import decode_response_header, encode_request_frame
+from tidelog.protocol.schema import ApiKey, decode_response, encode_request
+
+PARTITIONS_A_TOPIC = 100
+OFFSETS_A_COMMIT = 10
+_COMMIT_S = 3.0
+_BESIDE_S = 2.0
+_REBALANCES = 5
+_PATIENCE_MS = 600_000
+"""Members send no heartbeats."""
+_UNREAD_REQUESTS = 1_000
+_SIZE = Struct(">i")
+_RETRIABLE = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+class Link(asyncio.Protocol):
+    """One connection; answers come in the order of the requests."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+        self._waiting: list[tuple[asyncio.Future[Any], ApiKey, int]] = []
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        for answered, api_key, _ in self._waiting:
+            if not answered.done():
+                answered.set_exception(WireError(f"{api_key.name}: the server hung up"))
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        while len(received) >= _SIZE.size and len(received) >= (end := 4 + _SIZE.unpack_from(received)[0]):
+            frame = bytes(received[_SIZE.size : end])
+            del received[:end]
+            answered, api_key, version = self._waiting.pop(0)
+            _, position = decode_response_header(api_key, version, frame)
+            if not answered.done():  # Another request failed, and the load ends.
+                answered.set_result(decode_response(api_key, version, frame[position:]))
+
+    def ask(self, api_key: ApiKey, version: int, values: Mapping[str, object]) -> Awaitable[Any]:
+        answered = asyncio.get_running_loop().create_future()
+        self._waiting.append((answered, api_key, version))
+        body = encode_request(api_key, version, values)
+        self.transport.write(b"".join(encode_request_frame(api_key, version, 1, "bench", body)))
+        return answered
+
+
+class Member:
+    """A member of a group of the classic protocol. Each join says something new, so that all have to join."""
+
+    def __init__(self, link: Link, group_id: str) -> None:
+        self._link = link
+        self._named: dict[str, object] = {"group_id": group_id, "member_id": ""}
+        self._generation = -1
+        self._joins = 0
+
+    async def join(self) -> None:
+        """Return with an assignment of the newest generation."""
+        code = int(ErrorCode.REBALANCE_IN_PROGRESS)
+        while code == ErrorCode.REBALANCE_IN_PROGRESS:
+            code = await self._join_once()
+        _expect(code, ErrorCode.NONE)
+
+    async def _join_once(self) -> int:
+        self._joins += 1
+        wanted = {
+            "session_timeout_ms": _PATIENCE_MS,
+            "rebalance_timeout_ms": _PATIENCE_MS,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b"%d" % self._joins}],
+        }
+        while True:
+            answer = await self._link.ask(ApiKey.JOIN_GROUP, 4, {**self._named, **wanted})
+            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                self._named["member_id"] = answer.member_id
+            elif answer.error_code not in _RETRIABLE:
+                break
+            else:
+                await asyncio.sleep(0.1)
+        _expect(answer.error_code, ErrorCode.NONE)
+        self._named["member_id"], self._generation = answer.member_id, answer.generation_id
+        assigned = [{"member_id": each.member_id, "assignment": bytes(100)} for each in answer.members]
+        values = {**self._named, "generation_id": self._generation, "assignments": assigned}
+        return int((await self._link.ask(ApiKey.SYNC_GROUP, 3, values)).error_code)
+
+    async def commit(self, topic: str, offset: int) -> None:
+        partitions = [
+            {"partition_index": index, "committed_offset": offset, "committed_metadata": ""}
+            for index in range(OFFSETS_A_COMMIT)
+        ]
+        topics = [{"name": topic, "partitions": partitions}]
+        values = {**self._named, "generation_id_or_member_epoch": self._generation, "topics": topics}
+        answer = await self._link.ask(ApiKey.OFFSET_COMMIT, 7, values)
+        for partition in answer.topics[0].partitions:
+            _expect(partition.error_code, ErrorCode.NONE)
+
+
+def _expect(code: int, expected: ErrorCode) -> None:
+    if code != expected:
+        raise WireError(f"expected {expected.name}, came error {code}")
+
+
+async def _link(port: int) -> Link:
+    return (await asyncio.get_running_loop().create_connection(Link, HOST, port))[1]
+
+
+class Server:
+    """The process under load, by its id."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    async def spent(self, what: str, work: Iterable[Awaitable[Any]]) -> dict[str, float]:
+        """Do the work; the seconds that it took, and those of CPU that the server used."""
+        begin, before = time.perf_counter(), cpu_seconds(self._pid)
+        await asyncio.gather(*work)
+        seconds = time.perf_counter() - begin
+        return {f"{what}_s": seconds, f"{what}_cpu_s": cpu_seconds(self._pid) - before}
+
+    def resident_mb(self) -> float:
+        return resident_bytes(self._pid) / 1e6
+
+
+async def _create(link: Link, topics: int) -> None:
+    for number in range(topics):
+        topic = {"name": f"topic-{number}", "num_partitions": PARTITIONS_A_TOPIC, "replication_factor": 1}
+        values = {"topics": [{**topic, "assignments": [], "configs": []}], "timeout_ms": 60_000}
+        _expect((await link.ask(ApiKey.CREATE_TOPICS, 4, values)).topics[0].error_code, ErrorCode.NONE)
+
+
+def _describe(link: Link, topics: list[dict[str, str]] | None) -> Awaitable[Any]:
+    return link.ask(ApiKey.METADATA, 4, {"topics": topics, "allow_auto_topic_creation": False})
+
+
+async def _groups(server: Server, links: list[Link], size: int) -> dict[str, float]:
+    # Creates the topic of the groups; members try again until it is there.
+    await links[0].ask(ApiKey.FIND_COORDINATOR, 2, {"key": "group-0"})
+    members = [Member(link, f"group-{number % (2 * size)}") for number, link in enumerate(links)]
+    numbers = await server.spent("join", (member.join() for member in members))
+    end, commits = time.perf_counter() + _COMMIT_S, 0
+
+    async def commit(number: int, member: Member) -> None:
+        nonlocal commits
+        while time.perf_counter() < end:
+            await member.commit(f"topic-{number % size}", commits)
+            commits += 1
+
+    numbers |= await server.spent("commits", (commit(*each) for each in enumerate(members)))
+    numbers["commits_per_s"] = commits / numbers["commits_s"]
+    numbers["commit_cpu_us"] = numbers["commits_cpu_s"] * 1e6 / commits
+    large = [Member(link, "large") for link in links[:size]]
+    await asyncio.gather(*(member.join() for member in large))
+    rounds = [
+        await server.spent("rebalance", (member.join() for member in large)) for _ in range(_REBALANCES)
+    ]
+    numbers["rebalance_ms"] = median([each["rebalance_s"] for each in rounds]) * 1000
+    numbers["rebalance_cpu_ms"] = sum(each["rebalance_cpu_s"] for each in rounds) * 1000 / _REBALANCES
+    return numbers
+
+
+async def _latency_ms(ask: Callable[[], Awaitable[Any]]) -> float:
+    """The 99th percentile, one request after the other."""
+    latencies, end = [], time.perf_counter() + _BESIDE_S
+    while (begin := time.perf_counter()) < end:
+        await ask()
+        latencies.append(time.perf_counter() - begin)
+    return percentile(sorted(latencies), 0.99) * 1000
+
+
+async def run(port: int, pid: int, size: int, *, with_groups: bool) -> dict[str, float]:
+    """The numbers as printed."""
+    server = Server(pid)
+    first, slow = await _link(port), await _link(port)
+    gc.disable()
+    numbers = await server.spent("create", [_create(first, size)])
+    links = await asyncio.gather(*(_link(port) for _ in range(10 * size)))
+    numbers |= await server.spent("metadata", (_describe(link, [{"name": "topic-0"}]) for link in links))
+    if with_groups:
+        numbers |= await _groups(server, links, size)
+    numbers["resident_mb"] = server.resident_mb()
+    numbers["p99_ms"] = await _latency_ms(lambda: _describe(first, []))
+    slow.transport.pause_reading()
+    for _ in range(_UNREAD_REQUESTS):
+        _ = _describe(slow, None)
+    numbers["p99_beside_ms"] = await _latency_ms(lambda: _describe(first, []))
+    numbers["slow_reader_mb"] = server.resident_mb() - numbers["resident_mb"]
+    slow.transport.abort()
+    return numbers
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.loads.groups_load")
+    parser.add_argument("port", type=int)
+    parser.add_argument("--pid", type=int, required=True, help="of the server, for its memory")
+    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--without-groups", action="store_true")
+    given = parser.parse_args()
+    try:
+        result = uvloop.run(run(given.port, given.pid, given.size, with_groups=not given.without_groups))
+    except (WireError, OSError) as error:
+        print(f"the load failed: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
