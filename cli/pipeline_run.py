@@ -1,7 +1,7 @@
 """What every command of `tidelog pipeline` does around its job: settings, Spark, progress, signals, the end.
 
 Owns the order: settings are judged before Spark starts (wrong ones exit with 2); the job runs, its progress
-is shown on a terminal and written to the metrics file; its report is printed for people, then as one line of
+is shown (`cli.pipeline_progress`); its report is printed for people, then as one line of
 JSON for programs; the exit code is the report's. What can be expected to fail ends as one line.
 
 The first Ctrl-C or SIGTERM asks a job that runs in rounds to end where nothing is half done, and its report
@@ -19,10 +19,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,13 +31,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tidelog.cli.failures import Failure, run
+from tidelog.cli.pipeline_progress import Screen, progress_shown, watched
 from tidelog.cli.pipeline_reports import show
 
 if TYPE_CHECKING:
-    from tidelog.client.cluster_config import ClusterConfig
-    from tidelog.pipeline.jobs.job import JobProgress, MetricsFile, OnProgress, Report
+    from pyspark.sql import SparkSession
 
-_METRICS_EVERY_S = 5.0
+    from tidelog.client.cluster_config import ClusterConfig
+    from tidelog.pipeline.jobs.job import Report
+
 # So long a process that was killed may take to be gone.
 _DYING_S = 0.5
 # How the error of a Spark task tells which of ours, or of the machine's, it was.
@@ -74,6 +76,7 @@ def run_job(job: str, given: Mapping[str, Any]) -> None:
     from tidelog.pipeline.jobs.job import MetricsFile
     from tidelog.pipeline.jobs.settings import CommonSettings, choose, make_settings, table_of
     from tidelog.pipeline.source.offsets import OptionError
+    from tidelog.pipeline.spark.spark_session import start_session
 
     module = import_module(f"tidelog.pipeline.jobs.{job}")
     table = table_of(job)
@@ -81,6 +84,7 @@ def run_job(job: str, given: Mapping[str, Any]) -> None:
         chosen = choose(job, values, flags, table, CommonSettings)
         common = make_settings(CommonSettings, chosen)
         metrics = MetricsFile(Path(common.metrics_file), job) if common.metrics_file is not None else None
+        spark_settings = common.spark_settings
         settings = make_settings(table, chosen)
         settings.check()
         if metrics is not None:
@@ -89,7 +93,16 @@ def run_job(job: str, given: Mapping[str, Any]) -> None:
         raise typer.BadParameter(str(error)) from None
     try:
         _reach_brokers(settings)
-        report = _run(job, module, settings, common.master, metrics)
+        with progress_shown(job, metrics) as screen:
+            session = partial(
+                start_session,
+                common.name or f"tidelog {job}",
+                master=common.master,
+                settings=screen.spark_settings | spark_settings,
+                driver_log=screen.spark_log,
+            )
+            report = _run(job, module, settings, session, screen)
+            screen.keeps_log = bool(report.exit_code)
     except (typer.BadParameter, Failure) as error:
         if metrics is not None:
             metrics.fail(getattr(error, "exit_code", 1))
@@ -121,7 +134,9 @@ def _read_settings(file: Path) -> dict[str, Any]:
         raise Failure(f"{file} is not TOML: {error}") from None
 
 
-def _run(job: str, module: Any, settings: Any, master: str, metrics: MetricsFile | None) -> Report:
+def _run(
+    job: str, module: Any, settings: Any, start_session: Callable[[], SparkSession], screen: Screen
+) -> Report:
     from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import AnalysisException, PySparkException
 
@@ -131,7 +146,6 @@ def _run(job: str, module: Any, settings: Any, master: str, metrics: MetricsFile
     from tidelog.pipeline.source.fetch import RecordsMissingError
     from tidelog.pipeline.source.offsets import OffsetsLostError, OptionError
     from tidelog.pipeline.spark.java import JavaNotFoundError
-    from tidelog.pipeline.spark.spark_session import start_session
 
     # Each error of a query, in JSON, before it is told below.
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
@@ -139,15 +153,18 @@ def _run(job: str, module: Any, settings: Any, master: str, metrics: MetricsFile
     ours = (OffsetsLostError, RecordsMissingError, ArchiveError, MirrorError)
     takes_stop = "stop" in inspect.signature(module.run).parameters
     try:
-        with _progress(metrics) as on_progress:
-            spark = start_session(f"tidelog {job}", master=master)
-            try:
-                with _signals(rounds=takes_stop) as stop, _while_java_runs(stop):
-                    arguments = {"stop": stop} if takes_stop else {}
-                    report: Report = module.run(spark, settings, on_progress, **arguments)
-            finally:
-                with suppress(Py4JError, OSError):  # Nobody is left to be stopped.
-                    spark.stop()
+        spark = start_session()
+        try:
+            with (
+                _signals(rounds=takes_stop) as stop,
+                _while_java_runs(stop),
+                watched(spark, screen),
+            ):
+                arguments = {"stop": stop} if takes_stop else {}
+                report: Report = module.run(spark, settings, screen.advance, **arguments)
+        finally:
+            with suppress(Py4JError, OSError):  # Nobody is left to be stopped.
+                spark.stop()
     except OptionError as error:
         raise typer.BadParameter(_as_flags(job, str(error))) from None
     except (*ours, ClientError, FileNotFoundError, JavaNotFoundError) as error:
@@ -259,43 +276,3 @@ def _java_has_ended() -> bool:
     except subprocess.TimeoutExpired:
         return False
     return True
-
-
-@contextmanager
-def _progress(metrics: MetricsFile | None) -> Iterator[OnProgress]:
-    """What a job tells its progress to: a line on standard error where that is a terminal, and the file."""
-    written_at = float("-inf")
-
-    def write(progress: JobProgress) -> None:
-        nonlocal written_at
-        if metrics is not None and time.monotonic() - written_at >= _METRICS_EVERY_S:
-            written_at = time.monotonic()
-            metrics.progress(progress)
-
-    if not sys.stderr.isatty():
-        yield write
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[rows]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starts Spark", total=None, rows="")
-        began = time.monotonic()
-
-        def advance(progress: JobProgress) -> None:
-            seconds = max(time.monotonic() - began, 0.001)
-            total = f" of {progress.total_rows:,}" if progress.total_rows is not None else ""
-            rows = f"{progress.rows:,}{total} rows, {progress.rows / seconds:,.0f}/s"
-            bar.update(
-                task, description=progress.text, completed=progress.rows, total=progress.total_rows, rows=rows
-            )
-            write(progress)
-
-        yield advance

@@ -20,6 +20,9 @@ from tidelog.protocol.settings import ConfigError, Setting, hold_checked, settin
 JOBS: Final = ("archive", "audit", "mirror", "replay", "stats")
 SERVERS: Final = "bootstrap_servers"
 _PREFIX: Final = "cluster_prefix"
+_PACKAGES: Final = "spark.jars.packages"
+# Between group, artifact and version.
+_COLONS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +30,42 @@ class CommonSettings:
     """What every command of a job takes beside the job's own settings."""
 
     master: str = setting("local[*]", "Spark master.")
+    name: str | None = setting(
+        None, "Name of the application in Spark. Without it: tidelog and the job.", metavar="TEXT"
+    )
+    conf: tuple[str, ...] = setting((), "Setting of Spark. May be repeated.", metavar="KEY=VALUE")
+    packages: tuple[str, ...] = setting(
+        (),
+        "Maven coordinates of packages that Spark loads, with commas between. May be repeated.",
+        metavar="GROUP:ARTIFACT:VERSION",
+    )
     metrics_file: str | None = setting(
         None, "Write the job's numbers to this file, for Prometheus.", metavar="FILE"
     )
 
     def __post_init__(self) -> None:
         hold_checked(self)
+
+    @property
+    def spark_settings(self) -> dict[str, str]:
+        """The settings of Spark that `conf` and `packages` ask for. Raises OptionError for what is none."""
+        pairs = [pair.partition("=") for pair in self.conf]
+        settings = {key.strip(): value for key, _, value in pairs}
+        for key, equals, value in pairs:
+            if not equals or not key.strip().startswith("spark."):
+                raise OptionError(
+                    f"conf: {key + equals + value!r} is not like spark.executor.memory=1g (KEY=VALUE, where"
+                    " KEY begins with spark.)"
+                )
+        for key, flag in (("spark.master", "master"), ("spark.app.name", "name")):
+            if key in settings:
+                raise OptionError(f"conf: {key} is the setting {flag}: give {flag} instead")
+        coordinates = [each.strip() for given in self.packages for each in given.split(",") if each.strip()]
+        if wrong := [each for each in coordinates if each.count(":") != _COLONS]:
+            raise OptionError(f"packages: {wrong[0]!r} is not like GROUP:ARTIFACT:VERSION")
+        known = settings.get(_PACKAGES, "").split(",")
+        together = ",".join(filter(None, [*known, *coordinates]))
+        return settings | ({_PACKAGES: together} if together else {})
 
 
 def cluster_setting(default: Any, description: str, *, prefix: str = "") -> Any:

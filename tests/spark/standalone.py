@@ -20,6 +20,8 @@ from tidelog.pipeline.spark.java import find_java
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _EXECUTOR = "CoarseGrainedExecutorBackend"
+_STARTED = re.compile(r"Starting Spark master at (spark://\S+)")
+_REGISTERED = re.compile(r"Registered app (.+) with ID")
 _SECONDS = DEADLINE_SECONDS
 
 
@@ -27,23 +29,31 @@ class StandaloneCluster:
     """`master` is the URL for --master."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder = self._log = folder
         self._processes: list[subprocess.Popen[bytes]] = []
         self.master = ""
 
-    def start(self, workers: int) -> None:
-        """Start the master and wait until all workers are registered."""
-        log = self._run("master", _MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        started = re.compile(r"Starting Spark master at (spark://\S+)")
-        self.master = wait_for(lambda: started.findall(log.read_text()), "the master's address", _SECONDS)[0]
+    def start(self) -> None:
+        """Start the master."""
+        self._log = self._run("master", _MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        found = wait_for(lambda: _STARTED.findall(self._log.read_text()), "the master's address", _SECONDS)
+        self.master = found[0]
+
+    def start_workers(self, workers: int) -> None:
+        """Start them and wait until all are registered."""
         for number in range(workers):
             name = f"worker-{number}"
             work = ("--work-dir", str(self._folder / name), "--cores", "1", "--memory", "512m")
             self._run(name, _WORKER, "--host", "127.0.0.1", "--webui-port", "0", *work, self.master)
-        registered = re.compile(r"Registering worker")
         wait_for(
-            lambda: len(registered.findall(log.read_text())) == workers, "the workers to register", _SECONDS
+            lambda: self._log.read_text().count("Registering worker") == workers,
+            "the workers to register",
+            _SECONDS,
         )
+
+    def applications(self) -> list[str]:
+        """The names under which applications came to the master."""
+        return _REGISTERED.findall(self._log.read_text())
 
     def executors(self) -> list[int]:
         """The pids of the executor JVMs that run now."""
@@ -79,11 +89,11 @@ class StandaloneCluster:
 
 
 @contextmanager
-def standalone_cluster(folder: Path, workers: int) -> Iterator[StandaloneCluster]:
-    """A running cluster, killed when the block ends."""
+def standalone_cluster(folder: Path) -> Iterator[StandaloneCluster]:
+    """A running cluster without workers, killed when the block ends."""
     cluster = StandaloneCluster(folder)
     try:
-        cluster.start(workers)
+        cluster.start()
         yield cluster
     finally:
         cluster.stop()

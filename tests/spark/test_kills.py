@@ -4,9 +4,10 @@ The judges are the audit and a count by a foreign client, which knows neither Sp
 """
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,16 @@ from pyspark.sql import SparkSession
 from demo.shipment import Site, open_site
 from tests.processes import kill_tree
 from tests.spark.brokers import RunningBroker
-from tests.spark.mirror_driver import COMMITTED, mirror
-from tests.spark.small import JAVA_OPTIONS
+from tests.spark.mirror_driver import COMMITTED, STOP_AT
+from tests.spark.small import JAVA_OPTIONS, SMALL
 from tests.spark.standalone import standalone_cluster
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import wait_for
 from tidelog.client.cluster_config import ClusterConfig
+from tidelog.pipeline.jobs import mirror
 from tidelog.pipeline.jobs.audit import run as audit
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
+from tidelog.pipeline.jobs.mirror_settings import MirrorSettings
 from tidelog.pipeline.sink.sending import LoopThread
 
 TIME = 1_700_000_000_000
@@ -33,6 +36,14 @@ PARTITIONS = 2
 RECORDS = 600
 # Offsets in the first batch; the second has the rest.
 LIMIT = 800
+STOPPING = "tests.spark.mirror_driver"
+CLUSTER_CONF = SMALL | {
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.starvation.timeout": "1s",
+}
 _SECONDS = 1200
 
 
@@ -51,22 +62,21 @@ class Place:
             ]
             broker.append("original", partition, batches)
 
-    def orders(self, **given: Any) -> dict[str, Any]:
-        """What `tests.spark.mirror_driver` takes."""
-        values = {"master": "local[2]", "tasks": None, "limit": LIMIT, "stop_at": None} | given
-        values |= {"source": "original", "target": "copy", "checkpoint": str(self.checkpoint)}
-        return values | {"bootstrap_servers": self.broker.bootstrap_servers}
+    def settings(self) -> MirrorSettings:
+        return MirrorSettings(
+            checkpoint=str(self.checkpoint),
+            cluster=ClusterConfig(self.broker.bootstrap_servers),
+            topics=("original",),
+            rename=("original=copy",),
+            max_offsets_per_trigger=LIMIT,
+        )
 
-    def start_driver(self, **given: Any) -> "Driver":
-        return Driver(["tests.spark.mirror_driver", json.dumps(self.orders(**given))], self.folder)
-
-    def start_job(self) -> "Driver":
+    def start_job(self, *more: str, module: str = "tidelog", **environment: str) -> "Driver":
         """`tidelog pipeline mirror`, as people run it."""
         servers = self.broker.bootstrap_servers
-        arguments = ["tidelog", "pipeline", "mirror", "original", "-b", servers, "--rename", "original=copy"]
-        arguments += ["--to-bootstrap-servers", servers, "--checkpoint", str(self.checkpoint)]
-        arguments += ["--max-offsets-per-trigger", str(LIMIT), "--master", "local[2]"]
-        return Driver(arguments, self.folder)
+        arguments = [module, "pipeline", "mirror", "original", "-b", servers, "--rename", "original=copy"]
+        arguments += ["--checkpoint", str(self.checkpoint), "--max-offsets-per-trigger", str(LIMIT), *more]
+        return Driver(arguments, self.folder, environment)
 
     def hold_acknowledgements(self) -> None:
         """From now on batches are stored, but nobody hears of it."""
@@ -121,12 +131,19 @@ class Place:
 class Driver:
     """A process that mirrors, with the JVM and the Python workers below it."""
 
-    def __init__(self, arguments: list[str], folder: Path) -> None:
+    def __init__(self, arguments: list[str], folder: Path, environment: Mapping[str, str]) -> None:
         self._log = folder / "driver.log"
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", *arguments], stdout=subprocess.PIPE, stderr=log
+                [sys.executable, "-m", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=os.environ | environment,
             )
+
+    def said(self) -> str:
+        """What it printed for people so far, with Spark's log."""
+        return self._log.read_text()
 
     def kill(self) -> None:
         kill_tree(self.process.pid)
@@ -135,12 +152,12 @@ class Driver:
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
         """Poll until the condition is true, as long as the driver lives."""
         wait_for(lambda: condition() or self.process.poll() is not None, what, _SECONDS)
-        assert self.process.poll() is None, self._log.read_text()[-4000:]
+        assert self.process.poll() is None, self.said()[-4000:]
 
     def finish(self) -> dict[str, Any]:
         """Wait until it is through; what it printed."""
         output, _ = self.process.communicate(timeout=_SECONDS)
-        assert self.process.returncode == 0, self._log.read_text()[-4000:]
+        assert self.process.returncode == 0, self.said()[-4000:]
         report: dict[str, Any] = json.loads(output.splitlines()[-1])
         return report
 
@@ -166,26 +183,35 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def test_a_killed_executor_and_a_killed_driver_lose_and_double_nothing(
-    spark: SparkSession, place: Place
+    spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # One of two executors dies in the middle of the batch, and the driver once the batch is committed by the
-    # sink alone.
-    with standalone_cluster(place.folder, workers=2) as cluster:
+    # The job waits for workers and says so. Then one of two executors dies in the middle of the batch, and
+    # the driver once the batch is committed by the sink alone.
+    with standalone_cluster(place.folder) as cluster:
         place.hold_acknowledgements()
-        with started(place.start_driver(master=cluster.master, stop_at=0)) as driver:
-            driver.wait_for(place.has_unacknowledged, "stored batches")
+        conf = [f"--conf={name}={value}" for name, value in CLUSTER_CONF.items()]
+        given = ["--master", cluster.master, "--name", "nightly copy", *conf]
+        with started(place.start_job(*given, module=STOPPING, **{STOP_AT: "0"})) as job:
+            job.wait_for(lambda: "The job waits: " in job.said(), "the job to say that it waits")
+            assert f"{cluster.master} has not accepted any resources for it in 1 s" in job.said()
+            cluster.start_workers(2)
+            job.wait_for(place.has_unacknowledged, "stored batches")
             executors = cluster.executors()
             assert len(executors) == 2
+            assert "nightly copy" in cluster.applications()
             kill_tree(executors[0])
             assert 0 < sum(map(len, place.stored())) < LIMIT
             place.release_acknowledgements()
-            driver.wait_for((place.checkpoint / COMMITTED).exists, "the sink's commit")
-            driver.kill()
+            job.wait_for((place.checkpoint / COMMITTED).exists, "the sink's commit")
+            job.kill()
     assert place.committed_batches() == set()
     assert sum(map(len, place.stored())) == LIMIT
 
     # The same batch again, with one task in place of two; all of its rows are stored already.
-    assert mirror(spark, place.orders(tasks=1)) == 2
+    rows_of = mirror._rows
+    monkeypatch.setattr(mirror, "_rows", lambda *given: rows_of(*given).coalesce(1))
+    counts = mirror.run(spark, place.settings()).counts
+    assert (counts.batches, counts.skipped) == (2, LIMIT)
     place.check(spark)
 
 
@@ -194,13 +220,13 @@ def test_a_mirror_job_that_is_killed_in_a_batch_ends_exact_without_help(
 ) -> None:
     monkeypatch.setenv("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
     place.hold_acknowledgements()
-    with started(place.start_job()) as job:
+    with started(place.start_job("--master", "local[2]")) as job:
         job.wait_for(place.has_unacknowledged, "stored batches")
         job.kill()
     place.release_acknowledgements()
     place.slow_down()
     assert "1" not in place.committed_batches()
-    with started(place.start_job()) as job:
+    with started(place.start_job("--master", "local[2]")) as job:
         job.finish()
     assert place.committed_batches() == {"0", "1"}
     place.check(spark)

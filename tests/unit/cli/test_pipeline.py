@@ -1,7 +1,6 @@
 """`tidelog pipeline` before Spark starts: what is missing or wrong is told at once, in one line."""
 
 import inspect
-import io
 import os
 import signal
 import subprocess
@@ -18,7 +17,6 @@ from tidelog.cli import pipeline, pipeline_run
 from tidelog.cli.failures import Failure
 from tidelog.cli.main import main
 from tidelog.client.cluster_config import ClusterConfig
-from tidelog.pipeline.jobs.job import JobProgress, MetricsFile
 from tidelog.pipeline.jobs.settings import JOBS, CommonSettings, names_of, table_of
 from tidelog.protocol.settings import settings_of
 
@@ -116,6 +114,10 @@ def test_every_command_explains_itself(job: str, capsys: pytest.CaptureFixture[s
             "which is not part of an earlier result",
         ),
         (["stats", "t", "-b", "x:1", "--plot", f"{__file__}/plot.png"], "cannot be written"),
+        (["audit", "--path", "p", "--conf", "spark.cores.max"], "is not like spark.executor.memory=1g"),
+        (["audit", "--path", "p", "--conf", "cores=1"], "KEY begins with spark."),
+        (["audit", "--path", "p", "--conf", "spark.master=x"], "give master instead"),
+        (["audit", "--path", "p", "--packages", "a:b"], "packages: 'a:b' is not like GROUP:ARTIFACT:VERSION"),
         (["audit", "--path", "p", "--metrics-file", "absent/a.prom"], "metrics_file: absent is not a folder"),
     ],
 )
@@ -191,29 +193,6 @@ def test_the_death_of_spark_s_java_is_a_failure_or_the_end_that_was_asked_for(
         stop.set()
     with pytest.raises(expected), pipeline_run._while_java_runs(stop):
         raise ConnectionRefusedError
-
-
-def test_progress_is_a_line_on_a_terminal_and_numbers_in_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    screen = Terminal()
-    monkeypatch.setattr("sys.stderr", screen)
-    monkeypatch.setenv("TERM", "xterm")
-    metrics = MetricsFile(tmp_path / "job.prom", "archive")
-    with pipeline_run._progress(metrics) as on_progress:
-        on_progress(JobProgress(1200, 5000, 1, "archives"))
-        on_progress(JobProgress(2400, None, 2, "waits for records"))
-    shown = screen.getvalue()
-    assert "archives" in shown or "waits for records" in shown
-    assert "2,400 rows" in shown
-    assert "tidelog_pipeline_archive_rows 1200.0" in (tmp_path / "job.prom").read_text().splitlines()
-
-
-class Terminal(io.StringIO):
-    """Standard error as a person sees it."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_a_broker_that_is_not_there_is_told_before_spark_starts(

@@ -55,7 +55,7 @@ def test_a_flag_that_says_no_goes_before_a_file_that_says_yes() -> None:
 @pytest.mark.parametrize(
     ("file", "reason"),
     [
-        ({"topic": "t"}, "unknown setting 'topic'; archive knows follow, interval_seconds, master"),
+        ({"topic": "t"}, "unknown setting 'topic'; archive knows conf, follow, interval_seconds, master"),
         ({"archive": {"topic": "t"}}, "unknown setting 'topic'"),
         ({"cluster": "a:1"}, "unknown setting 'cluster'"),
         ({"archives": {}}, r"\[archives\] is no job; tables are \[archive\], \[audit\]"),
@@ -111,3 +111,16 @@ def test_every_setting_of_a_job_says_what_it_means(job: str) -> None:
 def test_a_cluster_is_never_text() -> None:
     with pytest.raises(ValueError, match="to_cluster must be a ClusterConfig, not str"):
         Settings("p", to_cluster="a:1")  # type: ignore[arg-type]
+
+
+def test_settings_of_spark_come_from_conf_and_packages() -> None:
+    common = CommonSettings(
+        conf=("spark.executor.memory=1g", "spark.a=b=c", "spark.jars.packages=g:old:1"),
+        packages=("g:a:1,g:b:2", "g:c:3"),
+    )
+    assert common.spark_settings == {
+        "spark.executor.memory": "1g",
+        "spark.a": "b=c",
+        "spark.jars.packages": "g:old:1,g:a:1,g:b:2,g:c:3",
+    }
+    assert CommonSettings().spark_settings == {}
