@@ -68,12 +68,12 @@ def join(update: GroupUpdate, request: JoinRequest, free_bytes: int) -> JoinAnsw
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         classic=ClassicMember(request.session_timeout_ms, request.protocols),
     )
-    if wanted.held_bytes - (0 if present is None else present.held_bytes) > free_bytes:
-        raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
     if present is not None and present_id != member_id:
         update.replace(present_id, member_id)
-    update.subscribe(member_id, wanted)
+    has_changed = update.subscribe(member_id, wanted)
     update.assign()
+    if has_changed:
+        update.check_memory(free_bytes)
     current = update.reconcile(member_id, said.owned)
     update.has_joined(member_id)
     update.keep_alive(member_id, request.session_timeout_ms)

@@ -27,6 +27,8 @@ _OBJECT_BYTES = 1_000
 """Memory of a group or a member without the bytes that its clients sent."""
 _NAME_BYTES = 100
 _PROTOCOL_BYTES = 150
+_PARTITION_BYTES = 100
+"""Memory of one partition in a target, or of one that a member owns."""
 
 Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 """Topic id -> partitions."""
@@ -174,6 +176,7 @@ class ConsumerGroup:
     def set_current(self, member_id: str, current: Current | None) -> None:
         before = self.currents.pop(member_id, None)
         if before is not None:
+            self.held_bytes -= _PARTITION_BYTES * len(_partitions(before))
             for topic_id, partition in _partitions(before):
                 owners = self._owners[topic_id]
                 if owners.get(partition) == member_id:
@@ -182,14 +185,15 @@ class ConsumerGroup:
                         del self._owners[topic_id]
         if current is not None:
             self.currents[member_id] = current
+            self.held_bytes += _PARTITION_BYTES * len(_partitions(current))
             for topic_id, partition in _partitions(current):
                 self._owners.setdefault(topic_id, {})[partition] = member_id
 
     def set_target(self, member_id: str, target: Assignment | None) -> None:
-        if target is None:
-            self.targets.pop(member_id, None)
-        else:
+        self.held_bytes -= _PARTITION_BYTES * _size(self.targets.pop(member_id, {}))
+        if target is not None:
             self.targets[member_id] = target
+            self.held_bytes += _PARTITION_BYTES * _size(target)
 
     def set_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
         before = self.regexes.pop(regex, None)
@@ -249,6 +253,10 @@ class ConsumerGroup:
     @property
     def classic_member_count(self) -> int:
         return sum(each.classic is not None for each in self.members.values())
+
+
+def _size(assignment: Assignment) -> int:
+    return sum(map(len, assignment.values()))
 
 
 def _partitions(current: Current) -> list[tuple[UUID, int]]:

@@ -75,11 +75,12 @@ def _check_join(request: MemberHeartbeat) -> None:
 def heartbeat(update: GroupUpdate, request: MemberHeartbeat, free_bytes: int) -> HeartbeatAnswer:
     """`free_bytes`: how much more all groups together may hold. Raises ApiError."""
     member_id = request.member_id
-    before = _joined(update, request, free_bytes)
+    before = _joined(update, request)
     wanted = _subscription(update.group.members.get(member_id) or Subscription(), request)
-    _check_place(update.group, update.group.members.get(member_id), wanted, free_bytes)
-    update.subscribe(member_id, wanted, request.regex)
+    has_changed = update.subscribe(member_id, wanted, request.regex)
     update.assign()
+    if has_changed:
+        update.check_memory(free_bytes)
     current = update.reconcile(member_id, request.owned)
     settings = update.settings
     update.keep_alive(member_id, settings.session_timeout_ms)
@@ -88,16 +89,16 @@ def heartbeat(update: GroupUpdate, request: MemberHeartbeat, free_bytes: int) ->
         and request.topic_names is not None
         and request.owned is not None
     )
-    has_changed = is_full or current.assigned != before.assigned
+    is_told = is_full or current.assigned != before.assigned
     return HeartbeatAnswer(
         member_id,
         current.epoch,
         settings.heartbeat_interval_ms,
-        current.assigned if has_changed else None,
+        current.assigned if is_told else None,
     )
 
 
-def _joined(update: GroupUpdate, request: MemberHeartbeat, free_bytes: int) -> Current:
+def _joined(update: GroupUpdate, request: MemberHeartbeat) -> Current:
     """Where the member is. It may join if its epoch says so. Raises ApiError."""
     group = update.group
     is_joining = request.member_epoch == JOINING_EPOCH
@@ -175,17 +176,6 @@ def _subscription(present: Subscription, request: MemberHeartbeat) -> Subscripti
         present.rebalance_timeout_ms if timeout_ms == _NO_TIMEOUT else timeout_ms,
         latest(request.server_assignor, present.server_assignor),
     )
-
-
-def _check_place(
-    group: ConsumerGroup, present: Subscription | None, wanted: Subscription, free_bytes: int
-) -> None:
-    if wanted == present:
-        return
-    if wanted.held_bytes - (0 if present is None else present.held_bytes) > free_bytes:
-        raise ApiError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED, "all groups together hold as much as groups.max.bytes allows"
-        )
 
 
 def leave(update: GroupUpdate, request: MemberHeartbeat) -> HeartbeatAnswer:

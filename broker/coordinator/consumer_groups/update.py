@@ -39,6 +39,7 @@ from tidelog.broker.coordinator.consumer_groups.records import (
     removal_of_member,
 )
 from tidelog.broker.coordinator.decision import Decision, Timer
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 
 class AskedToJoin(NamedTuple):
@@ -162,21 +163,31 @@ class GroupUpdate:
 
     # Members
 
-    def subscribe(self, member_id: str, wanted: Subscription, regex: ResolvedRegex | None = None) -> None:
-        """Store what a member says of itself. `regex`: what its regular expression matches."""
+    def subscribe(self, member_id: str, wanted: Subscription, regex: ResolvedRegex | None = None) -> bool:
+        """Store what a member says of itself; whether that changed. `regex`: what its expression matches."""
         before = self.group.members.get(member_id)
         if before == wanted:
-            return
+            return False
         self.write(MemberRecord(self.group.group_id, member_id, wanted))
         if before is not None and (before.topic_names, before.topic_regex) == (
             wanted.topic_names,
             wanted.topic_regex,
         ):
-            return
+            return True
         if wanted.topic_regex and regex is not None and wanted.topic_regex not in self.group.regexes:
             self.write(RegexRecord(self.group.group_id, wanted.topic_regex, regex))
         self._forget_unused_regexes()
         self._members_changed()
+        return True
+
+    def check_memory(self, free_bytes: int) -> None:
+        """Raise ApiError if the group has grown by more than this."""
+        added_bytes = self.group.held_bytes - self.before.held_bytes
+        if added_bytes > max(free_bytes, 0):
+            raise ApiError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                "all groups together hold as much as groups.max.bytes allows",
+            )
 
     def remove(self, member_ids: Iterable[str]) -> None:
         for member_id in member_ids:

@@ -139,11 +139,25 @@ def test_a_group_takes_no_more_members_than_it_may_have() -> None:
 
 def test_members_beyond_the_memory_of_all_groups_are_refused() -> None:
     site = Site()
-    site.groups.classic.limits = site.groups.classic.limits._replace(max_bytes=5_000)
-    site.join("a")
+    site.groups.classic.limits = site.groups.classic.limits._replace(max_bytes=10_000)
+    client = site.join("a")
     many = [f"topic-{number}" for number in range(100)]
     assert code_of(lambda: site.join("b", many)) == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert code_of(lambda: client.beat(names=many)) == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert client.beat().member_epoch == 1
     site.join("b")
+
+
+def test_what_members_are_assigned_counts_against_the_memory_of_all_groups() -> None:
+    site = Site({"t": 1_000})
+    site.groups.classic.limits = site.groups.classic.limits._replace(max_bytes=50_000)
+    assert code_of(lambda: site.join("a")) == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert not site.groups.consumer.ids()
+    site = Site({"t": 10})
+    site.groups.classic.limits = site.groups.classic.limits._replace(max_bytes=50_000)
+    client = site.join("a")
+    client.leave()
+    assert site.groups.consumer.held_bytes == 1_000
 
 
 def test_a_static_member_that_left_for_a_while_comes_back_to_its_partitions_without_a_rebalance() -> None:
