@@ -45,7 +45,11 @@ class IndexFile(Generic[EntryT]):
 
     @property
     def exists(self) -> bool:
-        return self._disk.exists(self.path)
+        return self._disk.exists(self.file_path)
+
+    @property
+    def file_path(self) -> Path:
+        return self.path
 
     def _add(self, packed: bytes) -> None:
         if self._entries is None:
@@ -146,20 +150,21 @@ class IndexFile(Generic[EntryT]):
             with _OPENING:
                 file = self._file
                 if file is None:
-                    file = self._file = OpenFile(self._disk, self.path, self._disk.open(self.path))
+                    path = self.file_path
+                    file = self._file = OpenFile(self._disk, path, self._disk.open(path))
         return file
 
     def _read(self, number: int, count: int, *, nowait: bool = False) -> bytes:
         size = count * self.entry.size
         file = self._open()
         if not file.acquire():
-            raise OSError(f"{self.path} was closed")
+            raise OSError(f"{self.file_path} was closed")
         try:
             data = bytes(self._disk.read(file.fd, size, number * self.entry.size, nowait=nowait))
         finally:
             file.release()
         if len(data) != size:
-            raise OSError(f"{self.path}: entry {number} is beyond the end of the file")
+            raise OSError(f"{self.file_path}: entry {number} is beyond the end of the file")
         return data
 
 

@@ -22,6 +22,11 @@ _BEFORE_THE_START: Final = -(1 << 62)
 """Bytes before a transaction that began before the start: as many as anybody may wait for follow it."""
 
 
+_NONE: Final[OrderedDict[int, int]] = OrderedDict()
+_NONE_ENDED: Final[deque[tuple[int, int]]] = deque()
+"""Both are shared by all partitions that never had a transaction, and never written."""
+
+
 class EndedTransaction(NamedTuple):
     """A transaction of one partition, as Kafka's index of aborted transactions describes it."""
 
@@ -36,17 +41,19 @@ class EndedTransaction(NamedTuple):
 class OpenTransactions:
     """All of one partition."""
 
+    __slots__ = ("_ended", "_open", "_unstable", "bytes_before", "first_unstable")
+
     def __init__(self, known: Iterable[tuple[int, int]] = ()) -> None:
         """`known` holds (first offset, producer id) in any order."""
         self.first_unstable = NO_TRANSACTION
         """The first offset of all unstable transactions. Read by each fetch."""
         self.bytes_before = 0
         """How many bytes were appended since the start before it."""
-        self._open: OrderedDict[int, int] = OrderedDict()
+        self._open = _NONE
         """Producer id -> first offset, in ascending order of the offsets."""
-        self._unstable: OrderedDict[int, int] = OrderedDict()
+        self._unstable = _NONE
         """First offset -> bytes appended before it, ascending. An OrderedDict finds its first in one step."""
-        self._ended: deque[tuple[int, int]] = deque()
+        self._ended = _NONE_ENDED
         """(offset of the marker, first offset) of those that are unstable only because of their marker."""
         for first_offset, producer_id in sorted(known):
             self.begin(producer_id, first_offset)
@@ -62,6 +69,8 @@ class OpenTransactions:
         """Note a transactional batch; returns whether it began a transaction."""
         if producer_id in self._open:
             return False
+        if self._open is _NONE:
+            self._open, self._unstable, self._ended = OrderedDict(), OrderedDict(), deque()
         self._open[producer_id] = first_offset
         self._unstable[first_offset] = _BEFORE_THE_START
         if first_offset < self.first_unstable:
@@ -78,18 +87,17 @@ class OpenTransactions:
 
     def end(self, producer_id: int, marker_offset: int) -> EndedTransaction | None:
         """Note a producer's marker; None if it had no transaction open."""
-        first_offset = self._open.pop(producer_id, None)
-        if first_offset is None:
+        if producer_id not in self._open:
             return None
+        first_offset = self._open.pop(producer_id)
         self._ended.append((marker_offset, first_offset))
         last_stable = next(iter(self._open.values()), marker_offset + 1)
         return EndedTransaction(producer_id, first_offset, marker_offset, last_stable)
 
     def forget(self, producer_id: int) -> None:
         """A producer is forgotten: what it had open ends without a marker."""
-        first_offset = self._open.pop(producer_id, None)
-        if first_offset is not None:
-            self._remove(first_offset)
+        if producer_id in self._open:
+            self._remove(self._open.pop(producer_id))
 
     def settle(self, high_watermark: int) -> None:
         """Markers below the high watermark are final."""

@@ -195,6 +195,8 @@ class Recovery:
         self._trusted = _EVERYTHING if clean_shutdown else recovery_point
         self._leader_epochs: dict[int, int] = {}
         self._segments: list[Segment] = []
+        self._have_aborted: set[int] = set()
+        """Base offsets of the segments with an index of aborted transactions."""
         self._cleaned = CleanedOffset(disk, folder)
         self.report = RecoveryReport(clean_shutdown, recovery_point)
 
@@ -294,6 +296,8 @@ class Recovery:
             is_index = path.suffix in INDEX_SUFFIXES and path.stem.isdigit()
             if is_index and int(path.stem) not in bases:
                 self._disk.unlink(self._folder / name)
+            elif is_index and path.suffix == TRANSACTION_INDEX_SUFFIX:
+                self._have_aborted.add(int(path.stem))
         return sorted(bases)
 
     def _open_segments(
@@ -407,8 +411,11 @@ class Recovery:
 
     def _load_aborted(self, segment: Segment) -> None:
         """Load the aborted transactions that the replay does not find again."""
-        index = segment.transaction_index
-        problem = index.load(max(self._replay_from, self._trusted))
+        index, problem = segment.transaction_index, ""
+        if segment.base_offset in self._have_aborted:
+            problem = index.load(max(self._replay_from, self._trusted))
+        else:
+            index.load_nothing()
         found = index.known_before(self._snapshot_offset)
         expected = self._aborted.get(segment.base_offset, (0, 0))
         if not problem and found != expected:

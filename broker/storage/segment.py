@@ -112,7 +112,7 @@ class Segment:
         self.log = OpenFile(disk, path, disk.open(path, flags))
         self.offset_index = SparseIndex(disk, index_path, OFFSET_ENTRY)
         self.time_index = SparseIndex(disk, time_index_path, TIME_ENTRY)
-        self.transaction_index = TransactionIndex(disk, self.path.with_suffix(TRANSACTION_INDEX_SUFFIX))
+        self.transaction_index = TransactionIndex(disk, self.path)
 
     def _paths(self, suffix: str) -> list[Path]:
         """Of the log and the two indexes."""

@@ -53,10 +53,15 @@ class TransactionIndex(IndexFile[_Entry]):
 
     __slots__ = ("crc",)
 
-    def __init__(self, disk: Disk, path: Path) -> None:
-        super().__init__(disk, path, TRANSACTION_ENTRY)
+    def __init__(self, disk: Disk, log_path: Path) -> None:
+        """`log_path` is that of the segment; it is shared, because most segments never have a file."""
+        super().__init__(disk, log_path, TRANSACTION_ENTRY)
         self.crc = 0
         """CRC-32C of all entries."""
+
+    @property
+    def file_path(self) -> Path:
+        return self.path.with_suffix(TRANSACTION_INDEX_SUFFIX)
 
     def load(self, before_offset: int) -> str:
         """Read the entries whose markers lie before this offset, and cut off the rest of the file.
@@ -64,9 +69,9 @@ class TransactionIndex(IndexFile[_Entry]):
         Returns what is wrong with the file, or nothing. Raises OSError.
         """
         if not self.exists:
-            self._is_as_loaded = True
+            self.load_nothing()
             return ""
-        data = self._disk.read_file(self.path)
+        data = self._disk.read_file(self.file_path)
         found, problem = decode_entries(data)
         kept = sum(entry.last_offset < before_offset for entry in found)
         size = kept * self.entry.size
@@ -77,6 +82,10 @@ class TransactionIndex(IndexFile[_Entry]):
             self.rest()
         self._is_as_loaded = True
         return problem if kept == len(found) else ""
+
+    def load_nothing(self) -> None:
+        """There is no file."""
+        self._is_as_loaded = True
 
     def append(self, aborted: EndedTransaction) -> None:
         """Enter a transaction, unless it is there already: a start may read its marker again."""
@@ -132,12 +141,12 @@ class TransactionIndex(IndexFile[_Entry]):
 
     def write_out(self) -> None:
         """As for the other indexes; without an entry no file is made."""
-        if self.count or self.exists:
+        if self.count or (not self._is_as_loaded and self.exists):
             super().write_out()
 
     def write_out_whole(self) -> None:
         self.write_out()
 
     def sync(self) -> None:
-        if self.count or self.exists:
+        if self.count or (not self._is_as_loaded and self.exists):
             super().sync()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.broker.storage.machines import DAY_MS, Log, code, states
+from tests.unit.broker.storage.machines import DAY_MS, TRANSACTIONAL, Log, code, states
 from tests.unit.broker.storage.support import NEVER_ISSUED, NOW_MS, header
 from tidelog.broker.storage.producer_memory import ProducerStates
 from tidelog.broker.storage.producer_state import Append, Duplicate, ProducerRules
@@ -87,10 +87,7 @@ def test_kafkas_rule_takes_an_evicted_producer_for_a_new_one() -> None:
 
 def test_an_open_transaction_keeps_its_producer() -> None:
     machine = states(max_producers=2, expiration_ms=1)
-    machine.apply(header(1, 0, 0), 0, NOW_MS)
-    slot = machine._table.find(1)
-    assert slot is not None
-    machine._table.set_current_txn_start_offset(slot, 0)
+    machine.apply(header(1, 0, 0, attributes=TRANSACTIONAL), 0, NOW_MS)
     machine.apply(header(2, 0, 0), 1, NOW_MS)
     machine.apply(header(3, 0, 0), 2, NOW_MS)
     assert {entry.producer_id for entry in machine.entries()} == {1, 3}

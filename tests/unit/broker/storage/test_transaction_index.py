@@ -31,7 +31,7 @@ THIRD = EndedTransaction(7, 14, 20, 21)
 
 
 def index_of(folder: Path, *entries: EndedTransaction) -> TransactionIndex:
-    index = TransactionIndex(Disk(), folder / "0.txnindex")
+    index = TransactionIndex(Disk(), folder / "0.log")
     index.load(0)
     for entry in entries:
         index.append(entry)
