@@ -46,7 +46,7 @@ serve: $(STAMP) ## run a broker on 127.0.0.1:9092
 faults: $(STAMP) ## break things for SECONDS with SEED and judge what is stored
 	@SECONDS=$(or $(SECONDS),60) SEED=$(SEED) $(BIN)/python -m faults $(ARGUMENTS)
 
-frameworks: $(STAMP) ## run Kafka Streams, Kafka Connect and Kafka's tools from Maven Central over the broker
+frameworks: $(STAMP) ## run Kafka Streams, Connect, Kafka's tools and a schema registry from Maven Central
 	@$(BIN)/python -m pytest tests/frameworks/over_maven.py
 
 bench: $(STAMP) ## measure side by side with peers, as ratios

@@ -1,12 +1,15 @@
-"""Kafka's own programs in Java: the jars of `jars.lock` from Maven Central, and how they are started.
+"""Kafka's own programs in Java, and a schema registry: the jars of `jars.lock` from Maven Central, and how
+they are started.
 
 The jars are kept below the virtual environment. Each is checked against its SHA-256 before it gets its name.
 """
 
 import hashlib
+import io
 import os
 import subprocess
 import sys
+import tarfile
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -17,6 +20,7 @@ from tidelog.pipeline.spark.java import find_java
 
 _HERE = Path(__file__).parent
 _FOLDER = Path(sys.prefix) / "frameworks-java"
+_REGISTRY = "apicurio"
 _COMPILER = "org.eclipse.jdt.internal.compiler.batch.Main"
 
 TERMINATED = 128 + 15
@@ -40,10 +44,18 @@ def fetch_jars() -> None:
     subprocess.run(compiler, check=True)
 
 
-def java(program: str, *arguments: str) -> tuple[str, ...]:
+def java(program: str, *arguments: str, class_path: str = "") -> tuple[str, ...]:
     """The command that runs a class of the jars, or one that was compiled."""
-    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", _class_path())
+    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", class_path or _class_path())
     return (str(find_java().home / "bin" / "java"), *options, program, *arguments)
+
+
+def registry_command() -> tuple[str, ...]:
+    """The command that runs Apicurio Registry."""
+    return java(
+        "io.quarkus.runner.GeneratedMain",
+        class_path=os.pathsep.join([str(_FOLDER / _REGISTRY / "*"), str(_FOLDER / _REGISTRY / "lib" / "*")]),
+    )
 
 
 def plugin_path() -> str:
@@ -64,11 +76,14 @@ def _fetch(sha256: str, path: str) -> None:
             content = answer.read()
     except (OSError, urllib.error.URLError) as error:
         raise MavenNotReachedError(
-            f"{REPOSITORY}/{path}: {error}. Kafka Streams, Kafka Connect and Kafka's command line tools were "
-            "left out: they need Maven Central"
+            f"{REPOSITORY}/{path}: {error}. Kafka Streams, Kafka Connect, Kafka's command line tools and the "
+            "schema registry were left out: they need Maven Central"
         ) from error
     if (found := hashlib.sha256(content).hexdigest()) != sha256:
         raise MavenNotReachedError(f"{REPOSITORY}/{path} has the SHA-256 {found}, expected {sha256}")
+    if path.endswith(".tar.gz"):
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            archive.extractall(_FOLDER / _REGISTRY)  # Its content is what the lock file expects.
     part = jar.with_suffix(f".{os.getpid()}")
     part.write_bytes(content)
     part.replace(jar)

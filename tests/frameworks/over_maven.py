@@ -1,10 +1,13 @@
-"""Kafka Streams, Kafka Connect and Kafka's command line tools, as `make frameworks` runs them.
+"""Kafka Streams, Kafka Connect, Kafka's command line tools and a schema registry, as `make frameworks` runs
+them.
 
 They are not in `make test`, because they come from Maven Central. Where it is not reached, every test fails
 and says so.
 """
 
 import asyncio
+import json
+import os
 import subprocess
 from functools import partial
 from pathlib import Path
@@ -14,7 +17,9 @@ import pytest
 from tests.frameworks import judgement
 from tests.frameworks.connect import ConnectTrial
 from tests.frameworks.java import TERMINATED, fetch_jars, java
+from tests.frameworks.registry import running_registry
 from tests.frameworks.trial import Framework, Outcome, Trial, bill_orders
+from tests.frameworks.workers import PROGRAMS, environment
 from tests.spark.brokers import running_broker
 from tests.waiting import DEADLINE_SECONDS
 
@@ -116,3 +121,31 @@ def test_the_command_line_tools_create_topics_and_administer_groups(tmp_path: Pa
         assert offsets() == [("0", "100", "100")]
         groups("--delete", "--group", "billing")
         assert groups("--list") == []
+
+
+def test_a_schema_registry_keeps_the_schemas_of_avro_over_a_kill_of_the_broker(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as broker:
+        servers = broker.bootstrap_servers
+
+        def avro(registry: str, *arguments: object) -> list[str]:
+            command = [environment() / "python", PROGRAMS / "avro_orders.py", *map(str, arguments)]
+            settings = {**os.environ, "KAFKA": servers, "REGISTRY": registry}
+            done = subprocess.run(
+                command, env=settings, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+            )
+            assert done.returncode == 0, done.stderr
+            return done.stdout.splitlines()
+
+        with running_registry(tmp_path / "first", servers) as registry:
+            avro(registry, "write", 0, 0, 20)
+            avro(registry, "write", 1, 20, 40)
+            broker.run(broker.process.kill_9())
+            broker.run(broker.process.start())
+            avro(registry, "write", 2, 40, 60)
+        # A new registry knows only what the broker has stored.
+        with running_registry(tmp_path / "second", servers) as registry:
+            orders = [json.loads(line) for line in avro(registry, "read", 60)]
+    expected = [
+        {"number": number, **{f"field{n}": str(number) for n in range(number // 20)}} for number in range(60)
+    ]
+    assert sorted(orders, key=lambda order: order["number"]) == expected

@@ -17,7 +17,7 @@ from tests.waiting import DEADLINE_SECONDS
 
 _HERE = Path(__file__).parent
 _LOCK = _HERE / "requirements.lock"
-_PROGRAMS = _HERE / "programs"
+PROGRAMS = _HERE / "programs"
 
 
 def environment() -> Path:
@@ -63,7 +63,7 @@ class Worker:
                     **os.environ,
                     "KAFKA": self._servers,
                     "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
-                    "PYTHONPATH": str(_PROGRAMS),
+                    "PYTHONPATH": str(PROGRAMS),
                     "PYTHONUNBUFFERED": "1",
                 },
             )
