@@ -24,7 +24,18 @@ from bench import report
 from bench.loads.process import LoadError
 from bench.machine import Machine
 from bench.results import Results
-from bench.scenarios import clients, disk, groups, memory, pipeline, requests, scale, startup, throughput
+from bench.scenarios import (
+    clients,
+    compaction,
+    disk,
+    groups,
+    memory,
+    pipeline,
+    requests,
+    scale,
+    startup,
+    throughput,
+)
 from bench.targets.process import Target, TargetError
 from bench.targets.sink import Sink
 from bench.targets.tansu import Tansu
@@ -34,7 +45,7 @@ from bench.wire import WireError
 RESULTS = Path(__file__).parent / "results"
 TARGETS: tuple[type[Target], ...] = (Tidelog, Tansu, Sink)
 _WIDTH = 200
-_OF_BROKERS = ("startup", "memory", "throughput", "requests")
+_OF_BROKERS = ("startup", "memory", "throughput", "requests", "compaction")
 SCENARIOS = (*_OF_BROKERS, "client", "scale", "groups", "pipeline")
 
 
@@ -117,6 +128,8 @@ def _round(results: Results, folder: Path, options: argparse.Namespace) -> None:
             requests.measure(results, targets, options.request_seconds)
         if "throughput" in options.only:
             throughput.measure(results, targets, options.throughput_seconds)
+    if "compaction" in options.only:
+        compaction.measure(results, folder)
     shutil.rmtree(folder)
 
 

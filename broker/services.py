@@ -44,6 +44,7 @@ from tidelog.broker.limits.queued_memory import QueuedMemory
 from tidelog.broker.limits.turns import Turns
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit
+from tidelog.broker.replicas.log_cleaner import LogCleaner
 from tidelog.broker.replicas.maintenance import Maintenance
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.reconciler import Reconciler
@@ -85,6 +86,7 @@ class Services:
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
         maintenance: Maintenance,
+        cleaner: LogCleaner,
         events: PeerEvents,
         handles: HandleBudget,
         turns: Turns,
@@ -104,6 +106,7 @@ class Services:
         self.transactions = transactions
         metrics.count_transactions_with(transactions.counts)
         self.maintenance = maintenance
+        self.cleaner = cleaner
         self.handles = handles
         self.turns = turns
         self.transaction_verifier: TransactionVerifier = transactions
@@ -149,6 +152,7 @@ class Services:
         if self._closed:
             return
         self._closed = True
+        await self.cleaner.stop()
         await self.maintenance.stop()
         await self.transactions.close()
         await self.groups.close()
@@ -178,8 +182,7 @@ async def open_services(
 
     `clock_ms` gives milliseconds since the epoch; `steady_ms` (default: `clock_ms`) is never set: see
     `broker.clock`. `listeners` are the addresses that the catalog names for this broker. `store` and `disk`
-    replace the embedded store and the system calls. Raises DataFolderError, StoreError or OSError; then
-    nothing is left open.
+    replace the embedded store and the system calls. Raises DataFolderError, StoreError or OSError.
     """
     disk = disk or Disk()
     steady_ms = steady_ms or clock_ms
@@ -230,6 +233,7 @@ async def open_services(
         groups=groups,
         transactions=_transactions(config, cluster, topics, groups, held[0], clock_ms, steady_ms, partitions),
         maintenance=_maintenance(partitions, clock_ms, steady_ms, config, events),
+        cleaner=_begun_cleaner(partitions, clock_ms, settings, metrics, disk),
         events=events,
         handles=HandleBudget(disk, lambda: len(partitions.replicas)),
         turns=turns,
@@ -263,6 +267,18 @@ def _transactions(
     )
     transactions.start()
     return transactions
+
+
+def _begun_cleaner(
+    partitions: Partitions,
+    clock_ms: Callable[[], int],
+    settings: BrokerSettings,
+    metrics: Metrics,
+    disk: Disk,
+) -> LogCleaner:
+    cleaner = LogCleaner(partitions, clock_ms, lambda: settings.config, metrics.cleaner, disk)
+    cleaner.start()
+    return cleaner
 
 
 def _groups(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from faults.honest_disk import named_files, synced_sizes
 
-_SUFFIXES = (".log", ".index", ".timeindex", ".snapshot", ".tmp")
+_SUFFIXES = (".log", ".index", ".timeindex", ".snapshot", ".tmp", ".cleaned", ".swap")
 _KEPT = "checkpoint"
 _BOOT_ID = ".boot_id"
 

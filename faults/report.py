@@ -41,6 +41,10 @@ def print_tables(result: Result, console: Console) -> None:
         f" read back with {', '.join(('our client', *READERS))} and from the files;"
         f" {result.records_followed:,} read along."
     )
+    console.print(
+        f"A compacted topic was cleaned {result.cleans:,} times; {result.ended_in_cleans:,} times the broker"
+        " was killed within a clean."
+    )
     for oddity, count in sorted(result.oddities.items()):
         console.print(f"  {count:>6,} × {oddity}", soft_wrap=True, markup=False)
 

@@ -18,6 +18,7 @@ from typing import Any, Final, Self
 
 from faults.checker import Finding, Kind, Ledger, check, check_sequences, compare
 from faults.foreign_readers import compare_with_others
+from faults.latest_values import check_latest
 from faults.process import BrokerProcess, BrokerProcessError, event_of
 from faults.proxy import FaultProxy, ProxyCounters
 from faults.readback import Follower, Logs, read_all, read_files
@@ -25,6 +26,13 @@ from faults.saboteur import Saboteur, Site
 from faults.schedule import FaultKind, schedule
 from faults.workload import Job, TidelogWriter, Writer
 from faults.workload_confluent import ConfluentWriter
+from faults.workload_keyed import (
+    BROKER_SETTINGS,
+    COMPACTED_TOPIC,
+    TOPIC_CONFIGS,
+    KeyedWriter,
+    read_compacted,
+)
 from tidelog.client import Admin, ClientError, NewTopic
 
 TOPIC: Final = "faults"
@@ -97,6 +105,10 @@ class Result:
     bytes_lost: int = 0
     records_stored: int = 0
     records_followed: int = 0
+    keyed_ledgers: list[Ledger] = field(default_factory=list)
+    """Those of the compacted topic."""
+    cleans: int = 0
+    ended_in_cleans: int = 0
     batches: int = 0
     segments: int = 0
     seconds: float = 0.0
@@ -134,6 +146,7 @@ async def run(settings: Settings, data_dir: Path, tell: Tell) -> Result:
             judge_files(data_dir, result, logs)
         result.findings += alarms(site.broker)
         result.broker_starts = site.broker.starts
+        result.cleans = len(site.broker.events("log_cleaned"))
         result.network = site.proxy.counters
         result.records_followed = sum(map(len, follower.logs.values()))
         result.oddities |= {f"reading along: {name}": count for name, count in follower.errors.items()}
@@ -150,6 +163,7 @@ async def _site(settings: Settings, data_dir: Path, result: Result) -> AsyncIter
             "log.segment.bytes": settings.segment_bytes,
             "log.message.timestamp.type": settings.timestamp_type,
             "log.flush.offset.checkpoint.interval.ms": settings.checkpoint_interval_ms,
+            **BROKER_SETTINGS,
         }
         journal = data_dir.parent / "synced"
         disk = (str(journal), str(settings.sync_delay_ms), str(settings.thread_share))
@@ -158,9 +172,13 @@ async def _site(settings: Settings, data_dir: Path, result: Result) -> AsyncIter
             proxy.retarget(broker.port)
             address = f"{proxy.host}:{proxy.port}"
             async with Admin(bootstrap_servers=address) as admin:
-                await admin.create_topics([NewTopic(TOPIC, settings.partitions, 1)])
-            job = Job(address, TOPIC, settings.partitions, settings.seed, result.ledgers, result.oddities)
-            yield Site(broker, proxy, _writers(job), data_dir, journal)
+                keyed = NewTopic(COMPACTED_TOPIC, settings.partitions, 1, topic_configs=TOPIC_CONFIGS)
+                await admin.create_topics([NewTopic(TOPIC, settings.partitions, 1), keyed])
+            shared = settings.partitions, settings.seed
+            job = Job(address, TOPIC, *shared, result.ledgers, result.oddities)
+            keyed_job = Job(address, COMPACTED_TOPIC, *shared, result.keyed_ledgers, result.oddities)
+            writers = [*_writers(job), KeyedWriter("tidelog, keyed", keyed_job, _TIDELOG)]
+            yield Site(broker, proxy, writers, data_dir, journal)
 
 
 def _writers(job: Job) -> list[Writer]:
@@ -200,6 +218,7 @@ async def _break(site: Site, settings: Settings, result: Result, say: Callable[[
     finally:
         await saboteur.heal()
         result.steps, result.bytes_lost = saboteur.done, saboteur.bytes_lost
+        result.ended_in_cleans = saboteur.ended_in_cleans
 
 
 async def _settle(writers: Sequence[Writer], result: Result, say: Callable[[str], None]) -> None:
@@ -219,6 +238,7 @@ async def _read_back(site: Site, follower: Follower, result: Result) -> Logs | N
     logs: Logs | None = None
     try:
         logs = await read_all(address, TOPIC, result.settings.partitions, _READ_SECONDS)
+        await _check_compacted(address, result)
         async with asyncio.timeout(_FOLLOW_SECONDS):
             await follower.stop(logs)
     except (ClientError, TimeoutError) as error:
@@ -234,6 +254,12 @@ async def _read_back(site: Site, follower: Follower, result: Result) -> Logs | N
             found = compare(partition, "the reader along", seen, logs[partition], whole=True)
             result.findings += found
     return logs
+
+
+async def _check_compacted(address: str, result: Result) -> None:
+    """Raises ClientError, TimeoutError."""
+    left = await read_compacted(address, result.settings.partitions, _READ_SECONDS)
+    result.findings += check_latest(result.keyed_ledgers, left)
 
 
 def judge_files(data_dir: Path, result: Result, logs: Logs | None = None) -> None:

@@ -40,6 +40,8 @@ class Saboteur:
         self._site = site
         self.done: Counter[FaultKind] = Counter()
         self.bytes_lost = 0
+        self.ended_in_cleans = 0
+        """How often the broker was killed between the first file of a clean and its last change."""
         self._delayed: asyncio.TimerHandle | None = None
 
     async def carry_out(self, step: Step) -> None:
@@ -140,6 +142,8 @@ class Saboteur:
         await self._start()
 
     async def _start(self) -> None:
+        files = await asyncio.to_thread(lambda: list(self._site.data_dir.glob("*/*")))
+        self.ended_in_cleans += any(path.suffix in (".cleaned", ".swap") for path in files)
         await self._site.broker.start()
 
     async def _cut_power(self, step: Step) -> None:

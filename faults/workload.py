@@ -158,7 +158,7 @@ class TidelogWriter(Writer):
 
     async def send(self, partition: int, counter: int, key: bytes, value: bytes) -> bool:
         try:
-            delivery = await self._producer.send(self.job.topic, value, key, partition)
+            delivery = await self.hand_over(partition, counter, key, value)
         except asyncio.CancelledError:
             self.ledger.taken_back(partition)
             raise
@@ -169,6 +169,10 @@ class TidelogWriter(Writer):
         self._deliveries.append((partition, counter, delivery))
         self._sent.set()
         return True
+
+    async def hand_over(self, partition: int, counter: int, key: bytes, value: bytes) -> Delivery:
+        """Give a record to the producer. Raises ClientError."""
+        return await self._producer.send(self.job.topic, value, key, partition)
 
     async def flush(self) -> None:
         if not self.is_broken:

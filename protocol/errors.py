@@ -11,6 +11,7 @@ no epoch bump helps.
 Source: the error code table of the Kafka protocol guide.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, Self
 
@@ -193,6 +194,9 @@ class ProtocolError(ValueError):
 
 class ApiError(Exception):
     """An error that has a code in the protocol. The default `message` is the table's line."""
+
+    record_errors: Sequence[tuple[int, str]] = ()
+    """What is wrong with single records of a batch, by their positions in it."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         self.code = code

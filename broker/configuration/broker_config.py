@@ -10,6 +10,7 @@ Invariants: an instance holds only values that passed their checks, however it w
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -323,6 +324,28 @@ class BrokerConfig:
     log_message_timestamp_type: str = _default_of("message.timestamp.type")
     log_message_timestamp_before_max_ms: int = _default_of("message.timestamp.before.max.ms")
     log_message_timestamp_after_max_ms: int = _default_of("message.timestamp.after.max.ms")
+    log_cleanup_policy: tuple[str, ...] = _default_of("cleanup.policy")
+    log_cleaner_enable: bool = _setting(
+        True, "Compact the topics whose cleanup.policy says so, __consumer_offsets among them."
+    )
+    log_cleaner_backoff_ms: int = _setting(
+        15_000,
+        "Time until logs are looked at again when none is dirty enough.",
+        low=0,
+        high=_LONG,
+        dynamic=True,
+    )
+    log_cleaner_dedupe_buffer_size: int = _setting(
+        128 << 20,
+        "Most memory for the keys of a clean: 24 bytes each, at most 70 % full. A log with more keys takes "
+        "several cleans.",
+        low=1 << 20,
+        high=_LONG,
+        dynamic=True,
+    )
+    log_cleaner_io_max_bytes_per_second: float = _setting(
+        sys.float_info.max, "Most bytes that the cleaner reads and writes per second.", low=1024, dynamic=True
+    )
     log_cleaner_delete_retention_ms: int = _default_of("delete.retention.ms")
     log_cleaner_min_compaction_lag_ms: int = _default_of("min.compaction.lag.ms")
     log_cleaner_max_compaction_lag_ms: int = _default_of("max.compaction.lag.ms")

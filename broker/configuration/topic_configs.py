@@ -81,7 +81,12 @@ class TopicConfigs:
 
     def log_config(self, configs: Mapping[str, str], base: LogConfig) -> LogConfig:
         """How a log of a topic with these settings behaves; `base` gives what topics cannot set."""
-        return dataclasses.replace(base, **(self._values | _values(configs)))
+        config = dataclasses.replace(base, **(self._values | _values(configs)))
+        if "compact" in config.cleanup_policy:
+            # Only closed segments are compacted.
+            shortest_ms = min(config.segment_ms, config.max_compaction_lag_ms)
+            config = dataclasses.replace(config, segment_ms=shortest_ms)
+        return config
 
 
 def _values(configs: Mapping[str, str]) -> dict[str, Any]:

@@ -366,7 +366,8 @@ class ProduceHandler:
                 written = replica.append_as_leader(records, self._clock_ms(), inspected, permit=permit)
         except ApiError as error:
             start_offset = NO_OFFSET if replica is None else replica.log.start_offset
-            results.append(_refused(index, error.code, error.message, start_offset))
+            refused = _refused(index, error.code, error.message, start_offset)
+            results.append(refused._replace(record_errors=error.record_errors))
             self._count_refusal(topic, error.code)
             return pending
         if request.acks == ACKS_ALL or (request.acks == 1 and replica.is_flush_due):

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from tidelog.broker.observability.cleaner_counts import CleanerCounts
 from tidelog.protocol.errors import error_code
 
 if TYPE_CHECKING:
@@ -146,6 +147,7 @@ class Metrics:
         self._fetch_sessions: FetchSessionCounts | None = None
         self._queued_bytes: Callable[[], int] = int
         self._transactions: Callable[[], TransactionCounts] = TransactionCounts
+        self.cleaner = CleanerCounts()
         self.connections = 0
         """Connections of clients that are open."""
         self._registry: CollectorRegistry | None = None
@@ -258,6 +260,7 @@ class Metrics:
         yield from self._collect_topics()
         yield from self._collect_transactions()
         yield from self._collect_own()
+        yield from self.cleaner.collect()
 
     def _collect_requests(self) -> Iterator[Metric]:
         from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily

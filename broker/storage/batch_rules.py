@@ -11,7 +11,7 @@ Source: Kafka's ProduceRequest, UnifiedLog and LogValidator; KIP-937.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import Final, TypeAlias
@@ -22,6 +22,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.records import (
     CURRENT_MAGIC,
     LOG_OVERHEAD,
+    MOST_KEYLESS,
     BatchHeader,
     Inspection,
     batch_crc_is_valid,
@@ -30,6 +31,7 @@ from tidelog.protocol.records import (
 )
 from tidelog.protocol.types import NO_TIMESTAMP, Buffer
 
+_NO_KEY = "Compacted topic cannot accept message without key."
 _CODEC_MASK = 0x07
 _LOG_APPEND_TIME = 0x08
 _CONTROL = 0x20
@@ -138,13 +140,24 @@ def _check_own(header: BatchHeader) -> None:
         raise _invalid(f"a coordinator's batch has sequence {header.base_sequence}; it must have none")
 
 
+def keyless_refused(keyless: Sequence[int]) -> ApiError:
+    """Why a compacted topic does not take a batch in which these records have no key, with an error for each
+    of them."""
+    error = _invalid(
+        f"One or more records have been rejected due to {len(keyless)} record errors in total:"
+        f" {_NO_KEY} The first one is record {keyless[0]} of the batch; give each record a key."
+    )
+    error.record_errors = [(position, _NO_KEY) for position in keyless[:MOST_KEYLESS]]
+    return error
+
+
 def check_timestamps(header: BatchHeader, records: Inspection, config: LogConfig, now_ms: int) -> None:
     """Raise ApiError unless all records that have a timestamp have one that the topic takes."""
     if header.attributes & _LOG_APPEND_TIME:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime")
     if config.message_timestamp_type != "CreateTime":
         return
-    oldest, latest = records
+    oldest, latest, _ = records
     ahead_ms = latest - now_ms
     if ahead_ms > config.message_timestamp_after_max_ms:
         raise ApiError(

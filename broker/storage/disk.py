@@ -250,6 +250,11 @@ class OpenFile:
         self._closing = False
         self._lock = threading.Lock()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing
+
     def acquire(self) -> bool:
         """Keep the descriptor open until `release`; False when it is closed already."""
         with self._lock:

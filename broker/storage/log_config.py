@@ -21,7 +21,6 @@ _DAY_MS = 86_400_000
 _WEEK_MS = 7 * _DAY_MS
 _ONE_REPLICA = "a partition has one replica, so nothing is replicated"
 _NO_REMOTE_STORAGE = "this broker has no remote storage"
-_NO_COMPACTION = "this broker does not compact"
 _THROTTLED = re.compile(r"[0-9]+:[0-9]+")
 
 
@@ -46,8 +45,8 @@ class LogConfig:
 
     cleanup_policy: tuple[str, ...] = setting(
         ("delete",),
-        "delete: old segments are deleted by retention.ms and retention.bytes. Without it, nothing is. "
-        "compact is kept and described, but this broker does not compact yet.",
+        "delete: old segments are deleted by retention.ms and retention.bytes. compact: of each key the last "
+        "record is kept, and records without a key are refused. Both: both. Empty: nothing is deleted.",
         choices=("delete", "compact"),
         broker_name="log.cleanup.policy",
     )
@@ -82,11 +81,10 @@ class LogConfig:
     )
     delete_retention_ms: int = setting(
         _DAY_MS,
-        "How long a tombstone stays after compaction has cleaned up to it.",
+        "How long a tombstone (a record without a value) stays after the first compaction that kept it.",
         low=0,
         high=_LONG,
         broker_name="log.cleaner.delete.retention.ms",
-        without_effect=_NO_COMPACTION,
     )
     file_delete_delay_ms: int = setting(
         60_000,
@@ -152,11 +150,11 @@ class LogConfig:
     )
     max_compaction_lag_ms: int = setting(
         _LONG,
-        "Longest time that a record stays before it may be compacted.",
+        "Longest time that a record stays before its log is compacted, however little of it is new. Its "
+        "segment is closed by then, if records follow.",
         low=1,
         high=_LONG,
         broker_name="log.cleaner.max.compaction.lag.ms",
-        without_effect=_NO_COMPACTION,
     )
     max_message_bytes: int = setting(
         1_048_588, "Size of the largest record batch.", low=0, high=_INT, broker_name="message.max.bytes"
@@ -187,15 +185,13 @@ class LogConfig:
         low=0,
         high=1,
         broker_name="log.cleaner.min.cleanable.ratio",
-        without_effect=_NO_COMPACTION,
     )
     min_compaction_lag_ms: int = setting(
         0,
-        "Shortest time that a record stays before it may be compacted.",
+        "Shortest time that a record stays before it may be removed by compaction.",
         low=0,
         high=_LONG,
         broker_name="log.cleaner.min.compaction.lag.ms",
-        without_effect=_NO_COMPACTION,
     )
     min_insync_replicas: int = setting(
         1,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from tidelog.broker.storage.batch_inspection import Effort, TooMuchError, decompressed, inspect_batch, refusal
-from tidelog.broker.storage.batch_rules import check_size, check_timestamps
+from tidelog.broker.storage.batch_rules import check_size, check_timestamps, keyless_refused
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.compression import LZ4_FAST_LEVEL, Compression, compress
 from tidelog.protocol.errors import ApiError, ProtocolError
@@ -91,7 +91,9 @@ def admitted(
     if isinstance(inspected, Recompressed):
         inspected, batch = inspected
     check_timestamps(header, inspected, config, now_ms)
-    _, latest = inspected
+    _, latest, keyless = inspected
+    if keyless and "compact" in config.cleanup_policy:
+        raise keyless_refused(keyless)
     return latest, batch
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 from faults.checker import Finding, Kind, check, is_acked
 from faults.damage.verdict import judge_ids
 from faults.foreign_readers import compare_with_others
+from faults.latest_values import check_latest
 from faults.power_cut import machine
 from faults.process import BrokerProcess, BrokerProcessError
 from faults.readback import read_all
@@ -24,6 +25,13 @@ from faults.trial import Outcome, Say
 from faults.wire import Wire
 from faults.workload import Job, TidelogWriter, Writer
 from faults.workload_confluent import ConfluentWriter
+from faults.workload_keyed import (
+    BROKER_SETTINGS,
+    COMPACTED_TOPIC,
+    TOPIC_CONFIGS,
+    KeyedWriter,
+    read_compacted,
+)
 from tidelog.client import ClientError
 from tidelog.protocol.errors import ErrorCode
 
@@ -42,6 +50,7 @@ _SETTINGS: Final[dict[str, object]] = {
     "log.segment.bytes": 65_536,
     "log.flush.offset.checkpoint.interval.ms": 200,
     "auto.create.topics.enable": "false",
+    **BROKER_SETTINGS,
 }
 _TIDELOG: Final[dict[str, Any]] = {"request_timeout_ms": 2000, "retry_backoff_max_ms": 200}
 _CONFLUENT: Final[dict[str, Any]] = {
@@ -105,6 +114,7 @@ class _Site:
         self._outcome = outcome
         self._broker = BrokerProcess(Path("data"), settings=_SETTINGS)
         self._job: Job
+        self._keyed_job: Job
         self._writers: list[Writer] = []
         self._topics: list[str] = []
         self._ids: list[int] = []
@@ -122,11 +132,14 @@ class _Site:
             return False
         address = f"127.0.0.1:{self._broker.port}"
         async with Wire.connected(self._broker.port) as wire:
-            if code := await wire.create_topic(TOPIC, _PARTITIONS):
-                raise BrokerProcessError(f"CreateTopics was answered with error {code}")
+            for name, configs in ((TOPIC, None), (COMPACTED_TOPIC, TOPIC_CONFIGS)):
+                if code := await wire.create_topic(name, _PARTITIONS, configs):
+                    raise BrokerProcessError(f"CreateTopics was answered with error {code}")
         self._job = Job(address, TOPIC, _PARTITIONS, self._seed)
+        self._keyed_job = Job(address, COMPACTED_TOPIC, _PARTITIONS, self._seed)
         self._writers = [
             TidelogWriter("tidelog", self._job, _TIDELOG),
+            KeyedWriter("tidelog, keyed", self._keyed_job, _TIDELOG),
             ConfluentWriter("confluent", self._job, _CONFLUENT),
         ]
         await asyncio.gather(*(writer.start() for writer in self._writers))
@@ -189,15 +202,18 @@ class _Site:
         address = self._job.bootstrap_servers
         try:
             logs = await read_all(address, TOPIC, _PARTITIONS, _READ_SECONDS)
+            left = await read_compacted(address, _PARTITIONS, _READ_SECONDS)
         except (ClientError, TimeoutError) as error:
             findings.append(Finding(Kind.UNREADABLE, f"{type(error).__name__} {error}"))
         else:
             findings += check(self._job.ledgers, logs)
+            findings += check_latest(self._keyed_job.ledgers, left)
             findings += await compare_with_others(address, TOPIC, logs, _READ_SECONDS)
             count = sum(map(len, logs.values()))
             self._outcome.figures.append(
                 f"{count:,} records, {len(self._topics):,} topics and {len(self._ids):,} producer ids"
-                f" over {self._lives:,} lives of a machine with ext4 on a disk with a write cache"
+                f" over {self._lives:,} lives of a machine with ext4 on a disk with a write cache;"
+                f" {len(self._broker.events('log_cleaned')):,} cleans of a compacted topic"
             )
         async with Wire.connected(self._broker.port) as wire:
             there = await wire.topic_names()

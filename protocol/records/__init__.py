@@ -33,6 +33,7 @@ from tidelog.protocol.records.header import (
     write_header,
 )
 from tidelog.protocol.records.inspection import (
+    MOST_KEYLESS,
     Inspection,
     inspect_in_lanes,
     inspect_lone,
@@ -70,6 +71,7 @@ __all__ = [
     "CURRENT_MAGIC",
     "DEFAULT_MAX_DECOMPRESSED_BYTES",
     "LOG_OVERHEAD",
+    "MOST_KEYLESS",
     "SMALLEST_RECORD_BYTES",
     "AbortedTransactions",
     "BatchHeader",

@@ -12,8 +12,9 @@ Memory: about a hundred bytes per record. Pure; safe in any thread.
 Source: Kafka's LogValidator and DefaultRecord.readFrom.
 """
 
+from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records.columns import SMALLEST_RECORD_BYTES, Lists, decode_record
@@ -34,14 +35,18 @@ _BEFORE = b"\0\0"
 _START = len(_BEFORE)
 # For fewer records, the fixed cost of lanes is higher than the saving.
 _FEWEST_IN_LANES = 24
+_ALL_OF_ONE = range(1)
+MOST_KEYLESS: Final = 100
 
 
 class Inspection(NamedTuple):
-    """Timestamps of the records of a batch, milliseconds; -1 if no record has one."""
+    """Timestamps of the records of a batch, milliseconds, -1 if no record has one; and which have no key."""
 
     oldest: int
     """The smallest timestamp of the records that have one."""
     latest: int
+    keyless: Sequence[int] = ()
+    """The positions of the records without a key, in order; at most MOST_KEYLESS if not all are."""
 
 
 def inspect_lone(batch: Buffer, header: BatchHeader) -> Inspection | None:
@@ -61,8 +66,9 @@ def inspect_lone(batch: Buffer, header: BatchHeader) -> Inspection | None:
         length += (attributes << 7) - 128
         attributes, delta, offset, key, value = delta, offset, key, value, more
     odd, at = length, start + 5
+    has_no_key = key == _NULL
     try:
-        if key != _NULL:
+        if not has_no_key:
             odd |= key
             at += key >> 1
             value = batch[at - 1]
@@ -80,7 +86,7 @@ def inspect_lone(batch: Buffer, header: BatchHeader) -> Inspection | None:
         return None
     if length >= _TWO_BYTES_END or value >= _TWO_BYTES_END:
         return None
-    return _new_tuple(Inspection, (timestamp, timestamp))
+    return _new_tuple(Inspection, (timestamp, timestamp, _ALL_OF_ONE if has_no_key else ()))
 
 
 def inspectable(records: Buffer) -> bytes:
@@ -98,7 +104,9 @@ def inspect_uniform(data: bytes, header: BatchHeader) -> Inspection | None:
     stretches = stretches_of(data, _START, header.record_count)
     if stretches is None:
         return None
-    return _inspection(header, distinct(b"".join([stamps for _, _, _, stamps in stretches])))
+    shape, _, _, _ = stretches[0]
+    keyless = range(header.record_count) if shape.key_size < 0 else ()
+    return _inspection(header, distinct(b"".join([stamps for _, _, _, stamps in stretches])), keyless)
 
 
 def inspect_in_lanes(data: bytes, header: BatchHeader) -> Inspection | None:
@@ -108,8 +116,11 @@ def inspect_in_lanes(data: bytes, header: BatchHeader) -> Inspection | None:
     """
     if header.record_count < _FEWEST_IN_LANES:
         return None
-    deltas = deltas_of(data, _START, header.record_count)
-    return None if deltas is None else _inspection(header, deltas)
+    found = deltas_of(data, _START, header.record_count)
+    if found is None:
+        return None
+    deltas, have_keys = found
+    return _inspection(header, deltas, () if have_keys else range(header.record_count))
 
 
 def inspect_one_by_one(data: bytes, header: BatchHeader) -> Inspection:
@@ -118,33 +129,35 @@ def inspect_one_by_one(data: bytes, header: BatchHeader) -> Inspection:
     count = header.record_count
     if not 0 < count <= len(records) // SMALLEST_RECORD_BYTES:
         raise ProtocolError(f"{count} records cannot lie in {len(records)} bytes")
-    deltas, end = _walk(records, header)
+    deltas, end, keyless = _walk(records, header)
     if end != len(records):
         raise ProtocolError(f"{len(records) - end} bytes follow the {count} records")
-    return _inspection(header, deltas)
+    return _inspection(header, deltas, keyless)
 
 
-def _inspection(header: BatchHeader, deltas: set[int]) -> Inspection:
+def _inspection(header: BatchHeader, deltas: set[int], keyless: Sequence[int]) -> Inspection:
     """The result for these timestamp deltas (zigzag numbers). Raises ProtocolError."""
     base_timestamp = header.base_timestamp
     if deltas == _NO_DELTA and base_timestamp >= NO_TIMESTAMP:
-        return _new_tuple(Inspection, (base_timestamp, base_timestamp))
+        return _new_tuple(Inspection, (base_timestamp, base_timestamp, keyless))
     timestamps = {base_timestamp + ((each >> 1) ^ -(each & 1)) for each in deltas}
     latest = max(timestamps)
     if latest > _INT64_MAX or min(timestamps) < ~_INT64_MAX:
         raise ProtocolError("a record's timestamp does not fit into int64")
     if NO_TIMESTAMP in timestamps:
         timestamps.remove(NO_TIMESTAMP)
-    return Inspection(min(timestamps, default=NO_TIMESTAMP), max(latest, NO_TIMESTAMP))
+    return Inspection(min(timestamps, default=NO_TIMESTAMP), max(latest, NO_TIMESTAMP), keyless)
 
 
-def _walk(data: bytes, header: BatchHeader) -> tuple[set[int], int]:
-    """Timestamp deltas of the records, as zigzag numbers, and the position after the last one.
+def _walk(data: bytes, header: BatchHeader) -> tuple[set[int], int, Sequence[int]]:
+    """Timestamp deltas of the records, as zigzag numbers, the position after the last one, and the records
+    without a key, at most MOST_KEYLESS.
 
     Numbers of one and two bytes (some of three) are read in place; a first byte above 127 is corrected by
     128. Whether one was longer, negative or past the end is checked at the record's end.
     """
     deltas: set[int] = set()
+    keyless: list[int] = []
     add, last_delta = deltas.add, -1
     position, size_bytes = 0, len(data)
     for index in range(header.record_count):
@@ -180,6 +193,8 @@ def _walk(data: bytes, header: BatchHeader) -> tuple[set[int], int]:
             if size != 1:
                 odd |= size
                 position += size >> 1
+            elif len(keyless) < MOST_KEYLESS:
+                keyless.append(index)
             position += 1
             if (size := data[position]) > 127:
                 position += 1
@@ -201,14 +216,16 @@ def _walk(data: bytes, header: BatchHeader) -> tuple[set[int], int]:
                     continue
         except (IndexError, ProtocolError):
             pass  # The plain decoder finds the error, if there is one.
-        delta, position = _plainly(data, start, index, header)
+        delta, position = _plainly(data, start, index, header, keyless)
         add(delta)
-    return deltas, position
+    return deltas, position, keyless
 
 
-def _plainly(data: bytes, start: int, index: int, header: BatchHeader) -> tuple[int, int]:
+def _plainly(data: bytes, start: int, index: int, header: BatchHeader, keyless: list[int]) -> tuple[int, int]:
     """Timestamp delta (zigzag number) of record `index`, which begins at `start`, and the position after
-    it."""
+    it. `keyless` holds it at the end if it has no key."""
+    if keyless[-1:] == [index]:
+        keyless.pop()
     record = Lists(header)
     end = decode_record(data, start, header, record)
     attributes = data[decode_varint(data, start)[1]]
@@ -219,6 +236,8 @@ def _plainly(data: bytes, start: int, index: int, header: BatchHeader) -> tuple[
             f"record at byte {start}: its offset delta is not {index}, its place in the batch"
         )
     delta = record.timestamps[0] - header.base_timestamp
+    if record.keys[0] is None and len(keyless) < MOST_KEYLESS:
+        keyless.append(index)
     return delta << 1 ^ delta >> 63, end
 
 

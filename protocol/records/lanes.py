@@ -24,8 +24,9 @@ _ATTRIBUTES, _STAMP = 3, 4
 _MOST_RUNS = 8
 
 
-def deltas_of(data: bytes, start: int, count: int) -> set[int] | None:
-    """Timestamp deltas, as zigzag numbers, of the `count` records from `start` to the end of `data`.
+def deltas_of(data: bytes, start: int, count: int) -> tuple[set[int], bool] | None:
+    """Timestamp deltas, as zigzag numbers, of the `count` records from `start` to the end of `data`, and
+    whether they have keys: all of them, or none has.
 
     None if they are not proved. Two zero bytes precede `start`. The offset deltas are 0, 1, 2, …
     """
@@ -33,30 +34,31 @@ def deltas_of(data: bytes, start: int, count: int) -> set[int] | None:
         return None
     deltas: set[int] = set()
     try:
+        key_byte = _key_byte(data, start)
+        key_size = key_byte >> 1
         for width, first, more in widths(count):
-            key_size = _key_size(data, start, width)
             # Up to a timestamp of two bytes; offset, key and its size; two bytes of the value's.
             size = _STAMP + 2 + width + 1 + key_size + 2
             heads, start = _heads(data, start, more, size)
-            found = _deltas(heads, size, width, first, more, key_size)
+            found = _deltas(heads, size, width, first, more, key_byte)
             if found is None:
                 return None
             deltas |= found
     except (IndexError, ValueError):
         return None
-    return deltas if start == len(data) and not data[-1] else None
+    return (deltas, key_byte != _NULL) if start == len(data) and not data[-1] else None
 
 
-def _key_size(data: bytes, start: int, width: int) -> int:
-    """The key size of the record at `start`, 0 without a key.
+def _key_byte(data: bytes, start: int) -> int:
+    """The length of the first record's key as it is encoded. The record begins at `start`.
 
     Raises IndexError or ValueError if there is no such record.
     """
     at = start + (3 if data[start] > 127 else 2)
-    size = data[at + (2 if data[at] > 127 else 1) + width]
-    if size > 127 or (size & 1 and size != _NULL):
+    key_byte = data[at + (2 if data[at] > 127 else 1) + 1]
+    if key_byte > 127 or (key_byte & 1 and key_byte != _NULL):
         raise ValueError
-    return size >> 1
+    return key_byte
 
 
 def _heads(data: bytes, position: int, count: int, size: int) -> tuple[bytes, int]:
@@ -84,7 +86,7 @@ def _heads(data: bytes, position: int, count: int, size: int) -> tuple[bytes, in
     return joined + bytes(missing), position
 
 
-def _deltas(heads: bytes, size: int, width: int, first: int, count: int, key_size: int) -> set[int] | None:
+def _deltas(heads: bytes, size: int, width: int, first: int, count: int, key_byte: int) -> set[int] | None:
     """Timestamp deltas of the records from number `first` on, in runs of one-byte and two-byte timestamps."""
     deltas: set[int] = set()
     is_wide = heads[_STAMP::size].translate(_HIGH_BIT)
@@ -94,7 +96,7 @@ def _deltas(heads: bytes, size: int, width: int, first: int, count: int, key_siz
         end = is_wide.find(1 - more, begin)
         end = count if end < 0 else end
         run = heads[begin * size : end * size]
-        if not _are_right(run, size, _STAMP + 1 + more, width, first + begin, end - begin, key_size):
+        if not _are_right(run, size, _STAMP + 1 + more, width, first + begin, end - begin, key_byte):
             return None
         lows, highs = run[_STAMP::size], run[_STAMP + 1 :: size]
         if not more:
@@ -110,13 +112,12 @@ def _deltas(heads: bytes, size: int, width: int, first: int, count: int, key_siz
 
 
 def _are_right(
-    heads: bytes, size: int, offset_at: int, width: int, first: int, count: int, key_size: int
+    heads: bytes, size: int, offset_at: int, width: int, first: int, count: int, key_byte: int
 ) -> bool:
     """Whether all fields except timestamps are right. Offset deltas of `width` bytes are at `offset_at`."""
     key_at = offset_at + width
-    value_at = key_at + 1 + key_size
-    keys = heads[key_at::size]
-    if keys != bytes((keys[0],)) * count or (keys[0] >> 1 if keys[0] != _NULL else 0) != key_size:
+    value_at = key_at + 1 + (key_byte >> 1)
+    if heads[key_at::size] != bytes((key_byte,)) * count:
         return False
     if not heads[_ATTRIBUTES::size].isascii() or heads[1::size].translate(None, _BEFORE_LENGTH):
         return False

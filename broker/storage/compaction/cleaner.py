@@ -50,7 +50,7 @@ _EVERYTHING = 2**63 - 1
 
 
 class CleanStoppedError(Exception):
-    """The broker stops: what was not swapped in is left out."""
+    """The broker stops, or the log has lost segments since: what was not swapped in is left out."""
 
 
 class Pacing:
@@ -129,8 +129,7 @@ class LogClean:
                 break
             if segment.end_offset <= first:
                 continue
-            place = segment.find(first) if segment.base_offset < first else None
-            for header, batch in self._batches(segment, place.position if place else 0):
+            for header, batch in self._batches(segment, first):
                 has_taken_all = self._take(number, header, batch)
                 if not has_taken_all:
                     break
@@ -164,7 +163,7 @@ class LogClean:
         """The ends of all transactions from segment `number` on."""
         found = Transactions()
         for segment in self._task.segments[number:]:
-            for header, batch in self._batches(segment, 0):
+            for header, batch in self._batches(segment):
                 if header.last_offset >= self._task.stable_offset or found.is_full:
                     return found
                 if header.is_control and header.record_count and header.producer_id >= 0:
@@ -232,7 +231,7 @@ class LogClean:
         unread = sum(segment.size_bytes for segment in group)
         for segment in group:
             number = self._task.segments.index(segment)
-            for header, batch in self._batches(segment, 0):
+            for header, batch in self._batches(segment):
                 unread -= len(batch)
                 try:
                     left = self._rules.left_of(
@@ -250,23 +249,28 @@ class LogClean:
         output.write()
         return has_changed
 
-    def _batches(self, segment: Segment, position: int) -> Iterator[tuple[BatchHeader, bytes]]:
-        """The batches of a segment from `position` to its end as it is now, each checked."""
-        size, end_offset = segment.tail
-        expected = segment.base_offset if not position else 0
-        for header, view in batches_of(segment, position, size):
-            if isinstance(header, str):
-                raise CorruptSegmentError(f"{segment.path}: {header}")
-            expected = expected or header.base_offset
-            problem = problem_of(header, view, 0, expected, self._task.cleaned.offset)
-            if problem or header.last_offset >= end_offset:
-                raise CorruptSegmentError(
-                    f"{segment.path}: the batch at offset {header.base_offset} is damaged: {problem}"
-                )
-            expected = header.last_offset + 1
-            self._pacing.spend(len(view))
-            self.stats.bytes_read += len(view)
-            yield header, bytes(view)
+    def _batches(self, segment: Segment, offset: int = 0) -> Iterator[tuple[BatchHeader, bytes]]:
+        """The batches of a segment from the one that holds `offset` to its end as it is now, each checked."""
+        try:
+            size, end_offset = segment.tail
+            place = segment.find(offset) if segment.base_offset < offset else None
+            position, expected = (place.position, place.base_offset) if place else (0, segment.base_offset)
+            for header, view in batches_of(segment, position, size):
+                if isinstance(header, str):
+                    raise CorruptSegmentError(f"{segment.path}: {header}")
+                problem = problem_of(header, view, 0, expected, self._task.cleaned.offset)
+                if problem or header.last_offset >= end_offset:
+                    raise CorruptSegmentError(
+                        f"{segment.path}: the batch at offset {header.base_offset} is damaged: {problem}"
+                    )
+                expected = header.last_offset + 1
+                self._pacing.spend(len(view))
+                self.stats.bytes_read += len(view)
+                yield header, bytes(view)
+        except OSError as error:
+            if segment.log.is_closed:
+                raise CleanStoppedError from error
+            raise
 
 
 class _Output:

@@ -73,6 +73,17 @@ class Compactable:
             now_ms=now_ms,
         )
 
+    def first_timestamps(self, found: Cleanable) -> list[int]:
+        """Those with which the dirty segments that may be cleaned begin; -1 for none. In any thread.
+
+        Raises OSError, CorruptSegmentError.
+        """
+        return [
+            next(segment.walk(0)).max_timestamp
+            for segment in self._segments.segments
+            if found.first_dirty_offset < segment.end_offset <= found.end_offset and segment.size_bytes
+        ]
+
     def begin(
         self, config: LogConfig, found: Cleanable, stable_offset: int, now_ms: int, map_bytes: int
     ) -> CleanTask:

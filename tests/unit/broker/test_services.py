@@ -33,7 +33,7 @@ class Clock:
 
 def batch(value: bytes = b"v", *, producer_id: int = -1, sequence: int = -1) -> bytes:
     builder = RecordBatchBuilder()
-    builder.append(NOW_MS, None, value)
+    builder.append(NOW_MS, b"key", value)
     epoch = -1 if producer_id < 0 else 0
     return bytes(builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
 

@@ -389,3 +389,22 @@ async def test_the_offsets_topic_may_be_deleted_and_groups_begin_anew(asker: Ask
     assert await committed(asker) == {}
     assert await commit(asker, ("t", 0, 2)) == [ErrorCode.NONE]
     assert await committed(asker) == {("t", 0): 2}
+
+
+async def test_groups_are_the_same_after_their_log_was_compacted(
+    open_asker: Callable[..., Any],
+) -> None:
+    asker = await open_asker(offsets_topic_segment_bytes=600)
+    await asker.create("t")
+    for offset in range(40):
+        await commit(asker, ("t", 0, offset))
+    log = asker.replica(OFFSETS_TOPIC, partition_of("g", 5)).log
+    before = log.size_bytes
+    await asker.services.maintenance.checkpoint()
+    for _ in range(2):
+        await asker.services.cleaner.clean_dirtiest()
+        await asker.services.maintenance.checkpoint()
+    assert log.size_bytes < before / 4
+    await asker.services.close()
+    asker = await open_asker(offsets_topic_segment_bytes=600)
+    assert await committed(asker) == {("t", 0): 39}

@@ -347,3 +347,27 @@ async def test_many_partitions_are_answered_once_the_last_is_durable_however_lon
     answer = await answer
     assert [result.error_code for result in answer[0][1]] == [ErrorCode.NONE] * len(partitions)
     assert last.high_watermark == 1
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+async def test_a_compacted_topic_takes_no_record_without_a_key_and_names_each(
+    asker: Asker, codec: Compression
+) -> None:
+    await asker.create("compacted", cleanup_policy="compact")
+    await asker.create("both", cleanup_policy="compact,delete")
+    await asker.create("plain")
+    for keys, keyless in (([b"k", None, b"k", None], [1, 3]), ([None], [0]), ([None] * 300, range(100))):
+        builder = RecordBatchBuilder()
+        for key in keys:
+            builder.append(NOW_MS, key, b"v")
+        batch = bytes(builder.build(codec))
+        for name in ("compacted", "both"):
+            result = await asker.produce(name, batch)
+            assert result.error_code == ErrorCode.INVALID_RECORD
+            assert [position for position, _ in result.record_errors] == list(keyless)
+            assert "without key" in (result.error_message or "")
+            assert asker.replica(name).log.end_offset == 0
+        assert (await asker.produce("plain", batch)).error_code == ErrorCode.NONE
+    builder = RecordBatchBuilder()
+    builder.append(NOW_MS, b"k", None)
+    assert (await asker.produce("compacted", bytes(builder.build()))).error_code == ErrorCode.NONE

@@ -17,7 +17,6 @@ from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.protocol.compression import Compression, compress
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import (
-    Inspection,
     RecordBatchBuilder,
     batch_crc_is_valid,
     decode_batch,
@@ -194,7 +193,7 @@ def varied(count: int, *, has_headers: bool = False, codec: Compression = Compre
 def test_records_of_one_size_take_no_effort() -> None:
     sent = batch(count=50_000, step_ms=0, value=b"")
     effort = Effort()
-    assert inspect_batch(sent, read_batch_header(sent), effort) == Inspection(NOW_MS, NOW_MS)
+    assert inspect_batch(sent, read_batch_header(sent), effort)[:2] == (NOW_MS, NOW_MS)
     assert effort.records == Effort().records
 
 

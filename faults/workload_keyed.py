@@ -1,0 +1,68 @@
+"""A writer to a compacted topic, and the reading of what is left of it.
+
+Owns the settings of such a topic, which is cleaned all the time, so that kills fall within a clean.
+`faults.latest_values` has the layout of the records and the model.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from faults.latest_values import Version, is_tombstone, key_of
+from faults.workload import TidelogWriter
+from tidelog.client import Consumer, ConsumerRecord, Delivery, TopicPartition
+
+COMPACTED_TOPIC: Final = "compacted"
+TOPIC_CONFIGS: Final[Mapping[str, str]] = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "4096",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "300",
+}
+BROKER_SETTINGS: Final[Mapping[str, object]] = {
+    "log.cleaner.backoff.ms": 20,
+    "log.cleaner.io.max.bytes.per.second": 400_000,
+}
+_HEADER: Final = "counter"
+_POLL_MS: Final = 200
+
+
+class KeyedWriter(TidelogWriter):
+    """Sends new values of the same keys again and again, and deletes some."""
+
+    async def hand_over(self, partition: int, counter: int, key: bytes, value: bytes) -> Delivery:
+        return await self._producer.send(
+            self.job.topic,
+            None if is_tombstone(counter) else value,
+            key_of(self.ledger.writer, counter),
+            partition,
+            headers=((_HEADER, b"%d" % counter),),
+        )
+
+
+async def read_compacted(
+    bootstrap_servers: str, partitions: int, timeout_s: float
+) -> dict[int, list[Version]]:
+    """All records that are left up to the present end. Raises ClientError, TimeoutError."""
+    keys = [TopicPartition(COMPACTED_TOPIC, partition) for partition in range(partitions)]
+    logs: dict[int, list[Version]] = {partition: [] for partition in range(partitions)}
+    async with (
+        asyncio.timeout(timeout_s),
+        Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer,
+    ):
+        consumer.assign(keys)
+        ends = await consumer.end_offsets(keys)
+        while [key for key in keys if await consumer.position(key) < ends[key]]:
+            for key, records in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
+                logs[key.partition] += map(_version, records)
+    return logs
+
+
+def _version(record: ConsumerRecord) -> Version:
+    writer = record.key.partition(b"/")[0] if isinstance(record.key, bytes) else b""
+    counter = dict(record.headers).get(_HEADER) or b""
+    return Version(record.offset, _number(writer), _number(counter), record.value is None)
+
+
+def _number(text: bytes) -> int:
+    return int(text) if text.isdigit() else -1

@@ -1,0 +1,217 @@
+"""The cleaner takes the dirtiest log, beside appends and reads, and leaves alone what it must not touch."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.storage.support import keyed
+from tidelog.broker.clock import clock_ms
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.replicas.topics import NewTopic
+from tidelog.broker.services import Services, open_services
+from tidelog.broker.storage.compaction.cleaner import LogClean
+from tidelog.broker.storage.disk import Disk
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records import decode_batch, iter_batches
+
+NEVER_MS = 2**62
+COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.5"}
+
+
+class BrokenDisk(Disk):
+    """Fails when a path with this suffix is opened or is the new name in a rename."""
+
+    suffix = "none"
+    error = errno.EIO
+
+    def _check(self, path: Path) -> None:
+        if path.suffix == self.suffix:
+            raise OSError(self.error, os.strerror(self.error))
+
+    def open(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+        self._check(path)
+        return super().open(path, flags)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._check(new)
+        super().rename(old, new)
+
+
+@pytest.fixture
+def disk() -> BrokenDisk:
+    return BrokenDisk()
+
+
+@pytest.fixture
+async def services(tmp_path: Path, disk: BrokenDisk) -> AsyncIterator[Services]:
+    config = BrokerConfig(data_dir=tmp_path, log_cleaner_backoff_ms=NEVER_MS)
+    services = await open_services(config, Metrics(), clock_ms, disk=disk)
+    yield services
+    await services.close()
+
+
+async def topic(services: Services, name: str, **configs: str) -> Replica:
+    await services.topics.create(name, NewTopic(configs={**COMPACT, **configs}))
+    return services.replicas[name, 0]
+
+
+async def fill(services: Services, replica: Replica, segments: int = 2) -> None:
+    """Closed segments of two records each, of which only the last one of each key counts."""
+    for number in range(segments):
+        pairs = [(b"a", b"%d" % number), (b"b", b"%d" % number)]
+        replica.append_as_leader(keyed(pairs, timestamp=clock_ms(), step_ms=0), clock_ms())
+        replica.log.roll(clock_ms())
+    await settle(services, replica)
+
+
+async def settle(services: Services, replica: Replica) -> None:
+    """All is durable, and two snapshots reach the end."""
+    await replica.committed(replica.log.end_offset)
+    for _ in range(3):
+        replica.log.compaction.cleanable(replica.log.config, 0, clock_ms())
+        await services.maintenance.checkpoint()
+
+
+def values(replica: Replica) -> list[tuple[bytes | None, bytes | None]]:
+    found, offset = [], replica.log.start_offset
+    while offset < replica.high_watermark:
+        result = replica.read(offset, 1 << 20, replica.high_watermark)
+        for view in result.records:
+            for position, _ in iter_batches(view):
+                found += [(record.key, record.value) for record in decode_batch(view, position)]
+        offset = result.next_offset
+    return found
+
+
+async def test_the_dirtiest_log_is_cleaned_first_and_one_that_is_clean_enough_not_at_all(
+    services: Services,
+) -> None:
+    dirty, dirtier, lenient, plain = [
+        await topic(services, "dirty"),
+        await topic(services, "dirtier"),
+        await topic(services, "lenient", **{"min.cleanable.dirty.ratio": "1"}),
+        await topic(services, "plain", **{"cleanup.policy": "delete"}),
+    ]
+    await fill(services, dirty)
+    assert await services.cleaner.clean_dirtiest()
+    for replica, segments in ((dirty, 2), (dirtier, 2), (lenient, 2), (plain, 2)):
+        await fill(services, replica, segments)
+    order = []
+    while await services.cleaner.clean_dirtiest():
+        order.append([len(values(each)) for each in (dirty, dirtier, lenient, plain)])
+    assert order == [[6, 2, 4, 4], [2, 2, 4, 4]]
+    metrics = services.metrics.render().decode()
+    assert "tidelog_log_cleaner_cleans_total 3.0" in metrics
+    assert "kafka_log_logcleanermanager_max_dirty_percent 100.0" in metrics  # That of `lenient`.
+
+
+async def test_a_log_is_cleaned_once_max_compaction_lag_has_passed(services: Services) -> None:
+    late = await topic(
+        services, "late", **{"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "86400000"}
+    )
+    await fill(services, late)
+    assert not await services.cleaner.clean_dirtiest()
+    day_ms = 86_400_000
+    services.cleaner._clock_ms = lambda: clock_ms() + day_ms
+    assert await services.cleaner.clean_dirtiest()
+    assert values(late) == [(b"a", b"1"), (b"b", b"1")]
+
+
+async def test_records_younger_than_min_compaction_lag_stay(services: Services) -> None:
+    young = await topic(services, "young", **{"min.compaction.lag.ms": "60000"})
+    await fill(services, young)
+    assert not await services.cleaner.clean_dirtiest()
+    services.cleaner._clock_ms = lambda: clock_ms() + 60_001
+    assert await services.cleaner.clean_dirtiest()
+
+
+async def test_appends_reads_and_deletions_go_on_while_a_log_is_cleaned(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clean whose segments are deleted meanwhile gives up, and the next one does its work."""
+    replica = await topic(services, "t")
+    await fill(services, replica, 4)
+    loop = asyncio.get_running_loop()
+
+    def between(change: Callable[[], Any]) -> None:
+        write = LogClean.write
+
+        def changed(self: LogClean, group: Any) -> Any:
+            asyncio.run_coroutine_threadsafe(called(), loop).result()
+            return write(self, group)
+
+        async def called() -> None:
+            change()
+
+        monkeypatch.setattr(LogClean, "write", changed)
+
+    def append() -> None:
+        replica.append_as_leader(keyed([(b"a", b"new")]), clock_ms())
+
+    between(append)
+    assert await services.cleaner.clean_dirtiest()
+    await settle(services, replica)
+    assert values(replica) == [(b"a", b"3"), (b"b", b"3"), (b"a", b"new")]
+    await fill(services, replica, 4)
+    monkeypatch.undo()
+    between(lambda: replica.delete_records_before(replica.log.end_offset - 1))
+    assert not await services.cleaner.clean_dirtiest()
+    assert services.replicas["t", 0].stopped is None
+    assert not list(replica.log.folder.glob("*.cleaned"))
+    await fill(services, replica, 2)
+    monkeypatch.undo()
+    assert await services.cleaner.clean_dirtiest()
+
+
+@pytest.mark.parametrize(
+    ("error", "is_retried"), [(errno.ENOSPC, True), (errno.EMFILE, True), (errno.EIO, False)]
+)
+async def test_a_clean_that_fails_leaves_the_log_as_it_was(
+    services: Services, disk: BrokenDisk, error: int, is_retried: bool
+) -> None:
+    replica = await topic(services, "t")
+    await fill(services, replica)
+    disk.error, disk.suffix = error, ".cleaned"
+    assert not await services.cleaner.clean_dirtiest()
+    assert len(values(replica)) == 4
+    disk.suffix = "none"
+    assert await services.cleaner.clean_dirtiest() is is_retried
+    await services.cleaner.clean_dirtiest()
+    uncleanable = services.metrics.cleaner.uncleanable_partitions
+    assert uncleanable == (0 if is_retried else 1)
+    replica.append_as_leader(keyed([(b"a", b"1")]), clock_ms())
+
+
+async def test_half_a_swap_takes_the_partition_offline(services: Services, disk: BrokenDisk) -> None:
+    replica = await topic(services, "t")
+    await fill(services, replica)
+    disk.suffix = ".deleted"
+    assert not await services.cleaner.clean_dirtiest()
+    assert replica.stopped is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.suffix = "none"
+
+
+async def test_a_stop_ends_a_clean_and_leaves_nothing_behind(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = await topic(services, "t")
+    await fill(services, replica)
+    write = LogClean.write
+
+    def stopped(self: LogClean, group: Any) -> Any:
+        services.cleaner._stopping.set()
+        return write(self, group)
+
+    monkeypatch.setattr(LogClean, "write", stopped)
+    assert not await services.cleaner.clean_dirtiest()
+    assert not list(replica.log.folder.glob("*.cleaned"))
+    assert len(values(replica)) == 4
