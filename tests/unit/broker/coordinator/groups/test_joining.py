@@ -1,5 +1,8 @@
 """Who may join a group, under which id, and what is said to those who may not."""
 
+import gc
+import tracemalloc
+
 import pytest
 
 from tests.unit.broker.coordinator.groups.site import DELAY_MS, LIMITS, REBALANCE_MS, SESSION_MS, Site
@@ -259,6 +262,20 @@ def test_all_groups_together_hold_no_more_memory_than_they_may() -> None:
     assert site.machine.held_bytes <= 50_000
     site.pass_ms(DELAY_MS)
     assert len(site.members("a")) == 1
+
+
+def test_what_is_counted_is_no_less_than_the_memory_that_is_held() -> None:
+    site = Site()
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            site.stable(group_id=f"group-{number:0500d}")
+        site.records.clear()
+        gc.collect()
+        taken_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken_bytes <= site.machine.held_bytes <= 100 * 6_000
 
 
 def test_the_ids_of_groups_count_too() -> None:
