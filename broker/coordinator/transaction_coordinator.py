@@ -45,6 +45,7 @@ from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import Topics
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import TransactionMarker
+from tidelog.protocol.steps import Pace
 
 ENDING_WAIT_SECONDS = 0.1
 MARKERS_RETRY_SECONDS = 1.0
@@ -296,12 +297,16 @@ class TransactionCoordinator:
                 )
 
     async def _abort_timed_out(self, shard: _Shard) -> None:
-        for some in some_at_once(list(shard.machine.active_ids())):
-            aborted = await shard.run(partial(shard.machine.abort_timed_out, some))
-            for transactional_id in aborted:
+        """One by one: the records of many transactions might not fit into one batch."""
+        pace = Pace()
+        for transactional_id in list(shard.machine.active_ids()):
+            held = shard.machine.get(transactional_id)
+            if held is not None and held.is_timed_out(self._steady_ms()):
+                await shard.run(partial(shard.machine.abort_timed_out, [transactional_id]))
                 logger.info("transaction_timed_out", transactional_id=transactional_id)
-            for transactional_id in some:
-                self._finish(shard, transactional_id)
+            self._finish(shard, transactional_id)
+            if pace.spent():
+                await asyncio.sleep(0)
 
     async def close(self) -> None:
         """Wait until the requests that began are done; markers that are not written yet are at the next

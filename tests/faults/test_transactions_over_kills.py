@@ -19,7 +19,7 @@ RETRIED = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.NOT_ENOUGH_REPLICAS,
 )
-KILLS = ("before the end", "with the end", "after the end")
+KILLS = ("before the end", "with the end")
 Named = dict[str, Any]
 
 
