@@ -337,3 +337,15 @@ def test_a_transaction_that_is_kept_more_often_than_there_are_epochs_gets_a_new_
     assert site.end(Producer(102, 0)) == Producer(102, 1)
     site.finish()
     assert site.markers == [(Producer(101, LAST_EPOCH), True, P0)]
+
+
+def test_markers_of_an_earlier_decision_do_not_complete_a_later_one(site: Site) -> None:
+    client = site.begin()
+    site.add(client, P0)
+    client = site.end(client)
+    earlier = site.held().producer
+    site.finish()
+    site.add(client, P1)
+    site.end(client)
+    site.run(site.machine.complete("x", earlier))
+    assert site.held().state is COMMITTING
