@@ -17,7 +17,7 @@ from tidelog.broker.coordinator.consumer_groups.group import Assignment
 
 TOPICS = [UUID(int=number) for number in range(1, 5)]
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 9), min_size=1)
-FEW = settings(max_examples=40, deadline=None, derandomize=True)
+FEW = settings(max_examples=20, deadline=None, derandomize=True)
 
 
 def members_of(**topics: list[int]) -> dict[str, AssignedMember]:
