@@ -43,7 +43,8 @@ _FORMATS = {"parquet": ParquetArchive, "delta": DeltaArchive}
 @dataclass(frozen=True, slots=True)
 class ArchiveReport:
     """What a run added. `lost_offsets` were deleted from the log before they could be read. `missing_files`
-    were in the archive before. `behind` counts the offsets that a stopped run left unread."""
+    were in the archive before. `compacted_files` are fewer by compaction. `behind` counts the offsets that a
+    stopped run left unread."""
 
     path: str
     rows: int = 0
@@ -53,6 +54,7 @@ class ArchiveReport:
     partitions: int = 0
     lost_offsets: int = 0
     missing_files: int = 0
+    compacted_files: int = 0
     behind: int = 0
 
     @property
@@ -98,6 +100,7 @@ def run(
         for each in missing:
             _log.warning("missing from the archive in %s: %s; restore it", archive.root, each)
         report = ArchiveReport(str(archive.root), partitions=len(bounds), missing_files=len(missing))
+        compacted_at = -1
         while True:
             starts, lost = _starts(archive, bounds)
             waiting = sum(end - starts[place] for place, (_, end) in bounds.items())
@@ -108,6 +111,11 @@ def run(
                 report = job.round(archive, report, starts, bounds)
                 report = replace(report, lost_offsets=report.lost_offsets + lost)
                 bounds = shortened(bounds, job.look(archive))
+            elif settings.compact and compacted_at != report.rounds:
+                tell(JobProgress(report.rows, report.rows, report.rounds, "joins small files"))
+                compacted_at = report.rounds
+                gone = archive.compact(settings.rows_per_file, settings.compression)
+                report = replace(report, compacted_files=report.compacted_files + gone)
             elif settings.interval_seconds is None:
                 tell(JobProgress(report.rows, report.rows, report.rounds, "has archived"))
                 return report

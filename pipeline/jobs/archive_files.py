@@ -14,7 +14,7 @@ import os
 import re
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +42,7 @@ _NO_DAY = _FIRST_DAY - 1
 _GROUP_ROWS = 250_000
 _HELD_BYTES = 64 * 1024 * 1024
 _MOST_OPEN = 64
+_JOINED_ROWS = 50_000
 
 
 class DraftFile(NamedTuple):
@@ -98,6 +99,29 @@ def draft_writer(
         yield pa.RecordBatch.from_arrays(arrays, list(DraftFile._fields))
 
     return write
+
+
+def rows_of(file: Path) -> int:
+    """The number of records in a file."""
+    return int(pq.read_metadata(file).num_rows)
+
+
+def join_files(files: Sequence[Path], target: Path, compression: str) -> DraftFile:
+    """Write the records of files of one topic, partition and date, which are in the order of their offsets,
+    into `target`. Raises ValueError where their offsets do not ascend."""
+    topic, date_folder = (part.partition("=")[2] for part in files[0].parts[-3:-1])
+    found = offsets_in_name(files[0].name)
+    partition = -1 if found is None else found[0]
+    day = _NO_DAY if date_folder == DEFAULT_DATE else date.fromisoformat(date_folder).toordinal() - _EPOCH
+    draft = _Draft(target, _Key(topic, partition, day), compression)
+    try:
+        for file in files:
+            with pq.ParquetFile(file) as parquet:
+                for batch in parquet.iter_batches(_JOINED_ROWS):
+                    draft.add(batch.cast(FILE_SCHEMA))
+        return draft.finish()
+    finally:
+        draft.close()
 
 
 class _Key(NamedTuple):

@@ -89,6 +89,10 @@ class Archive(ABC):
         """Add the files and move these partitions' ends: both or neither."""
 
     @abstractmethod
+    def compact(self, rows_per_file: int, compression: str) -> int:
+        """Join small files into files of at most about `rows_per_file`; how many are gone by that."""
+
+    @abstractmethod
     def missing(self) -> list[str]:
         """Files that the archive's log names and that do not exist."""
 

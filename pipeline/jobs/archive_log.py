@@ -14,8 +14,9 @@ Names and ranges depend on nothing that Spark keeps: there is no checkpoint that
 newer than the files. If a link's name is taken, there is another writer, and nothing has been changed yet.
 
 A commit also names the last file of each partition, from whichever commit. The log knows that these files,
-and those of the commits that are kept, should exist (`missing_files`). Two cases are not reported: deleted
-folders of a topic's oldest dates, and files in a folder that holds Parquet files with other names.
+and those of the commits that are kept, should exist (`missing_files`). Three cases are not reported: deleted
+folders of a topic's oldest dates, files whose offsets are all in another file of that date
+(`pipeline.jobs.archive_compaction`), and files in a folder that holds Parquet files with other names.
 """
 
 import json
@@ -24,6 +25,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from tidelog.pipeline.jobs.archive_compaction import compact
 from tidelog.pipeline.jobs.archive_files import DraftFile, offsets_in_name
 from tidelog.pipeline.jobs.archive_folder import (
     OWN_FOLDER,
@@ -95,6 +97,10 @@ class ParquetArchive(Archive):
         self._mark_published()
         for old in self._numbers()[:-_COMMITS_KEPT]:
             self._commit_file(old).unlink()
+
+    def compact(self, rows_per_file: int, compression: str) -> int:
+        # All commits are published: none of them still needs one of these files by its name.
+        return compact(self.root, self.drafts, rows_per_file, compression)
 
     def missing(self) -> list[str]:
         return missing_files(self.root)
@@ -172,7 +178,11 @@ def _is_missed(file: Path) -> bool:
     date, topic = file.parent, file.parent.parent
     if not date.is_dir():
         return any(each.name < date.name for each in topic.glob("date=*"))
-    return not any(offsets_in_name(each.name) is None for each in date.glob("[!._]*.parquet"))
+    found = [offsets_in_name(each.name) for each in date.glob("[!._]*.parquet")]
+    partition, first, last = offsets_in_name(file.name) or (-1, 0, 0)
+    return not any(
+        each is None or (each[0] == partition and each[1] <= first and last <= each[2]) for each in found
+    )
 
 
 def _numbers(commits: Path) -> list[int]:

@@ -24,6 +24,7 @@ class ArchiveSettings:
     )
     max_rows: int = setting(5_000_000, "Number of records that are committed together, about.", low=1)
     rows_per_file: int = setting(1_000_000, "Most records in one file.", low=1)
+    compact: bool = setting(False, "Join small files of a date into larger ones, once all is archived.")
     interval_seconds: float | None = setting(
         None, "Continue, and look for new records at this interval. Without it the job ends.", low=0.001
     )

@@ -35,6 +35,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, connector: Mapping[str, str]
         **SMALL,
         **CHECKPOINTS,
         **connector,
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }

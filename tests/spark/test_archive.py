@@ -104,6 +104,9 @@ def test_each_record_is_there_once_by_date_through_rounds_and_runs(topic: Topic)
     topic.append(30)
     report = topic.run(min_partitions=5, rows_per_file=7)
     assert (report.rows, report.rounds) == (60, 1)
+    before = topic.names()
+    report = topic.run(compact=True)
+    assert (len(topic.names()), report.compacted_files, report.exit_code) == (6, len(before) - 6, 0)
     topic.check()
 
 
@@ -216,8 +219,11 @@ def test_a_delta_table_holds_the_same_and_a_version_is_not_taken_twice(
             topic.run(format="delta", min_partitions=4)
     topic.append(30)
     assert topic.run(format="delta", max_rows=50).rows == 120
-    assert topic.run(format="delta").rows == 0
+    files = len(DeltaTable(topic.folder).file_uris())
+    report = topic.run(format="delta", compact=True)
     table = DeltaTable(topic.folder)
+    assert (report.rows, report.missing_files) == (0, 0)
+    assert files - report.compacted_files < len(table.file_uris()) < files
     rows = table.to_pyarrow_table().sort_by([("partition", "ascending"), ("offset", "ascending")])
     expected = topic.source()
     assert rows.column("offset").to_pylist() == [row.offset for row in expected]
