@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from struct import pack
@@ -9,6 +10,7 @@ from struct import pack
 import pytest
 
 from tests.unit.broker.storage.support import (
+    FaultyDisk,
     append,
     append_own,
     append_transactional,
@@ -18,11 +20,12 @@ from tests.unit.broker.storage.support import (
     marker,
     open_log,
 )
-from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.disk import ColdRead, Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.open_transactions import EndedTransaction
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.storage.transaction_index import TransactionIndex, decode_entries
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 CONFIG = LogConfig(segment_bytes=600)
 FIRST = EndedTransaction(7, 0, 9, 10)
@@ -186,3 +189,24 @@ def test_an_index_leaves_with_its_segment(tmp_path: Path) -> None:
     assert {path.stem for path in tmp_path.glob("*.txnindex")} <= {
         path.stem for path in tmp_path.glob("*.log")
     }
+
+
+def test_a_look_up_on_cold_pages_says_so_and_reads_them_in_a_thread(tmp_path: Path) -> None:
+    log = written_log(tmp_path, clean=True)
+    disk = FaultyDisk()
+    again = open_log(tmp_path, config=CONFIG, disk=disk, clean=True)
+    disk.cold = True
+    with pytest.raises(ColdRead):
+        again.aborted_transactions(0, log.end_offset, nowait=True)
+    expected = [entry for entries in entries_of(tmp_path).values() for entry in entries]
+    assert len(again.aborted_transactions(0, log.end_offset)) == len(expected)
+
+
+def test_an_index_that_cannot_be_read_is_an_error_and_no_empty_list(tmp_path: Path) -> None:
+    log = written_log(tmp_path, clean=True)
+    disk = FaultyDisk()
+    again = open_log(tmp_path, config=CONFIG, disk=disk, clean=True)
+    disk.read_error = errno.EIO
+    with pytest.raises(ApiError) as caught:
+        again.aborted_transactions(0, log.end_offset)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
