@@ -32,7 +32,7 @@ group.initial.rebalance.delay.ms=0
 
 class Kafka(Target):
     name = "kafka"
-    ready_timeout_s = 120.0
+    ready_timeout_s = 300.0  # On a busy machine it needs minutes for ten thousand partitions.
 
     def __init__(self, folder: Path) -> None:
         """Raises ConnectorError where its jars cannot be had, JavaNotFoundError without a Java."""
