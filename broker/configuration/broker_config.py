@@ -190,7 +190,7 @@ class BrokerConfig:
         choices=("classic", "consumer"),
     )
     group_consumer_session_timeout_ms: int = _setting(
-        45_000, "Session timeout of all members of the consumer protocol.", low=1, high=_INT
+        45_000, "Session timeout of all members of the consumer protocol.", low=1, high=_INT, dynamic=True
     )
     group_consumer_min_session_timeout_ms: int = _setting(
         45_000, "Shortest value of group.consumer.session.timeout.ms.", low=1, high=_INT
@@ -199,7 +199,7 @@ class BrokerConfig:
         60_000, "Longest value of group.consumer.session.timeout.ms.", low=1, high=_INT
     )
     group_consumer_heartbeat_interval_ms: int = _setting(
-        5_000, "How often members of the consumer protocol send heartbeats.", low=1, high=_INT
+        5_000, "How often members of the consumer protocol send heartbeats.", low=1, high=_INT, dynamic=True
     )
     group_consumer_min_heartbeat_interval_ms: int = _setting(
         5_000, "Shortest value of group.consumer.heartbeat.interval.ms.", low=1, high=_INT
@@ -208,7 +208,7 @@ class BrokerConfig:
         15_000, "Longest value of group.consumer.heartbeat.interval.ms.", low=1, high=_INT
     )
     group_consumer_max_size: int = _setting(
-        _INT, "Members that a group of the consumer protocol may have.", low=1, high=_INT
+        _INT, "Members that a group of the consumer protocol may have.", low=1, high=_INT, dynamic=True
     )
     group_consumer_assignors: tuple[str, ...] = _setting(
         ("uniform", "range"),
