@@ -6,7 +6,7 @@ line, and Spark's log goes to standard error. The metrics file gets the numbers 
 
 Spark is asked from time to time (`watched`) for the rows that its tasks have read, since a job itself hears
 of them only when a round ends, and whether the cluster gives the job nothing to run on: then a line says so.
-A rate counts from the job's first progress, so Spark's start is not in it.
+A rate counts from the first task that runs, so Spark's start is not in it.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class Screen:
         self._bar = bar
         self._task = bar.add_task("starts Spark", total=None, rows="") if bar is not None else None
         self._written_at = float("-inf")
+        self._told_at: float | None = None
         self._began: float | None = None
         self._last: JobProgress | None = None
         self._reading = 0
@@ -66,18 +67,22 @@ class Screen:
     def advance(self, progress: JobProgress) -> None:
         """Show how far the job is."""
         now = time.monotonic()
-        if self._began is None:
-            self._began = now
+        if self._began is None and progress.rows:
+            self._began = self._told_at if self._told_at is not None else now
+        self._told_at = now if self._told_at is None else self._told_at
         self._last = progress
         self._draw(now)
         if self._metrics is not None and now - self._written_at >= _METRICS_EVERY_S:
             self._written_at = now
             self._metrics.progress(progress)
 
-    def show_reading(self, rows: int) -> None:
+    def show_activity(self, activity: SparkActivity) -> None:
         """Show how many rows Spark's tasks have read that are not in the job's progress yet."""
-        self._reading = rows
-        self._draw(time.monotonic())
+        now = time.monotonic()
+        if self._began is None and activity.tasks:
+            self._began = now
+        self._reading = activity.rows
+        self._draw(now)
 
     def say(self, line: str) -> None:
         """Print a line, above the progress where that is shown."""
@@ -87,16 +92,16 @@ class Screen:
             print(line, file=sys.stderr, flush=True)
 
     def _draw(self, now: float) -> None:
-        if self._bar is None or self._last is None or self._began is None:
+        if self._bar is None or self._last is None:
             return
         progress = self._last
         total = f" of {progress.total_rows:,}" if progress.total_rows is not None else ""
         rows = f"{progress.rows:,}{total} rows"
         if self._reading:
             rows += f", {self._reading:,} being read"
-        if (seconds := now - self._began) > 0:
-            rows += f", {(progress.rows + self._reading) / seconds:,.0f}/s"
         done = progress.rows + self._reading
+        if self._began is not None and done and now > self._began:
+            rows += f", {done / (now - self._began):,.0f}/s"
         completed = done if progress.total_rows is None else min(done, progress.total_rows)
         self._bar.update(
             self._task, description=progress.text, completed=completed, total=progress.total_rows, rows=rows
@@ -150,7 +155,7 @@ def watched(spark: SparkSession, screen: Screen) -> Iterator[None]:
                 # Spark has stopped, or is another one than we know: the job goes on without this.
                 _log.debug("Spark does not say what it does: %s", error)
                 return
-            screen.show_reading(activity.rows)
+            screen.show_activity(activity)
             if (line := waiting.line(activity, time.monotonic())) is not None:
                 screen.say(line)
 

@@ -31,7 +31,7 @@ from tidelog.pipeline.jobs.mirror_topics import prepare_topics
 from tidelog.pipeline.jobs.projection import KEPT, PLACED, project
 from tidelog.pipeline.mirror.session_folder import MirrorCounts, MirrorSession
 from tidelog.pipeline.source.losses import count_losses
-from tidelog.pipeline.source.micro_batches import reported_offsets
+from tidelog.pipeline.source.micro_batches import offsets_behind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -223,11 +223,8 @@ class _Runs:
 
 def waiting_offsets(progress: Mapping[str, Any] | None) -> int | None:
     """The number of unread offsets by a stream's last progress, None if Spark does not know it."""
-    reached = reported_offsets(progress, "endOffset")
-    newest = reported_offsets(progress, "latestOffset")
-    if reached is None or newest is None:
-        return None
-    return sum(max(0, offset - reached.get(place, 0)) for place, offset in newest.items())
+    behind = offsets_behind(progress)
+    return None if behind is None else sum(behind.values())
 
 
 def _plan(settings: MirrorSettings) -> str:

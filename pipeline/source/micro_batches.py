@@ -68,6 +68,32 @@ def reported_offsets(progress: Mapping[str, Any] | None, field: str) -> dict[Pla
     return None if topics is None else from_json(topics)
 
 
+def offsets_behind(progress: Mapping[str, Any] | None) -> dict[Place, int] | None:
+    """By partition the number of offsets that a stream has not read, by its `lastProgress`.
+
+    None if Spark does not know it.
+    """
+    reached = reported_offsets(progress, "endOffset")
+    newest = reported_offsets(progress, "latestOffset")
+    if reached is None or newest is None:
+        return None
+    return {place: max(0, offset - reached.get(place, 0)) for place, offset in newest.items()}
+
+
+def offsets_behind_latest(progress: Mapping[str, Any] | None) -> dict[str, float]:
+    """The metrics of Spark's Kafka source, by its names; empty if Spark does not know them.
+
+    Spark 4.3 asks no source in Python for metrics, so they are computed from the query's `lastProgress`.
+    """
+    if not (behind := offsets_behind(progress)):
+        return {}
+    return {
+        "minOffsetsBehindLatest": min(behind.values()),
+        "maxOffsetsBehindLatest": max(behind.values()),
+        "avgOffsetsBehindLatest": sum(behind.values()) / len(behind),
+    }
+
+
 def next_offsets(
     start: Mapping[Place, int], bounds: Bounds, max_rows: int | None, losses: list[str] | None
 ) -> dict[Place, int]:

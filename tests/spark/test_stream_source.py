@@ -11,6 +11,7 @@ from pyspark.sql.streaming import StreamingQuery
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import DEADLINE_SECONDS, wait_for
+from tidelog.pipeline.source.micro_batches import offsets_behind_latest
 
 TIME = 1_700_000_000_000
 
@@ -38,6 +39,7 @@ class Copy:
             "bootstrap.servers": broker.bootstrap_servers,
             "startingOffsets": "earliest",
         } | options
+        self.behind: list[float | None] = []
 
     def run(self, **options: str) -> list[int]:
         """The sizes of the micro-batches that were run."""
@@ -45,7 +47,10 @@ class Copy:
         writer = frame.writeStream.option("checkpointLocation", self._checkpoint).trigger(availableNow=True)
         query = writer.start(self._target, format="parquet")
         query.awaitTermination(60)
-        return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+        self.behind = [
+            offsets_behind_latest(each).get("maxOffsetsBehindLatest") for each in query.recentProgress
+        ]
+        return sizes(query)
 
     def numbers(self) -> list[int]:
         rows = self._spark.read.parquet(self._target).selectExpr("cast(cast(value as string) as int) n")
@@ -59,6 +64,7 @@ def test_batches_keep_to_the_limit_and_a_restart_goes_on_where_the_last_ended(
     append(broker, "limited", 0, 100)
     copy = Copy(spark, broker, tmp_path, subscribe="limited", maxOffsetsPerTrigger="40")
     assert copy.run() == [40, 40, 20]
+    assert copy.behind == [60, 20, 0]
     append(broker, "limited", 100, 50)
     assert copy.run(maxOffsetsPerTrigger="1000", minPartitions="3") == [50]
     assert copy.numbers() == list(range(150))

@@ -55,16 +55,30 @@ def test_progress_is_a_line_on_a_terminal_and_numbers_in_a_file(
     assert "tidelog_pipeline_archive_rows 1200.0" in (tmp_path / "job.prom").read_text().splitlines()
 
 
-def test_a_rate_counts_from_the_first_progress(
+def test_a_rate_counts_from_the_first_task(
     make_terminal: MakeTerminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_terminal()
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     with progress_shown("mirror", None) as screen:
-        now = 1060.0  # Spark has started.
         screen.advance(JobProgress(0, None, 0, "mirrors"))
+        now = 1060.0  # Spark has started.
+        screen.show_activity(SparkActivity(0, 1, 1))
         assert shown_rows(screen) == "0 rows"
+        now = 1062.0
+        screen.advance(JobProgress(3000, None, 1, "mirrors"))
+        assert shown_rows(screen) == "3,000 rows, 1,500/s"
+
+
+def test_a_rate_counts_from_the_first_progress_where_no_task_was_seen(
+    make_terminal: MakeTerminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_terminal()
+    now = 1060.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    with progress_shown("mirror", None) as screen:
+        screen.advance(JobProgress(0, None, 0, "mirrors"))
         now = 1062.0
         screen.advance(JobProgress(3000, None, 1, "mirrors"))
         assert shown_rows(screen) == "3,000 rows, 1,500/s"
@@ -77,12 +91,12 @@ def test_rows_are_shown_while_they_are_read(
     now = 0.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     with progress_shown("archive", None) as screen:
-        screen.show_reading(700)
+        screen.show_activity(SparkActivity(700, 1, 1))
         screen.advance(JobProgress(0, 5000, 0, "archives"))
         now = 1.0
-        screen.show_reading(4000)
+        screen.show_activity(SparkActivity(4000, 1, 1))
         assert shown_rows(screen) == "0 of 5,000 rows, 4,000 being read, 4,000/s"
-        screen.show_reading(0)
+        screen.show_activity(SparkActivity(0, 0, 0))
         screen.advance(JobProgress(5000, 5000, 1, "archives"))
         assert shown_rows(screen) == "5,000 of 5,000 rows, 5,000/s"
 

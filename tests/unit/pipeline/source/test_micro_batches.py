@@ -9,6 +9,7 @@ from tidelog.pipeline.source.micro_batches import (
     forget_replaced,
     from_json,
     next_offsets,
+    offsets_behind_latest,
     to_checkpoint,
     topic_ids_in,
     waiting_offsets,
@@ -99,3 +100,14 @@ def test_a_log_that_ends_before_the_stream_is_an_error_or_named() -> None:
 def test_what_waits_is_counted_from_where_the_stream_is() -> None:
     assert waiting_offsets({A: 5}, {A: (0, 9), B: (2, 7)}) == 4 + 5
     assert waiting_offsets({A: 5, B: 9}, {A: (7, 9), B: (2, 7)}) == 2
+
+
+def test_how_far_a_stream_is_behind_has_the_names_of_spark_s_kafka_source() -> None:
+    source = {"endOffset": '{"a": {"0": 5, "1": 7}, "a:id": {}}', "latestOffset": '{"a": {"0": 9, "1": 7}}'}
+    assert offsets_behind_latest({"sources": [source]}) == {
+        "minOffsetsBehindLatest": 0,
+        "maxOffsetsBehindLatest": 4,
+        "avgOffsetsBehindLatest": 2.0,
+    }
+    assert offsets_behind_latest({"sources": [source | {"latestOffset": "null"}]}) == {}
+    assert offsets_behind_latest(None) == {}
