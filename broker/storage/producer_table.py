@@ -20,6 +20,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import merge
 from itertools import chain
 from struct import Struct
 from typing import NamedTuple
@@ -28,6 +29,7 @@ from tidelog.broker.storage.producer_index import SPREAD, SlotIndex
 from tidelog.protocol.types import NO_OFFSET, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 CACHED_BATCHES = 5
+_SORTED_AT_ONCE = 8192
 FOREIGN_IDS_FROM = 1 << 62
 """No broker issues such ids: clients chose them, where `producer.id.unknown.sequence` allows it."""
 _CHUNK_BITS = 6
@@ -135,7 +137,9 @@ def last_offsets_of(frozen: FrozenTable) -> array[int]:
     """Last offset of the last batch of each producer of a frozen table, ascending; in any thread."""
     slots = chain.from_iterable(map(_SLOT_LAST.iter_unpack, frozen.chunks))
     found = array("q", (offset for producer_id, count, offset in slots if producer_id >= 0 and count))
-    return array("q", sorted(found))
+    # One sort of a million would keep all other threads waiting.
+    runs = [sorted(found[at : at + _SORTED_AT_ONCE]) for at in range(0, len(found), _SORTED_AT_ONCE)]
+    return array("q", merge(*runs))
 
 
 def _entry(chunks: list[bytearray], slot: int) -> ProducerEntry:

@@ -63,7 +63,9 @@ class Compactable:
         """
         segments = self._segments.segments
         stable_offset = min(stable_offset, self._segments.flushed_end_offset)
-        self._upkeep.cover(max((each.end_offset for each in segments[:-1]), default=0))
+        closed_end = segments[-1].base_offset
+        if len(segments) > 1 and self._upkeep.covered_offset < closed_end:
+            self._upkeep.cover(closed_end)
         return cleanable(
             segments,
             first_dirty_offset=self.first_dirty_offset,
