@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidelog.broker.storage.cleaned_offset import CleanedOffset
-from tidelog.broker.storage.compaction.swap import finish_swaps
+from tidelog.broker.storage.compaction.swap import CLEANED_SUFFIX, SWAP_SUFFIX, finish_swaps
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.holes import Hole, holes_between
 from tidelog.broker.storage.integrity import CorruptSegmentError, is_unfinished, problem_of
@@ -209,7 +209,6 @@ class Recovery:
         self._disk.make_directory(self._folder)
         if problem := self._cleaned.load():
             self.report.file_problems.append(problem)
-        self.report.file_problems += finish_swaps(self._disk, self._folder)
         bases = self._log_files()
         is_empty = not bases
         if not bases:
@@ -285,6 +284,9 @@ class Recovery:
         """Base offsets of the segments, ascending. Unlinks what a deletion or a crash left behind."""
         bases = set()
         names = self._disk.list_directory(self._folder)
+        if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
+            self.report.file_problems += finish_swaps(self._disk, self._folder)
+            names = self._disk.list_directory(self._folder)
         for name in names:
             path = Path(name)
             if path.suffix in (DELETED_SUFFIX, ".tmp"):
