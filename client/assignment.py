@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from tidelog.client.errors import ClientError
 from tidelog.client.partition_reader import PartitionReader
-from tidelog.client.types import ConsumerRecord, TopicPartition
+from tidelog.client.types import ConsumerRecord, RecordColumns, TopicPartition
 
 __all__ = ["Assignment"]
 
@@ -53,6 +53,17 @@ class Assignment:
                 self.current = reader
             if records:
                 return reader, records
+        return None
+
+    def take_columns(
+        self, limit: int, partitions: tuple[TopicPartition, ...]
+    ) -> tuple[PartitionReader, list[RecordColumns]] | None:
+        """As `take`, but as columns."""
+        while (reader := self._next_reader(partitions)) is not None:
+            columns = reader.take_columns(limit)
+            self._end_turn(reader)
+            if columns:
+                return reader, columns
         return None
 
     def _next_reader(self, partitions: tuple[TopicPartition, ...]) -> PartitionReader | None:

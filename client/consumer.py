@@ -34,7 +34,13 @@ from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up
 from tidelog.client.partition_reader import PartitionReader
 from tidelog.client.progress import Progress
 from tidelog.client.signatures import shows_settings
-from tidelog.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from tidelog.client.types import (
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    RecordColumns,
+    TopicPartition,
+)
 from tidelog.client.waiters import Waiters
 
 if TYPE_CHECKING:
@@ -45,7 +51,6 @@ __all__ = ["Consumer"]
 
 _ALL = 1 << 30
 _CLIENT_ID = "tidelog-consumer"
-_NONE = (None, None)
 
 
 @shows_settings(ClusterConfig, ConsumerConfig, client_id=_CLIENT_ID)
@@ -70,6 +75,7 @@ class Consumer:
         self._cluster = Cluster(take_cluster(own, client_id=_CLIENT_ID))
         self._config = ConsumerConfig(**own)
         self._deserializers = key_deserializer, value_deserializer
+        self._has_deserializers = key_deserializer is not None or value_deserializer is not None
         self._subscription = TopicSubscription.of(topics, None) if topics else None
         self._listener: object | None = None
         self._assignment = Assignment()
@@ -328,7 +334,7 @@ class Consumer:
         """
         current = self._assignment.current
         # The fast path, for nearly every record: an open batch has another one.
-        if current is not None and not (self._has_news or partitions) and self._deserializers == _NONE:
+        if current is not None and not (self._has_news or partitions or self._has_deserializers):
             record = current.next_record()
             if record is not None:
                 self._progress.handed = record
@@ -372,7 +378,34 @@ class Consumer:
                     self._assignment.reader(key).seek(kept[0].offset)
                 raise
             if found:
-                self._progress.handed = found
+                self._progress.handed = {key: kept[0].offset for key, kept in found.items()}
+                return found
+            self._assignment.raise_trouble(partitions, only_new=False)
+            remaining = deadline - loop.time()
+            if remaining <= 0:
+                return {}
+            await self._wait(remaining)
+
+    async def getmany_columns(
+        self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[RecordColumns]]:
+        """As `getmany`, but as columns, mostly one element per batch: the fastest way to read.
+
+        Deserializers are not applied: keys and values are bytes or None.
+        """
+        left = max_records or self._config.max_poll_records or _ALL
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        while True:
+            self._ask()
+            found: dict[TopicPartition, list[RecordColumns]] = {}
+            while left > 0 and (taken := self._assignment.take_columns(left, partitions)) is not None:
+                reader, columns = taken
+                left -= sum(each.record_count for each in columns)
+                found.setdefault(reader.key, []).extend(columns)
+            if found:
+                self._on_read()
+                self._progress.handed = {key: kept[0].offsets[0] for key, kept in found.items()}
                 return found
             self._assignment.raise_trouble(partitions, only_new=False)
             remaining = deadline - loop.time()
@@ -408,9 +441,13 @@ class Consumer:
         self, limit: int, partitions: tuple[TopicPartition, ...]
     ) -> tuple[PartitionReader, list[ConsumerRecord]] | None:
         taken = self._assignment.take(limit, partitions)
-        if taken is not None and self._fetcher is not None:
-            self._fetcher.on_read()
+        if taken is not None:
+            self._on_read()
         return taken
+
+    def _on_read(self) -> None:
+        if self._fetcher is not None:
+            self._fetcher.on_read()
 
     async def _wait(self, seconds: float | None) -> None:
         self._progress.waiting += 1

@@ -1,30 +1,48 @@
 """Converts batches as the log stores them into the records that an application reads.
 
-Owns: the rows that a consumer returns. The work per record runs in the interpreter's own loops: columns of
-the batch are zipped into rows. Invariants: deserializers get bytes or None, once for each returned record.
+Owns: the rows and columns that a consumer returns. The work per record runs in the interpreter's own loops:
+columns of the batch are zipped into rows. Invariants: deserializers get bytes or None, once for each returned
+record.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any, TypeAlias
 
-from tidelog.client.types import ConsumerRecord, TimestampType, TopicPartition
-from tidelog.protocol.records import BatchHeader, decode_batch_columns
+from tidelog.client.types import ConsumerRecord, RecordColumns, TimestampType, TopicPartition
+from tidelog.protocol.records import BatchHeader, Columns, decode_batch_columns
 from tidelog.protocol.types import NO_LEADER_EPOCH
 
-__all__ = ["Deserializer", "converted", "opened"]
+__all__ = ["Deserializer", "columns_of", "converted", "opened", "part", "record_columns", "rows"]
 
 Deserializer: TypeAlias = Callable[[bytes | None], Any]
 
 _TYPES = [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME]
 
 
-def opened(
-    key: TopicPartition, batch: bytes, header: BatchHeader, *, check_crc: bool
-) -> list[ConsumerRecord]:
-    """The records of `batch`, with keys and values as bytes. Raises ProtocolError."""
+def opened(batch: bytes, header: BatchHeader, position: int, *, check_crc: bool) -> Columns:
+    """The records of `batch` from offset `position` on. Raises ProtocolError."""
     columns = decode_batch_columns(batch, header=header, check_crc=check_crc)
-    rows = zip(
+    if header.base_offset >= position:
+        return columns
+    return part(columns, bisect_left(columns.offsets, position), None)
+
+
+def part(columns: Columns, first: int, end: int | None) -> Columns:
+    """The records from number `first` on, and before number `end` if that is given."""
+    return columns._replace(
+        offsets=columns.offsets[first:end],
+        timestamps=columns.timestamps[first:end],
+        keys=columns.keys[first:end],
+        values=columns.values[first:end],
+        headers=columns.headers[first:end],
+    )
+
+
+def rows(key: TopicPartition, columns: Columns) -> list[ConsumerRecord]:
+    """The records of partition `key`, with keys and values as bytes."""
+    fields = zip(
         repeat(key.topic),
         repeat(key.partition),
         columns.offsets,
@@ -38,7 +56,20 @@ def opened(
         repeat(NO_LEADER_EPOCH),
         strict=False,
     )
-    return list(map(tuple.__new__, repeat(ConsumerRecord), rows))
+    return list(map(tuple.__new__, repeat(ConsumerRecord), fields))
+
+
+def record_columns(columns: Columns) -> RecordColumns:
+    """The columns of a batch as applications get them."""
+    kind = _TYPES[columns.timestamp_type]
+    offsets, timestamps = columns.offsets, columns.timestamps
+    return RecordColumns(offsets, timestamps, kind, columns.keys, columns.values, columns.headers)
+
+
+def columns_of(records: Sequence[ConsumerRecord]) -> RecordColumns:
+    """The columns of records that were opened already. There is at least one."""
+    _, _, offsets, timestamps, types, keys, values, headers, *_ = zip(*records, strict=True)
+    return RecordColumns(offsets, timestamps, types[0], keys, values, headers)
 
 
 def converted(

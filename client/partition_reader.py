@@ -8,11 +8,11 @@ fetch that is in flight (it has an older `generation`). Records come in offset o
 
 from collections import deque
 
-from tidelog.client.conversion import opened
+from tidelog.client.conversion import columns_of, opened, part, record_columns, rows
 from tidelog.client.errors import ClientError, CorruptRecordError
-from tidelog.client.types import ConsumerRecord, TopicPartition
+from tidelog.client.types import ConsumerRecord, RecordColumns, TopicPartition
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.records import LOG_OVERHEAD, AbortedTransactions, BatchHeader, iter_batches
+from tidelog.protocol.records import LOG_OVERHEAD, AbortedTransactions, BatchHeader, Columns, iter_batches
 from tidelog.protocol.types import Buffer
 
 __all__ = ["PartitionReader"]
@@ -25,6 +25,7 @@ class PartitionReader:
         "_batches",
         "_check_crc",
         "_end",
+        "_left",
         "_next",
         "_records",
         "buffered_bytes",
@@ -56,6 +57,8 @@ class PartitionReader:
         # The last value: whether a batch has records to return.
         self._batches: deque[tuple[bytes, int, BatchHeader, bool]] = deque()
         self._records: list[ConsumerRecord] = []
+        # What is left of a batch that was returned in part as columns.
+        self._left: Columns | None = None
         self._next = 0
         self._end = 0
 
@@ -98,7 +101,7 @@ class PartitionReader:
     @property
     def has_unread(self) -> bool:
         """As `has_data`, whether stopped or not."""
-        return self._next < len(self._records) or bool(self._batches)
+        return self._next < len(self._records) or self._has_closed
 
     def add(self, data: Buffer, aborted: AbortedTransactions | None = None) -> None:
         """Add the bytes of a fetch from `fetch_offset`: whole batches, and perhaps a truncated one at the
@@ -164,32 +167,69 @@ class PartitionReader:
                 self._next = 0
                 if len(taken) == limit:
                     break
-            if not self._batches:
+            if not self._has_closed:
                 break
-            try:
-                self._open_next()
-            except CorruptRecordError as error:
-                # Only a seek gets past this batch, and a seek fetches again.
-                self._drop_fetched()
-                self.error = error
+            columns = self._open_next()
+            if columns is not None:
+                self._records, self._next = rows(self.key, columns), 0
         return taken
 
-    def _open_next(self) -> None:
+    def take_columns(self, limit: int) -> list[RecordColumns]:
+        """As `take`, but as columns, and without an object per record for all batches that are taken whole.
+        Empty if there are no records; no element is empty."""
+        taken: list[RecordColumns] = []
+        while limit > 0 and not self.is_stopped:
+            if remaining := len(self._records) - self._next:
+                records = self._records[self._next : self._next + limit]
+                taken.append(columns_of(records))
+                limit -= len(records)
+                self._next += len(records)
+                self.position = records[-1].offset + 1 if len(records) < remaining else self._end
+                continue
+            columns = self._open_next() if self._has_closed else None
+            if columns is not None:
+                count = len(columns.offsets)
+                if count > limit:
+                    self._left = part(columns, limit, None)
+                    columns, count = part(columns, 0, limit), limit
+                limit -= count
+                taken.append(record_columns(columns))
+                self.position = self._end if self._left is None else self._left.offsets[0]
+            elif not self._has_closed:
+                break
+        return taken
+
+    @property
+    def _has_closed(self) -> bool:
+        """Whether `_open_next` has a batch to open."""
+        return self._left is not None or bool(self._batches)
+
+    def _open_next(self) -> Columns | None:
+        """The records of the next batch, None if it has none to return. The position moves past a batch
+        without records. For a corrupt batch, `error` is set and the fetched bytes are dropped."""
+        if (left := self._left) is not None:
+            self._left = None
+            return left
         data, at, header, has_records = self._batches[0]
         # A short-lived copy: its bytes stay in the processor's cache while they are processed.
         batch = data[at : at + LOG_OVERHEAD + header.batch_length]
         position = self.position or 0
+        columns = None
         try:
-            records = opened(self.key, batch, header, check_crc=self._check_crc) if has_records else []
+            if has_records:
+                columns = opened(batch, header, position, check_crc=self._check_crc)
         except ProtocolError as error:
-            raise self._corrupt(position, error) from error
+            # Only a seek gets past this batch, and a seek fetches again.
+            self._drop_fetched()
+            self.error = self._corrupt(position, error)
+            return None
         self._batches.popleft()
         self.buffered_bytes -= len(batch)
-        if header.base_offset < position:
-            records = [record for record in records if record.offset >= position]
-        self._records, self._next, self._end = records, 0, header.last_offset + 1
-        if not records:
+        self._end = header.last_offset + 1
+        if columns is None or not columns.offsets:
             self.position = self._end
+            return None
+        return columns
 
     def _forget(self) -> None:
         self.generation += 1
@@ -199,6 +239,7 @@ class PartitionReader:
     def _drop_fetched(self) -> None:
         self.buffered_bytes = 0
         self._batches.clear()
+        self._left = None
         self._records = []
         self._next = 0
 

@@ -5,18 +5,20 @@ asks for the next ones, so a position that is committed automatically never cove
 application still processes. Setting `handed` is all that a record costs. Pure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from tidelog.client.types import ConsumerRecord, TopicPartition
 
 __all__ = ["Handed", "Progress"]
 
-Handed: TypeAlias = ConsumerRecord | Mapping[TopicPartition, Sequence[ConsumerRecord]] | None
+Handed: TypeAlias = ConsumerRecord | Mapping[TopicPartition, int] | None
+"""One record, or the first offset of the records of each partition."""
 
 
 class Progress:
-    """`handed` is what the last call returned; None if the application has finished it, or waits for more."""
+    """`handed` is what the last call returned: a new object for each call. None if the application has
+    finished it, or waits for more."""
 
     __slots__ = ("handed", "waiting")
 
@@ -32,8 +34,6 @@ class Progress:
     def unfinished(self) -> dict[TopicPartition, int]:
         """The first offset of each partition that the application has not finished."""
         handed = self.handed
-        if handed is None:
-            return {}
         if isinstance(handed, ConsumerRecord):
             return {handed.topic_partition: handed.offset}
-        return {key: records[0].offset for key, records in handed.items()}
+        return dict(handed or {})

@@ -4,6 +4,7 @@ Owns: the types that `Producer`, `Consumer` and `Admin` return. Immutable, no be
 timestamps and epochs are plain ints; -1 means "none", as in the protocol.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ __all__ = [
     "ConsumerRecord",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "RecordColumns",
     "RecordHeaders",
     "RecordMetadata",
     "TimestampType",
@@ -72,6 +74,24 @@ class ConsumerRecord(NamedTuple):
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+
+class RecordColumns(NamedTuple):
+    """Records of one partition, in offset order, as columns of one length: no object per record.
+
+    Timestamps are in milliseconds. Keys and values are as the log has them.
+    """
+
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    timestamp_type: TimestampType
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[RecordHeaders]
+
+    @property
+    def record_count(self) -> int:
+        return len(self.offsets)
 
 
 class OffsetAndMetadata(NamedTuple):

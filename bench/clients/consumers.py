@@ -1,10 +1,12 @@
-"""The consumers that are compared: both asyncio's, by partition, from the beginning, with their defaults."""
+"""The consumers that are compared: by partition, from the beginning, with their defaults."""
 
 from typing import Any
 
 from bench.wire import HOST
 
 CLIENTS = ("tidelog", "aiokafka")
+"""Those of asyncio."""
+CONFLUENT = "confluent-kafka"
 FETCH_BYTES = 1 << 20
 MOST_RECORDS = 500
 """Of one getmany; aiokafka's and the Java client's max.poll.records."""
@@ -33,4 +35,20 @@ async def open_consumer(name: str, port: int, topic: str) -> Any:
     await consumer.start()
     consumer.assign([partition])
     consumer.seek(partition, 0)
+    return consumer
+
+
+def open_confluent(port: int, topic: str) -> Any:
+    """confluent-kafka's consumer, assigned as those of `open_consumer`."""
+    import confluent_kafka
+
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": f"{HOST}:{port}",
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "max.partition.fetch.bytes": FETCH_BYTES,
+        }
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     return consumer

@@ -1,8 +1,9 @@
 """`python -m bench.loads.client_load PORT WORK CLIENT …`: one Python client at one kind of work.
 
 A process of its own. WORK is `produce` (send without pause for some seconds, then flush), `consume` (read
-what a topic holds, by getmany or by async for) or `memory` (what records take that wait unsent, and the
-deliveries that stand for them). Prints one JSON line: records and seconds, or bytes_a_record.
+what a topic holds, by getmany, as columns if the client has them, or by async for) or `memory` (what records
+take that wait unsent, and the deliveries that stand for them). Prints one JSON line: records and seconds, or
+bytes_a_record.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from typing import Any
 
 import uvloop
 
-from bench.clients.consumers import MOST_RECORDS, open_consumer
+from bench.clients.consumers import CONFLUENT, MOST_RECORDS, open_confluent, open_consumer
 from bench.clients.producers import Settings, open_producer
 from bench.wire import TOPIC, WireError
 
@@ -61,14 +62,43 @@ async def consume(given: argparse.Namespace) -> dict[str, float]:
 
     `cpu_seconds` is this process's share of it.
     """
+    if given.client == CONFLUENT:
+        confluent = open_confluent(given.port, given.topic)
+        begin, cpu_begin = time.perf_counter(), time.process_time()
+        records = _by_consume(confluent, given.records)
+        taken, cpu_taken = time.perf_counter() - begin, time.process_time() - cpu_begin
+        confluent.close()
+        return {"records": records, "seconds": taken, "cpu_seconds": cpu_taken}
     consumer = await open_consumer(given.client, given.port, given.topic)
-    begin = time.perf_counter()
-    cpu_begin = time.process_time()
-    records = await (_by_getmany if given.way == "getmany" else _by_iteration)(consumer, given.records)
-    taken = time.perf_counter() - begin
-    cpu_taken = time.process_time() - cpu_begin
+    has_columns = given.way == "columns" and hasattr(consumer, "getmany_columns")
+    read = _by_columns if has_columns else _by_iteration if given.way == "async for" else _by_getmany
+    begin, cpu_begin = time.perf_counter(), time.process_time()
+    records = await read(consumer, given.records)
+    taken, cpu_taken = time.perf_counter() - begin, time.process_time() - cpu_begin
     await consumer.stop()
     return {"records": records, "seconds": taken, "cpu_seconds": cpu_taken}
+
+
+def _by_consume(consumer: Any, wanted: int) -> int:
+    records = 0
+    while records < wanted:
+        for message in consumer.consume(MOST_RECORDS, 1.0):
+            if message.offset() != records or message.value() is None:
+                raise WireError(f"offset {records} was to come, {message.offset()} came ({message.error()})")
+            records += 1
+    return records
+
+
+async def _by_columns(consumer: Any, wanted: int) -> int:
+    records = 0
+    while records < wanted:
+        found = await consumer.getmany_columns(timeout_ms=1000, max_records=MOST_RECORDS)
+        for columns in (each for batches in found.values() for each in batches):
+            for offset, value in zip(columns.offsets, columns.values, strict=True):
+                if offset != records or value is None:
+                    raise WireError(f"offset {records} was to come, {offset} came")
+                records += 1
+    return records
 
 
 async def _by_getmany(consumer: Any, wanted: int) -> int:
@@ -130,7 +160,7 @@ def main() -> int:
     parser.add_argument("--batch-bytes", type=int, help="by default the client's own")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--records", type=int, default=2**62)
-    parser.add_argument("--way", choices=("getmany", "async for"), default="getmany")
+    parser.add_argument("--way", choices=("getmany", "columns", "async for"), default="getmany")
     given = parser.parse_args()
     try:
         result = uvloop.run(works[given.work](given))

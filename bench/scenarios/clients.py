@@ -18,13 +18,19 @@ from bench.targets.slow_link import SlowLink
 from bench.targets.tidelog import Tidelog
 from bench.wire import TOPIC, Wire
 
-PEERS = tuple(name for name in producers.CLIENTS if name != SUBJECT)
+PEERS = (*(name for name in producers.CLIENTS if name != SUBJECT), consumers.CONFLUENT)
 TITLE = "Tidelog's client beside others, on one Tidelog broker: medians of rounds, ratios within each round"
 ROUND_TRIP_MS = 10
 _SENDING = (Requirement(3, "aiokafka"), Requirement(6, "kafka-python"), Requirement(6, "AIOProducer"))
 _FAR = (Requirement(4, "aiokafka"),)
 _LOWER = (Requirement(1, "aiokafka", at_least=False),)
-_CONSUMING = (Requirement(2, "aiokafka"),)
+# Of a rate: times aiokafka's. A way that both have, and columns beside its getmany.
+_CONSUMING = {
+    "getmany": (Requirement(2, "aiokafka"),),
+    "columns": (Requirement(3, "aiokafka"),),
+    "async for": (Requirement(3, "aiokafka"),),
+}
+_CONSUMING_EFFORT = (Requirement(1, consumers.CONFLUENT, at_least=False),)
 _SMALL_BATCH = ("--batch-bytes", producers.SMALL_BATCH_BYTES)
 _BATCHES: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("own batch size", ()),
@@ -115,10 +121,13 @@ def _consume(results: Results, target: Target, title: str, value_bytes: int) -> 
     topic = _fresh_topic(target, "consumed", value_bytes)
     options = ("--topic", topic, "--value-bytes", value_bytes, "--records", records)
     run_load(target, "client_load", "produce", SUBJECT, *options, *_SMALL_BATCH, "--seconds", 30)
-    for way in ("getmany", "async for"):
-        rate = results.row(f"consume, {title}", way, "records/s", _CONSUMING)
-        effort = results.row(f"consume, {title}", f"{way}, processor time of the client", "us/record")
-        for client in consumers.CLIENTS:
+    for way, requirements in _CONSUMING.items():
+        # confluent-kafka's fastest way, `consume`, beside ours; it has no async for.
+        is_alone = way == "async for"
+        rate = results.row(f"consume, {title}", way, "records/s", requirements)
+        measure = f"{way}, processor time of the client"
+        effort = results.row(f"consume, {title}", measure, "us/record", () if is_alone else _CONSUMING_EFFORT)
+        for client in consumers.CLIENTS if is_alone else (*consumers.CLIENTS, consumers.CONFLUENT):
             outcome: Outcome = run_load(target, "client_load", "consume", client, *options, "--way", way)
             rate.add(client, outcome.numbers["records"] / outcome.numbers["seconds"])
             effort.add(client, outcome.numbers["cpu_seconds"] / outcome.numbers["records"] * 1e6)

@@ -3,13 +3,14 @@
 import argparse
 import io
 from collections.abc import Iterator
+from itertools import product
 
 import pytest
 from rich.console import Console
 
 from bench import report
 from bench.clients.consumers import CLIENTS as CONSUMERS
-from bench.clients.consumers import open_consumer
+from bench.clients.consumers import CONFLUENT, open_consumer
 from bench.clients.producers import CLIENTS as PRODUCERS
 from bench.loads import client_load, latency_load
 from bench.results import Requirement, Results
@@ -44,8 +45,10 @@ async def test_every_producer_stores_what_it_was_timed_for(broker: ThreadedBroke
         assert wire.end_offset(asked.topic) == 1001
 
 
-@pytest.mark.parametrize("way", ["getmany", "async for"])
-@pytest.mark.parametrize("client", CONSUMERS)
+@pytest.mark.parametrize(
+    ("client", "way"),
+    [*product(CONSUMERS, ["getmany", "columns", "async for"]), (CONFLUENT, "getmany")],
+)
 async def test_every_consumer_reads_what_there_is(broker: ThreadedBroker, client: str, way: str) -> None:
     asked = given(broker, client, way=way)
     await client_load.produce(asked)

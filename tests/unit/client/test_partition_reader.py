@@ -1,5 +1,7 @@
 """Where a reader stands, whatever happens to it."""
 
+import random
+
 import pytest
 
 from tests.compaction import cleaned
@@ -204,3 +206,48 @@ def test_what_an_answer_hides_is_passed_over_and_its_position_counts() -> None:
     it.seek(1)
     it.add(aborted + committed)
     assert drain(it) == [b"b", b"c"]
+
+
+def test_columns_and_records_give_the_same_whatever_is_asked_in_which_order() -> None:
+    data = b"".join(
+        stored(3 * number, *(b"%d" % (3 * number + index) for index in range(3))) for number in range(8)
+    )
+    whole = reader()
+    whole.add(data)
+    expected = [(record.offset, record.timestamp, record.key, record.value) for record in whole.take(100)]
+    for seed in range(30):
+        rng = random.Random(seed)
+        it = reader(rng.randrange(6))
+        it.add(data)
+        found = []
+        while it.has_unread:
+            limit = rng.randint(1, 7)
+            if rng.random() < 0.5:
+                taken = it.take(limit)
+                found += [(record.offset, record.timestamp, record.key, record.value) for record in taken]
+            else:
+                for columns in it.take_columns(limit):
+                    fields = columns.offsets, columns.timestamps, columns.keys, columns.values
+                    found += list(zip(*fields, strict=True))
+                    assert columns.record_count == len(columns.headers) <= limit
+            assert it.position == found[-1][0] + 1
+        assert found == expected[len(expected) - len(found) :]
+        assert (it.position, it.buffered_bytes) == (24, 0)
+
+
+def test_whole_batches_are_taken_as_columns_without_a_copy_and_gaps_end_past_the_batch() -> None:
+    it = reader()
+    it.add(stored(0, b"a", b"b") + stored(2, b"marker", is_control=True) + stored(3, b"c"))
+    columns = it.take_columns(100)
+    assert [list(each.values) for each in columns] == [[b"a", b"b"], [b"c"]]
+    assert (it.position, it.take_columns(1)) == (4, [])
+
+
+def test_a_corrupt_batch_is_an_error_for_columns_too() -> None:
+    good, bad = stored(0, b"a"), bytearray(stored(1, b"b"))
+    bad[-2] ^= 1
+    it = reader()
+    it.add(good + bytes(bad))
+    assert [list(each.values) for each in it.take_columns(100)] == [[b"a"]]
+    assert isinstance(it.error, CorruptRecordError)
+    assert (it.position, it.has_unread) == (1, False)
