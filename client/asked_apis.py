@@ -38,6 +38,8 @@ ASKED_APIS: Final[Mapping[ApiKey, Versions]] = {
     # Before version 3 a member leaves alone, not in a list.
     ApiKey.LEAVE_GROUP: Versions(3, 5),
     ApiKey.SYNC_GROUP: Versions(1, 5),
+    # From version 1 on, members choose their ids.
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Versions(1, 1),
     # From version 6 on, an unknown group is an error.
     ApiKey.DESCRIBE_GROUPS: Versions(0, 5),
     ApiKey.CONSUMER_GROUP_DESCRIBE: _every_version(ApiKey.CONSUMER_GROUP_DESCRIBE),

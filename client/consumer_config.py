@@ -48,15 +48,29 @@ class ConsumerConfig:
     group_instance_id: str | None = setting(
         None, "A name that makes this a static member: it may restart without a rebalance."
     )
+    group_protocol: str = setting(
+        "classic",
+        "Of the group: consumer (KIP-848) lets the broker assign, without a pause for all members.",
+        choices=("classic", "consumer"),
+    )
+    group_remote_assignor: str | None = setting(
+        None, "The broker's assignor, with the consumer protocol. None: the broker's default."
+    )
     partition_assignment_strategy: tuple[str, ...] = setting(
         ("range", "roundrobin", "cooperative-sticky"),
-        "Assignors in the order of preference. Only cooperative-sticky alone rebalances cooperatively.",
+        "With the classic protocol, assignors in the order of preference. cooperative-sticky alone, not"
+        " beside others, rebalances cooperatively.",
         choices=tuple(ASSIGNORS),
     )
     session_timeout_ms: int = setting(
-        45_000, "Without a heartbeat for so long, the group gives the partitions to others.", low=1
+        45_000,
+        "With the classic protocol: without a heartbeat for so long, the group gives the partitions to"
+        " others.",
+        low=1,
     )
-    heartbeat_interval_ms: int = setting(3_000, "Time between two heartbeats.", low=1)
+    heartbeat_interval_ms: int = setting(
+        3_000, "Time between two heartbeats. With the consumer protocol, the broker says it.", low=1
+    )
     max_poll_interval_ms: int = setting(
         300_000, "If the application asks for no records for so long, the consumer leaves the group.", low=1
     )
@@ -98,6 +112,8 @@ class ConsumerSettings(ClusterSettings, total=False):
     check_crcs: bool
     group_id: str | None
     group_instance_id: str | None
+    group_protocol: str
+    group_remote_assignor: str | None
     partition_assignment_strategy: tuple[str, ...]
     session_timeout_ms: int
     heartbeat_interval_ms: int

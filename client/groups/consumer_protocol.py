@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tidelog.client.groups.steps import NO_GENERATION
 from tidelog.client.types import TopicPartition
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages.consumer_protocol import (
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from tidelog.protocol.messages.declaration import Message
 
 __all__ = [
-    "NO_GENERATION",
     "Subscription",
     "cooperative_user_data",
     "decode_assignment",
@@ -35,7 +35,6 @@ __all__ = [
     "sticky_user_data",
 ]
 
-NO_GENERATION: Final = -1
 _SUBSCRIPTION_VERSION: Final = 3
 _ASSIGNMENT_VERSION: Final = 3
 _VERSION_BYTES: Final = 2

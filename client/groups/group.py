@@ -13,32 +13,34 @@ Source: Kafka's ConsumerCoordinator; aiokafka for a group that works in the back
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
+from uuid import uuid4
 
 from tidelog.client.backoff import Backoff
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer_config import ConsumerConfig
 from tidelog.client.errors import ClientClosedError, ClientError
 from tidelog.client.events import logger
+from tidelog.client.groups.consumer_membership import ConsumerMembership
 from tidelog.client.groups.coordinator import GroupCoordinator
 from tidelog.client.groups.listener import ConsumerRebalanceListener, notify
-from tidelog.client.groups.membership import (
+from tidelog.client.groups.membership import Membership
+from tidelog.client.groups.offsets import GroupOffsets
+from tidelog.client.groups.steps import (
     Adopt,
     AssignAll,
     FindCoordinator,
     Join,
     Leave,
-    Membership,
+    ResolveTopics,
     Rest,
     Revoke,
     Step,
     Sync,
 )
-from tidelog.client.groups.offsets import GroupOffsets
 from tidelog.client.groups.subscription import TopicSubscription
 from tidelog.client.partition_reader import PartitionReader
 from tidelog.client.progress import Progress
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
-from tidelog.protocol.errors import error_code
 from tidelog.protocol.schema import ApiKey
 
 __all__ = ["Group"]
@@ -68,13 +70,7 @@ class Group:
     ) -> None:
         self.config = config
         self.listener: object = ConsumerRebalanceListener()
-        self.membership = Membership(
-            config.group_id or "",
-            config.partition_assignment_strategy,
-            group_instance_id=config.group_instance_id,
-            session_timeout_ms=config.session_timeout_ms,
-            rebalance_timeout_ms=config.max_poll_interval_ms,
-        )
+        self.membership = _membership(config)
         self._cluster = cluster
         self._readers = readers
         self._progress = progress
@@ -87,6 +83,7 @@ class Group:
         self._backoff = Backoff(cluster.config.retry_backoff_ms, cluster.config.retry_backoff_max_ms)
         self._subscription: TopicSubscription | None = None
         self._changed = asyncio.Event()
+        self._hurried = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._committed: dict[TopicPartition, int] = {}
         self._listener_error: Exception | None = None
@@ -170,6 +167,7 @@ class Group:
                 self.membership.request_failed(error)
             if self.membership.error is not None:
                 self._on_data()
+            self._hurry()
 
     async def _carry_out(self, step: Step) -> None:
         membership = self.membership
@@ -178,21 +176,34 @@ class Group:
                 await self._changed.wait()
             case FindCoordinator():
                 membership.coordinator_found(await self._coordinator.find())
-            case Join(values):
-                membership.join_begun()
-                wait_ms = self.config.max_poll_interval_ms + self._cluster.config.request_timeout_ms
-                membership.joined(await self._ask(ApiKey.JOIN_GROUP, values, wait_ms))
-            case AssignAll(topics):
-                membership.assigned(await self._partition_counts(topics))
-            case Sync(values):
-                wait_ms = self.config.max_poll_interval_ms + self._cluster.config.request_timeout_ms
-                membership.synced(await self._ask(ApiKey.SYNC_GROUP, values, wait_ms))
             case Revoke():
                 await self._give_up(step)
             case Adopt(partitions):
                 await self._take_over(partitions)
             case Leave():
                 await self._leave(step)
+            case ResolveTopics() if isinstance(membership, ConsumerMembership):
+                await self._resolve(membership)
+            case Join() | AssignAll() | Sync() if isinstance(membership, Membership):
+                await self._rebalance(membership, step)
+
+    async def _rebalance(self, membership: Membership, step: Join | AssignAll | Sync) -> None:
+        wait_ms = self.config.max_poll_interval_ms + self._cluster.config.request_timeout_ms
+        match step:
+            case Join(values):
+                membership.join_begun()
+                membership.joined(await self._ask(ApiKey.JOIN_GROUP, values, wait_ms))
+            case AssignAll(topics):
+                membership.assigned(await self._partition_counts(topics))
+            case Sync(values):
+                membership.synced(await self._ask(ApiKey.SYNC_GROUP, values, wait_ms))
+
+    async def _resolve(self, membership: ConsumerMembership) -> None:
+        if membership.resolved(self._topic_ids()):
+            return
+        await self._cluster.refresh()
+        if not membership.resolved(self._topic_ids()):
+            membership.failures += 1
 
     async def _ask(self, api_key: ApiKey, values: dict[str, object], wait_ms: int) -> Any:
         node_id = await self.offsets.find_coordinator()
@@ -200,9 +211,7 @@ class Group:
 
     async def _leave(self, step: Leave) -> None:
         node_id = await self.offsets.find_coordinator()
-        member = {"member_id": step.identity.member_id, "group_instance_id": None}
-        values = {"group_id": self.config.group_id, "members": [member]}
-        await self._coordinator.call(node_id, ApiKey.LEAVE_GROUP, values)
+        await self._coordinator.call(node_id, step.api_key, step.values)
         self.membership.left()
 
     async def _partition_counts(self, topics: frozenset[str]) -> dict[str, int]:
@@ -210,6 +219,9 @@ class Group:
         self._cluster.watch_topics(topics)
         await self._cluster.refresh()
         return self._counts()
+
+    def _topic_ids(self) -> dict[str, object]:
+        return {name: info.topic_id for name, info in self._cluster.image.topics.items()}
 
     def _counts(self) -> dict[str, int]:
         return {name: len(info.partitions) for name, info in self._cluster.image.topics.items()}
@@ -250,24 +262,37 @@ class Group:
     # What runs beside the steps
 
     async def _beat(self) -> None:
+        """Send heartbeats, one at a time."""
         membership, config = self.membership, self.config
         while True:
-            await asyncio.sleep(config.heartbeat_interval_ms / 1000)
+            try:
+                async with asyncio.timeout(membership.heartbeat_interval_ms / 1000):
+                    await self._hurried.wait()
+            except TimeoutError:
+                pass
+            if membership.failures:
+                await asyncio.sleep(self._backoff.delay_ms(membership.failures) / 1000)
+            self._hurried.clear()
             if not membership.can_heartbeat or membership.coordinator is None:
                 continue
-            asked = membership.identity
+            asked, node_id = membership.identity, membership.coordinator
             wait_ms = min(config.session_timeout_ms, self._cluster.config.request_timeout_ms)
             try:
-                answer = await self._coordinator.call(
-                    membership.coordinator, ApiKey.HEARTBEAT, membership.request_values(), timeout_ms=wait_ms
-                )
-                membership.heartbeat_answered(asked, error_code(answer.error_code))
+                api_key, values = membership.heartbeat()
+                answer = await self._coordinator.call(node_id, api_key, values, timeout_ms=wait_ms)
+                membership.heartbeat_received(asked, answer)
             except ClientClosedError:
                 return
             except ClientError as error:
                 if not membership.awaits_join:
                     membership.request_failed(error)
             self._react()
+            if membership.error is not None:
+                self._on_data()
+
+    def _hurry(self) -> None:
+        if self.membership.must_report and self.membership.can_heartbeat:
+            self._hurried.set()
 
     async def _commit_regularly(self) -> None:
         while True:
@@ -331,6 +356,7 @@ class Group:
         if isinstance(step, Revoke):
             self._suspend(step.partitions)
         self._changed.set()
+        self._hurry()
 
     def _suspend(self, partitions: frozenset[TopicPartition]) -> None:
         """Read nothing of these, and of all others again."""
@@ -353,3 +379,24 @@ class Group:
             logger.error("group_failed", group_id=self.config.group_id, exc_info=task.exception())
             self.membership.request_failed(ClientError(f"the group's task failed: {task.exception()!r}"))
             self._on_data()
+
+
+def _membership(config: ConsumerConfig) -> Membership | ConsumerMembership:
+    group_id = config.group_id or ""
+    if config.group_protocol == "consumer":
+        return ConsumerMembership(
+            group_id,
+            str(uuid4()),
+            group_instance_id=config.group_instance_id,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+            assignor=config.group_remote_assignor,
+        )
+    return Membership(
+        group_id,
+        config.partition_assignment_strategy,
+        group_instance_id=config.group_instance_id,
+        session_timeout_ms=config.session_timeout_ms,
+        rebalance_timeout_ms=config.max_poll_interval_ms,
+        heartbeat_interval_ms=config.heartbeat_interval_ms,
+    )

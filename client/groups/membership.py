@@ -17,92 +17,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
 from tidelog.client.errors import BrokerError, ClientError, FencedInstanceError, broker_error
 from tidelog.client.groups.assignors import ASSIGNORS
 from tidelog.client.groups.consumer_protocol import (
-    NO_GENERATION,
     Subscription,
     decode_assignment,
     decode_subscription,
     encode_assignment,
 )
+from tidelog.client.groups.steps import (
+    MOVED,
+    NO_GENERATION,
+    Adopt,
+    AssignAll,
+    FindCoordinator,
+    Identity,
+    Join,
+    Leave,
+    Rest,
+    Revoke,
+    Step,
+    Sync,
+)
 from tidelog.client.types import TopicPartition
 from tidelog.protocol.errors import ErrorCode, ProtocolError, error_code
+from tidelog.protocol.schema import ApiKey
 
-__all__ = [
-    "PROTOCOL_TYPE",
-    "Adopt",
-    "AssignAll",
-    "FindCoordinator",
-    "Identity",
-    "Join",
-    "Leave",
-    "Membership",
-    "Rest",
-    "Revoke",
-    "Step",
-    "Sync",
-]
+__all__ = ["PROTOCOL_TYPE", "Membership"]
 
 PROTOCOL_TYPE: Final = "consumer"
 NO_MEMBER_ID: Final = ""
-
-
-class Identity(NamedTuple):
-    """Who sends a request: a generation of -1 is no member of any generation."""
-
-    member_id: str
-    generation: int
-
-
-class FindCoordinator(NamedTuple):
-    """Ask for the group's coordinator, then call `coordinator_found`."""
-
-
-class Join(NamedTuple):
-    """Send JoinGroup with these values, then call `joined`."""
-
-    values: dict[str, object]
-
-
-class AssignAll(NamedTuple):
-    """As the leader: look up how many partitions these topics have, then call `assigned`."""
-
-    topics: frozenset[str]
-
-
-class Sync(NamedTuple):
-    """Send SyncGroup with these values, then call `synced`."""
-
-    values: dict[str, object]
-
-
-class Revoke(NamedTuple):
-    """Stop reading these partitions, commit unless they are lost, run the callback, then call `revoked`."""
-
-    partitions: frozenset[TopicPartition]
-    is_lost: bool
-
-
-class Adopt(NamedTuple):
-    """Read these partitions too, run the callback, then call `adopted`."""
-
-    partitions: frozenset[TopicPartition]
-
-
-class Leave(NamedTuple):
-    """Send LeaveGroup with this identity, then call `left`."""
-
-    identity: Identity
-
-
-class Rest(NamedTuple):
-    """Nothing to do until something changes."""
-
-
-Step: TypeAlias = FindCoordinator | Join | AssignAll | Sync | Revoke | Adopt | Leave | Rest
 
 
 class Phase(Enum):
@@ -117,7 +63,6 @@ class Phase(Enum):
 
 
 _FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
 class Membership:
@@ -131,6 +76,7 @@ class Membership:
         group_instance_id: str | None,
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
+        heartbeat_interval_ms: int,
     ) -> None:
         self.group_id = group_id
         self.group_instance_id = group_instance_id
@@ -141,6 +87,9 @@ class Membership:
         self.failures = 0
         """Failures in a row: wait before the next request if there were any."""
         self.rebalances = 0
+        self.heartbeat_interval_ms = heartbeat_interval_ms
+        self.must_report = False
+        """Whether the next heartbeat must not wait for its time. Never, in this protocol."""
         self.awaits_join = False
         self._assignors = [ASSIGNORS[name] for name in assignors]
         self._is_cooperative = all(each.is_cooperative for each in self._assignors)
@@ -247,7 +196,10 @@ class Membership:
         """A static member stays: it comes back, or its session expires."""
         if self.identity.member_id == NO_MEMBER_ID or self.group_instance_id is not None:
             return Rest()
-        return FindCoordinator() if self.coordinator is None else Leave(self.identity)
+        if self.coordinator is None:
+            return FindCoordinator()
+        member = {"member_id": self.identity.member_id, "group_instance_id": None}
+        return Leave(ApiKey.LEAVE_GROUP, {"group_id": self.group_id, "members": [member]})
 
     def _join_values(self) -> dict[str, object]:
         topics = self._topics or frozenset()
@@ -267,7 +219,7 @@ class Membership:
 
     def _sync_values(self) -> dict[str, object]:
         return {
-            **self.request_values(),
+            **self._request_values(),
             "protocol_type": PROTOCOL_TYPE,
             "protocol_name": self._protocol,
             "assignments": [
@@ -275,7 +227,11 @@ class Membership:
             ],
         }
 
-    def request_values(self) -> dict[str, object]:
+    def heartbeat(self) -> tuple[ApiKey, dict[str, object]]:
+        """The request."""
+        return ApiKey.HEARTBEAT, self._request_values()
+
+    def _request_values(self) -> dict[str, object]:
         """The fields by which SyncGroup and Heartbeat name the member."""
         return {
             "group_id": self.group_id,
@@ -379,6 +335,9 @@ class Membership:
     def left(self) -> None:
         self._forget(NO_MEMBER_ID)
 
+    def heartbeat_received(self, asked: Identity, answer: Any) -> None:
+        self.heartbeat_answered(asked, error_code(answer.error_code))
+
     def heartbeat_answered(self, asked: Identity, code: ErrorCode) -> None:
         """Also for a commit. `asked` is the identity that sent it."""
         if asked != self.identity:
@@ -389,7 +348,7 @@ class Membership:
             self._must_rejoin = True
         elif code is ErrorCode.ILLEGAL_GENERATION and self.awaits_join:
             return
-        elif code in _FORGOTTEN or code is ErrorCode.FENCED_INSTANCE_ID or code in _MOVED:
+        elif code in _FORGOTTEN or code is ErrorCode.FENCED_INSTANCE_ID or code in MOVED:
             self._refused(code)
 
     def _refused(self, code: ErrorCode) -> None:
@@ -399,7 +358,7 @@ class Membership:
         elif code in _FORGOTTEN:
             is_same_member = code is ErrorCode.ILLEGAL_GENERATION
             self._forget(self.identity.member_id if is_same_member else NO_MEMBER_ID)
-        elif code in _MOVED:
+        elif code in MOVED:
             self.coordinator = None
             self.failures += 1
         elif code is ErrorCode.FENCED_INSTANCE_ID:

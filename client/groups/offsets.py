@@ -19,8 +19,10 @@ from tidelog.client.errors import (
     RequestTimeoutError,
     broker_error,
 )
+from tidelog.client.groups.consumer_membership import ConsumerMembership
 from tidelog.client.groups.coordinator import GroupCoordinator
-from tidelog.client.groups.membership import Identity, Membership
+from tidelog.client.groups.membership import Membership
+from tidelog.client.groups.steps import Identity
 from tidelog.client.partition_reader import PartitionReader
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.protocol.errors import ErrorCode, error_code
@@ -29,7 +31,16 @@ from tidelog.protocol.types import NO_OFFSET
 
 __all__ = ["GroupOffsets"]
 
-_GONE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID})
+_GONE = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+# The group is in another generation, or soon will be. The member learns it by other answers.
+_LATE = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH})
 
 
 class GroupOffsets:
@@ -39,7 +50,7 @@ class GroupOffsets:
         self,
         config: ClusterConfig,
         coordinator: GroupCoordinator,
-        membership: Membership,
+        membership: Membership | ConsumerMembership,
         readers: Mapping[TopicPartition, PartitionReader],
         react: Callable[[], None],
     ) -> None:
@@ -127,7 +138,7 @@ class GroupOffsets:
     def _refusal(self, code: ErrorCode, identity: Identity) -> ClientError:
         """The error of an answer; it is retriable if the same call may succeed later."""
         membership = self._membership
-        may_pass = code is ErrorCode.REBALANCE_IN_PROGRESS or (
+        may_pass = code in _LATE or (
             code is ErrorCode.ILLEGAL_GENERATION
             and (membership.awaits_join or membership.identity != identity)
         )

@@ -15,13 +15,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.unit.broker.coordinator.groups.site import LIMITS, REBALANCE_MS, SESSION_MS, Asked, Site
 from tidelog.client import ConnectionLostError, TopicPartition
-from tidelog.client.groups.membership import (
+from tidelog.client.groups.membership import Membership
+from tidelog.client.groups.steps import (
     Adopt,
     AssignAll,
     FindCoordinator,
     Join,
     Leave,
-    Membership,
     Rest,
     Revoke,
     Step,
@@ -46,6 +46,7 @@ class Member:
             group_instance_id=None,
             session_timeout_ms=SESSION_MS,
             rebalance_timeout_ms=REBALANCE_MS,
+            heartbeat_interval_ms=3_000,
         )
         self.membership.subscribe(frozenset({"t"}))
         self.pending: tuple[Step, Asked] | None = None
@@ -86,7 +87,7 @@ class Memberships(RuleBasedStateMachine):
             case Adopt(partitions):
                 it.adopted(partitions)
             case Leave():
-                self.site.leave(step.identity.member_id)
+                self.site.leave(it.identity.member_id)
                 it.left()
         self.site.pass_ms(0)
         return True
