@@ -211,6 +211,7 @@ class ConsumerMembership:
             self._unresolved = tuple(
                 (each.topic_id, tuple(each.partitions)) for each in answer.assignment.topic_partitions
             )
+            self.resolved(self._topic_ids)
 
     def heartbeat_answered(self, asked: Identity, code: ErrorCode, message: str | None = None) -> None:
         """The error of a heartbeat or of a commit. `asked` is the identity that sent it."""

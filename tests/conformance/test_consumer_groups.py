@@ -33,17 +33,28 @@ from tidelog.client import (
     Producer,
     TopicPartition,
 )
+from tidelog.client.groups.assignors import ASSIGNORS
 
 PARTITIONS = 4
 RECORDS = 400
 SESSION_MS = 6_000
 HEARTBEAT_MS = 50
+QUICK = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
+    "group.consumer.min.heartbeat.interval.ms": HEARTBEAT_MS,
+}
+CLASSIC: dict[str, Any] = {"group_protocol": "classic"}
+CONSUMER: dict[str, Any] = {"group_protocol": "consumer"}
+COOPERATIVE: dict[str, Any] = {"partition_assignment_strategy": ("cooperative-sticky",)}
+both_protocols = pytest.mark.parametrize("protocol", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
 _numbers = count()
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    running = RunningBroker(tmp_path_factory.mktemp("broker"), group_initial_rebalance_delay_ms=0)
+    quick = {name.replace(".", "_"): value for name, value in QUICK.items()}
+    running = RunningBroker(tmp_path_factory.mktemp("broker"), **quick)
     yield running
     running.stop()
 
@@ -97,8 +108,10 @@ class Reader:
 
     async def stop(self) -> None:
         await self.consumer.stop()
-        if self._task is not None:
+        if self._task is not None and self.pause is None:
             await self._task
+        elif self._task is not None:
+            self._task.cancel()
 
     def die(self) -> None:
         """Without a commit and without a word to the group."""
@@ -147,9 +160,18 @@ def numbered(numbers: range) -> Counter[object]:
     return Counter(b"%d" % number for number in numbers)
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-async def test_members_come_and_go_and_each_record_is_given_once(crew: Crew, strategy: str) -> None:
-    assignors = {"partition_assignment_strategy": (strategy,)}
+@pytest.mark.parametrize(
+    "assignors",
+    [
+        *({"partition_assignment_strategy": (name,)} for name in ASSIGNORS),
+        CONSUMER,
+        CONSUMER | {"group_remote_assignor": "range"},
+    ],
+    ids=lambda settings: "-".join(str(each) for each in settings.values()),
+)
+async def test_members_come_and_go_and_each_record_is_given_once(
+    crew: Crew, assignors: dict[str, Any]
+) -> None:
     first = await crew.add(**assignors)
     await until(lambda: crew.shares() == [PARTITIONS] and len(first.given) > 10)
     second = await crew.add(**assignors)
@@ -189,7 +211,10 @@ async def test_a_rebalance_waits_until_the_record_in_hand_is_finished(crew: Crew
     assert crew.values() == numbered(range(RECORDS))
 
 
-async def test_cooperative_members_keep_reading_what_stays_theirs(crew: Crew) -> None:
+@pytest.mark.parametrize("strategy", [COOPERATIVE, CONSUMER], ids=["classic", "consumer"])
+async def test_cooperative_members_keep_reading_what_stays_theirs(
+    crew: Crew, strategy: dict[str, Any]
+) -> None:
     events: list[tuple[str, frozenset[TopicPartition]]] = []
 
     class Listener(ConsumerRebalanceListener):
@@ -199,7 +224,6 @@ async def test_cooperative_members_keep_reading_what_stays_theirs(crew: Crew) ->
         def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
             events.append(("assigned", frozenset(assigned)))
 
-    strategy = {"partition_assignment_strategy": ("cooperative-sticky",)}
     first = await crew.add(listener=Listener(), **strategy)
     await until(lambda: crew.shares() == [PARTITIONS])
     before = first.consumer.assignment()
@@ -230,6 +254,37 @@ async def test_a_static_member_comes_back_without_a_rebalance_and_a_second_one_f
         await back._task
     back._task = None
     await usurper.stop()
+
+
+async def test_a_static_member_of_the_consumer_protocol_comes_back_to_its_partitions(crew: Crew) -> None:
+    first = await crew.add(group_instance_id="one", **CONSUMER)
+    second = await crew.add(group_instance_id="two", **CONSUMER)
+    await until(lambda: crew.shares() == [2, 2])
+    share = second.consumer.assignment()
+    usurper = await Reader(crew.address, crew.group, group_instance_id="two", **CONSUMER).start(crew.topic)
+    assert usurper._task is not None
+    with pytest.raises(FencedInstanceError, match="two"):
+        await usurper._task
+    usurper._task = None
+    await usurper.stop()
+    await crew.remove(second)
+    assert len(first.consumer.assignment()) == 2
+    back = await crew.add(group_instance_id="two", **CONSUMER)
+    await until(lambda: back.consumer.assignment() == share)
+
+
+async def test_members_change_the_protocol_of_their_group_one_after_the_other(crew: Crew) -> None:
+    classic = await crew.add(**COOPERATIVE)
+    await until(lambda: crew.shares() == [PARTITIONS] and len(classic.given) == RECORDS)
+    await crew.add(**CONSUMER)
+    await until(lambda: crew.shares() == [2, 2])
+    await write(crew.address, crew.topic, range(RECORDS, 2 * RECORDS))
+    await until(lambda: sum(crew.values().values()) >= 2 * RECORDS)
+    await crew.remove(classic)
+    await until(lambda: crew.shares() == [PARTITIONS])
+    await write(crew.address, crew.topic, range(2 * RECORDS, 3 * RECORDS))
+    await until(lambda: sum(crew.values().values()) >= 3 * RECORDS)
+    assert crew.values() == numbered(range(3 * RECORDS))
 
 
 async def test_a_record_in_hand_is_not_committed_when_its_work_fails(broker: RunningBroker) -> None:
@@ -303,8 +358,9 @@ async def test_a_partition_that_another_member_has_cannot_be_committed(crew: Cre
         await first.consumer.commit({TopicPartition(crew.topic, 0): 3})
 
 
+@both_protocols
 async def test_an_application_that_does_not_ask_loses_its_partitions_and_gets_some_when_it_asks(
-    crew: Crew,
+    crew: Crew, protocol: dict[str, Any]
 ) -> None:
     lost: list[set[TopicPartition]] = []
 
@@ -317,10 +373,10 @@ async def test_an_application_that_does_not_ask_loses_its_partitions_and_gets_so
     async def work(record: ConsumerRecord) -> None:
         await finish.wait()
 
-    slow = await crew.add(listener=Listener(), max_poll_interval_ms=400)
+    slow = await crew.add(listener=Listener(), max_poll_interval_ms=400, **protocol)
     slow.pause = work
     await until(lambda: len(slow.given) == 1)
-    other = await crew.add()
+    other = await crew.add(**protocol)
     await until(lambda: lost and len(other.consumer.assignment()) == PARTITIONS)
     assert lost == [{TopicPartition(crew.topic, index) for index in range(PARTITIONS)}]
     slow.pause = None
@@ -446,18 +502,23 @@ async def test_our_members_share_a_group_with_those_of_aiokafka(
 
 
 @pytest.mark.parametrize("ours_leads", [True, False])
-@pytest.mark.parametrize("name", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("name", ["range", "cooperative-sticky", "consumer"])
 async def test_our_members_share_a_group_with_those_of_confluent_kafka(
     crew: Crew, ours_leads: bool, name: str
 ) -> None:
+    """In the consumer protocol, nobody leads."""
+    is_classic = name != "consumer"
+    classic = {
+        "session.timeout.ms": SESSION_MS,
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+        "partition.assignment.strategy": name,
+    }
     theirs = ConfluentConsumer(
         {
             "bootstrap.servers": crew.address,
             "group.id": crew.group,
             "auto.offset.reset": "earliest",
-            "session.timeout.ms": SESSION_MS,
-            "heartbeat.interval.ms": HEARTBEAT_MS,
-            "partition.assignment.strategy": name,
+            **(classic if is_classic else {"group.protocol": "consumer"}),
         }
     )
     given: list[object] = []
@@ -477,7 +538,7 @@ async def test_our_members_share_a_group_with_those_of_confluent_kafka(
         theirs.subscribe([crew.topic])
         return asyncio.get_running_loop().run_in_executor(None, read)
 
-    assignors = {"partition_assignment_strategy": (name,)}
+    assignors: dict[str, Any] = {"partition_assignment_strategy": (name,)} if is_classic else CONSUMER
     if ours_leads:
         await crew.add(**assignors)
         await until(lambda: crew.shares() == [PARTITIONS])
@@ -518,13 +579,15 @@ async def test_our_members_share_a_cooperative_group_with_those_of_kafka_python(
     await until(lambda: crew.shares() == [PARTITIONS])
 
 
-async def test_a_broker_that_is_killed_costs_no_record_and_doubles_none(tmp_path: Path) -> None:
-    settings = {"group.initial.rebalance.delay.ms": 0}
-    async with BrokerProcess(tmp_path, settings=settings) as process:
+@both_protocols
+async def test_a_broker_that_is_killed_costs_no_record_and_doubles_none(
+    tmp_path: Path, protocol: dict[str, Any]
+) -> None:
+    async with BrokerProcess(tmp_path, settings=QUICK) as process:
         address = f"127.0.0.1:{process.port}"
         crew = Crew(address, await filled(address))
         async with crew.stack:
-            quick = {"request_timeout_ms": 10_000, "auto_commit_interval_ms": 20}
+            quick = {"request_timeout_ms": 10_000, "auto_commit_interval_ms": 20, **protocol}
             await crew.add(**quick)
             await crew.add(**quick)
             await until(lambda: crew.shares() == [2, 2] and len(crew.readers[0].given) > 10)

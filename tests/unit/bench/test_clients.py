@@ -51,7 +51,7 @@ async def test_every_producer_stores_what_it_was_timed_for(broker: ThreadedBroke
 )
 async def test_every_consumer_reads_what_there_is(broker: ThreadedBroker, client: str, way: str) -> None:
     asked = given(broker, client, way=way)
-    await client_load.produce(asked)
+    await client_load.produce(argparse.Namespace(**vars(asked) | {"client": "tidelog"}))
     assert (await client_load.consume(asked))["records"] >= 1000
 
 
