@@ -1,26 +1,31 @@
-"""Our consumer in groups: it shares partitions, also with other clients, and keeps its place."""
+"""Our consumer in groups: it shares partitions, commits, and keeps its place, also over kill -9."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
-from itertools import count
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer
-from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from confluent_kafka import Consumer as ConfluentConsumer
-from kafka import KafkaConsumer
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from faults.process import BrokerProcess
 from tests.conformance.conftest import RunningBroker
-from tests.waiting import DEADLINE_SECONDS, until
+from tests.conformance.crew import (
+    CONSUMER,
+    COOPERATIVE,
+    PARTITIONS,
+    QUICK,
+    RECORDS,
+    Crew,
+    Reader,
+    both_protocols,
+    filled,
+    numbered,
+    write,
+)
+from tests.waiting import until
 from tidelog.client import (
     Admin,
     ClientClosedError,
@@ -30,25 +35,9 @@ from tidelog.client import (
     ConsumerRecord,
     FencedInstanceError,
     NewTopic,
-    Producer,
     TopicPartition,
 )
 from tidelog.client.groups.assignors import ASSIGNORS
-
-PARTITIONS = 4
-RECORDS = 400
-SESSION_MS = 6_000
-HEARTBEAT_MS = 50
-QUICK = {
-    "group.initial.rebalance.delay.ms": 0,
-    "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
-    "group.consumer.min.heartbeat.interval.ms": HEARTBEAT_MS,
-}
-CLASSIC: dict[str, Any] = {"group_protocol": "classic"}
-CONSUMER: dict[str, Any] = {"group_protocol": "consumer"}
-COOPERATIVE: dict[str, Any] = {"partition_assignment_strategy": ("cooperative-sticky",)}
-both_protocols = pytest.mark.parametrize("protocol", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
-_numbers = count()
 
 
 @pytest.fixture(scope="module")
@@ -59,105 +48,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     running.stop()
 
 
-async def filled(address: str, records: int = RECORDS) -> str:
-    """A new topic with `records` records, by number, over its partitions."""
-    name = f"shared-{next(_numbers)}"
-    async with Admin(bootstrap_servers=address) as admin:
-        await admin.create_topics([NewTopic(name, PARTITIONS, 1, {})])
-    await write(address, name, range(records))
-    return name
-
-
-async def write(address: str, topic: str, numbers: range) -> None:
-    async with Producer(bootstrap_servers=address, retry_backoff_ms=20) as producer:
-        for number in numbers:
-            await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
-
-
-class Reader:
-    """One of our consumers, read by a task. `given` has its records in their order."""
-
-    def __init__(self, address: str, group: str, **settings: Any) -> None:
-        quick = {
-            "auto_offset_reset": "earliest",
-            "session_timeout_ms": SESSION_MS,
-            "heartbeat_interval_ms": HEARTBEAT_MS,
-            "retry_backoff_ms": 20,
-            "fetch_max_wait_ms": 50,
-        }
-        self.consumer = Consumer(bootstrap_servers=address, group_id=group, **{**quick, **settings})
-        self.given: list[ConsumerRecord] = []
-        self.wrong: list[ConsumerRecord] = []
-        self.pause: Callable[[ConsumerRecord], Awaitable[None]] | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self, *topics: str, listener: object = None) -> Reader:
-        await self.consumer.start()
-        if topics:
-            self.consumer.subscribe(topics, listener=listener)
-        self._task = asyncio.create_task(self._read())
-        return self
-
-    async def _read(self) -> None:
-        async for record in self.consumer:
-            if record.topic_partition not in self.consumer.assignment():
-                self.wrong.append(record)
-            self.given.append(record)
-            if self.pause is not None:
-                await self.pause(record)
-
-    async def stop(self) -> None:
-        await self.consumer.stop()
-        if self._task is not None and self.pause is None:
-            await self._task
-        elif self._task is not None:
-            self._task.cancel()
-
-    def die(self) -> None:
-        """Without a commit and without a word to the group."""
-        if self.consumer._group is not None:
-            for task in self.consumer._group._tasks:
-                task.cancel()
-
-
-class Crew:
-    """Readers of one group."""
-
-    def __init__(self, address: str, topic: str) -> None:
-        self.address, self.topic, self.group = address, topic, f"group-{topic}"
-        self.readers: list[Reader] = []
-        self.gone: list[Reader] = []
-        self.stack = AsyncExitStack()
-
-    async def add(self, *, listener: object = None, **settings: Any) -> Reader:
-        reader = await Reader(self.address, self.group, **settings).start(self.topic, listener=listener)
-        self.stack.push_async_callback(reader.stop)
-        self.readers.append(reader)
-        return reader
-
-    async def remove(self, reader: Reader) -> None:
-        self.readers.remove(reader)
-        self.gone.append(reader)
-        await reader.stop()
-
-    def shares(self) -> list[int]:
-        return sorted(len(reader.consumer.assignment()) for reader in self.readers)
-
-    def values(self) -> Counter[object]:
-        everyone = [*self.readers, *self.gone]
-        assert not any(reader.wrong for reader in everyone)
-        return Counter(record.value for reader in everyone for record in reader.given)
-
-
 @pytest.fixture
 async def crew(broker: RunningBroker) -> AsyncIterator[Crew]:
     made = Crew(broker.address, await filled(broker.address))
     async with made.stack:
         yield made
-
-
-def numbered(numbers: range) -> Counter[object]:
-    return Counter(b"%d" % number for number in numbers)
 
 
 @pytest.mark.parametrize(
@@ -414,7 +309,7 @@ async def test_a_callback_can_set_where_a_partition_begins_and_its_error_reaches
 
 
 async def test_a_pattern_finds_topics_that_are_made_later(broker: RunningBroker) -> None:
-    group = f"pattern-{next(_numbers)}"
+    group = "pattern"
     async with Reader(broker.address, group, metadata_max_age_ms=50).consumer as consumer:
         consumer.subscribe(pattern=f"{group}-")
         async with Admin(bootstrap_servers=broker.address) as admin:
@@ -446,137 +341,6 @@ async def test_pause_seek_and_lag(broker: RunningBroker) -> None:
         assert await consumer.position(first) == 0
         consumer.seek_to_timestamp(1 << 50, first)
         assert await consumer.position(first) == RECORDS // PARTITIONS
-
-
-# Together with other clients
-
-
-def aiokafka_member(address: str, group: str, topic: str, strategy: Any) -> AIOKafkaConsumer:
-    return AIOKafkaConsumer(
-        topic,
-        bootstrap_servers=address,
-        group_id=group,
-        auto_offset_reset="earliest",
-        session_timeout_ms=SESSION_MS,
-        heartbeat_interval_ms=HEARTBEAT_MS,
-        retry_backoff_ms=20,
-        partition_assignment_strategy=(strategy,),
-    )
-
-
-@pytest.mark.parametrize("ours_leads", [True, False])
-@pytest.mark.parametrize(
-    ("name", "strategy"), [("range", RangePartitionAssignor), ("sticky", StickyPartitionAssignor)]
-)
-async def test_our_members_share_a_group_with_those_of_aiokafka(
-    crew: Crew, ours_leads: bool, name: str, strategy: Any
-) -> None:
-    theirs = aiokafka_member(crew.address, crew.group, crew.topic, strategy)
-    given: list[object] = []
-
-    async def read() -> None:
-        async for record in theirs:
-            given.append(record.value)  # noqa: PERF401 (the list is looked at meanwhile)
-
-    async def start() -> asyncio.Task[None]:
-        await theirs.start()
-        return asyncio.create_task(read())
-
-    assignors = {"partition_assignment_strategy": (name,)}
-    if ours_leads:
-        await crew.add(**assignors)
-        await until(lambda: crew.shares() == [PARTITIONS])
-    task = await start()
-    if not ours_leads:
-        await until(lambda: len(theirs.assignment()) == PARTITIONS)
-        await crew.add(**assignors)
-    await until(lambda: crew.shares() == [2] and len(theirs.assignment()) == 2)
-    await write(crew.address, crew.topic, range(RECORDS, 2 * RECORDS))
-    await until(lambda: {*given, *crew.values()} == set(numbered(range(2 * RECORDS))))
-    task.cancel()
-    await theirs.stop()
-    await until(lambda: crew.shares() == [PARTITIONS])
-    await write(crew.address, crew.topic, range(2 * RECORDS, 3 * RECORDS))
-    await until(lambda: {*given, *crew.values()} == set(numbered(range(3 * RECORDS))))
-    assert max(crew.values().values()) == 1
-
-
-@pytest.mark.parametrize("ours_leads", [True, False])
-@pytest.mark.parametrize("name", ["range", "cooperative-sticky", "consumer"])
-async def test_our_members_share_a_group_with_those_of_confluent_kafka(
-    crew: Crew, ours_leads: bool, name: str
-) -> None:
-    """In the consumer protocol, nobody leads."""
-    is_classic = name != "consumer"
-    classic = {
-        "session.timeout.ms": SESSION_MS,
-        "heartbeat.interval.ms": HEARTBEAT_MS,
-        "partition.assignment.strategy": name,
-    }
-    theirs = ConfluentConsumer(
-        {
-            "bootstrap.servers": crew.address,
-            "group.id": crew.group,
-            "auto.offset.reset": "earliest",
-            **(classic if is_classic else {"group.protocol": "consumer"}),
-        }
-    )
-    given: list[object] = []
-    held: list[Any] = []
-    is_over = False
-
-    def read() -> None:
-        # librdkafka must not be asked for its assignment from another thread: it may wait for this one.
-        while not is_over:
-            held[:] = theirs.assignment()
-            for message in theirs.consume(100, 0.05):
-                assert message.error() is None, message.error()
-                given.append(message.value())
-        theirs.close()
-
-    async def start() -> asyncio.Future[None]:
-        theirs.subscribe([crew.topic])
-        return asyncio.get_running_loop().run_in_executor(None, read)
-
-    assignors: dict[str, Any] = {"partition_assignment_strategy": (name,)} if is_classic else CONSUMER
-    if ours_leads:
-        await crew.add(**assignors)
-        await until(lambda: crew.shares() == [PARTITIONS])
-    reading = await start()
-    if not ours_leads:
-        await until(lambda: len(held) == PARTITIONS)
-        await crew.add(**assignors)
-    await until(lambda: crew.shares() == [2] and len(held) == 2)
-    await write(crew.address, crew.topic, range(RECORDS, 2 * RECORDS))
-    await until(lambda: {*given, *crew.values()} == set(numbered(range(2 * RECORDS))))
-    is_over = True
-    await reading
-    await until(lambda: crew.shares() == [PARTITIONS])
-    await write(crew.address, crew.topic, range(2 * RECORDS, 3 * RECORDS))
-    await until(lambda: {*given, *crew.values()} == set(numbered(range(3 * RECORDS))))
-    assert max(crew.values().values()) == 1
-    assert Counter([*given, *crew.values().elements()]) == numbered(range(3 * RECORDS))
-
-
-async def test_our_members_share_a_cooperative_group_with_those_of_kafka_python(crew: Crew) -> None:
-    await crew.add(partition_assignment_strategy=("cooperative-sticky",))
-    await until(lambda: crew.shares() == [PARTITIONS])
-    theirs = KafkaConsumer(
-        crew.topic,
-        bootstrap_servers=crew.address,
-        group_id=crew.group,
-        auto_offset_reset="earliest",
-        session_timeout_ms=SESSION_MS,
-        heartbeat_interval_ms=HEARTBEAT_MS,
-        partition_assignment_strategy=[CooperativeStickyAssignor],
-    )
-    try:
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while crew.shares() != [2] or len(theirs.assignment()) != 2:
-                await asyncio.to_thread(theirs.poll, 200)
-    finally:
-        await asyncio.to_thread(theirs.close)
-    await until(lambda: crew.shares() == [PARTITIONS])
 
 
 @both_protocols
