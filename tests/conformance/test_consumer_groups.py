@@ -273,7 +273,9 @@ async def test_an_application_that_does_not_ask_loses_its_partitions_and_gets_so
     await until(lambda: len(slow.given) == 1)
     other = await crew.add(**protocol)
     await until(lambda: lost and len(other.consumer.assignment()) == PARTITIONS)
-    assert lost == [{TopicPartition(crew.topic, index) for index in range(PARTITIONS)}]
+    # What it had no record of in hand, it may have given up before.
+    assert len(lost) == 1
+    assert slow.given[0].topic_partition in lost[0]
     slow.pause = None
     finish.set()
     await until(lambda: crew.shares() == [2, 2] and crew.values().keys() >= numbered(range(RECORDS)).keys())
