@@ -91,7 +91,7 @@ class Accumulator:
         """Whether a batch for such a record fits if no other batch is held."""
         return self.room_needed(record_size_bytes) <= self._buffer_memory
 
-    def has_room(self, record_size_bytes: int) -> bool:
+    def can_hold(self, record_size_bytes: int) -> bool:
         """Whether a batch for such a record can be opened now."""
         return self._used_bytes + self.room_needed(record_size_bytes) <= self._buffer_memory
 
@@ -105,12 +105,12 @@ class Accumulator:
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> ProducerBatch:
-        """Add a new batch with this record to `queue` as its `open` batch. Only if `has_room` is true.
+        """Add a new batch with this record to `queue` as its `open` batch. Only if `can_hold` is true.
 
         Raises as RecordBatchBuilder.append does for values that no record can have; no batch is opened then.
         """
-        if not self.has_room(record_size_bytes):
-            raise RuntimeError(f"buffer_memory has no {record_size_bytes} bytes free: call has_room first")
+        if not self.can_hold(record_size_bytes):
+            raise RuntimeError(f"buffer_memory has no {record_size_bytes} bytes free: call can_hold first")
         size_bytes = min(self._first_step, queue.max_batch_size)
         batch = ProducerBatch(queue.key, size_bytes, now_ms, now_ms + self._delivery_timeout_ms)
         batch.builder.append(timestamp_ms, key, value, headers)
@@ -122,7 +122,7 @@ class Accumulator:
         return batch
 
     def add_batch(self, queue: PartitionQueue, builder: RecordBatchBuilder, now_ms: int) -> ProducerBatch:
-        """Add a batch that the application filled to `queue`. It takes no more records. Only if `has_room` is
+        """Add a batch that the application filled to `queue`. It takes no more records. Only if `can_hold` is
         true for its size."""
         batch = ProducerBatch(queue.key, self._max_batch_size, now_ms, now_ms + self._delivery_timeout_ms)
         batch.builder = builder

@@ -83,7 +83,7 @@ class Assignment:
         if self.readers.pop(reader.key, None) is not None:
             self.readers[reader.key] = reader
 
-    def raise_trouble(self, partitions: tuple[TopicPartition, ...], *, only_new: bool) -> None:
+    def raise_error(self, partitions: tuple[TopicPartition, ...], *, only_new: bool) -> None:
         """Raise the error of a partition that has no more records before it."""
         for key, reader in self.readers.items():
             error = reader.error

@@ -33,7 +33,7 @@ class BufferMemory:
 
     def is_free(self, record_size_bytes: int) -> bool:
         """Whether a batch for such a record may be opened without waiting."""
-        return not self._tickets and self._accumulator.has_room(record_size_bytes)
+        return not self._tickets and self._accumulator.can_hold(record_size_bytes)
 
     def grow(self, queue: PartitionQueue, record_size_bytes: int) -> bool:
         """Raise the limit of the open batch for such a record, unless a send waits; see Accumulator.grow."""
@@ -60,7 +60,7 @@ class BufferMemory:
         if len(self._tickets) == 1:
             self._accumulator.hurry()
         try:
-            while self._tickets[0] is not ticket or not self._accumulator.has_room(record_size_bytes):
+            while self._tickets[0] is not ticket or not self._accumulator.can_hold(record_size_bytes):
                 await ticket.waiter
                 ticket.waiter = get_running_loop().create_future()
         finally:
@@ -72,7 +72,7 @@ class BufferMemory:
 
     def notify(self) -> None:
         """Memory was freed: wake the first waiter if there is enough for it."""
-        if self._tickets and self._accumulator.has_room(self._tickets[0].size_bytes):
+        if self._tickets and self._accumulator.can_hold(self._tickets[0].size_bytes):
             waiter = self._tickets[0].waiter
             if not waiter.done():
                 waiter.set_result(None)

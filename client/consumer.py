@@ -337,19 +337,19 @@ class Consumer:
         if current is not None and not (self._has_news or partitions or self._has_deserializers):
             record = current.next_record()
             if record is not None:
-                self._progress.handed = record
+                self._progress.returned = record
                 return record
         while True:
             self._ask()
             if self._has_news:
                 self._has_news = False
-                self._assignment.raise_trouble(partitions, only_new=True)
+                self._assignment.raise_error(partitions, only_new=True)
             taken = self._take(1, partitions)
             if taken is not None:
                 record = self._converted(*taken)[0]
-                self._progress.handed = record
+                self._progress.returned = record
                 return record
-            self._assignment.raise_trouble(partitions, only_new=False)
+            self._assignment.raise_error(partitions, only_new=False)
             await self._wait(None)
 
     async def getmany(
@@ -378,9 +378,9 @@ class Consumer:
                     self._assignment.reader(key).seek(kept[0].offset)
                 raise
             if found:
-                self._progress.handed = {key: kept[0].offset for key, kept in found.items()}
+                self._progress.returned = {key: kept[0].offset for key, kept in found.items()}
                 return found
-            self._assignment.raise_trouble(partitions, only_new=False)
+            self._assignment.raise_error(partitions, only_new=False)
             remaining = deadline - loop.time()
             if remaining <= 0:
                 return {}
@@ -405,9 +405,9 @@ class Consumer:
                 found.setdefault(reader.key, []).extend(columns)
             if found:
                 self._on_read()
-                self._progress.handed = {key: kept[0].offsets[0] for key, kept in found.items()}
+                self._progress.returned = {key: kept[0].offsets[0] for key, kept in found.items()}
                 return found
-            self._assignment.raise_trouble(partitions, only_new=False)
+            self._assignment.raise_error(partitions, only_new=False)
             remaining = deadline - loop.time()
             if remaining <= 0:
                 return {}
@@ -430,7 +430,7 @@ class Consumer:
         self._progress.finish()
         if self._group is not None:
             self._group.asked()
-            self._group.raise_trouble()
+            self._group.raise_error()
 
     def _finish_unless_failing(self) -> None:
         """The application wants no more records. If it fails just now, it may not have finished the last."""

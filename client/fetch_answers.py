@@ -57,14 +57,14 @@ class FetchAnswers:
         if response.error_code:
             raise broker_error(error_code(response.error_code), "fetch")
         asked = {each[0].key: each for each in wanted}
-        is_troubled = False
+        has_failed = False
         for topic, results in response.topics:
             for result in results:
                 key = TopicPartition(topic, result.partition_index)
                 reader, generation, offset = asked.get(key, (None, 0, 0))
                 if reader is not None and (reader.generation, reader.fetch_offset) == (generation, offset):
-                    is_troubled |= self._take_one(reader, result)
-        return Verdict.PAUSE if is_troubled else Verdict.GO_ON
+                    has_failed |= self._take_one(reader, result)
+        return Verdict.PAUSE if has_failed else Verdict.GO_ON
 
     def _take_one(self, reader: PartitionReader, result: FetchPartitionResult) -> bool:
         """Whether a pause is needed."""

@@ -39,9 +39,9 @@ __all__ = ["Fetcher"]
 _CONSUMER: Final = -1
 _LANE: Final = "fetch"
 # The longest poll while another partition of the same broker is not fetched because it has too much unread.
-_IMPATIENT_MS: Final = 25
+_SHORT_WAIT_MS: Final = 25
 # How long to wait for the end of a session. Without it the broker drops the session later.
-_GOODBYE_S: Final = 1.0
+_SESSION_END_TIMEOUT_S: Final = 1.0
 
 
 class Fetcher:
@@ -74,7 +74,7 @@ class Fetcher:
         """Readers, positions or leaders changed."""
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._loop.call_soon(self._look)
+            self._loop.call_soon(self._start_tasks)
 
     def on_read(self) -> None:
         """Records were returned, so more may be fetched."""
@@ -91,7 +91,7 @@ class Fetcher:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(self._end_session(*each) for each in self._sessions.items()))
 
-    def _look(self) -> None:
+    def _start_tasks(self) -> None:
         """Start the tasks that are needed, and wake the others."""
         self._is_scheduled = False
         for topic in {key.topic for key, reader in self._readers.items() if _is_lost(reader)}:
@@ -160,16 +160,16 @@ class Fetcher:
         while True:
             changed = self._changes[leader]
             changed.clear()
-            wanted, is_impatient = self._wanted(leader)
+            wanted, waits_shortly = self._wanted(leader)
             if not wanted:
                 if all(self._cluster.image.leader(key) != leader for key in self._readers):
                     return
-                self._is_waiting_for_reads |= is_impatient
+                self._is_waiting_for_reads |= waits_shortly
                 await changed.wait()
                 continue
             try:
                 connection = await self._cluster.connected(leader, _LANE)
-                verdict = await self._fetch(connection, session, wanted, is_impatient)
+                verdict = await self._fetch(connection, session, wanted, waits_shortly)
                 if verdict is Verdict.ASK_ANEW:
                     logger.debug("fetch_session_lost", node_id=leader)
                     continue
@@ -209,7 +209,7 @@ class Fetcher:
         connection: Connection,
         session: FetchSession,
         wanted: Iterable[tuple[PartitionReader, int]],
-        is_impatient: bool,
+        waits_shortly: bool,
     ) -> Verdict:
         """Send one request. When this returns, the readers have the answer's bytes: they copy them while the
         answer is in the connection's buffer."""
@@ -226,7 +226,7 @@ class Fetcher:
             )
             for reader, _ in wanted
         }
-        wait_ms = min(config.fetch_max_wait_ms, _IMPATIENT_MS) if is_impatient else config.fetch_max_wait_ms
+        wait_ms = min(config.fetch_max_wait_ms, _SHORT_WAIT_MS) if waits_shortly else config.fetch_max_wait_ms
         version = connection.version(ApiKey.FETCH)
         ask = session.ask(partitions, version)
         request = FetchRequest(
@@ -273,7 +273,7 @@ class Fetcher:
             "topics": [],
         }
         with contextlib.suppress(TimeoutError, ClientError):
-            async with asyncio.timeout(_GOODBYE_S):
+            async with asyncio.timeout(_SESSION_END_TIMEOUT_S):
                 await connection.call(ApiKey.FETCH, values)
 
 

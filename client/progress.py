@@ -2,7 +2,7 @@
 
 Owns: the records of the last call that returned some. Invariants: they count as finished when the application
 asks for the next ones, so a position that is committed automatically never covers a record that the
-application still processes. Setting `handed` is all that a record costs. Pure.
+application still processes. Setting `returned` is all that a record costs. Pure.
 """
 
 from collections.abc import Mapping
@@ -10,30 +10,30 @@ from typing import TypeAlias
 
 from tidelog.client.types import ConsumerRecord, TopicPartition
 
-__all__ = ["Handed", "Progress"]
+__all__ = ["Progress", "Returned"]
 
-Handed: TypeAlias = ConsumerRecord | Mapping[TopicPartition, int] | None
+Returned: TypeAlias = ConsumerRecord | Mapping[TopicPartition, int] | None
 """One record, or the first offset of the records of each partition."""
 
 
 class Progress:
-    """`handed` is what the last call returned: a new object for each call. None if the application has
+    """`returned` is what the last call returned: a new object for each call. None if the application has
     finished it, or waits for more."""
 
-    __slots__ = ("handed", "waiting")
+    __slots__ = ("returned", "waiting")
 
     def __init__(self) -> None:
-        self.handed: Handed = None
+        self.returned: Returned = None
         self.waiting = 0
         """Calls that wait for records now."""
 
     def finish(self) -> None:
         """The application asks for more records, or needs none."""
-        self.handed = None
+        self.returned = None
 
     def unfinished(self) -> dict[TopicPartition, int]:
         """The first offset of each partition that the application has not finished."""
-        handed = self.handed
-        if isinstance(handed, ConsumerRecord):
-            return {handed.topic_partition: handed.offset}
-        return dict(handed or {})
+        returned = self.returned
+        if isinstance(returned, ConsumerRecord):
+            return {returned.topic_partition: returned.offset}
+        return dict(returned or {})

@@ -5,7 +5,7 @@ coordinator holds back (JoinGroup, SyncGroup) has a connection of its own, becau
 heartbeats must not wait for it. Errors of the lookup are raised; those within an answer are the caller's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tidelog.client.cluster import Cluster
@@ -40,11 +40,14 @@ class GroupCoordinator:
         self,
         node_id: int,
         api_key: ApiKey,
-        values: Mapping[str, object],
+        values: Mapping[str, object] | Callable[[int], Mapping[str, object]],
         *,
         timeout_ms: int | None = None,
         is_held_back: bool = False,
     ) -> Any:
-        """The decoded answer. Raises ClientError if there is none."""
+        """The decoded answer. `values` may depend on the version that the coordinator supports. Raises
+        ClientError if there is no answer."""
         connection = await self._cluster.connected(node_id, _JOIN_LANE if is_held_back else "")
-        return await connection.call(api_key, values, timeout_ms=timeout_ms)
+        version = connection.version(api_key)
+        fields = values(version) if callable(values) else values
+        return await connection.call(api_key, fields, version=version, timeout_ms=timeout_ms)

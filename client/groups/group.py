@@ -83,7 +83,7 @@ class Group:
         self._backoff = Backoff(cluster.config.retry_backoff_ms, cluster.config.retry_backoff_max_ms)
         self._subscription: TopicSubscription | None = None
         self._changed = asyncio.Event()
-        self._hurried = asyncio.Event()
+        self._heartbeat_is_due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._committed: dict[TopicPartition, int] = {}
         self._listener_error: Exception | None = None
@@ -92,7 +92,11 @@ class Group:
     def start(self) -> None:
         """Begin to work. The loop must run."""
         self._cluster.add_listener(self._on_metadata)
-        work: list[Callable[[], Coroutine[Any, Any, None]]] = [self._step, self._beat, self._watch_polls]
+        work: list[Callable[[], Coroutine[Any, Any, None]]] = [
+            self._carry_out_steps,
+            self._send_heartbeats,
+            self._watch_polls,
+        ]
         if self.config.enable_auto_commit:
             work.append(self._commit_regularly)
         self._tasks = [asyncio.get_running_loop().create_task(each()) for each in work]
@@ -117,7 +121,7 @@ class Group:
             self.membership.polled()
             self._react()
 
-    def raise_trouble(self) -> None:
+    def raise_error(self) -> None:
         """Raise what ended the membership, or once what a callback raised."""
         raised, self._listener_error = self._listener_error, None
         if raised is not None:
@@ -151,7 +155,7 @@ class Group:
 
     # Steps
 
-    async def _step(self) -> None:
+    async def _carry_out_steps(self) -> None:
         while True:
             step = self.membership.next_step()
             self._changed.clear()
@@ -167,7 +171,7 @@ class Group:
                 self.membership.request_failed(error)
             if self.membership.error is not None:
                 self._on_data()
-            self._hurry()
+            self._heartbeat_soon()
 
     async def _carry_out(self, step: Step) -> None:
         membership = self.membership
@@ -261,18 +265,18 @@ class Group:
 
     # What runs beside the steps
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         """Send heartbeats, one at a time."""
         membership, config = self.membership, self.config
         while True:
             try:
                 async with asyncio.timeout(membership.heartbeat_interval_ms / 1000):
-                    await self._hurried.wait()
+                    await self._heartbeat_is_due.wait()
             except TimeoutError:
                 pass
             if membership.failures:
                 await asyncio.sleep(self._backoff.delay_ms(membership.failures) / 1000)
-            self._hurried.clear()
+            self._heartbeat_is_due.clear()
             if not membership.can_heartbeat or membership.coordinator is None:
                 continue
             asked, node_id = membership.identity, membership.coordinator
@@ -290,9 +294,9 @@ class Group:
             if membership.error is not None:
                 self._on_data()
 
-    def _hurry(self) -> None:
+    def _heartbeat_soon(self) -> None:
         if self.membership.must_report and self.membership.can_heartbeat:
-            self._hurried.set()
+            self._heartbeat_is_due.set()
 
     async def _commit_regularly(self) -> None:
         while True:
@@ -308,10 +312,10 @@ class Group:
         idle_checks = 0
         while True:
             await asyncio.sleep(interval_ms / 1000 / _CHECKS_PER_POLL_INTERVAL)
-            handed = self._progress.handed
-            is_idle = handed is known and not self._progress.waiting and bool(self.membership.owned)
+            returned = self._progress.returned
+            is_idle = returned is known and not self._progress.waiting and bool(self.membership.owned)
             idle_checks = idle_checks + 1 if is_idle else 0
-            known = handed
+            known = returned
             if idle_checks >= _CHECKS_PER_POLL_INTERVAL:
                 logger.warning("poll_interval_exceeded", group_id=self.config.group_id, limit_ms=interval_ms)
                 self._awaits_application = True
@@ -356,7 +360,7 @@ class Group:
         if isinstance(step, Revoke):
             self._suspend(step.partitions)
         self._changed.set()
-        self._hurry()
+        self._heartbeat_soon()
 
     def _suspend(self, partitions: frozenset[TopicPartition]) -> None:
         """Read nothing of these, and of all others again."""

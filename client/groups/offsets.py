@@ -8,7 +8,7 @@ Source: Kafka's ConsumerCoordinator, KIP-447 for unstable offsets.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from tidelog.client.backoff import Backoff
 from tidelog.client.cluster_config import ClusterConfig
@@ -31,7 +31,8 @@ from tidelog.protocol.types import NO_OFFSET
 
 __all__ = ["GroupOffsets"]
 
-_GONE = frozenset(
+_FIRST_WITH_STABLE: Final = 7
+_GONE: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.ILLEGAL_GENERATION,
@@ -40,7 +41,7 @@ _GONE = frozenset(
     }
 )
 # The group is in another generation, or soon will be. The member learns it by other answers.
-_LATE = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH})
+_LATE: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH})
 
 
 class GroupOffsets:
@@ -86,10 +87,12 @@ class GroupOffsets:
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
-        values = {
-            "group_id": self._membership.group_id,
-            "topics": [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()],
-        }
+        asked = [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]
+
+        def values(version: int) -> dict[str, object]:
+            # An offset that a transaction still holds is waited for: what comes after it is not decided.
+            is_stable = version >= _FIRST_WITH_STABLE
+            return {"group_id": self._membership.group_id, "topics": asked, "require_stable": is_stable}
 
         async def attempt() -> ClientError | None:
             answer = await self._call(ApiKey.OFFSET_FETCH, values)
@@ -152,7 +155,9 @@ class GroupOffsets:
             return membership.error or CommitFailedError(code.message)
         return broker_error(code, f"group {membership.group_id!r}")
 
-    async def _call(self, api_key: ApiKey, values: Mapping[str, object]) -> Any:
+    async def _call(
+        self, api_key: ApiKey, values: Mapping[str, object] | Callable[[int], Mapping[str, object]]
+    ) -> Any:
         node_id = await self.find_coordinator()
         try:
             return await self._coordinator.call(node_id, api_key, values)

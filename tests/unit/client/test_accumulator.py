@@ -90,11 +90,11 @@ def test_memory_never_exceeds_the_bound() -> None:
     queue = it.queue(KEY)
     put(it, queue)
     put(it, queue)
-    assert not it.has_room(10)
-    with pytest.raises(RuntimeError, match="has_room"):
+    assert not it.can_hold(10)
+    with pytest.raises(RuntimeError, match="can_hold"):
         put(it, queue)
     it.release(it.drain(queue))
-    assert it.has_room(10)
+    assert it.can_hold(10)
 
 
 def test_a_record_that_never_fits_is_known_beforehand() -> None:

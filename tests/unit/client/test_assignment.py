@@ -71,13 +71,13 @@ def test_an_error_waits_for_what_was_fetched_before_it_and_is_new_once() -> None
     reader = filled(0, 1)
     assignment = assigned(reader)
     reader.fail(NoOffsetError("gone"))
-    assignment.raise_trouble((), only_new=False)
+    assignment.raise_error((), only_new=False)
     assignment.take(1, ())
     with pytest.raises(NoOffsetError):
-        assignment.raise_trouble((), only_new=True)
-    assignment.raise_trouble((), only_new=True)
+        assignment.raise_error((), only_new=True)
+    assignment.raise_error((), only_new=True)
     with pytest.raises(NoOffsetError):
-        assignment.raise_trouble((), only_new=False)
+        assignment.raise_error((), only_new=False)
 
 
 def test_a_corrupt_batch_costs_none_of_the_records_before_it() -> None:
