@@ -332,13 +332,8 @@ class Consumer:
         Raises the error of a partition (OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError, ...),
         what ended the membership in the group, or ClientClosedError.
         """
-        current = self._assignment.current
-        # The fast path, for nearly every record: an open batch has another one.
-        if current is not None and not (self._has_news or partitions or self._has_deserializers):
-            record = current.next_record()
-            if record is not None:
-                self._progress.returned = record
-                return record
+        if not partitions and (record := self._next_at_once()) is not None:
+            return record
         while True:
             self._ask()
             if self._has_news:
@@ -417,10 +412,23 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
+        # Else each record would cost a second coroutine.
+        if (record := self._next_at_once()) is not None:
+            return record
         try:
             return await self.getone()
         except ClientClosedError:
             raise StopAsyncIteration from None
+
+    def _next_at_once(self) -> ConsumerRecord | None:
+        """The fast path, for nearly every record that is read alone: an open batch has another one."""
+        current = self._assignment.current
+        if current is None or self._has_news or self._has_deserializers:
+            return None
+        record = current.next_record()
+        if record is not None:
+            self._progress.returned = record
+        return record
 
     def _ask(self) -> None:
         """The application wants records, so it has finished those that it had."""

@@ -5,6 +5,7 @@ order of what happens around a rebalance. Invariants:
 - a partition that is given up is suspended first. Then the group waits until the application has finished
   the records that it was given, commits them, runs the callback, and only then lets others have it;
 - that wait ends after max_poll_interval_ms: then the member leaves, and what is unfinished is not committed;
+- commits are sent one after the other, so a committed offset never goes back;
 - a new partition is read after its callback and its committed offset, so none of its records comes earlier.
 For one event loop.
 Source: Kafka's ConsumerCoordinator; aiokafka for a group that works in the background.
@@ -86,6 +87,8 @@ class Group:
         self._heartbeat_is_due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._committed: dict[TopicPartition, int] = {}
+        # A commit that is repeated must not come after a later one: it would take the offsets back.
+        self._commit_turn = asyncio.Lock()
         self._listener_error: Exception | None = None
         self.commits = 0
 
@@ -244,6 +247,8 @@ class Group:
         name = "on_partitions_lost" if step.is_lost else "on_partitions_revoked"
         await self._call_back(name, step.partitions)
         self._read(frozenset(self._readers) - step.partitions)
+        for key in step.partitions:
+            self._committed.pop(key, None)
         self.membership.revoked(step.partitions)
 
     async def _take_over(self, partitions: frozenset[TopicPartition]) -> None:
@@ -327,15 +332,23 @@ class Group:
         """Commit what is finished of these, if commits are automatic. Logs what fails."""
         if not self.config.enable_auto_commit:
             return
-        offsets = {key: offset for key, offset in self.finished().items() if key in partitions}
-        news = {key: offset for key, offset in offsets.items() if self._committed.get(key) != offset}
         try:
-            await self.commit({key: OffsetAndMetadata(offset) for key, offset in news.items()})
+            async with self._commit_turn:
+                news = {
+                    key: OffsetAndMetadata(offset)
+                    for key, offset in self.finished().items()
+                    if key in partitions and self._committed.get(key) != offset
+                }
+                await self._commit(news)
         except ClientError as error:
             logger.warning("auto_commit_failed", group_id=self.config.group_id, error=str(error))
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Raises CommitFailedError or another ClientError."""
+        async with self._commit_turn:
+            await self._commit(offsets)
+
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         await self.offsets.commit(offsets)
         self.commits += bool(offsets)
         self._committed.update((key, each.offset) for key, each in offsets.items())
