@@ -142,7 +142,7 @@ class ConsumerMembership:
         """Whether a heartbeat may be sent. The first one joins, and needs that nothing is owned."""
         is_wanted = self.is_subscribed and not self._is_away and self.error is None
         is_clean = self.identity.generation >= 0 or not self.owned
-        return is_wanted and is_clean and not self._is_lost and self.coordinator is not None
+        return is_wanted and is_clean and not self._is_lost
 
     def heartbeat(self) -> tuple[ApiKey, dict[str, object]]:
         """The request. It is sent now."""

@@ -282,11 +282,15 @@ class Group:
             if membership.failures:
                 await asyncio.sleep(self._backoff.delay_ms(membership.failures) / 1000)
             self._heartbeat_is_due.clear()
-            if not membership.can_heartbeat or membership.coordinator is None:
+            if not membership.can_heartbeat:
                 continue
-            asked, node_id = membership.identity, membership.coordinator
             wait_ms = min(config.session_timeout_ms, self._cluster.config.request_timeout_ms)
             try:
+                # The steps may wait for the application just now, so a lost coordinator is looked up here.
+                node_id = await self.offsets.find_coordinator()
+                if not membership.can_heartbeat:
+                    continue
+                asked = membership.identity
                 api_key, values = membership.heartbeat()
                 answer = await self._coordinator.call(node_id, api_key, values, timeout_ms=wait_ms)
                 membership.heartbeat_received(asked, answer)
@@ -300,7 +304,8 @@ class Group:
                 self._on_data()
 
     def _heartbeat_soon(self) -> None:
-        if self.membership.must_report and self.membership.can_heartbeat:
+        membership = self.membership
+        if membership.must_report and membership.can_heartbeat and membership.coordinator is not None:
             self._heartbeat_is_due.set()
 
     async def _commit_regularly(self) -> None:

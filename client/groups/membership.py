@@ -169,7 +169,7 @@ class Membership:
     def can_heartbeat(self) -> bool:
         """Whether the coordinator expects heartbeats. It needs none of a member whose join it has."""
         is_member = self.is_subscribed and not self._is_away and self.identity.generation >= 0
-        return is_member and self.coordinator is not None and not self.awaits_join
+        return is_member and not self.awaits_join
 
     @property
     def is_subscribed(self) -> bool:

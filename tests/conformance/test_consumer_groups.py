@@ -30,6 +30,7 @@ from tidelog.client import (
     Admin,
     ClientClosedError,
     CommitFailedError,
+    ConnectionLostError,
     Consumer,
     ConsumerRebalanceListener,
     ConsumerRecord,
@@ -100,6 +101,9 @@ async def test_a_rebalance_waits_until_the_record_in_hand_is_finished(crew: Crew
     assert group is not None
     await until(lambda: group._awaits_application)
     assert not second.given
+    # Heartbeats go on meanwhile, also after the connection to the coordinator was lost.
+    group.membership.request_failed(ConnectionLostError("cut"))
+    await until(lambda: group.membership.coordinator is not None)
     finish.set()
     first.pause = None
     await until(lambda: crew.shares() == [2, 2] and sum(crew.values().values()) >= RECORDS)
