@@ -127,11 +127,11 @@ async def test_too_few_file_handles_are_told_before_anything_is_made(tmp_path: P
     disk = BadDisk()
     services = await opened(tmp_path, disk=disk)
     disk.handles = 300
-    message = await refused(services, 100, PASSING)
-    assert "100 partitions need 332 file handles, 300 are free" in message
+    message = await refused(services, 300, PASSING)
+    assert "300 partitions need 332 file handles, 300 are free" in message
     disk.limit = 300
-    message = await refused(services, 100, LASTING)
-    assert "100 partitions need 332 file handles" in message
+    message = await refused(services, 300, LASTING)
+    assert "300 partitions need 332 file handles" in message
     assert "may have 300" in message
     assert "ulimit -n" in message
     assert folders(tmp_path) == []
