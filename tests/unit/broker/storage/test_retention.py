@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,8 +52,10 @@ def test_retention_by_age_lets_even_the_active_segment_go(tmp_path: Path) -> Non
 def test_retention_takes_nothing_without_the_policy_to_delete(
     tmp_path: Path, policy: tuple[str, ...]
 ) -> None:
-    config = LogConfig(segment_bytes=1000, retention_bytes=0, retention_ms=0, cleanup_policy=policy)
-    assert filled(tmp_path, config).apply_retention(NOW_MS + 5000) == 0
+    config = LogConfig(segment_bytes=1000, retention_bytes=0, retention_ms=0)
+    log = filled(tmp_path, config)
+    log.reconfigure(replace(config, cleanup_policy=policy))
+    assert log.apply_retention(NOW_MS + 5000) == 0
 
 
 def test_records_that_were_old_when_they_were_written_are_told_from_those_that_became_old(
