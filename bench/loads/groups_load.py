@@ -8,6 +8,7 @@ Prints one JSON line. Exit code 1 when an answer was wrong.
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import json
 import sys
@@ -30,8 +31,9 @@ OFFSETS_A_COMMIT = 10
 _COMMIT_S = 3.0
 _BESIDE_S = 2.0
 _REBALANCES = 5
+_HEARTBEAT_S = 0.1
 _PATIENCE_MS = 600_000
-"""Members send no heartbeats."""
+"""Once a group is complete, its members send no heartbeats."""
 _UNREAD_REQUESTS = 1_000
 _SIZE = Struct(">i")
 _RETRIABLE = (
@@ -76,6 +78,23 @@ class Link(asyncio.Protocol):
         return answered
 
 
+class Gathering:
+    """Which of a group's members have joined. It is complete once all have, in one generation."""
+
+    def __init__(self, size: int) -> None:
+        self.complete = asyncio.Event()
+        self._size = size
+        self._joined: set[Member] = set()
+
+    def add(self, member: "Member") -> None:
+        self._joined.add(member)
+        if len(self._joined) == self._size:
+            self.complete.set()
+
+    def remove(self, member: "Member") -> None:
+        self._joined.discard(member)
+
+
 class Member:
     """A member of a group of the classic protocol. Each join says something new, so that all have to join."""
 
@@ -85,12 +104,28 @@ class Member:
         self._generation = -1
         self._joins = 0
 
-    async def join(self) -> None:
-        """Return with an assignment of the newest generation."""
-        code = int(ErrorCode.REBALANCE_IN_PROGRESS)
-        while code == ErrorCode.REBALANCE_IN_PROGRESS:
+    async def join(self, gathering: Gathering) -> None:
+        """Return when all members have an assignment of the newest generation."""
+        while not gathering.complete.is_set():
             code = await self._join_once()
-        _expect(code, ErrorCode.NONE)
+            if code == ErrorCode.NONE:
+                gathering.add(self)
+                code = await self._beat_until(gathering)
+            if code != ErrorCode.NONE:
+                _expect(code, ErrorCode.REBALANCE_IN_PROGRESS)
+
+    async def _beat_until(self, gathering: Gathering) -> int:
+        """Wait for the other members; REBALANCE_IN_PROGRESS if one of them came later."""
+        while not gathering.complete.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(gathering.complete.wait(), _HEARTBEAT_S)
+                break
+            values = {**self._named, "generation_id": self._generation}
+            code = int((await self._link.ask(ApiKey.HEARTBEAT, 3, values)).error_code)
+            if code and not gathering.complete.is_set():
+                gathering.remove(self)
+                return code
+        return int(ErrorCode.NONE)
 
     async def _join_once(self) -> int:
         self._joins += 1
@@ -167,7 +202,9 @@ async def _groups(server: Server, links: list[Link], size: int) -> dict[str, flo
     # Creates the topic of the groups; members try again until it is there.
     await links[0].ask(ApiKey.FIND_COORDINATOR, 2, {"key": "group-0"})
     members = [Member(link, f"group-{number % (2 * size)}") for number, link in enumerate(links)]
-    numbers = await server.spent("join", (member.join() for member in members))
+    gatherings = [Gathering(len(members[first :: 2 * size])) for first in range(2 * size)]
+    joins = (member.join(gatherings[number % (2 * size)]) for number, member in enumerate(members))
+    numbers = await server.spent("join", joins)
     end, commits = time.perf_counter() + _COMMIT_S, 0
 
     async def commit(number: int, member: Member) -> None:
@@ -180,10 +217,11 @@ async def _groups(server: Server, links: list[Link], size: int) -> dict[str, flo
     numbers["commits_per_s"] = commits / numbers["commits_s"]
     numbers["commit_cpu_us"] = numbers["commits_cpu_s"] * 1e6 / commits
     large = [Member(link, "large") for link in links[:size]]
-    await asyncio.gather(*(member.join() for member in large))
-    rounds = [
-        await server.spent("rebalance", (member.join() for member in large)) for _ in range(_REBALANCES)
-    ]
+    rounds = []
+    for _ in range(1 + _REBALANCES):
+        gathering = Gathering(len(large))
+        rounds.append(await server.spent("rebalance", [member.join(gathering) for member in large]))
+    del rounds[0]  # The first one makes the group.
     numbers["rebalance_ms"] = median([each["rebalance_s"] for each in rounds]) * 1000
     numbers["rebalance_cpu_ms"] = sum(each["rebalance_cpu_s"] for each in rounds) * 1000 / _REBALANCES
     return numbers
