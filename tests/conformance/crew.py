@@ -17,7 +17,9 @@ PARTITIONS = 4
 RECORDS = 400
 SESSION_MS = 6_000
 HEARTBEAT_MS = 50
+SHORT_SESSION_MS = 1_000
 QUICK = {
+    "group.min.session.timeout.ms": SHORT_SESSION_MS,
     "group.initial.rebalance.delay.ms": 0,
     "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
     "group.consumer.min.heartbeat.interval.ms": HEARTBEAT_MS,

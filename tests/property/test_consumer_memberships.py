@@ -182,4 +182,4 @@ class Memberships(RuleBasedStateMachine):
 
 
 TestMemberships = Memberships.TestCase
-TestMemberships.settings = settings(max_examples=20, stateful_step_count=40)
+TestMemberships.settings = settings(max_examples=10, stateful_step_count=40)

@@ -231,4 +231,4 @@ def test_members_share_everything_whatever_happens(assignor: str) -> None:
     from hypothesis.stateful import run_state_machine_as_test
 
     machine: Callable[[], RuleBasedStateMachine] = type("Run", (Memberships,), {"assignor": assignor})
-    run_state_machine_as_test(machine, settings=settings(max_examples=20, stateful_step_count=40))
+    run_state_machine_as_test(machine, settings=settings(max_examples=10, stateful_step_count=40))
