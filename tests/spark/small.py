@@ -5,6 +5,8 @@ each JVM seconds. Spark interprets its operators: for a few rows their generated
 than to run, and what is tested here lies in Python.
 """
 
+from collections.abc import Mapping
+
 JAVA_OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
@@ -22,3 +24,8 @@ CHECKPOINTS = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     )
 }
+
+
+def as_flags(settings: Mapping[str, str]) -> list[str]:
+    """Settings of Spark as a job's command takes them."""
+    return [f"--conf={name}={value}" for name, value in settings.items()]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.spark.brokers import RunningBroker, broker_with_orders
-from tests.spark.small import JAVA_OPTIONS
+from tests.spark.small import JAVA_OPTIONS, SMALL, as_flags
 from tests.tidy.house import ROOT
 from tests.waiting import wait_for
 
@@ -59,7 +59,7 @@ def test_a_command_runs_without_a_java_of_the_machine_and_sigterm_ends_it_behind
     metrics = tmp_path / "archive.prom"
     command = [sys.executable, "-m", "tidelog.cli", "pipeline", "archive", "orders"]
     command += ["-b", broker.bootstrap_servers, "--path", str(tmp_path / "archive"), "--master", "local[1]"]
-    command += ["--interval-seconds", "0.1", "--metrics-file", str(metrics)]
+    command += ["--interval-seconds", "0.1", "--metrics-file", str(metrics), *as_flags(SMALL)]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=tmp_path, env=no_java, **pipes) as job:
         try:

@@ -3,7 +3,6 @@
 The judges are the audit and a count by a foreign client, which knows neither Spark nor our decoder.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from demo.shipment import Site, open_site
 from tests.processes import kill_tree
 from tests.spark.brokers import RunningBroker
 from tests.spark.mirror_driver import COMMITTED, STOP_AT
-from tests.spark.small import JAVA_OPTIONS, SMALL
+from tests.spark.small import JAVA_OPTIONS, SMALL, as_flags
 from tests.spark.standalone import standalone_cluster
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import wait_for
@@ -28,6 +27,7 @@ from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs import mirror
 from tidelog.pipeline.jobs.audit import run as audit
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
+from tidelog.pipeline.jobs.job import JobProgress
 from tidelog.pipeline.jobs.mirror_settings import MirrorSettings
 from tidelog.pipeline.sink.sending import LoopThread
 
@@ -136,7 +136,7 @@ class Driver:
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *arguments],
-                stdout=subprocess.PIPE,
+                stdout=log,
                 stderr=log,
                 env=os.environ | environment,
             )
@@ -153,13 +153,6 @@ class Driver:
         """Poll until the condition is true, as long as the driver lives."""
         wait_for(lambda: condition() or self.process.poll() is not None, what, _SECONDS)
         assert self.process.poll() is None, self.said()[-4000:]
-
-    def finish(self) -> dict[str, Any]:
-        """Wait until it is through; what it printed."""
-        output, _ = self.process.communicate(timeout=_SECONDS)
-        assert self.process.returncode == 0, self.said()[-4000:]
-        report: dict[str, Any] = json.loads(output.splitlines()[-1])
-        return report
 
 
 @contextmanager
@@ -189,8 +182,7 @@ def test_a_killed_executor_and_a_killed_driver_lose_and_double_nothing(
     # the driver once the batch is committed by the sink alone.
     with standalone_cluster(place.folder) as cluster:
         place.hold_acknowledgements()
-        conf = [f"--conf={name}={value}" for name, value in CLUSTER_CONF.items()]
-        given = ["--master", cluster.master, "--name", "nightly copy", *conf]
+        given = ["--master", cluster.master, "--name", "nightly copy", *as_flags(CLUSTER_CONF)]
         with started(place.start_job(*given, module=STOPPING, **{STOP_AT: "0"})) as job:
             job.wait_for(lambda: "The job waits: " in job.said(), "the job to say that it waits")
             assert f"{cluster.master} has not accepted any resources for it in 1 s" in job.said()
@@ -216,17 +208,17 @@ def test_a_killed_executor_and_a_killed_driver_lose_and_double_nothing(
 
 
 def test_a_mirror_job_that_is_killed_in_a_batch_ends_exact_without_help(
-    spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, place: Place
 ) -> None:
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
     place.hold_acknowledgements()
-    with started(place.start_job("--master", "local[2]")) as job:
+    with started(place.start_job("--master", "local[2]", *as_flags(SMALL))) as job:
         job.wait_for(place.has_unacknowledged, "stored batches")
         job.kill()
     place.release_acknowledgements()
     place.slow_down()
     assert "1" not in place.committed_batches()
-    with started(place.start_job("--master", "local[2]")) as job:
-        job.finish()
+    heard: list[JobProgress] = []
+    mirror.run(spark, place.settings(), heard.append)
+    assert len(heard) > 1
     assert place.committed_batches() == {"0", "1"}
     place.check(spark)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from faults.process import BrokerProcess
-from tests.spark.small import JAVA_OPTIONS
+from tests.spark.small import JAVA_OPTIONS, SMALL, as_flags
 from tests.tidy.house import ROOT, WHEEL_PACKAGES
 
 _SECONDS = 240
@@ -128,10 +128,11 @@ async def test_its_command_its_producer_and_its_spark_job_work_there(
     await broker.start()
     try:
         servers = f"127.0.0.1:{broker.port}"
+        audit = ("pipeline", "audit", "orders", "-b", servers, "--master", "local[1]", *as_flags(SMALL))
         for command in (
             (tidelog, "topic", "create", "orders", "-b", servers),
             (python, "produce.py", servers),
-            (python, "-m", "tidelog", "pipeline", "audit", "orders", "-b", servers, "--master", "local[1]"),
+            (python, "-m", "tidelog", *audit),
         ):
             shown = await asyncio.to_thread(run, project, *command)
             assert shown.returncode == 0, shown.stdout + shown.stderr
