@@ -48,6 +48,7 @@ _OURS = re.compile(
     re.MULTILINE,
 )
 _OF_JAVA = re.compile(r"^(?::|Caused by:) [\w.$]+: (.+)$", re.MULTILINE)
+_STOPPED = "Cannot call methods on a stopped SparkContext"
 _GOES_ON = {"set failOnDataLoss=false": "give --no-fail-on-data-loss"}
 _AGAIN = {"set failOnDataLoss=false to skip lost records, with a warning in the log": "run it again"}
 _BY_A_BROKER = {"give bootstrap.servers, or explicit endingOffsets in a batch": "give --bootstrap-servers"}
@@ -209,6 +210,11 @@ def _as_flags(job: str, text: str) -> str:
 def _reason(text: str, lines: int | None = None) -> str:
     """Of Spark's error, what our code said in it; where it said nothing, the cause that Java names; else all
     of it, or its first `lines`."""
+    if _STOPPED in text:
+        return (
+            "Spark's master did not answer, or ended the application. Does it run, and does --master name the"
+            " address that it writes to its log? Spark's log says more"
+        )
     found = _OURS.findall(text) or _OF_JAVA.findall(text)
     return found[-1] if found else "\n".join(text.strip().splitlines()[:lines])
 

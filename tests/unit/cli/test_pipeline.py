@@ -226,3 +226,10 @@ def test_of_a_tasks_traceback_only_the_reason_is_shown() -> None:
     assert pipeline_run._reason("no column x\n'Filter\n", lines=1) == "no column x"
     java = "An error.\n: org.a.SparkException: Job aborted\n\tat A\nCaused by: java.io.IOException: full\n"
     assert pipeline_run._reason(java) == "full"
+
+
+def test_a_master_that_does_not_answer_is_named_as_the_reason() -> None:
+    text = (
+        "An error.\n: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n\tat A"
+    )
+    assert "does --master name the address" in pipeline_run._reason(text)
