@@ -48,6 +48,10 @@ ASKED_APIS: Final[Mapping[ApiKey, Versions]] = {
     ApiKey.CREATE_TOPICS: Versions(2, 7),
     ApiKey.DELETE_TOPICS: Versions(1, 6),
     ApiKey.INIT_PRODUCER_ID: Versions(0, 6),
+    # From version 4 on, only brokers send it.
+    ApiKey.ADD_PARTITIONS_TO_TXN: Versions(0, 3),
+    ApiKey.ADD_OFFSETS_TO_TXN: _every_version(ApiKey.ADD_OFFSETS_TO_TXN),
+    ApiKey.TXN_OFFSET_COMMIT: _every_version(ApiKey.TXN_OFFSET_COMMIT),
     ApiKey.END_TXN: _every_version(ApiKey.END_TXN),
     ApiKey.DESCRIBE_CONFIGS: Versions(1, 4),
     ApiKey.CREATE_PARTITIONS: Versions(0, 3),

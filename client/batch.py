@@ -110,14 +110,16 @@ class ProducerBatch:
         self.identity = identity
         self.base_sequence = base_sequence
 
-    def encode(self, compression: Compression) -> bytearray:
+    def encode(self, compression: Compression, *, is_transactional: bool = False) -> bytearray:
         """The bytes to send under the present identity. They are built once, then only patched."""
         now = (self.identity, self.base_sequence)
         producer_id, epoch = self.identity or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         encoded = self._encoded
         if encoded is None:
             self._raw_size_bytes = self.builder.size_bytes
-            encoded = self._encoded = self.builder.build(compression, producer_id, epoch, self.base_sequence)
+            encoded = self._encoded = self.builder.build(
+                compression, producer_id, epoch, self.base_sequence, is_transactional=is_transactional
+            )
         elif self._encoded_as != now:
             set_producer(encoded, producer_id, epoch, self.base_sequence)
         self._encoded_as = now

@@ -68,6 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         "_versions",
         "_waiting",
         "address",
+        "features",
         "is_congested",
         "is_open",
         "metrics",
@@ -84,6 +85,8 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         self.address = address
         self.is_open = False
+        # The features that the cluster has finalized, with their versions (KIP-584).
+        self.features: dict[str, int] = {}
         # The broker reads more slowly than the client writes: send no more before `on_writable`.
         self.is_congested = False
         self.on_writable: Callable[[], None] | None = None
@@ -140,12 +143,13 @@ class Connection(asyncio.BufferedProtocol):
         """Whether client and broker have a common version of the API."""
         return api_key in self._versions
 
-    def version(self, api_key: ApiKey, at_least: int = 0) -> int:
-        """The highest common version. Raises UnsupportedVersionError if none is `at_least` or above."""
+    def version(self, api_key: ApiKey, at_least: int = 0, at_most: int | None = None) -> int:
+        """The highest common version up to `at_most`. Raises UnsupportedVersionError if none is `at_least` or
+        above."""
         version = self._versions.get(api_key)
         if version is None or version < at_least:
             raise UnsupportedVersionError(f"{self.address} does not serve {APIS[api_key].name} as needed")
-        return version
+        return version if at_most is None else min(version, at_most)
 
     def send(
         self,
@@ -225,6 +229,7 @@ class Connection(asyncio.BufferedProtocol):
             common = min(ours.last, offered.max_version)
             if common >= max(ours.first, offered.min_version):
                 self._versions[offered.api_key] = common
+        self.features = {each.name: each.max_version_level for each in answer.finalized_features}
         self.is_open = True
 
     async def _ask_versions(self, version: int) -> Any:

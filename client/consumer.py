@@ -27,7 +27,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.cluster_config import ClusterConfig, take_cluster
 from tidelog.client.consumer_config import RESET_TIMESTAMPS, ConsumerConfig, ConsumerSettings
 from tidelog.client.conversion import Deserializer, converted
-from tidelog.client.errors import ClientClosedError, NoOffsetError
+from tidelog.client.errors import ClientClosedError, CommitFailedError, NoOffsetError
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.groups.subscription import TopicSubscription
 from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up_offsets
@@ -35,11 +35,13 @@ from tidelog.client.partition_reader import PartitionReader
 from tidelog.client.progress import Progress
 from tidelog.client.signatures import shows_settings
 from tidelog.client.types import (
+    ConsumerGroupMetadata,
     ConsumerRecord,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     RecordColumns,
     TopicPartition,
+    offset_and_metadata,
 )
 from tidelog.client.waiters import Waiters
 
@@ -278,7 +280,7 @@ class Consumer:
         if offsets is None:
             positions = {key: reader.position for key, reader in self._readers.items()}
             offsets = {key: position for key, position in positions.items() if position is not None}
-        await group.commit({TopicPartition(*key): _with_metadata(each) for key, each in offsets.items()})
+        await group.commit({TopicPartition(*key): offset_and_metadata(each) for key, each in offsets.items()})
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """The offset that the group committed, None for none. Raises ValueError without a group_id, and
@@ -286,6 +288,17 @@ class Consumer:
         found = await self._require_group().offsets.fetch([TopicPartition(*partition)])
         committed = found.get(TopicPartition(*partition))
         return None if committed is None else committed.offset
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """This member of the group, for `Producer.send_offsets_to_transaction`. Raises ValueError without a
+        group_id, CommitFailedError if this consumer subscribed and is no member now."""
+        membership = self._require_group().membership
+        member_id, generation = membership.identity
+        if generation < 0 and membership.is_subscribed:
+            raise membership.error or CommitFailedError("this consumer is no member of the group")
+        if generation < 0:
+            return ConsumerGroupMetadata(membership.group_id)
+        return ConsumerGroupMetadata(membership.group_id, generation, member_id, membership.group_instance_id)
 
     # Offsets of any partition, assigned or not
 
@@ -576,7 +589,3 @@ class Consumer:
         if self._group is None:
             raise ClientClosedError("the consumer is not open")
         return self._group
-
-
-def _with_metadata(offset: int | tuple[int, str] | OffsetAndMetadata) -> OffsetAndMetadata:
-    return OffsetAndMetadata(offset) if isinstance(offset, int) else OffsetAndMetadata(*offset)

@@ -33,6 +33,9 @@ __all__ = [
     "RequestTimeoutError",
     "SessionError",
     "TopicAlreadyExistsError",
+    "TransactionAbortableError",
+    "TransactionAbortedError",
+    "TransactionStateError",
     "UnknownTopicError",
     "UnsupportedVersionError",
     "broker_error",
@@ -177,6 +180,24 @@ class SessionError(ClientError):
     """A saved session does not match the log, or it cannot be used in this way."""
 
     hint = "Start again from the saved session and position, unless the message says that records are lost"
+
+
+class TransactionAbortableError(ClientError):
+    """The transaction failed and cannot be committed. The producer itself can continue."""
+
+    hint = "Call abort_transaction(). Then begin a new transaction with the same records"
+
+
+class TransactionAbortedError(ClientError):
+    """The transaction of these records failed or was aborted before they were acknowledged."""
+
+    hint = "No reader of committed records sees them. Send them again in a new transaction"
+
+
+class TransactionStateError(ClientError):
+    """The call does not fit what the transactional producer does at the moment."""
+
+    hint = "The order is begin_transaction(), send(), then commit_transaction() or abort_transaction()"
 
 
 class DeliveryError(ClientError):

@@ -37,6 +37,8 @@ class Outcomes:
         self._unresolved: dict[ProducerBatch, None] = {}
         self._identity = state.identity
         self.fatal_error: ClientError | None = None
+        # Called with the error of each batch that was given up.
+        self.on_given_up: Callable[[ClientError], None] | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -90,6 +92,14 @@ class Outcomes:
         for verdict in self._state.abandon_all(reason):
             self.act(verdict, error)
 
+    def abort_all(self, error: ClientError) -> None:
+        """Resolve all batches with `error`, because their transaction cannot be committed. Those on the wire
+        stay in flight until they are answered."""
+        for batch in self._accumulator.drain_all():
+            self._resolve(batch, Outcome(-1, -1, error))
+        for verdict in self._state.abandon_all("the transaction was aborted"):
+            self.act(verdict._replace(error=error), error)
+
     def fail(self, error: ClientError) -> None:
         """The producer can send nothing more."""
         if self.fatal_error is None:
@@ -114,13 +124,15 @@ class Outcomes:
             del self._unresolved[batch]
             self._accumulator.release(batch)
             self._buffer_memory.notify()
+            if outcome.error is not None and self.on_given_up is not None:
+                self.on_given_up(outcome.error)
 
     def _note_identity(self, cause: ClientError | None) -> None:
         before, now = self._identity, self._state.identity
         if before == now:
             return
         self._identity = now
-        if before is not None:
+        if before is not None and not self._state.is_transactional:
             self._buffer_memory.metrics.epoch_bumped()
             # A healthy broker would not refuse this. The client continues, but an operator should look.
             new = "to be requested" if now is None else str(tuple(now))

@@ -13,7 +13,8 @@ Source: aiokafka's AIOKafkaProducer for names, KIP-679 for defaults.
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from time import monotonic, time, time_ns
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -23,7 +24,8 @@ from tidelog.client.buffer_memory import BufferMemory
 from tidelog.client.cluster import Cluster
 from tidelog.client.cluster_config import ClusterConfig, take_cluster
 from tidelog.client.delivery import BatchDelivery, Delivery
-from tidelog.client.errors import ClientClosedError, RecordTooLargeError, SessionError
+from tidelog.client.errors import ClientClosedError, ClientError, RecordTooLargeError, SessionError
+from tidelog.client.events import logger
 from tidelog.client.producer_config import ProducerConfig, ProducerSettings
 from tidelog.client.producer_session import ProducerSession
 from tidelog.client.producer_session_keeper import SessionKeeper
@@ -31,7 +33,15 @@ from tidelog.client.record_batch import BatchBuilder, bytes_or_none
 from tidelog.client.routes import Partitioner, Route
 from tidelog.client.sender import Sender
 from tidelog.client.signatures import shows_settings
-from tidelog.client.types import RecordMetadata
+from tidelog.client.transaction_state import TransactionState
+from tidelog.client.transactions import Transactions
+from tidelog.client.types import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    RecordMetadata,
+    TopicPartition,
+    offset_and_metadata,
+)
 from tidelog.protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder
 
 __all__ = ["Producer"]
@@ -66,6 +76,7 @@ class Producer:
         self._config = config = ProducerConfig(**own)
         if session is not None:
             self._config.require_idempotence("a session")
+            self._refuse_transactions()
         self._saved = session
         self._session: SessionKeeper | None = None
         self._cluster = Cluster(cluster, allow_auto_create_topics=True)
@@ -83,23 +94,37 @@ class Producer:
         self._routes: dict[str, Route] = {}
         # The same routes; always empty if a serializer or a partitioner must be called for each record.
         is_plain = (key_serializer, value_serializer, partitioner) == (None, None, None)
-        self._plain_routes = self._routes if is_plain else {}
+        self._is_plain = is_plain
+        self._plain_routes = self._routes if is_plain and config.transactional_id is None else {}
+        self._transactions: Transactions | None = None
         self._sender: Sender | None = None
         self._is_closed = False
 
     async def start(self) -> None:
-        """Connect. Raises BrokerUnavailableError when no broker answers within request_timeout_ms."""
+        """Connect, and take over the transactional id if there is one. Raises BrokerUnavailableError when no
+        broker answers within request_timeout_ms, or another ClientError."""
         if self._is_closed:
             raise ClientClosedError("a producer cannot be started again")
         if self._sender is None:
             await self._cluster.start()
-            self._sender = Sender(self._config, self._cluster, self._accumulator, self._buffer_memory)
+            transaction_id = self._config.transactional_id
+            state = None if transaction_id is None else TransactionState(transaction_id)
+            self._sender = sender = Sender(
+                self._config, self._cluster, self._accumulator, self._buffer_memory, state
+            )
             if self._saved is not None:
-                self._session = self._keeper(self._sender)
+                self._session = self._keeper(sender)
             self._cluster.add_listener(self._on_cluster_change)
+            if state is not None:
+                self._transactions = self._transactions_of(state, sender)
+                try:
+                    await self._transactions.initialize()
+                except BaseException:
+                    await self.stop()
+                    raise
 
     async def stop(self, timeout_ms: int | None = None) -> None:
-        """Send the remaining records, then close.
+        """Send the remaining records, then close. A transaction that is open is aborted.
 
         A record that is not stored after `timeout_ms` (default: its delivery timeout) is given up, and its
         delivery raises. A second call does nothing.
@@ -113,10 +138,17 @@ class Producer:
         try:
             if self._sender is not None:
                 async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                    if self._transactions is not None:
+                        await self._transactions.abort_if_open()
                     await self._sender.flush()
         except TimeoutError:
             pass
+        except ClientError as error:
+            # The broker aborts the transaction after its timeout.
+            logger.warning("transaction_left_open", error=str(error))
         finally:
+            if self._transactions is not None:
+                self._transactions.close()
             if self._sender is not None:
                 self._sender.close()
             await self._cluster.close()
@@ -193,6 +225,58 @@ class Producer:
         """Wait until every record sent so far is stored or given up. Batches do not linger meanwhile."""
         await self._require_open().flush()
 
+    async def begin_transaction(self) -> None:
+        """Begin a transaction. Raises TransactionStateError if one is open, or ClientError."""
+        self._require_open()
+        await self._require_transactions().begin()
+
+    async def commit_transaction(self) -> None:
+        """Send the remaining records, then commit: readers of committed records see all of them, or none.
+
+        Raises TransactionAbortableError if the transaction failed: then call `abort_transaction`. Raises
+        RequestTimeoutError if the broker did not confirm in time: then call it again. Any other ClientError
+        is fatal: ProducerFencedError if another producer has taken over.
+        """
+        transactions = self._require_transactions()
+        self._require_open()
+        await transactions.commit()
+
+    async def abort_transaction(self) -> None:
+        """Abort: readers of committed records see none of its records, and its offsets are not committed.
+        Deliveries that are not acknowledged yet raise TransactionAbortedError. Raises ClientError."""
+        transactions = self._require_transactions()
+        self._require_open()
+        await transactions.abort()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """`async with producer.transaction():` commits at the end. An exception aborts it, and is raised."""
+        await self.begin_transaction()
+        transactions = self._require_transactions()
+        try:
+            yield self
+            await self.commit_transaction()
+        except BaseException:
+            await transactions.abort_if_open()
+            raise
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata],
+        group: str | ConsumerGroupMetadata,
+    ) -> None:
+        """Commit these offsets of the group if and only if the transaction commits.
+
+        Each offset is that of the next record to read. `group` is `consumer.group_metadata()`, so that a
+        member that lost its partitions cannot commit, or the id of a group without members. Raises
+        TransactionAbortableError, whose cause is CommitFailedError, if the group refuses the member.
+        """
+        transactions = self._require_transactions()
+        self._require_open()
+        member = ConsumerGroupMetadata(group) if isinstance(group, str) else group
+        taken = {TopicPartition(*key): offset_and_metadata(each) for key, each in offsets.items()}
+        await transactions.commit_offsets(taken, member)
+
     def metrics(self) -> dict[str, float]:
         """The metrics of this client by Kafka's names. `client.metrics` can also report them regularly."""
         return self._cluster.metrics.snapshot(monotonic())
@@ -219,6 +303,7 @@ class Producer:
         sender = self._require_open()
         if self._session is None:
             self._config.require_idempotence("a session")
+            self._refuse_transactions()
             if self._routes:
                 raise SessionError("a session has to begin before the first record is sent")
             self._session = self._keeper(sender)
@@ -241,7 +326,8 @@ class Producer:
         Keys and values are bytes; serializers are not applied. In a session, records already stored are
         skipped.
         """
-        sender = self._require_open()
+        sender = self._require_sending()
+        number = self._transactions.state.number if self._transactions is not None else None
         self._check_size(size_bytes := batch.size())
         route = self._routes.get(topic) or await self._open_route(topic)
         if partition >= len(route.queues):
@@ -257,9 +343,10 @@ class Producer:
             if self._buffer_memory.is_free(size_bytes):
                 break
             await self._buffer_memory.wait(size_bytes)
-            sender = self._require_open()
+            sender = self._require_sending(number)
             if self._session is None:
                 break
+        self._require_sending(number)
         taken = batch.take()
         made = self._accumulator.add_batch(queue, taken, sender.now_ms())
         sender.outcomes.expect(made)
@@ -284,7 +371,8 @@ class Producer:
         is_raw: bool = False,
     ) -> Delivery:
         """`send` for every case: opens batches, waits for free memory and for metadata."""
-        sender = self._require_open()
+        sender = self._require_sending()
+        number = self._transactions.state.number if self._transactions is not None else None
         if not is_raw:
             key = key if self._key_serializer is None else self._key_serializer(key)
             value = value if self._value_serializer is None else self._value_serializer(value)
@@ -295,6 +383,7 @@ class Producer:
         route = self._routes.get(topic) or await self._open_route(topic)
         if partition is not None and partition >= len(route.queues):
             await self._cluster.refresh()
+        self._require_sending(number)
         queue = route.choose(raw_key) if partition is None else route.named(partition)
         may_move = partition is None and raw_key is None and self._partitioner is None
         if self._session is not None and may_move and len(route.queues) > 1:
@@ -317,11 +406,11 @@ class Producer:
                     sender.wake()
                 # The event loop runs other tasks here. A producer that never waits would block them else.
                 await self._buffer_memory.pause(queue)
-                self._require_open()
+                self._require_sending(number)
                 continue
             if not self._buffer_memory.is_free(size_bytes):
                 await self._buffer_memory.wait(size_bytes)
-                self._require_open()
+                self._require_sending(number)
                 if (route.sticky if may_move else queue).open is not None:
                     continue
             if may_move and len(route.queues) > 1:
@@ -340,6 +429,27 @@ class Producer:
             raise RecordTooLargeError(
                 f"the record needs about {size_bytes} bytes, but (max_request_size, buffer_memory) = {limits}"
             )
+
+    def _transactions_of(self, state: TransactionState, sender: Sender) -> Transactions:
+        def opened() -> None:
+            self._plain_routes = self._routes if self._is_plain else {}
+
+        def closed() -> None:
+            self._plain_routes = {}
+
+        timeout_ms = self._config.transaction_timeout_ms
+        return Transactions(state, timeout_ms, self._cluster, sender, on_open=opened, on_closed=closed)
+
+    def _require_transactions(self) -> Transactions:
+        if self._config.transactional_id is None:
+            raise ValueError("a transaction needs Producer(transactional_id=...)")
+        if self._transactions is None:
+            raise ClientClosedError("the producer is not open")
+        return self._transactions
+
+    def _refuse_transactions(self) -> None:
+        if self._config.transactional_id is not None:
+            raise ValueError("a session and transactional_id exclude each other: choose one of them")
 
     def _keeper(self, sender: Sender) -> SessionKeeper:
         return SessionKeeper(self._cluster, sender.state, self._accumulator, self._saved)
@@ -369,6 +479,13 @@ class Producer:
                     if len(info.partitions) < count:
                         continue
                 route.update(info, self._accumulator)
+
+    def _require_sending(self, transaction: int | None = None) -> Sender:
+        """Also raises unless records can be taken, for the transaction of this number if it is given."""
+        sender = self._require_open()
+        if self._transactions is not None:
+            self._transactions.state.require_transaction(transaction)
+        return sender
 
     def _require_open(self) -> Sender:
         sender = self._sender

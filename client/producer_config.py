@@ -46,6 +46,13 @@ class ProducerConfig:
         " of the broker.",
         low=1,
     )
+    transactional_id: str | None = setting(
+        None,
+        "Name under which the producer writes transactions. A new producer of this name fences the old one.",
+    )
+    transaction_timeout_ms: int = setting(
+        60_000, "Age at which the broker aborts a transaction that has not ended.", low=1
+    )
 
     def __post_init__(self) -> None:
         hold_checked(self)
@@ -62,6 +69,10 @@ class ProducerConfig:
                 " brokers recognise only the last 5 batches as duplicates. Set 5 or less, or"
                 " enable_idempotence=False"
             )
+        if self.transactional_id is not None:
+            if not self.transactional_id:
+                raise ValueError("transactional_id is empty, expected a name or None")
+            self.require_idempotence("transactional_id")
         if self.buffer_memory < self.max_batch_size:
             raise ValueError(
                 f"buffer_memory={self.buffer_memory} is smaller than one batch of"
@@ -96,3 +107,5 @@ class ProducerSettings(ClusterSettings, total=False):
     delivery_timeout_ms: int
     max_in_flight_requests_per_connection: int
     producer_id_lease_ms: int
+    transactional_id: str | None
+    transaction_timeout_ms: int

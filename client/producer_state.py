@@ -5,7 +5,7 @@ batch is in flight from the time it is numbered until it is settled: it is on th
 retry. Pure: it takes facts and returns verdicts.
 
 Invariants, per partition:
-- In-flight batches stay in sequence order, so a retry needs no sorting and no comparison at the wrap.
+- In-flight batches stay in sequence order, so a retry needs no sorting.
 - A batch gets its sequence when it is first sent. It changes only with the identity, with none on the wire.
 - A retry is sent alone: the oldest batch first, with no other batch of its partition on the wire. New batches
   are sent only after all retries are settled. So at most `max_in_flight` batches are ever unsettled. Within
@@ -16,9 +16,9 @@ Invariants, per partition:
   up, it ends with `DeliveryUncertainError`. No new batch then follows under its identity, unless a later
   acknowledgement proves that it was stored.
 - An identity is used once per partition, from sequence 0 on. Its sequence never goes back.
-- In a session no batch gets a new sequence and none is skipped: the first batch that cannot be stored is
-  fatal, so a partition holds a prefix of what was sent. Without a session, a partition that was idle for
-  `lease_ms` starts under a new epoch.
+- In a session no batch gets a new sequence and none is skipped: the first that cannot be stored is fatal, so
+  a partition holds a prefix of what was sent. In a transaction no identity changes, and a batch that is given
+  up fails it. Without both, a partition that was idle for `lease_ms` starts under a new epoch.
 - After the wrap, sequence 0 waits until all earlier batches are settled. A broker that forgot this producer
   would take it for a first batch.
 
@@ -40,6 +40,7 @@ from tidelog.client.verdicts import (
     Verdict,
     refusal,
     session_refusal,
+    transaction_refusal,
     uncertain,
     with_last_code,
 )
@@ -66,6 +67,8 @@ class ProducerState:
         """How long a partition may be idle before it gets a new identity; None: forever."""
         self.is_session = False
         """Whether sequences outlive the process. Must be set before the first batch is numbered."""
+        self.is_transactional = False
+        """Whether the coordinator gives all epochs. Must be set before the first batch is numbered."""
         self._is_idempotent = is_idempotent
         self._max_in_flight = max_in_flight if is_idempotent else 1
         self._identity: Identity | None = None
@@ -314,6 +317,8 @@ class ProducerState:
                 # The log may hold its first records. Splitting finds them, if necessary down to one record.
                 return Verdict(Action.SPLIT, batch)
             return self._give_up(state, batch, session_refusal(batch, code), code)
+        if self.is_transactional:
+            return self._give_up(state, batch, transaction_refusal(batch, code), code)
         # A new epoch fences requests of the old one that are still in flight; a new id does not. So a new id
         # is taken only if the old one is useless: another producer has it, or no broker has issued it.
         needs_new_id = code is ErrorCode.INVALID_PRODUCER_EPOCH or (
@@ -341,7 +346,8 @@ class ProducerState:
     ) -> Verdict:
         was_told = batch.is_abandoned
         self._drop(state, batch)
-        if code.fatal or self.is_session:
+        is_fenced = self.is_transactional and code is ErrorCode.INVALID_PRODUCER_EPOCH
+        if code.fatal or is_fenced or self.is_session:
             return Verdict(Action.FATAL, batch, error=error)
         return Verdict(Action.IGNORED if was_told else Action.FAILED, batch, error=error)
 
@@ -351,7 +357,7 @@ class ProducerState:
         self._remove(state, batch)
         if not self._is_idempotent or state.is_resetting:
             return
-        if is_oldest and not batch.may_be_stored:
+        if is_oldest and not batch.may_be_stored and not self.is_transactional:
             self._retire(state, needs_new_id=False)
             state.begin_reset()
         else:
@@ -378,7 +384,7 @@ class ProducerState:
         """Use the partition's identity no more. Other partitions change theirs once they have nothing in
         flight."""
         identity = self._identity
-        if identity is None or identity != state.identity or self.is_session:
+        if identity is None or identity != state.identity or self.is_session or self.is_transactional:
             return
         if needs_new_id or identity.epoch >= MAX_EPOCH:
             self._identity = None

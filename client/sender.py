@@ -10,6 +10,7 @@ Invariants:
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -24,6 +25,7 @@ from tidelog.client.events import logger
 from tidelog.client.outcomes import Outcomes
 from tidelog.client.producer_config import ProducerConfig
 from tidelog.client.producer_state import ProducerState
+from tidelog.client.transaction_state import TransactionState
 from tidelog.client.types import TopicPartition
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, error_code
@@ -34,6 +36,8 @@ from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer
 __all__ = ["Sender"]
 
 _FIRST_VERSION_WITH_ZSTD: Final = 7
+# From version 12 on, the broker adds the partition to the transaction (KIP-890).
+_LAST_VERSION_THAT_ADDS_NO_PARTITION: Final = 11
 _NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 # Deadlines are checked this many times within delivery_timeout_ms, and at least once per second.
 _EXPIRY_LOOKS: Final = 20
@@ -60,8 +64,18 @@ class Sender:
     """One per producer, created within its event loop. Times are milliseconds of the loop's clock."""
 
     def __init__(
-        self, config: ProducerConfig, cluster: Cluster, accumulator: Accumulator, buffer_memory: BufferMemory
+        self,
+        config: ProducerConfig,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        buffer_memory: BufferMemory,
+        transaction: TransactionState | None = None,
     ) -> None:
+        # None for a producer without a transactional id.
+        self._transaction = transaction
+        # Called while partitions wait until the transaction has them.
+        self.on_partitions_wanted: Callable[[], None] | None = None
+        self._settled: list[asyncio.Future[None]] = []
         self._config = config
         self._acks = config.acks_number
         self._max_in_flight = config.max_in_flight_requests_per_connection
@@ -73,7 +87,8 @@ class Sender:
         self._state = ProducerState(
             is_idempotent=config.enable_idempotence,
             max_in_flight=self._max_in_flight,
-            lease_ms=config.producer_id_lease_ms,
+            # The coordinator gives a transactional producer its epochs.
+            lease_ms=config.producer_id_lease_ms if transaction is None else None,
         )
         self._backoff = Backoff(cluster.config.retry_backoff_ms, cluster.config.retry_backoff_max_ms)
         self.outcomes = Outcomes(self._state, accumulator, buffer_memory, cluster.request_refresh)
@@ -124,6 +139,14 @@ class Sender:
         finally:
             self._accumulator.relax()
 
+    async def settle(self) -> None:
+        """Wait until no batch is in flight and every one is resolved."""
+        while not self.outcomes.is_settled:
+            waiter = self._loop.create_future()
+            self._settled.append(waiter)
+            self.wake()
+            await waiter
+
     def close(self) -> None:
         """Give up every batch that is not resolved, and stop."""
         self.outcomes.give_up_all("the producer was closed")
@@ -135,6 +158,7 @@ class Sender:
     def _pump(self) -> None:
         self._is_scheduled = False
         if self.outcomes.is_settled:
+            self._wake_settled()
             return
         now_ms = self.now_ms()
         if now_ms >= self._next_expiry_ms:
@@ -147,8 +171,19 @@ class Sender:
                 self._transmit(connection, load.batches)
             if self._accumulator.is_empty:
                 break
-        if not self.outcomes.is_settled:
-            self._arm(now_ms)
+        if self.outcomes.is_settled:
+            self._wake_settled()
+            return
+        self._arm(now_ms)
+        transaction = self._transaction
+        if transaction is not None and transaction.to_add and self.on_partitions_wanted is not None:
+            self.on_partitions_wanted()
+
+    def _wake_settled(self) -> None:
+        waiters, self._settled = self._settled, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _start_obtaining(self) -> None:
         is_hopeless = self.outcomes.fatal_error is not None
@@ -181,6 +216,8 @@ class Sender:
             self._start_obtaining()
         if connection is None or not self._state.accepts_new(queue.key, connection):
             return
+        if self._transaction is not None and not self._transaction.admits(queue.key):
+            return
         if connection in self._in_flight and self._accumulator.is_filling(queue):
             # The broker is busy, and the batch gets more records in the loop's next turn.
             self.wake()
@@ -210,17 +247,22 @@ class Sender:
 
     def _transmit(self, connection: Connection, batches: list[ProducerBatch]) -> None:
         topics: dict[str, list[tuple[int, Buffer | None]]] = {}
+        transaction = self._transaction
         for batch in batches:
-            data = batch.encode(self._compression)
+            data = batch.encode(self._compression, is_transactional=transaction is not None)
             self._accumulator.shrink(batch, len(data))
             self._cluster.metrics.batch_sent(batch.record_count, len(data), batch.attempts, self._loop.time())
             topics.setdefault(batch.key.topic, []).append((batch.key.partition, data))
         self._buffer_memory.notify()
         try:
             at_least = _FIRST_VERSION_WITH_ZSTD if self._compression is Compression.ZSTD else 0
-            version = connection.version(ApiKey.PRODUCE, at_least)
+            version, transactional_id = connection.version(ApiKey.PRODUCE, at_least), None
+            if transaction is not None:
+                transactional_id = transaction.transactional_id
+                if not transaction.has_epoch_per_transaction:
+                    version = min(version, _LAST_VERSION_THAT_ADDS_NO_PARTITION)
             timeout_ms = self._cluster.config.request_timeout_ms
-            request = ProduceRequest(None, self._acks, timeout_ms, list(topics.items()))
+            request = ProduceRequest(transactional_id, self._acks, timeout_ms, list(topics.items()))
             body = encode_produce_request(version, request)
             if self._acks == 0:
                 connection.send_unanswered(ApiKey.PRODUCE, version, body)

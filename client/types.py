@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP
 
 __all__ = [
+    "ConsumerGroupMetadata",
     "ConsumerRecord",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
@@ -19,6 +20,7 @@ __all__ = [
     "RecordMetadata",
     "TimestampType",
     "TopicPartition",
+    "offset_and_metadata",
 ]
 
 RecordHeaders = tuple[tuple[str, bytes | None], ...]
@@ -99,6 +101,20 @@ class OffsetAndMetadata(NamedTuple):
 
     offset: int
     metadata: str = ""
+
+
+def offset_and_metadata(offset: int | tuple[int, str] | OffsetAndMetadata) -> OffsetAndMetadata:
+    """The one form of a position that an application gives."""
+    return OffsetAndMetadata(offset) if isinstance(offset, int) else OffsetAndMetadata(*offset)
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Which member of a group commits offsets. The defaults are no member: its commits are not fenced."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
 
 
 class OffsetAndTimestamp(NamedTuple):

@@ -27,6 +27,7 @@ __all__ = [
     "Verdict",
     "refusal",
     "session_refusal",
+    "transaction_refusal",
     "uncertain",
     "with_last_code",
 ]
@@ -50,6 +51,8 @@ REFUSED_BEFORE_APPEND: Final = frozenset(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.TRANSACTION_ABORTABLE,
         ErrorCode.UNKNOWN_PRODUCER_ID,
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         ErrorCode.INVALID_RECORD,
@@ -107,6 +110,15 @@ def session_refusal(batch: ProducerBatch, code: ErrorCode) -> ClientError:
     if code is ErrorCode.INVALID_PRODUCER_EPOCH:
         return ProducerFencedError(text)
     return SessionError(text)
+
+
+def transaction_refusal(batch: ProducerBatch, code: ErrorCode) -> ClientError:
+    """The error of a transaction's batch whose sequence (45, 59) or epoch (47) the broker refuses."""
+    text = f"{code.message} [{code.name} {code.value}]"
+    if code is ErrorCode.INVALID_PRODUCER_EPOCH:
+        why = "another producer with this transactional id was started, or the transaction timed out"
+        return ProducerFencedError(f"{why}: {text}")
+    return DeliveryFailedError(text, *batch.key, code)
 
 
 def uncertain(batch: ProducerBatch, reason: str) -> DeliveryUncertainError:

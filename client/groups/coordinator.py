@@ -9,13 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tidelog.client.cluster import Cluster
-from tidelog.client.errors import broker_error
-from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.client.coordinators import GROUP, find_coordinator
 from tidelog.protocol.schema import ApiKey
 
 __all__ = ["GroupCoordinator"]
 
-_GROUP: Final = 0
 _JOIN_LANE: Final = "group"
 
 
@@ -28,13 +26,7 @@ class GroupCoordinator:
 
     async def find(self) -> int:
         """The node id of the coordinator. Raises ClientError."""
-        values: dict[str, object] = {"key": self._group_id, "key_type": _GROUP}
-        answer = await self._cluster.call_any(ApiKey.FIND_COORDINATOR, values)
-        code = error_code(answer.error_code)
-        if code is not ErrorCode.NONE:
-            raise broker_error(code, f"the coordinator of group {self._group_id!r}", answer.error_message)
-        node_id: int = answer.node_id
-        return node_id
+        return await find_coordinator(self._cluster, self._group_id, GROUP)
 
     async def call(
         self,

@@ -1,0 +1,279 @@
+"""Our transactional producer against our broker: what is committed is read once, the rest never."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from tests.conformance.test_transactions import read
+from tidelog.broker.testing.embedded import EmbeddedBroker
+from tidelog.client import (
+    Consumer,
+    ConsumerGroupMetadata,
+    Delivery,
+    Producer,
+    ProducerFencedError,
+    TopicPartition,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    TransactionStateError,
+)
+from tidelog.client.connection import Connection
+
+QUICK = {"retry_backoff_ms": 10, "request_timeout_ms": 10_000}
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[EmbeddedBroker]:
+    async with EmbeddedBroker() as running:
+        yield running
+
+
+@pytest.fixture(params=["an epoch for each transaction", "one epoch"])
+def versions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with a cluster that has not finalized transaction.version 2."""
+    if request.param == "one epoch":
+        features: Mapping[str, int] = {}
+        monkeypatch.setattr(Connection, "features", property(lambda _: features, lambda _, __: None))
+
+
+def producer(broker: EmbeddedBroker, transactional_id: str = "app", **settings: object) -> Producer:
+    return Producer(
+        bootstrap_servers=broker.bootstrap_servers,
+        transactional_id=transactional_id,
+        **{**QUICK, **settings},  # type: ignore[arg-type]
+    )
+
+
+async def committed(broker: EmbeddedBroker, topic: str, partitions: int = 1) -> list[bytes]:
+    """What a reader of committed records gets, up to the end; it fails if a transaction is open."""
+    consumer = Consumer(
+        topic,
+        bootstrap_servers=broker.bootstrap_servers,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        fetch_max_wait_ms=20,
+        **QUICK,  # type: ignore[arg-type]
+    )
+    values: list[Any] = []
+    async with consumer, asyncio.timeout(20):
+        keys = [TopicPartition(topic, number) for number in range(partitions)]
+        ends = await consumer.end_offsets(keys)
+        while any([await consumer.position(key) < ends[key] for key in keys]):
+            for records in (await consumer.getmany(timeout_ms=50)).values():
+                values += [record.value for record in records]
+    return values
+
+
+@pytest.mark.usefixtures("versions")
+async def test_what_is_committed_is_read_and_what_is_aborted_is_not(broker: EmbeddedBroker) -> None:
+    topic = await broker.create_topic(partitions=2)
+    expected = []
+    async with producer(broker) as writer:
+        for number in range(4):
+            await writer.begin_transaction()
+            for part in range(6):
+                value = b"%d-%d" % (number, part)
+                await writer.send(topic, value, partition=part % 2)
+                if number % 2 == 0:
+                    expected.append(value)
+            if number % 2:
+                await writer.abort_transaction()
+            else:
+                await writer.commit_transaction()
+    assert sorted(await committed(broker, topic, 2)) == sorted(expected)
+
+
+async def test_the_context_manager_commits_at_the_end_and_aborts_on_an_exception(
+    broker: EmbeddedBroker,
+) -> None:
+    topic = await broker.create_topic()
+    async with producer(broker) as writer:
+        async with writer.transaction():
+            first = await writer.send(topic, b"committed")
+        lost: list[Delivery] = []
+
+        async def fail() -> None:
+            async with writer.transaction():
+                await writer.send_and_wait(topic, b"acknowledged, then aborted")
+                lost.append(await writer.send(topic, b"given up"))
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            await fail()
+        with pytest.raises(TransactionAbortedError):
+            await lost[0]
+        async with writer.transaction():
+            pass
+        async with writer.transaction():
+            second = await writer.send(topic, b"committed too")
+        epochs = [(await each).producer_epoch for each in (first, second)]
+    assert epochs[0] < epochs[1]
+    assert await committed(broker, topic) == [b"committed", b"committed too"]
+    values = await asyncio.to_thread(read, broker.bootstrap_servers, topic)
+    assert values == [b"committed", b"committed too"]
+
+
+async def test_records_outside_a_transaction_and_calls_in_the_wrong_order_are_refused(
+    broker: EmbeddedBroker,
+) -> None:
+    topic = await broker.create_topic()
+    async with producer(broker) as writer:
+        with pytest.raises(TransactionStateError, match="has no transaction"):
+            await writer.send(topic, b"outside")
+        with pytest.raises(TransactionStateError, match="has no transaction"):
+            await writer.commit_transaction()
+        await writer.begin_transaction()
+        with pytest.raises(TransactionStateError, match="is in a transaction"):
+            await writer.begin_transaction()
+        await writer.send(topic, b"inside")
+        await writer.send(topic, b"inside")
+        await writer.commit_transaction()
+        with pytest.raises(TransactionStateError, match="has no transaction"):
+            await writer.send(topic, b"outside")
+    assert await committed(broker, topic) == [b"inside"] * 2
+    async with Producer(bootstrap_servers=broker.bootstrap_servers) as plain:
+        with pytest.raises(ValueError, match="transactional_id"):
+            await plain.begin_transaction()
+
+
+@pytest.mark.usefixtures("versions")
+async def test_a_zombie_is_fenced_for_good_and_its_records_are_never_read(broker: EmbeddedBroker) -> None:
+    topic = await broker.create_topic()
+    async with producer(broker) as zombie:
+        await zombie.begin_transaction()
+        await zombie.send_and_wait(topic, b"zombie")
+        async with producer(broker) as successor, successor.transaction():
+            await successor.send(topic, b"successor")
+        with pytest.raises(ProducerFencedError):
+            await (await zombie.send(topic, b"zombie again"))
+        for call in (zombie.commit_transaction, zombie.abort_transaction, zombie.begin_transaction):
+            with pytest.raises(ProducerFencedError):
+                await call()
+    assert await committed(broker, topic) == [b"successor"]
+
+
+@pytest.mark.usefixtures("versions")
+async def test_a_zombie_that_only_commits_is_fenced(broker: EmbeddedBroker) -> None:
+    topic = await broker.create_topic()
+    async with producer(broker) as zombie:
+        await zombie.begin_transaction()
+        await zombie.send_and_wait(topic, b"zombie")
+        async with producer(broker):
+            with pytest.raises(ProducerFencedError):
+                await zombie.commit_transaction()
+    assert await committed(broker, topic) == []
+
+
+@pytest.mark.usefixtures("versions")
+async def test_after_a_record_that_is_refused_only_an_abort_is_allowed_and_the_next_transaction_works(
+    broker: EmbeddedBroker,
+) -> None:
+    topic = await broker.create_topic(configs={"max.message.bytes": "500"})
+    async with producer(broker) as writer:
+        await writer.begin_transaction()
+        await writer.send_and_wait(topic, b"good")
+        refused = await writer.send(topic, b"x" * 1_000)
+        with pytest.raises(TransactionAbortableError, match="abort_transaction"):
+            await writer.commit_transaction()
+        assert refused.exception() is not None
+        with pytest.raises(TransactionAbortableError):
+            await writer.send(topic, b"more")
+        with pytest.raises(TransactionAbortableError):
+            await writer.begin_transaction()
+        await writer.abort_transaction()
+        async with writer.transaction():
+            await writer.send(topic, b"after")
+    assert await committed(broker, topic) == [b"after"]
+
+
+@pytest.mark.usefixtures("versions")
+async def test_a_transaction_goes_on_through_a_crash_of_the_broker(broker: EmbeddedBroker) -> None:
+    topic = await broker.create_topic()
+    async with producer(broker, max_batch_size=200) as writer:
+        await writer.begin_transaction()
+        await writer.send_and_wait(topic, b"00")
+        deliveries = [await writer.send(topic, b"%02d" % number) for number in range(1, 60)]
+        await broker.crash()
+        await broker.start()
+        for delivery in deliveries:
+            await delivery
+        ending = asyncio.create_task(writer.commit_transaction())
+        await asyncio.sleep(0)
+        await broker.crash()
+        await broker.start()
+        await ending
+        async with writer.transaction():
+            await writer.send(topic, b"next")
+    assert await committed(broker, topic) == [*(b"%02d" % number for number in range(60)), b"next"]
+
+
+@pytest.mark.usefixtures("versions")
+async def test_offsets_and_results_are_committed_together_exactly_once_over_a_crash(
+    broker: EmbeddedBroker,
+) -> None:
+    source, target = await broker.create_topic(), await broker.create_topic()
+    inputs = [b"%02d" % number for number in range(30)]
+    async with Producer(bootstrap_servers=broker.bootstrap_servers) as plain:
+        for value in inputs:
+            await plain.send(source, value)
+
+    async def process(limit: int) -> None:
+        """Copies up to `limit` records in transactions of five, then ends in the middle of one."""
+        reader = Consumer(
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="copy",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            **QUICK,  # type: ignore[arg-type]
+        )
+        key = TopicPartition(source, 0)
+        async with reader, producer(broker, "copy") as writer:
+            reader.assign([key])
+            done = await reader.committed(key) or 0
+            while done < len(inputs):
+                await writer.begin_transaction()
+                for _ in range(5):
+                    record = await reader.getone()
+                    await writer.send(target, record.value)
+                await writer.send_offsets_to_transaction({key: done + 5}, reader.group_metadata())
+                if limit <= done:
+                    await broker.crash()
+                    await broker.start()
+                    raise ConnectionAbortedError
+                await writer.commit_transaction()
+                done += 5
+
+    with pytest.raises(ConnectionAbortedError):
+        await process(10)
+    await process(len(inputs))
+    assert await committed(broker, target) == inputs
+
+
+@pytest.mark.usefixtures("versions")
+async def test_a_member_that_lost_its_group_cannot_commit_offsets(broker: EmbeddedBroker) -> None:
+    topic = await broker.create_topic()
+    async with producer(broker) as writer:
+        await writer.begin_transaction()
+        await writer.send(topic, b"of a lost member")
+        stale = ConsumerGroupMetadata("group", 3, "a member that is not known")
+        with pytest.raises(TransactionAbortableError):
+            await writer.send_offsets_to_transaction({TopicPartition(topic, 0): 1}, stale)
+        with pytest.raises(TransactionAbortableError):
+            await writer.commit_transaction()
+        await writer.abort_transaction()
+        async with writer.transaction():
+            await writer.send(topic, b"next")
+    assert await committed(broker, topic) == [b"next"]
+
+
+async def test_a_producer_that_is_closed_aborts_its_transaction(broker: EmbeddedBroker) -> None:
+    topic = await broker.create_topic()
+    async with producer(broker) as writer:
+        await writer.begin_transaction()
+        await writer.send_and_wait(topic, b"left")
+    assert await committed(broker, topic) == []
