@@ -1,9 +1,9 @@
 # Tidelog in a container:
 #   docker build -t tidelog . && docker run -p 127.0.0.1:9092:9092 -v tidelog-data:/var/lib/tidelog tidelog
-# Without a volume of that name a new container begins empty. A folder of the host in its place must belong to
-# 10001. Clients are told to use localhost; from elsewhere, run it with
-#   -e TIDELOG_ADVERTISED_LISTENERS=PLAINTEXT://their.name.for.it:9092
-# Every version, with its hash, comes from requirements.lock, as everywhere else.
+# Without a volume, a new container begins empty. A folder of the host, instead of a volume, must belong to user 10001.
+# The broker advertises localhost. For clients on other machines, set the name that they use for it:
+#   -e TIDELOG_ADVERTISED_LISTENERS=PLAINTEXT://broker.example.org:9092
+# All versions of Python packages come from requirements.lock.
 ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
@@ -13,7 +13,7 @@ RUN awk '/^uv==/ {on=1} on {print} on && !/\\$/ {exit}' requirements.lock > /tmp
  && pip install --no-cache-dir --disable-pip-version-check --require-hashes -r /tmp/uv.lock \
  && uv venv /opt/build \
  && uv pip install --no-cache --python /opt/build --constraint requirements.lock hatchling
-# What changes with every edit comes behind what is downloaded.
+# The code comes after the downloads, so a change of the code repeats no download.
 COPY pyproject.toml ./
 RUN uv venv /opt/tidelog \
  && uv pip install --no-cache --python /opt/tidelog --compile-bytecode --constraint requirements.lock \
@@ -33,7 +33,7 @@ RUN groupadd --gid 10001 tidelog \
  && useradd --uid 10001 --gid tidelog --no-create-home --home-dir /var/lib/tidelog --shell /usr/sbin/nologin tidelog \
  && install -d -o tidelog -g tidelog -m 0750 /var/lib/tidelog
 COPY --from=build /opt/tidelog /opt/tidelog
-# `docker stop` kills after 10 s, by when the broker must have answered, flushed and left its marker.
+# `docker stop` kills after 10 s. Before that, the broker must answer, flush and write its snapshots.
 ENV PATH=/opt/tidelog/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     TIDELOG_LISTENERS=PLAINTEXT://0.0.0.0:9092 \
@@ -46,8 +46,8 @@ VOLUME /var/lib/tidelog
 # Clients on the host, clients in the container's network (compose), metrics and health.
 EXPOSE 9092 29092 9644
 STOPSIGNAL SIGTERM
-# bash asks in 5 ms; another Python every 5 s would cost more than an idle broker. After a crash with much to
-# recover the broker is not ready for a while, which must not count against it.
+# bash needs 5 ms for this; a Python process every 5 s would take more than an idle broker. The start period is
+# long because a broker that recovers many logs after a crash is not ready for a while.
 HEALTHCHECK --interval=5s --timeout=3s --start-period=5m --retries=3 \
     CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/${TIDELOG_HTTP_PORT:-9644} && printf 'GET /readyz HTTP/1.0\\r\\n\\r\\n' >&3 && read -r answer <&3 && [[ $answer == *' 200 '* ]]"]
 ENTRYPOINT ["tidelog", "serve"]

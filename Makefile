@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 p
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTHON_ROOMS := tidelog protocol broker client cli pipeline faults demo bench docs tests
+PYTHON_FOLDERS := tidelog protocol broker client cli pipeline faults demo bench docs tests
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test lint types tests serve faults frameworks bench docs format up down lock clean
@@ -17,7 +17,7 @@ install: $(STAMP) ## make .venv from the lock file
 
 $(STAMP): requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Tidelog needs Python 3.11 or newer on PATH; set PYTHON=/path/to/python to name one."; exit 1; }
-	@echo "==> making $(VENV) with $$($(PYTHON) --version) (the first time downloads about 600 MB, Spark being most of it)"
+	@echo "==> making $(VENV) with $$($(PYTHON) --version) (the first time downloads about 600 MB, most of it is Spark)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@awk '/^uv==/ {on=1} on {print} on && !/\\$$/ {exit}' requirements.lock > $(VENV)/uv.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
@@ -25,13 +25,13 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(STAMP) ## send real events through a faulty network, prove each is stored once
+demo: $(STAMP) ## send real events through a faulty network, prove that each is stored once
 	@$(BIN)/python -m demo
 
-test: lint types tests ## lint, types, contracts and every test
+test: lint types tests ## run ruff, the import contracts, mypy and every test
 
 lint: $(STAMP)
-	@echo "==> ruff"; $(BIN)/ruff check $(PYTHON_ROOMS) && $(BIN)/ruff format --check --quiet $(PYTHON_ROOMS)
+	@echo "==> ruff"; $(BIN)/ruff check $(PYTHON_FOLDERS) && $(BIN)/ruff format --check --quiet $(PYTHON_FOLDERS)
 	@echo "==> import-linter"; $(BIN)/lint-imports
 
 types: $(STAMP)
@@ -43,31 +43,31 @@ tests: $(STAMP)
 serve: $(STAMP) ## run a broker on 127.0.0.1:9092
 	@$(BIN)/tidelog serve
 
-faults: $(STAMP) ## break things for SECONDS with SEED and judge what is stored
+faults: $(STAMP) ## break brokers for SECONDS (60) with SEED and check what they stored
 	@SECONDS=$(or $(SECONDS),60) SEED=$(SEED) $(BIN)/python -m faults $(ARGUMENTS)
 
 frameworks: $(STAMP) ## run Kafka Streams, Connect, Kafka's tools and a schema registry from Maven Central
 	@$(BIN)/python -m pytest tests/frameworks/over_maven.py
 
-bench: $(STAMP) ## measure side by side with peers, as ratios
+bench: $(STAMP) ## compare speed with other brokers and clients
 	@$(BIN)/python -m bench
 
 docs: $(STAMP) ## build the site of docs/ into build/docs; a broken link fails
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs && echo "open build/docs/index.html"
 
-format: $(STAMP) ## rewrite the code in the house style
-	@$(BIN)/ruff check --fix-only --quiet $(PYTHON_ROOMS); $(BIN)/ruff format $(PYTHON_ROOMS)
+format: $(STAMP) ## format the code
+	@$(BIN)/ruff check --fix-only --quiet $(PYTHON_FOLDERS); $(BIN)/ruff format $(PYTHON_FOLDERS)
 
-up: ## broker, Prometheus and Grafana in containers
+up: ## start broker, Prometheus and Grafana in containers
 	docker compose up --build --detach
 
-down: ## stop the containers, keep their data
+down: ## stop the containers and keep their data
 	docker compose down
 
-lock: $(STAMP) ## resolve the lock files anew
+lock: $(STAMP) ## make the lock files again
 	@$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --all-extras --quiet pyproject.toml -o requirements.lock
 	@cd tests/frameworks && ../../$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet requirements.in -o requirements.lock
 
-clean: ## remove .venv, caches and data of the default broker folder
+clean: ## remove .venv, caches and ./tidelog-data
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build artifacts tidelog-data
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
