@@ -10,8 +10,9 @@ without a broker to ask, the end is the user's (explicit endingOffsets), or that
 """
 
 import re
+import time
 from base64 import urlsafe_b64decode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
@@ -26,6 +27,9 @@ _LOG_START_OFFSETS = "log-start-offset-checkpoint"
 _METADATA = "partition.metadata"
 _TOPIC_ID = re.compile(r"^topic_id: *(\S{22})$", re.MULTILINE)
 _FLUSHED_OFFSETS = "recovery-point-offset-checkpoint"
+_SWAP_SUFFIX = ".swap"
+_SWAP_CHECKS = 50
+_SWAP_CHECK_SECONDS = 0.1
 
 Bounds = dict[Place, tuple[int, int]]
 
@@ -50,18 +54,37 @@ def find_segments(folder: Path, topics: Iterable[str] = ()) -> list[Segment]:
     """The segments in `folder`, a data folder or a partition's; of `topics` only, if any. In each partition
     they are in the order of offsets.
 
-    Raises FileNotFoundError when there is none.
+    Raises FileNotFoundError when there is none, and SegmentCutError where a clean of a compacted log began to
+    swap its files and does not finish.
     """
     wanted = set(topics)
-    found = []
     folder = folder.resolve()
-    for path in sorted((*folder.glob(f"*{LOG_SUFFIX}"), *folder.glob(f"*/*{LOG_SUFFIX}"))):
-        topic, dash, number = path.parent.name.rpartition("-")
-        if path.stem.isdecimal() and dash and number.isdecimal() and (not wanted or topic in wanted):
-            found.append(Segment(str(path), topic, int(number)))
+    found = _files(folder, LOG_SUFFIX, wanted)
+    # Listed after the segments: a swap that is over by now has left the new file under the old name.
+    checks = 0
+    while swaps := _files(folder, LOG_SUFFIX + _SWAP_SUFFIX, wanted):
+        if checks == _SWAP_CHECKS:
+            raise SegmentCutError(
+                f"{swaps[0].path}: the broker has not put this compacted segment in the place of older ones"
+                " yet, so the files are not whole. Start the broker, which finishes it, and read again; or"
+                " read from the broker, without read.path"
+            )
+        checks += 1
+        time.sleep(_SWAP_CHECK_SECONDS)
+        found = _files(folder, LOG_SUFFIX, wanted)
     if not found:
         what = f" of {', '.join(sorted(wanted))}" if wanted else ""
         raise FileNotFoundError(f"no segments{what} below {folder}: expected TOPIC-PARTITION/OFFSET.log")
+    return found
+
+
+def _files(folder: Path, suffix: str, topics: Collection[str]) -> list[Segment]:
+    found = []
+    for path in sorted((*folder.glob(f"*{suffix}"), *folder.glob(f"*/*{suffix}"))):
+        topic, dash, number = path.parent.name.rpartition("-")
+        is_base = path.name.removesuffix(suffix).isdecimal()
+        if is_base and dash and number.isdecimal() and (not topics or topic in topics):
+            found.append(Segment(str(path), topic, int(number)))
     return found
 
 
@@ -149,7 +172,7 @@ def _end_by_file(path: Path, flushed: int) -> int:
 
 def offset_at(segments: Sequence[Segment], bounds: tuple[int, int], timestamp: int) -> int:
     """The first offset within `bounds` whose timestamp is not before the given one (ms), -1 where there is
-    none. Raises SegmentCutError where it may have been among offsets that no file holds."""
+    none. Raises SegmentCutError where it may have been among offsets that no file holds any more."""
     start, end = bounds
     reached = start
     for segment in segments:
@@ -157,7 +180,7 @@ def offset_at(segments: Sequence[Segment], bounds: tuple[int, int], timestamp: i
             raise SegmentCutError(
                 f"{segment.place}: no segment file holds the offsets {reached} to {segment.base_offset - 1}"
             )
-        with SegmentFile(Path(segment.path)) as file:
+        with _opened(segment) as file:
             for batch in file.walk():
                 reached = max(reached, batch.header.last_offset + 1)
                 if batch.header.base_offset >= end:
@@ -168,6 +191,16 @@ def offset_at(segments: Sequence[Segment], bounds: tuple[int, int], timestamp: i
                     if record.timestamp >= timestamp and start <= record.offset < end:
                         return record.offset
     return -1
+
+
+def _opened(segment: Segment) -> SegmentFile:
+    try:
+        return SegmentFile(Path(segment.path))
+    except FileNotFoundError:
+        raise SegmentCutError(
+            f"{segment.path} was there a moment ago: the broker has deleted it or joined it with another, as"
+            " retention or compaction asks. Read again"
+        ) from None
 
 
 def _checkpoint(path: Path) -> dict[Place, int]:

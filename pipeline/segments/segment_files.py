@@ -62,6 +62,9 @@ class SegmentFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         os.close(self._file)
 
     def walk(self, position: int = 0) -> Iterator[Batch]:
@@ -99,13 +102,15 @@ class SegmentFile:
         """All bytes of one batch."""
         return os.pread(self._file, batch.header.size_bytes, batch.position)
 
-    def read(self, position: int, end_offset: int) -> Iterator[memoryview]:
-        """Whole batches from `position` on, up to the one that holds `end_offset` - 1. Each view is valid
-        until the next is asked for.
+    def read(self, start_offset: int, end_offset: int) -> Iterator[memoryview]:
+        """Whole batches from the one that holds `start_offset`, or the next one, up to the one that holds
+        `end_offset` - 1. Each view is valid until the next is asked for.
 
         Raises SegmentCutError when the file ends before, ProtocolError for a header that cannot be.
         """
         buffer = memoryview(bytearray(READ_BYTES))
+        first = self.find(start_offset)
+        position = self.size_bytes if first is None else first.position
         while True:
             # Memory that is new each time would cost as much as the reading.
             data = buffer[: os.preadv(self._file, [buffer], position)]

@@ -6,8 +6,9 @@ Read-only. The folder of a running broker can be read if the broker gives the en
 read. Driver and executors must see the files under the same path.
 
 Invariants: the pieces of a range cover it once, in order; a file that is missing, or ends before what was
-planned, is an error or a named loss, never a shorter answer. Logs without gaps between files are expected, as
-the broker writes them; a compacted one is to be read over the wire.
+planned, is an error or a named loss, never a shorter answer. A compacted log is written again while it is
+read: so no position in a file is kept from the planning, and a task looks for the file that has its offsets
+by then. Each file holds all that its log has between its first offset and that of the next file.
 """
 
 import json
@@ -17,9 +18,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.pipeline.segments.data_folders import Segment, by_place, folder_bounds
+from tidelog.pipeline.segments.data_folders import Segment, by_place, find_segments, folder_bounds
 from tidelog.pipeline.segments.segment_files import SegmentFile
 from tidelog.pipeline.source.offsets import OffsetRange, Place, lose, to_json
+from tidelog.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,10 +30,9 @@ PIECE_BYTES = 32 * 1024 * 1024
 
 
 class Piece(NamedTuple):
-    """What one task reads: `offsets`, in batches from byte `position` of the file on."""
+    """What one task reads: `offsets`, which lay in this file when the read was planned."""
 
     path: str
-    position: int
     offsets: OffsetRange
 
 
@@ -102,19 +103,38 @@ def _span(segment: Segment, offsets: OffsetRange) -> _Span:
 
 
 def _cut(span: _Span, count: int) -> Iterator[Piece]:
-    """About `count` pieces of about the same number of bytes, each beginning at a batch; one where the file
-    is gone meanwhile, whose task says so."""
+    """About `count` pieces of about the same number of bytes, each beginning at a batch. Fewer where the file
+    is gone or another one meanwhile: the task finds what is there then."""
     position, offsets = span.start, span.offsets
-    with suppress(FileNotFoundError), SegmentFile(Path(span.segment.path)) as file:
+    with suppress(FileNotFoundError, ProtocolError), SegmentFile(Path(span.segment.path)) as file:
         for number in range(1, count):
             batch = file.first_from(span.start + span.size_bytes * number // count, position)
             if batch is None or not offsets.start < batch.header.base_offset < offsets.end:
                 continue
             if batch.position > position:
                 cut = batch.header.base_offset
-                yield Piece(span.segment.path, position, offsets._replace(end=cut))
+                yield Piece(span.segment.path, offsets._replace(end=cut))
                 position, offsets = batch.position, offsets._replace(start=cut)
-    yield Piece(span.segment.path, position, offsets)
+    yield Piece(span.segment.path, offsets)
+
+
+def open_piece(piece: Piece) -> SegmentFile | None:
+    """The file that has the piece's offsets now: where a clean of a compacted log has joined its file with
+    those before it, the joined one. None if no file has them any more.
+
+    Raises SegmentCutError as `find_segments`.
+    """
+    path, start = Path(piece.path), piece.offsets.start
+    with suppress(FileNotFoundError):
+        return SegmentFile(path)
+    with suppress(FileNotFoundError):
+        before = [each for each in find_segments(path.parent) if each.base_offset <= start]
+        if before:
+            file = SegmentFile(Path(before[-1].path))
+            if file.find(start) is not None:
+                return file
+            file.close()
+    return None
 
 
 def read_segments(

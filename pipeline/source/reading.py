@@ -26,8 +26,7 @@ from tidelog.pipeline.segments.data_folders import (
     offset_at,
     topic_ids_in_folder,
 )
-from tidelog.pipeline.segments.segment_files import SegmentFile
-from tidelog.pipeline.segments.segment_ranges import Piece, plan_pieces
+from tidelog.pipeline.segments.segment_ranges import Piece, open_piece, plan_pieces
 from tidelog.pipeline.source.fetch import find_bounds, find_logs, find_offsets_at, next_offset, read_answers
 from tidelog.pipeline.source.isolation import NoTransactions
 from tidelog.pipeline.source.losses import left_out, note_losses
@@ -146,9 +145,8 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
 
 def _read_piece(options: SourceOptions, piece: Piece) -> Iterator[pa.RecordBatch]:
     offsets = piece.offsets
-    try:
-        file = SegmentFile(Path(piece.path))
-    except FileNotFoundError:
+    file = open_piece(piece)
+    if file is None:
         what = f"{offsets.topic}-{offsets.partition}: {piece.path} was deleted after the read was planned"
         losses: list[str] | None = None if options.fail_on_data_loss else []
         lose(f"{what}, with it the offsets {offsets.start} to {offsets.end - 1}", losses)
@@ -157,7 +155,7 @@ def _read_piece(options: SourceOptions, piece: Piece) -> Iterator[pa.RecordBatch
         return
     batch_filter = NoTransactions() if options.read_committed else None
     with file:
-        for data in file.read(piece.position, offsets.end):
+        for data in file.read(offsets.start, offsets.end):
             yield from decode_record_batches(
                 data,
                 topic=offsets.topic,

@@ -12,12 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compaction import cleaned
+from tests.unit.broker.storage.support import append, checkpoint, clean, flush, keyed, open_log
 from tests.unit.pipeline.batches import expected_rows, make_batch, plain_rows
 from tests.unit.pipeline.logs import write_log
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.pipeline.data_source import TidelogDataSource
 from tidelog.pipeline.schema import SCHEMA
-from tidelog.pipeline.segments import segment_files, segment_ranges
-from tidelog.pipeline.segments.data_folders import by_place, find_segments
+from tidelog.pipeline.segments import data_folders, segment_files, segment_ranges
+from tidelog.pipeline.segments.data_folders import by_place, find_segments, offset_at
 from tidelog.pipeline.segments.segment_files import SegmentCutError, SegmentFile
 from tidelog.pipeline.segments.segment_ranges import Piece, plan_pieces
 from tidelog.pipeline.source.isolation import TransactionsInFilesError
@@ -196,7 +199,7 @@ def test_a_segment_deleted_while_it_is_cut_is_left_to_its_task(
     assert len(plan_pieces(planned, [whole], 4)) > 1
     Path(files[0].path).unlink()
     monkeypatch.setattr(segment_ranges, "_spans", lambda *_: iter(spans))
-    assert plan_pieces(planned, [whole], 4) == [Piece(files[0].path, 0, whole)]
+    assert plan_pieces(planned, [whole], 4) == [Piece(files[0].path, whole)]
 
 
 def test_a_missing_head_is_an_error_or_named(planned: dict[Place, list[Any]]) -> None:
@@ -256,6 +259,96 @@ def test_a_batch_is_found_by_offset_and_by_position(any_index: Path) -> None:
             assert file.first_from(batch.position + 1, 0) == following
         assert file.find(180) is None
         assert file.end_offset() == 180
+
+
+KEYS = 4
+
+
+@pytest.fixture
+def compacted(tmp_path: Path) -> PartitionLog:
+    """Topic t with 60 records of four keys, in batches of the same size and closed segments of twelve."""
+    config = LogConfig(cleanup_policy=("compact",), index_interval_bytes=1, segment_bytes=100_000)
+    folder = tmp_path / "t-0"
+    log = open_log(folder, config=config)
+    for number in range(60):
+        append(log, keyed([(b"%d" % (number % KEYS if number % 12 else 0), b"%02d" % number)]))
+        if number % 12 == 11:
+            log.roll(TIME)
+    flush(log)
+    for _ in range(3):
+        log.compaction.cleanable(log.config, 0, TIME)
+        checkpoint(log)
+    return log
+
+
+def tasks_before(log: PartitionLog, end: int, tasks: int) -> Iterator[Any]:
+    options = {"endingOffsets": json.dumps({"t": {"0": end}}), "minPartitions": str(tasks)}
+    return tasks_of(log.folder.parent, **options)
+
+
+@pytest.mark.parametrize(("tasks", "read_before"), [(1, 0), (1, 1), (12, 3), (40, 0)])
+def test_a_clean_during_a_read_takes_no_newest_record_and_doubles_none(
+    compacted: PartitionLog, tasks: int, read_before: int
+) -> None:
+    """Batches have one size: a position from before the clean would be that of a later batch."""
+    reading = tasks_before(compacted, 60, tasks)
+    found = [row for _, rows in zip(range(read_before), reading, strict=False) for row in rows]
+    assert clean(compacted) is not None
+    assert compacted.segment_count == 2
+    found += [row for rows in reading for row in rows]
+    offsets = offsets_of(found)
+    assert offsets == sorted(set(offsets))
+    newest = {bytes(row["key"]): row["offset"] for row in found}
+    assert newest == {b"0": 56, b"1": 57, b"2": 58, b"3": 59}
+
+
+def test_a_file_that_a_clean_has_joined_is_not_a_loss(
+    compacted: PartitionLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"failOnDataLoss": "false", "endingOffsets": '{"t":{"0":60}}'}
+    reading = tasks_of(compacted.folder.parent, **options)
+    clean(compacted)
+    assert offsets_of([row for rows in reading for row in rows]) == [56, 57, 58, 59]
+    assert not caplog.records
+
+
+def interrupted(log: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a swap stands when its second segment is gone and the new one has not its name yet."""
+    second = log.folder / f"{12:020d}.log"
+    swap = log.folder / f"{0:020d}.log.swap"
+    monkeypatch.setattr(data_folders, "_SWAP_CHECK_SECONDS", 0)
+    swap.write_bytes(b"".join(path.read_bytes() for path in sorted(log.folder.glob("*.log"))[:2]))
+    second.unlink()
+    return swap
+
+
+def test_a_swap_that_does_not_finish_is_an_error_that_says_what_to_do(
+    compacted: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(compacted, monkeypatch)
+    with pytest.raises(SegmentCutError, match=r"00\.log\.swap: .* Start the broker, .* read again; or"):
+        tasks_before(compacted, 60, 1)
+
+
+def test_a_swap_that_goes_on_is_waited_for(compacted: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    swap = interrupted(compacted, monkeypatch)
+    monkeypatch.setattr("time.sleep", lambda seconds: swap.exists() and swap.rename(swap.with_suffix("")))
+    rows = [row for rows in tasks_before(compacted, 60, 7) for row in rows]
+    assert offsets_of(rows) == list(range(60))
+
+
+def test_a_file_in_the_middle_that_is_gone_is_not_taken_for_a_joined_one(compacted: PartitionLog) -> None:
+    reading = tasks_before(compacted, 60, 1)
+    (compacted.folder / f"{12:020d}.log").unlink()
+    with pytest.raises(OffsetsLostError, match="offsets 12 to 23"):
+        list(reading)
+
+
+def test_a_time_is_not_looked_up_in_files_that_went_away(compacted: PartitionLog) -> None:
+    files = find_segments(compacted.folder)
+    clean(compacted)
+    with pytest.raises(SegmentCutError, match=r"12\.log was there a moment ago: .* Read again"):
+        offset_at(files, (0, 60), 2**62)
 
 
 def test_an_empty_range_has_no_piece(planned: dict[Place, list[Any]]) -> None:
