@@ -3,7 +3,9 @@
 Owns the answer; the rules are in `storage.producer_state.check_marker`.
 
 Invariants: a partition fails alone; a marker is answered when it is durable; one that is named twice
-is written once and answered each time, and one that is sent again is written again, which changes nothing.
+is written once and answered each time, and one that is sent again is written again, which changes nothing;
+markers of `__consumer_offsets` go through the coordinator of groups, so that what the transaction committed
+counts, or is forgotten, at once.
 
 Source: KIP-98, KIP-664 (an administrator aborts a hanging transaction with it).
 """
@@ -15,6 +17,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
+from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
@@ -24,8 +27,16 @@ from tidelog.protocol.steps import Pace, Steps, each
 
 _ELEMENTS_A_MARKER: Final = 10
 """Building, reading and appending one marker counts as this many elements (see `protocol.steps`)."""
-_Outcomes = dict[tuple[TransactionMarker, str, int], Replica | ErrorCode]
+_ENDED_AT_ONCE: Final = 100
+_Marked = tuple[TransactionMarker, str, int]
+_Outcomes = dict[_Marked, Replica | ErrorCode]
 """By marker, topic and partition: the replica that it was written to, or why it was not."""
+_OF_THE_COORDINATOR: Final = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+"""What a transaction coordinator gets for the code of the groups' coordinator: it tries again."""
 
 
 class TransactionMarkersHandler:
@@ -37,7 +48,13 @@ class TransactionMarkersHandler:
     async def write_txn_markers(self, context: RequestContext, request: Any) -> dict[str, Any]:
         turns = self._services.turns
         written: _Outcomes = {}
-        await turns.run(self._write_all(request, written))
+        of_groups: dict[_Marked, None] = {}
+        await turns.run(self._write_all(request, written, of_groups))
+        noted = list(of_groups)
+        for first in range(0, len(noted), _ENDED_AT_ONCE):
+            some = noted[first : first + _ENDED_AT_ONCE]
+            codes = await asyncio.gather(*map(self._end_in_groups, some))
+            written.update(zip(some, codes, strict=True))
         replicas = [replica for replica in set(written.values()) if isinstance(replica, Replica)]
         waited = await asyncio.gather(*(replica.caught_up() for replica in replicas), return_exceptions=True)
         failed = {
@@ -47,12 +64,26 @@ class TransactionMarkersHandler:
         }
         return {"markers": await turns.run(_answers(request, written, failed))}
 
-    def _write_all(self, request: Any, written: _Outcomes) -> Steps[None]:
+    async def _end_in_groups(self, marked: _Marked) -> ErrorCode:
+        """Write a marker through the coordinator of groups; the code of its answer."""
+        marker, topic, index = marked
+        try:
+            self._services.replica(topic, index)
+            await self._services.groups.end_transaction(index, marker)
+        except ApiError as error:
+            return _OF_THE_COORDINATOR.get(error.code, error.code)
+        return ErrorCode.NONE
+
+    def _write_all(self, request: Any, written: _Outcomes, of_groups: dict[_Marked, None]) -> Steps[None]:
+        """Write all markers but those of `__consumer_offsets`, which are noted in `of_groups`."""
         pace = Pace()
         for asked in request.markers:
             marker = _marker(asked)
             for topic in asked.topics:
-                write = partial(self._write, marker, topic.name, written)
+                if topic.name == OFFSETS_TOPIC:
+                    write = partial(_note, marker, of_groups)
+                else:
+                    write = partial(self._write, marker, topic.name, written)
                 yield from each(write, topic.partition_indexes, pace, _ELEMENTS_A_MARKER)
                 if pace.spent():
                     yield
@@ -69,6 +100,10 @@ class TransactionMarkersHandler:
             written[marker, topic, index] = error.code
         else:
             written[marker, topic, index] = replica
+
+
+def _note(marker: TransactionMarker, of_groups: dict[_Marked, None], index: int) -> None:
+    of_groups[marker, OFFSETS_TOPIC, index] = None
 
 
 def _marker(asked: Any) -> TransactionMarker:

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.broker.handlers.conftest import Asker, Clock
 from tests.unit.broker.handlers.transactional import TransactionalClient, committed, transactional_batch
 from tests.waiting import DEADLINE_SECONDS, until
-from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC
+from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tidelog.broker.handlers.context import LateEffect
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import ProduceRequest
@@ -279,6 +279,28 @@ async def test_offsets_of_a_transaction_count_from_its_commit_on_and_are_unstabl
         await reached(client, "CompleteCommit" if is_commit else "CompleteAbort")
         last = offset if is_commit else last
         assert await committed(asker, "g", "t", require_stable=True) == (NONE, last)
+
+
+@pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
+async def test_offsets_of_a_transaction_that_is_ended_by_hand_count_or_are_forgotten_at_once(
+    asker: Asker, is_commit: bool
+) -> None:
+    await asker.create("t")
+    client = TransactionalClient(asker, is_new=True)
+    await client.begin()
+    assert await client.commit_offset("g", "t", 7) == NONE
+    index = asker.services.groups.partition_of("g")
+    marker = {
+        "producer_id": client.pair.producer_id,
+        "producer_epoch": client.pair.epoch,
+        "transaction_result": is_commit,
+        "topics": [{"name": OFFSETS_TOPIC, "partition_indexes": [index, index, 10_000]}],
+        "coordinator_epoch": 0,
+    }
+    answer = await asker.ask(ApiKey.WRITE_TXN_MARKERS, 1, markers=[marker])
+    codes = [part.error_code for part in answer.markers[0].topics[0].partitions]
+    assert codes == [NONE, NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert await committed(asker, "g", "t", require_stable=True) == (NONE, 7 if is_commit else -1)
 
 
 async def test_offsets_are_refused_for_a_client_or_a_member_that_is_not_the_present_one(asker: Asker) -> None:
