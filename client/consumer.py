@@ -234,6 +234,8 @@ class Consumer:
             self._require_open()
             if reader.error is not None:
                 raise reader.error
+            if self._positions is not None:
+                self._positions.ask(reader)
             await self._waiters.wait(None)
         return reader.position
 

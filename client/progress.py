@@ -20,16 +20,19 @@ class Progress:
     """`returned` is what the last call returned: a new object for each call. None if the application has
     finished it, or waits for more."""
 
-    __slots__ = ("returned", "waiting")
+    __slots__ = ("asked", "returned", "waiting")
 
     def __init__(self) -> None:
         self.returned: Returned = None
+        self.asked = 0
+        """Calls that asked for records, without those that took the next one of an open batch."""
         self.waiting = 0
         """Calls that wait for records now."""
 
     def finish(self) -> None:
         """The application asks for more records, or needs none."""
         self.returned = None
+        self.asked += 1
 
     def unfinished(self) -> dict[TopicPartition, int]:
         """The first offset of each partition that the application has not finished."""

@@ -252,21 +252,34 @@ class Group:
         self.membership.revoked(step.partitions)
 
     async def _take_over(self, partitions: frozenset[TopicPartition]) -> None:
+        """What the group takes away while the callback runs is never read."""
         self._read(frozenset(self._readers) | partitions)
         self._suspend(partitions)
         await self._call_back("on_partitions_assigned", partitions)
-        self._suspend(frozenset())
         self.membership.adopted(partitions)
-        self._fetch_more()
+        if taken_away := partitions - self.membership.owned:
+            await self._call_back("on_partitions_lost", taken_away)
+            self._read(frozenset(self._readers) - taken_away)
+        self._suspend(frozenset())
         self._on_metadata()
 
     async def _call_back(self, name: str, partitions: frozenset[TopicPartition]) -> None:
+        this = asyncio.current_task()
+        cancels = 0 if this is None else this.cancelling()
         try:
             await notify(self.listener, name, partitions)
+            return
+        except asyncio.CancelledError as error:
+            # The callback may have waited for a task that the application cancelled. This task goes on then.
+            if this is not None and this.cancelling() > cancels:
+                raise
+            raised: Exception = ClientError(f"{name} raised CancelledError")
+            raised.__cause__ = error
         except Exception as error:
-            logger.exception("rebalance_listener_failed", group_id=self.config.group_id, method=name)
-            self._listener_error = error
-            self._on_data()
+            raised = error
+        logger.error("rebalance_listener_failed", group_id=self.config.group_id, method=name, exc_info=raised)
+        self._listener_error = raised
+        self._on_data()
 
     # What runs beside the steps
 
@@ -316,16 +329,18 @@ class Group:
 
     async def _watch_polls(self) -> None:
         """Find out that the application asks for nothing, without a clock reading per record: it has the same
-        records as before, and waits for none."""
+        records as before, asked for none, and waits for none."""
         interval_ms = self.config.max_poll_interval_ms
         known: object = None
+        known_asked = 0
         idle_checks = 0
         while True:
             await asyncio.sleep(interval_ms / 1000 / _CHECKS_PER_POLL_INTERVAL)
-            returned = self._progress.returned
-            is_idle = returned is known and not self._progress.waiting and bool(self.membership.owned)
+            returned, asked = self._progress.returned, self._progress.asked
+            is_same = returned is known and asked == known_asked
+            is_idle = is_same and not self._progress.waiting and bool(self.membership.owned)
             idle_checks = idle_checks + 1 if is_idle else 0
-            known = returned
+            known, known_asked = returned, asked
             if idle_checks >= _CHECKS_PER_POLL_INTERVAL:
                 logger.warning("poll_interval_exceeded", group_id=self.config.group_id, limit_ms=interval_ms)
                 self._awaits_application = True
@@ -376,18 +391,20 @@ class Group:
         """The membership changed: what it gives up is not read from this moment on."""
         step = self.membership.next_step()
         if isinstance(step, Revoke):
-            self._suspend(step.partitions)
+            suspended = {key for key, reader in self._readers.items() if reader.is_suspended}
+            self._suspend(step.partitions | suspended)
         self._changed.set()
         self._heartbeat_soon()
 
     def _suspend(self, partitions: frozenset[TopicPartition]) -> None:
         """Read nothing of these, and of all others again."""
-        is_news = False
+        was_suspended = {key for key, reader in self._readers.items() if reader.is_suspended}
         for key, reader in self._readers.items():
-            is_news |= reader.is_suspended != (key in partitions)
             reader.is_suspended = key in partitions
-        if is_news:
+        if was_suspended != partitions & self._readers.keys():
             self._on_data()
+        if was_suspended - partitions:
+            self._fetch_more()
 
     def _on_metadata(self) -> None:
         subscription = self._subscription

@@ -36,6 +36,13 @@ class CommittedPositions:
         self._on_change = on_change
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._task: asyncio.Task[None] | None = None
+        self._asked: set[PartitionReader] = set()
+
+    def ask(self, reader: PartitionReader) -> None:
+        """The application asks for this position, perhaps in the callback that precedes the first read."""
+        if reader.needs_committed:
+            self._asked.add(reader)
+            self.wake()
 
     def wake(self) -> None:
         """Readers changed."""
@@ -52,7 +59,7 @@ class CommittedPositions:
         return [
             (reader, reader.generation)
             for reader in self._readers.values()
-            if reader.needs_committed and not reader.is_suspended
+            if reader.needs_committed and (not reader.is_suspended or reader in self._asked)
         ]
 
     async def _look_up(self) -> None:
@@ -83,4 +90,5 @@ class CommittedPositions:
                             reader.seek(committed.offset)
                 self._on_change()
         finally:
+            self._asked.clear()
             self._task = None

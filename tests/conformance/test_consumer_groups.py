@@ -290,6 +290,44 @@ async def test_an_application_that_does_not_ask_loses_its_partitions_and_gets_so
     assert doubled <= {record.value for record in slow.given[:1]}
 
 
+@both_protocols
+async def test_what_goes_to_another_member_during_the_callback_is_read_by_that_one_only(
+    crew: Crew, protocol: dict[str, Any]
+) -> None:
+    is_called, finish = asyncio.Event(), asyncio.Event()
+
+    class Slow(ConsumerRebalanceListener):
+        async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            is_called.set()
+            await finish.wait()
+
+    await crew.add(listener=Slow(), **protocol)
+    await is_called.wait()
+    second = await crew.add(**protocol)
+    if protocol == CONSUMER:
+        await until(lambda: len(second.consumer.assignment()) == 2)
+    finish.set()
+    await until(lambda: crew.shares() == [2, 2] and sum(crew.values().values()) >= RECORDS)
+    await write(crew.address, crew.topic, range(RECORDS, 2 * RECORDS))
+    await until(lambda: sum(crew.values().values()) >= 2 * RECORDS)
+    assert crew.values() == numbered(range(2 * RECORDS))
+
+
+async def test_the_callback_of_new_partitions_can_ask_for_their_positions(crew: Crew) -> None:
+    consumer = Reader(crew.address, crew.group).consumer
+    found: dict[TopicPartition, int] = {}
+
+    class Listener(ConsumerRebalanceListener):
+        async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            for partition in assigned:
+                found[partition] = await consumer.position(partition)
+
+    async with consumer:
+        consumer.subscribe([crew.topic], listener=Listener())
+        await until(lambda: len(found) == PARTITIONS)
+    assert set(found.values()) == {0}
+
+
 async def test_a_callback_can_set_where_a_partition_begins_and_its_error_reaches_the_reader(
     crew: Crew,
 ) -> None:

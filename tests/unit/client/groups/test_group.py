@@ -1,15 +1,20 @@
-"""Commits of one consumer: their order, and what they cover."""
+"""One consumer's group: its commits, and what happens around its callbacks."""
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
+
+import pytest
 
 from tidelog.client import ConsumerRecord, OffsetAndMetadata, TimestampType, TopicPartition
 from tidelog.client.cluster import Cluster
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.consumer_config import ConsumerConfig
+from tidelog.client.errors import ClientError
 from tidelog.client.groups.group import Group
 from tidelog.client.partition_reader import PartitionReader
 from tidelog.client.progress import Progress
+from tidelog.protocol.errors import ErrorCode
 
 KEY, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -29,17 +34,25 @@ class Offsets:
         self.stored |= plain
 
 
-def made(offsets: Offsets, positions: Mapping[TopicPartition, int]) -> tuple[Group, Progress]:
+def made(
+    offsets: Offsets, positions: Mapping[TopicPartition, int], **settings: Any
+) -> tuple[Group, Progress]:
     readers = {key: PartitionReader(key, check_crc=True) for key in positions}
     for key, position in positions.items():
         readers[key].seek(position)
     progress = Progress()
+
+    def read(partitions: frozenset[TopicPartition]) -> None:
+        kept = {key: readers.get(key) or PartitionReader(key, check_crc=True) for key in partitions}
+        readers.clear()
+        readers.update(kept)
+
     group = Group(
-        ConsumerConfig(group_id="g"),
+        ConsumerConfig(group_id="g", **settings),
         Cluster(ClusterConfig()),
         readers,
         progress,
-        read=lambda partitions: None,
+        read=read,
         fetch_more=lambda: None,
         on_data=lambda: None,
     )
@@ -74,3 +87,92 @@ async def test_an_automatic_commit_covers_what_is_finished_and_is_new() -> None:
     await group._commit_finished(frozenset({KEY, OTHER}))
     await group._commit_finished(frozenset({KEY, OTHER}))
     assert offsets.arrived == [{KEY: 9, OTHER: 5}, {KEY: 10}, {}]
+
+
+class Remembering:
+    """A listener that remembers its calls, and does `meanwhile` in `on_partitions_assigned`."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.meanwhile: Any = lambda: None
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.calls.append("assigned")
+        self.meanwhile()
+
+    def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
+        self.calls.append("lost")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_what_the_group_takes_away_while_the_callback_runs_is_not_read(protocol: str) -> None:
+    group, _ = made(Offsets(), {}, group_protocol=protocol)
+    group.listener = listener = Remembering()
+    membership = group.membership
+    listener.meanwhile = lambda: membership.heartbeat_answered(
+        membership.identity, ErrorCode.UNKNOWN_MEMBER_ID
+    )
+    await group._take_over(frozenset({KEY, OTHER}))
+    assert not membership.owned
+    assert not group._readers
+    assert listener.calls == ["assigned", "lost"]
+
+
+async def test_new_partitions_are_not_read_before_their_callback_though_others_are_revoked_meanwhile() -> (
+    None
+):
+    group, _ = made(Offsets(), {KEY: 1})
+    group.membership.owned = frozenset({KEY})
+    group.listener = listener = Remembering()
+    stopped: list[set[TopicPartition]] = []
+
+    def revoke() -> None:
+        group.membership.heartbeat_answered(group.membership.identity, ErrorCode.UNKNOWN_MEMBER_ID)
+        group._react()
+        stopped.append({key for key, reader in group._readers.items() if reader.is_suspended})
+
+    listener.meanwhile = revoke
+    await group._take_over(frozenset({OTHER}))
+    assert stopped == [{KEY, OTHER}]
+
+
+async def test_a_callback_that_waits_for_a_cancelled_task_does_not_end_the_group() -> None:
+    group, _ = made(Offsets(), {KEY: 1})
+
+    class Listener:
+        async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+            worker = asyncio.create_task(asyncio.Event().wait())
+            worker.cancel()
+            await worker
+
+    group.listener = Listener()
+    await group._call_back("on_partitions_revoked", frozenset({KEY}))
+    with pytest.raises(ClientError, match="on_partitions_revoked raised CancelledError"):
+        group.raise_error()
+    group.raise_error()
+
+
+async def test_a_partition_that_is_read_again_after_all_is_fetched_again() -> None:
+    group, _ = made(Offsets(), {KEY: 1})
+    fetches: list[bool] = []
+    group._fetch_more = lambda: fetches.append(not group._readers[KEY].is_suspended)
+    group._suspend(frozenset({KEY}))
+    assert not fetches
+    group._suspend(frozenset())
+    assert fetches == [True]
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_only_an_application_that_asks_for_nothing_exceeds_the_poll_interval(asks: bool) -> None:
+    group, progress = made(Offsets(), {KEY: 1}, max_poll_interval_ms=4)
+    group.membership.owned = frozenset({KEY})
+    watch = asyncio.create_task(group._watch_polls())
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 0.03
+    while loop.time() < end or not (asks or group._awaits_application):
+        if asks:
+            # It finds nothing, and waits elsewhere.
+            progress.finish()
+        await asyncio.sleep(0)
+    watch.cancel()
+    assert group._awaits_application is not asks
