@@ -81,7 +81,7 @@ def _lag(committed: CommittedOffset, end: int | None) -> tuple[object, object]:
 async def _ends(
     admin: Admin, consumer: Consumer, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The next offset of each partition that is there."""
+    """The next offset of each partition that exists."""
     from tidelog.client import TopicPartition
 
     present = set(await admin.list_topics()) & {topic for topic, _ in partitions}

@@ -164,7 +164,7 @@ def _run(
                 arguments = {"stop": stop} if takes_stop else {}
                 report: Report = module.run(spark, settings, screen.advance, **arguments)
         finally:
-            with suppress(Py4JError, OSError):  # Nobody is left to be stopped.
+            with suppress(Py4JError, OSError):  # Nothing is left to stop.
                 spark.stop()
     except OptionError as error:
         raise typer.BadParameter(_as_flags(job, str(error))) from None

@@ -81,7 +81,7 @@ async def _create(
 
 @app.command("list")
 def list_topics(cluster: ToCluster = DEFAULT_CLUSTER) -> None:
-    """Print the names of all topics, one a line."""
+    """Print the names of all topics, one per line."""
     for name in run(_list(cluster), cluster):
         print(name)
 

@@ -92,7 +92,7 @@ async def _describe(transactional_id: str, cluster: ClusterConfig) -> None:
 
 
 async def _of(admin: Admin, transactional_id: str) -> TransactionDescription:
-    """The id that is there: asking to end the transaction of another would make it."""
+    """The id, which must exist: a request to end the transaction of an unknown id would create it."""
     from tidelog.client import BrokerError
     from tidelog.protocol.errors import ErrorCode
 

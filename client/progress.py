@@ -1,4 +1,4 @@
-"""Which of the records that an application was given it has finished.
+"""Which of the returned records an application has finished.
 
 Owns: the records of the last call that returned some. Invariants: they count as finished when the application
 asks for the next ones, so a position that is committed automatically never covers a record that the

@@ -8,7 +8,7 @@ from bench.targets.process import Target
 
 
 class Tidelog(Target):
-    """`advertised_port`: where clients are told to go instead of to its own port; `settings`: name=value."""
+    """`advertised_port`: the port that clients get instead of its own; `settings`: name=value."""
 
     name = "tidelog"
 

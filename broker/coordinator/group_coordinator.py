@@ -1,6 +1,6 @@
 """The coordinator of groups: a `group_machine` over each partition of `__consumer_offsets`.
 
-Owns what happens to groups without a request: offsets that expire, groups that nobody needs, and changes of
+Owns what happens to groups without a request: offsets that expire, groups that are empty, and changes of
 the topics that groups of the consumer protocol read. The internal topic is created when a client first looks
 for the coordinator of a group, or first commits.
 
@@ -178,7 +178,7 @@ class GroupCoordinator:
                     topic=OFFSETS_TOPIC,
                     partition=shard.replica.partition,
                     error=str(error),
-                    advice="they will be looked at again",
+                    advice="the broker tries again at the next check",
                 )
 
     def _sweep_some(self, machine: GroupMachine, now_ms: int) -> Decision[Any, bool]:
@@ -225,7 +225,7 @@ class GroupCoordinator:
                     topic=OFFSETS_TOPIC,
                     partition=shard.replica.partition,
                     error=str(error),
-                    advice="their topics will be looked at again after the next change of a topic",
+                    advice="the broker tries again after the next change of a topic",
                 )
 
     async def close(self) -> None:

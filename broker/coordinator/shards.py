@@ -108,7 +108,7 @@ class Shards(Generic[MachineT]):
             await self._topics.create(self._kind.topic)
         except ApiError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                message = f"{self._kind.topic} cannot be made: {error.message}"
+                message = f"{self._kind.topic} cannot be created: {error.message}"
                 raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message) from error
 
     def check(self, key: str) -> None:

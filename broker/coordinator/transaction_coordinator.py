@@ -293,7 +293,7 @@ class TransactionCoordinator:
                     topic=TRANSACTIONS_TOPIC,
                     partition=shard.replica.partition,
                     error=str(error),
-                    advice="they will be looked at again",
+                    advice="the broker tries again at the next check",
                 )
 
     async def _abort_timed_out(self, shard: _Shard) -> None:

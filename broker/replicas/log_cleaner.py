@@ -5,8 +5,8 @@ thread, within log.cleaner.io.max.bytes.per.second; the swaps of files run in a 
 work does. The loop itself only compares numbers and replaces a list of segments.
 
 Invariants: at most one clean runs; a log that was closed, deleted or cut meanwhile is left alone; a log whose
-clean failed is not tried again before a restart, unless space or handles were lacking, and all else of it
-goes on; a swap that failed halfway takes its partition offline.
+clean failed is not tried again before a restart, unless space or handles were lacking; its reads and
+writes continue. A swap that failed halfway takes its partition offline.
 
 Event loop only. Source: Kafka's LogCleaner, LogCleanerManager.
 """
@@ -36,10 +36,10 @@ from tidelog.broker.storage.segment import Segment
 LOGS_A_TURN = 50
 _NEVER_MS = 2**63 - 1
 _FAILED_ADVICE = (
-    "the log is not cleaned again before a restart and grows until then; all else of it goes on. Check the "
-    "disk; `tidelog log verify` shows whether anything is damaged"
+    "the log is not cleaned again before a restart and grows until then; its reads and writes continue. "
+    "Check the disk; `tidelog log verify` shows whether anything is damaged"
 )
-_RETRIED_ADVICE = "make room on the disk; it will be tried again, and the log grows until then"
+_RETRIED_ADVICE = "free space on the disk; the broker tries again, and the log grows until then"
 logger = structlog.get_logger(__name__)
 
 

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 NO_TRANSACTION: Final = (1 << 63) - 1
 """`first_unstable` without an unstable transaction: every offset is smaller."""
 _BEFORE_THE_START: Final = -(1 << 62)
-"""Bytes before a transaction that began before the start: as many as anybody may wait for follow it."""
+"""Bytes before a transaction that began before the start: more bytes follow it than any request waits for."""
 
 
 _NONE: Final[OrderedDict[int, int]] = OrderedDict()

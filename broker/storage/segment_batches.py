@@ -1,4 +1,4 @@
-"""The batches of a segment's file in large pieces, for those who read all of it.
+"""The batches of a segment's file in large pieces, for readers of the whole file.
 
 Owns the reading ahead. Only what a header needs to be one is checked; `integrity` judges a batch. Blocking.
 """

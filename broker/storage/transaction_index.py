@@ -88,7 +88,7 @@ class TransactionIndex(IndexFile[_Entry]):
         self._is_as_loaded = True
 
     def append(self, aborted: EndedTransaction) -> None:
-        """Enter a transaction, unless it is there already: a start may read its marker again."""
+        """Add a transaction, unless the index has it already: a start may read its marker again."""
         last = self.last()
         if last is None or last[_MARKER] < aborted.last_offset:
             self._add(self.entry.pack(_VERSION, *aborted))

@@ -1,6 +1,6 @@
 """What a membership wants done next: the steps of both protocols.
 
-Owns: the steps, and what a member calls itself. Plain values. Pure.
+Owns: the steps, and the identity of a member. Plain values. Pure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_A
 
 
 class Identity(NamedTuple):
-    """Who sends a request. The generation is the member's epoch in the consumer protocol; -1: no member."""
+    """The sender of a request. The generation is the member's epoch in the consumer protocol; -1: none."""
 
     member_id: str
     generation: int

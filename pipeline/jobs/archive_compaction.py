@@ -52,7 +52,7 @@ def plan(files: Iterable[ArchiveFile], rows_per_file: int) -> list[list[ArchiveF
 
 
 def _without_large(files: list[ArchiveFile]) -> list[list[ArchiveFile]]:
-    """Consecutive files as they are joined: one that has more than half of the rows stays, and parts them."""
+    """Consecutive files as they are joined: one with more than half of the rows stays as it is."""
     if len(files) <= 1:
         return []
     largest = max(range(len(files)), key=lambda index: files[index].rows)
@@ -62,7 +62,7 @@ def _without_large(files: list[ArchiveFile]) -> list[list[ArchiveFile]]:
 
 
 def compact(root: Path, workspace: Path, rows_per_file: int, compression: str) -> int:
-    """Join the files of all dates below `root`; how many are gone by that.
+    """Join the files of all dates below `root`. Returns how many fewer there are.
 
     `workspace` is a folder in the same file system that no reader sees. Raises ArchiveError where folders
     cannot be exchanged, or where a file does not hold what its name says.
@@ -118,7 +118,7 @@ def _compact_folder(
     try:
         exchange(new, folder)
     except FileNotFoundError:
-        return 0  # Somebody deleted the date meanwhile.
+        return 0  # The date was deleted meanwhile.
     except OSError as error:
         raise ArchiveError(
             f"the files in {folder} cannot be joined: its file system cannot exchange two folders in one step"

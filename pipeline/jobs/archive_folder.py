@@ -90,7 +90,7 @@ class Archive(ABC):
 
     @abstractmethod
     def compact(self, rows_per_file: int, compression: str) -> int:
-        """Join small files into files of at most about `rows_per_file`; how many are gone by that."""
+        """Join small files into files of at most about `rows_per_file`. Returns how many fewer there are."""
 
     @abstractmethod
     def missing(self) -> list[str]:

@@ -1,10 +1,10 @@
-"""The stats: how many records and bytes a second, how large the records, how late, by partition and window.
+"""The stats: how many records and bytes per second, how large the records, how late, by partition and window.
 
 Owns the meaning of the numbers:
 - size: the bytes of a record's key, value and headers (names and values), without the batch around it;
 - rate: in a window, divided by the window's length, however much of it the data covers (the first and the
   last window are partial); in a total, by the time from the first to the last record, or the time watched;
-- lag, where the topic is read as it is (a log holds one timestamp a record, not when it came):
+- lag, where the topic is read as it is (a log holds one timestamp per record, not when it came):
   how far a record's timestamp lies behind the newest one before it in its partition. It came after that
   one, so it was at least this late. None where the timestamp is the broker's (LogAppendTime);
 - lag, where the topic is watched (`follow_seconds`): the time at which a reader that never pauses saw the
@@ -67,7 +67,7 @@ class StatsReport:
         return {**names, "partitions": len(self.partitions), "windows": self.windows, **self.total}
 
     def table(self) -> tuple[list[str], list[list[object]]]:
-        """Columns and rows for a terminal, one row a partition; numbers as people read them."""
+        """Columns and rows for a terminal, one row per partition; numbers as people read them."""
         columns = [
             name.removesuffix("_ms").upper().replace("_PER_SECOND", "/S").replace("_", " ") for name in _TABLE
         ]

@@ -1,4 +1,4 @@
-"""The APIs of transactions: partitions and offsets of a transaction, its end, and what there is of them.
+"""The APIs of transactions: partitions and offsets of a transaction, its end, their list and description.
 
 Declarations only. InitProducerId, with which a transactional producer begins, is in `produce`. Source: the
 JSON definitions of the same names (KIP-98, KIP-447, KIP-664, KIP-890, KIP-994). AddPartitionsToTxn has two

@@ -101,7 +101,7 @@ async def test_our_members_share_a_group_with_those_of_aiokafka(
 async def test_our_members_share_a_group_with_those_of_confluent_kafka(
     crew: Crew, ours_leads: bool, name: str
 ) -> None:
-    """In the consumer protocol, nobody leads."""
+    """In the consumer protocol, no member leads."""
     is_classic = name != "consumer"
     classic = {
         "session.timeout.ms": SESSION_MS,

@@ -55,7 +55,7 @@ class TransactionsUnderCrashes(RuleBasedStateMachine):
         self.clients: list[Client] = []
         self.pairs: set[Producer] = set()
         self.promised: dict[tuple[Producer, int], bool] = {}
-        """(pair of the markers, partition) -> the outcome that a client was told."""
+        """(pair of the markers, partition) -> the outcome in a client's answer."""
 
     def ask(self, request: Callable[[], Any], crash: str | None = None) -> Any:
         """The answer, or the code, of a client that repeats its request until it has one."""

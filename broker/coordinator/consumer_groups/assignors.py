@@ -91,7 +91,7 @@ def _share_equally(held: Mapping[str, _Held], free: Mapping[UUID, set[int]]) -> 
         return
     loads = {member_id: sum(map(len, topics.values())) for member_id, topics in held.items()}
     least, larger_count = divmod(sum(loads.values()) + sum(map(len, free.values())), len(held))
-    # Those that have most keep the larger shares, so that nothing moves without need.
+    # Members with the most partitions keep the larger shares, so no partition moves without need.
     order = sorted(held, key=lambda each: (-loads[each], each))
     quotas = {member_id: least + (position < larger_count) for position, member_id in enumerate(order)}
     spare = [(topic_id, partition) for topic_id in free for partition in sorted(free[topic_id])]
@@ -114,7 +114,7 @@ def _share_equally(held: Mapping[str, _Held], free: Mapping[UUID, set[int]]) -> 
 def _share_among_subscribers(
     members: Members, held: Mapping[str, _Held], free: Mapping[UUID, set[int]]
 ) -> None:
-    """Members read different topics: each partition goes to the subscriber that has least."""
+    """Members read different topics: each partition goes to the subscriber that has fewest."""
     subscribers = {
         topic_id: [member_id for member_id in held if topic_id in members[member_id].topic_ids]
         for topic_id in free

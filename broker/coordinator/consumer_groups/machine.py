@@ -67,7 +67,7 @@ class ConsumerGroups:
         group = self._groups.get(record.group_id)
         if group is None:
             if record[-1] is None:
-                return  # A tombstone of what is not there.
+                return  # A tombstone of a part that does not exist.
             group = self._groups[record.group_id] = ConsumerGroup(record.group_id)
             self.held_bytes += group.held_bytes
         self.held_bytes -= group.held_bytes

@@ -30,7 +30,7 @@ class ConsumerGroupSettings(NamedTuple):
     may_upgrade: bool
     """Whether classic groups may become groups of the consumer protocol while they have members."""
     may_downgrade: bool
-    """Whether it may be the other way round."""
+    """Whether groups of the consumer protocol may become classic ones while they have members."""
 
 
 class TopicsView(Protocol):

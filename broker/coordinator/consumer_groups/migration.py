@@ -36,7 +36,7 @@ from tidelog.broker.coordinator.groups.states import GroupState
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 
 _KNOWN_ASSIGNORS = frozenset(("range", "roundrobin", "sticky", "cooperative-sticky"))
-"""What these keep in assignments says who owns what, which the group knows. librdkafka's keep some there."""
+"""Assignors whose data in assignments may be lost, librdkafka's too: it only says which member owns what."""
 
 
 def upgrade(group: Group, topics: TopicsView) -> Iterator[ConsumerGroupRecord]:

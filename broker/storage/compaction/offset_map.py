@@ -4,7 +4,7 @@ Owns a table of fixed size: a cell is 24 bytes, two hashes of a key and an offse
 no Python object stays per key. Keys themselves are not stored.
 
 Two keys with the same 128 bits of hash would be taken for one. The hashes are those of the interpreter
-(SipHash, keyed by a secret of the process), so nobody can choose such keys.
+(SipHash, keyed by a secret of the process), so no client can choose such keys.
 
 Invariants: an offset that is put is not smaller than any before it; `latest_offset` is the last one for which
 the map has the answer: it knows nothing of records behind it. A map that is full takes no further keys, and

@@ -1,18 +1,18 @@
 """Which records and batches of a log a cleaner keeps.
 
 Owns the rules, which are Kafka's but for transactions:
-- of each key the last record stays; a record without a key goes;
+- of each key the last record stays; a record without a key is removed;
 - a tombstone (a record without a value) stays until the delete horizon of its batch. The horizon is set when
   a clean keeps the tombstone for the first time, `delete.retention.ms` after that clean. It is set only where
-  the map of that clean, or of an earlier one, has the tombstone. So when the tombstone goes, all older
-  records of its key went before;
+  the map of that clean, or of an earlier one, has the tombstone. So all older records of its key are removed
+  before the tombstone;
 - records behind the map's latest offset stay;
 - the last batch of each producer, and the last batch of each file that is written, stay without records.
 
-Transactions, more cautious than Kafka: control batches stay. A record of a transactional batch goes if a
-later record takes its place. Its own offset counts for the map only if its transaction was committed for
-certain, and only then its batch gets a delete horizon. Records of a transaction that was aborted for certain
-go.
+Transactions, more cautious than Kafka: control batches stay. A record of a transactional batch is
+removed if a later record takes its place. Its own offset counts for the map only if its transaction was
+committed for certain, and only then its batch gets a delete horizon. Records of a transaction that was
+aborted for certain are removed.
 
 Invariant: a batch that loses nothing is given back as it is.
 

@@ -252,7 +252,7 @@ class Site:
 
 @dataclass
 class Client:
-    """A member as a client keeps it: it revokes at once what it is told to."""
+    """A member as a client keeps it: it revokes at once what it must give up."""
 
     site: Site
     member_id: str
@@ -289,7 +289,7 @@ class Client:
 
 @dataclass
 class ClassicClient:
-    """A member as a client of the classic protocol keeps it: it joins again when it is told to."""
+    """A member as a client of the classic protocol keeps it: it joins again when a heartbeat asks for it."""
 
     site: Site
     member_id: str

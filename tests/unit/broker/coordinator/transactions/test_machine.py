@@ -266,7 +266,7 @@ def test_an_id_is_forgotten_after_its_time_of_expiry_unless_it_has_a_transaction
     assert list(site.machine.ids()) == ["y"]
     site.restart()
     assert list(site.machine.ids()) == list(site.machine.active_ids()) == ["y"]
-    # A producer that was away for longer begins anew, with the id of nobody.
+    # A producer that was away for longer begins anew, with an id that no client had.
     assert site.begin("x", expected=clients["x"]) == Producer(104, 0)
 
 
