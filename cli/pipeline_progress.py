@@ -4,8 +4,8 @@ Owns the line of progress on a terminal, the lines above it, and where Spark's o
 file, which is kept and named only if the job fails or finds something. Without a terminal there is no such
 line, and Spark's log goes to standard error. The metrics file gets the numbers in both cases.
 
-Spark is asked from time to time (`watched`) for the rows that its tasks have read, since a job itself hears
-of them only when a round ends, and whether the cluster gives the job nothing to run on: then a line says so.
+Spark is asked from time to time (`watched`) for the rows that its tasks have read, because a job gets them
+only when a round ends, and whether the cluster gives the job no executors: then a line says so.
 A rate counts from the first task that runs, so Spark's start is not in it.
 """
 
