@@ -38,6 +38,7 @@ from tidelog.client.transactions import Transactions
 from tidelog.client.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
+    PreparedTransaction,
     RecordMetadata,
     TopicPartition,
     offset_and_metadata,
@@ -124,7 +125,8 @@ class Producer:
                     raise
 
     async def stop(self, timeout_ms: int | None = None) -> None:
-        """Send the remaining records, then close. A transaction that is open is aborted.
+        """Send the remaining records, then close. A transaction that is open is aborted, one that
+        is prepared stays so.
 
         A record that is not stored after `timeout_ms` (default: its delivery timeout) is given up, and its
         delivery raises. A second call does nothing.
@@ -229,6 +231,21 @@ class Producer:
         """Begin a transaction. Raises TransactionStateError if one is open, or ClientError."""
         self._require_open()
         await self._require_transactions().begin()
+
+    async def prepare(self) -> PreparedTransaction:
+        """Send the remaining records, and take no more: the transaction waits, without a timeout, until it is
+        committed or aborted.
+
+        This producer can end it, or another process, given the result: `Admin.transactions.commit_prepared`
+        or `abort`. Closing the producer leaves it prepared. Needs `transaction_two_phase_commit_enable`.
+        Raises as `commit_transaction`. Source: KIP-939.
+        """
+        transactions = self._require_transactions()
+        self._require_open()
+        if not self._config.transaction_two_phase_commit_enable:
+            raise ValueError("prepare() needs transaction_two_phase_commit_enable=True")
+        identity = await transactions.prepare()
+        return PreparedTransaction(transactions.state.transactional_id, *identity)
 
     async def commit_transaction(self) -> None:
         """Send the remaining records, then commit: readers of committed records see all of them, or none.
@@ -437,8 +454,7 @@ class Producer:
         def closed() -> None:
             self._plain_routes = {}
 
-        timeout_ms = self._config.transaction_timeout_ms
-        return Transactions(state, timeout_ms, self._cluster, sender, on_open=opened, on_closed=closed)
+        return Transactions(state, self._config, self._cluster, sender, on_open=opened, on_closed=closed)
 
     def _require_transactions(self) -> Transactions:
         if self._config.transactional_id is None:

@@ -53,6 +53,10 @@ class ProducerConfig:
     transaction_timeout_ms: int = setting(
         60_000, "Age at which the broker aborts a transaction that has not ended.", low=1
     )
+    transaction_two_phase_commit_enable: bool = setting(
+        False,
+        "Whether no timeout aborts a transaction, so that it can be prepared. The broker must allow it.",
+    )
 
     def __post_init__(self) -> None:
         hold_checked(self)
@@ -73,6 +77,8 @@ class ProducerConfig:
             if not self.transactional_id:
                 raise ValueError("transactional_id is empty, expected a name or None")
             self.require_idempotence("transactional_id")
+        elif self.transaction_two_phase_commit_enable:
+            raise ValueError("transaction_two_phase_commit_enable needs a transactional_id")
         if self.buffer_memory < self.max_batch_size:
             raise ValueError(
                 f"buffer_memory={self.buffer_memory} is smaller than one batch of"
@@ -109,3 +115,4 @@ class ProducerSettings(ClusterSettings, total=False):
     producer_id_lease_ms: int
     transactional_id: str | None
     transaction_timeout_ms: int
+    transaction_two_phase_commit_enable: bool

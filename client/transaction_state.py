@@ -5,6 +5,7 @@ each error code per request. Pure: it takes facts and returns answers.
 Invariants:
 - records are accepted only in a transaction, and belong to that transaction;
 - after an abortable error only an abort is allowed. After a fatal error nothing is;
+- a prepared transaction takes no more records, and only the application ends it;
 - once the commit was sent to the coordinator, it may be decided. Then only the same commit can be repeated;
 - where the brokers add no partitions by themselves (`transaction.version` below 2), a partition's first batch
   waits until the coordinator has the partition;
@@ -35,6 +36,8 @@ class Phase(Enum):
     UNINITIALIZED = "is not started"
     READY = "has no transaction"
     IN_TRANSACTION = "is in a transaction"
+    PREPARING = "sends the last records of a transaction that it prepares"
+    PREPARED = "has prepared a transaction"
     COMMITTING = "sends the last records of a transaction before its commit"
     COMMIT_SENT = "has sent a commit and does not know yet that it succeeded"
     ABORTING = "aborts a transaction"
@@ -47,6 +50,8 @@ class Event(Enum):
 
     INITIALIZED = "start"
     BEGIN = "begin a transaction"
+    PREPARE = "prepare a transaction"
+    PREPARED = "have prepared a transaction"
     COMMIT = "commit"
     COMMIT_SENT = "send a commit"
     ABORT = "abort"
@@ -59,9 +64,21 @@ _FROM: Final[dict[Phase, dict[Event, Phase]]] = {
     Phase.UNINITIALIZED: {Event.INITIALIZED: Phase.READY},
     Phase.READY: {Event.BEGIN: Phase.IN_TRANSACTION},
     Phase.IN_TRANSACTION: {
+        Event.PREPARE: Phase.PREPARING,
         Event.COMMIT: Phase.COMMITTING,
         Event.ABORT: Phase.ABORTING,
         Event.FAILED: Phase.ABORTABLE_ERROR,
+    },
+    Phase.PREPARING: {
+        Event.PREPARE: Phase.PREPARING,
+        Event.PREPARED: Phase.PREPARED,
+        Event.ABORT: Phase.ABORTING,
+        Event.FAILED: Phase.ABORTABLE_ERROR,
+    },
+    Phase.PREPARED: {
+        Event.PREPARE: Phase.PREPARING,
+        Event.COMMIT: Phase.COMMITTING,
+        Event.ABORT: Phase.ABORTING,
     },
     Phase.COMMITTING: {
         Event.COMMIT: Phase.COMMITTING,
@@ -86,6 +103,9 @@ TRANSITIONS: Final[dict[tuple[Phase, Event], Phase]] = {
     **{(phase, Event.FAILED_FOR_GOOD): Phase.FATAL_ERROR for phase in Phase},
 }
 """(phase, event) -> the next phase. A pair that is not here is a call at the wrong time."""
+
+
+_SENDING: Final = frozenset({Phase.IN_TRANSACTION, Phase.PREPARING, Phase.COMMITTING})
 
 
 class Request(Enum):
@@ -225,7 +245,7 @@ class TransactionState:
     def admits(self, key: TopicPartition) -> bool:
         """Whether a new batch of the partition may be sent now. If not, the partition may be waiting to be
         added: see `to_add`."""
-        if self.phase is not Phase.IN_TRANSACTION and self.phase is not Phase.COMMITTING:
+        if self.phase not in _SENDING:
             return False
         if self.has_epoch_per_transaction or key in self._added:
             self.is_known_to_coordinator = True

@@ -8,7 +8,7 @@ Invariants:
 - a request is repeated until its answer is final, at most request_timeout_ms. A commit whose answer did not
   come can be repeated by another call.
 For one event loop.
-Source: Kafka's TransactionManager; KIP-98, KIP-447, KIP-890.
+Source: Kafka's TransactionManager; KIP-98, KIP-447, KIP-890, KIP-939.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ from tidelog.client.errors import (
     broker_error,
 )
 from tidelog.client.events import logger
+from tidelog.client.producer_config import ProducerConfig
 from tidelog.client.sender import Sender
 from tidelog.client.transaction_state import (
     TRANSITIONS,
@@ -60,6 +61,7 @@ _API_KEYS: Final = {
 # With these versions, requests expect an epoch for each transaction, and brokers that add what is missing.
 _LAST_WITHOUT_EPOCHS: Final = {Request.COMMIT_OFFSETS: 4, Request.END: 4}
 _FIRST_WITH_EXPECTED_EPOCH: Final = 3
+_FIRST_WITH_TWO_PHASE_COMMIT: Final = 6
 # The coordinator still completes the last transaction: that takes a few milliseconds.
 _CONCURRENT_BACKOFF_MS: Final = 20
 _NO_IDENTITY: Final = Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
@@ -72,7 +74,7 @@ class Transactions:
     def __init__(
         self,
         state: TransactionState,
-        timeout_ms: int,
+        config: ProducerConfig,
         cluster: Cluster,
         sender: Sender,
         *,
@@ -80,7 +82,8 @@ class Transactions:
         on_closed: Callable[[], None],
     ) -> None:
         self.state = state
-        self._timeout_ms = timeout_ms
+        self._timeout_ms = config.transaction_timeout_ms
+        self._has_two_phase_commit = config.transaction_two_phase_commit_enable
         self._cluster = cluster
         self._sender = sender
         self._on_open = on_open
@@ -105,7 +108,11 @@ class Transactions:
             "producer_id": identity.producer_id,
             "producer_epoch": identity.epoch,
         }
+        if self._has_two_phase_commit:
+            values["enable2_pc"] = True
         at_least = 0 if identity == _NO_IDENTITY else _FIRST_WITH_EXPECTED_EPOCH
+        if self._has_two_phase_commit:
+            at_least = _FIRST_WITH_TWO_PHASE_COMMIT
         connection, answer = await self._ask(Request.INITIALIZE, values, _own_code, at_least=at_least)
         self._sender.state.set_producer_id(answer.producer_id, answer.producer_epoch)
         version = connection.features.get(_FEATURE, 0)
@@ -119,10 +126,18 @@ class Transactions:
 
     async def begin(self) -> None:
         async with self._lock:
-            if self.state.phase is Phase.READY and self.state.must_initialize:
-                await self.initialize()
             self.state.begin()
             self._on_open()
+
+    async def prepare(self) -> Identity:
+        """Send everything, take no more, and return the identity by which the transaction can be ended."""
+        async with self._lock:
+            self.state.change(Event.PREPARE)
+            self._on_closed()
+            await self._sender.flush()
+            self._check()
+            self.state.change(Event.PREPARED)
+            return self._sender.state.identity or _NO_IDENTITY
 
     async def commit(self) -> None:
         """Raises TransactionAbortableError if the transaction cannot be committed; RequestTimeoutError if it
@@ -135,6 +150,8 @@ class Transactions:
                 self._check()
                 if self.state.needs_end:
                     self.state.change(Event.COMMIT_SENT)
+            else:
+                self.state.is_commit_lost = True
             if self.state.needs_end:
                 await self._end(is_commit=True)
             self.state.ended()
@@ -154,8 +171,8 @@ class Transactions:
             self.state.ended()
 
     async def abort_if_open(self) -> None:
-        """Abort unless there is nothing to abort, or nothing can be aborted (a commit that was sent)."""
-        if (self.state.phase, Event.ABORT) in TRANSITIONS:
+        """Abort unless there is nothing to abort, it is prepared, or its commit was sent."""
+        if (self.state.phase, Event.ABORT) in TRANSITIONS and self.state.phase is not Phase.PREPARED:
             await self.abort()
 
     async def commit_offsets(
@@ -234,6 +251,8 @@ class Transactions:
         """The coordinator refused for good: returns the error to raise."""
         error = error_of(request, code, self.state.transactional_id)
         is_undecided = request is Request.END and self.state.is_commit_lost
+        if is_undecided:
+            error.message = f"it is not known whether the transaction was committed: {error.message}"
         if meaning_of(request, code) is Meaning.ABORTABLE and not is_undecided:
             if request is Request.COMMIT_OFFSETS:
                 error = CommitFailedError(error.message)

@@ -15,6 +15,7 @@ __all__ = [
     "ConsumerRecord",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "PreparedTransaction",
     "RecordColumns",
     "RecordHeaders",
     "RecordMetadata",
@@ -106,6 +107,14 @@ class OffsetAndMetadata(NamedTuple):
 def offset_and_metadata(offset: int | tuple[int, str] | OffsetAndMetadata) -> OffsetAndMetadata:
     """The one form of a position that an application gives."""
     return OffsetAndMetadata(offset) if isinstance(offset, int) else OffsetAndMetadata(*offset)
+
+
+class PreparedTransaction(NamedTuple):
+    """What another process needs to commit a transaction that was prepared."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
 
 
 class ConsumerGroupMetadata(NamedTuple):

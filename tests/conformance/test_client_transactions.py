@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.client_site import FIRST, TOPIC, Site
 from tests.conformance.test_transactions import read
 from tidelog.broker.testing.embedded import EmbeddedBroker
 from tidelog.client import (
+    Admin,
+    BrokerError,
     Consumer,
     ConsumerGroupMetadata,
     Delivery,
@@ -22,13 +25,20 @@ from tidelog.client import (
     TransactionStateError,
 )
 from tidelog.client.connection import Connection
+from tidelog.protocol.schema import ApiKey
 
 QUICK = {"retry_backoff_ms": 10, "request_timeout_ms": 10_000}
 
 
+TWO_PHASE = {
+    "transaction.two.phase.commit.enable": True,
+    "transaction.two.phase.commit.allowed.ids": "prepared-*",
+}
+
+
 @pytest.fixture
 async def broker() -> AsyncIterator[EmbeddedBroker]:
-    async with EmbeddedBroker() as running:
+    async with EmbeddedBroker(settings=TWO_PHASE) as running:
         yield running
 
 
@@ -277,3 +287,73 @@ async def test_a_producer_that_is_closed_aborts_its_transaction(broker: Embedded
         await writer.begin_transaction()
         await writer.send_and_wait(topic, b"left")
     assert await committed(broker, topic) == []
+
+
+async def test_a_prepared_transaction_outlives_its_producer_and_another_one_ends_it(
+    broker: EmbeddedBroker,
+) -> None:
+    topic = await broker.create_topic()
+    settings = {"transaction_two_phase_commit_enable": True}
+    prepared = []
+    for name in (b"committed", b"aborted"):
+        async with producer(broker, f"prepared-{name.decode()}", **settings) as writer:
+            await writer.begin_transaction()
+            await writer.send(topic, name)
+            prepared.append(await writer.prepare())
+            with pytest.raises(TransactionStateError, match="has prepared"):
+                await writer.send(topic, b"too late")
+    await broker.restart()
+    async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        (transactional_id, *identity), (aborted_id, *_) = prepared
+        with pytest.raises(BrokerError, match="INVALID_TXN_STATE"):
+            await admin.transactions.commit_prepared(transactional_id, (identity[0], identity[1] + 1))
+        await admin.transactions.commit_prepared(transactional_id, (identity[0], identity[1]))
+        await admin.transactions.abort(aborted_id)
+    assert await committed(broker, topic) == [b"committed"]
+
+
+async def test_a_producer_commits_and_aborts_what_it_prepared(broker: EmbeddedBroker) -> None:
+    topic = await broker.create_topic()
+    async with producer(broker, "prepared-own", transaction_two_phase_commit_enable=True) as writer:
+        async with writer.transaction():
+            await writer.send(topic, b"committed")
+            await writer.prepare()
+        await writer.begin_transaction()
+        await writer.send(topic, b"aborted")
+        await writer.prepare()
+        await writer.abort_transaction()
+    assert await committed(broker, topic) == [b"committed"]
+    async with producer(broker, "plain") as plain:
+        with pytest.raises(ValueError, match="transaction_two_phase_commit_enable"):
+            await plain.prepare()
+
+
+async def test_a_commit_whose_answer_is_lost_is_decided_once(site: Site) -> None:
+    await site.create()
+    async with site.producer(transactional_id="app") as writer:
+        for number in range(6):
+            fault = site.proxy.cut_after_request(api_key=ApiKey.END_TXN)
+            await writer.begin_transaction()
+            await writer.send_and_wait(TOPIC, b"%d" % number)
+            if number % 2:
+                await writer.abort_transaction()
+            else:
+                await writer.commit_transaction()
+            await fault.wait(10_000)
+    async with site.consumer(TOPIC, isolation_level="read_committed") as reader:
+        found = [(await reader.getone()).value for _ in range(3)]
+        ends = await reader.end_offsets([FIRST])
+    assert found == [b"0", b"2", b"4"]
+    assert ends == {FIRST: 12}  # A marker follows each of the six records.
+
+
+async def test_five_batches_of_a_transaction_are_in_flight_at_a_time(site: Site) -> None:
+    await site.create()
+    async with site.producer(transactional_id="app", max_batch_size=100) as writer, writer.transaction():
+        await writer.send_and_wait(TOPIC, b"first")
+        site.proxy.hold_responses()
+        deliveries = [await writer.send(TOPIC, b"%02d" % number + b"x" * 80) for number in range(12)]
+        await site.proxy.wait_until(lambda: len(site.proxy.in_flight()) == 5)
+        site.proxy.release_responses()
+        offsets = [(await delivery).offset for delivery in deliveries]
+    assert offsets == list(range(1, 13))

@@ -90,3 +90,12 @@ def test_every_setting_of_a_client_says_what_it_means_and_may_hold_its_default(t
     for each in settings_of(table):
         assert each.description.endswith(".")
         assert each.check(each.default) == each.default
+
+
+def test_settings_of_transactions_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(ValueError, match="transactional_id is empty"):
+        ProducerConfig(transactional_id="")
+    with pytest.raises(ValueError, match="enable_idempotence"):
+        ProducerConfig(transactional_id="app", enable_idempotence=False)
+    with pytest.raises(ValueError, match="needs a transactional_id"):
+        ProducerConfig(transaction_two_phase_commit_enable=True)

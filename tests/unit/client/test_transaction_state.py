@@ -206,3 +206,18 @@ def test_a_zombie_gets_a_clear_error(code: ErrorCode) -> None:
     assert isinstance(error, ProducerFencedError)
     assert "another producer with this id was started" in str(error)
     assert "'app'" in str(error)
+
+
+def test_a_prepared_transaction_takes_nothing_more_and_fails_no_more() -> None:
+    state = begun()
+    state.change(Event.PREPARE)
+    assert state.admits(KEY)
+    state.change(Event.PREPARED)
+    assert not state.admits(KEY)
+    with pytest.raises(TransactionStateError, match="has prepared a transaction"):
+        state.require_transaction()
+    state.fail(FAILURE)
+    for event in (Event.COMMIT, Event.COMMIT_SENT):
+        state.change(event)
+    state.ended()
+    state.begin()
