@@ -13,7 +13,7 @@ from tidelog.broker.storage.compaction.cleaner import LogClean, Pacing
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog
-from tidelog.broker.storage.producer_table import last_offsets_of
+from tidelog.broker.storage.producer_table import last_offsets_of, producer_ids_of
 from tidelog.protocol.records import RecordBatchBuilder
 
 SCENARIO = "clean a compacted log, 20 records per key"
@@ -67,7 +67,9 @@ def _clean(log: PartitionLog) -> None:
     now_ms = time.time_ns() // 1_000_000
     found = log.compaction.cleanable(log.config, log.flushed_end_offset, now_ms)
     task = log.compaction.begin(log.config, found, log.flushed_end_offset, now_ms, _MAP_BYTES)
-    clean = LogClean(task, Pacing(float("inf"), Event()), last_offsets_of(log.producers.view()))
+    table = log.producers.view()
+    pacing = Pacing(float("inf"), Event())
+    clean = LogClean(task, pacing, last_offsets_of(table), producer_ids_of(table))
     clean.build_map()
     for group in clean.groups():
         new = clean.write(group)

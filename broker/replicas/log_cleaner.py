@@ -30,7 +30,7 @@ from tidelog.broker.storage.compaction.cleaner import CleanStats, CleanStoppedEr
 from tidelog.broker.storage.compaction.selection import Cleanable, overdue_ms
 from tidelog.broker.storage.compaction.swap import HalfSwappedError, discard
 from tidelog.broker.storage.disk import FULL, Disk, advice_on, is_out_of_handles
-from tidelog.broker.storage.producer_table import last_offsets_of
+from tidelog.broker.storage.producer_table import last_offsets_of, producer_ids_of
 from tidelog.broker.storage.segment import Segment
 
 LOGS_A_TURN = 50
@@ -156,6 +156,7 @@ class LogCleaner:
         frozen = log.producers.freeze()
         try:
             last_offsets = await asyncio.to_thread(last_offsets_of, frozen)
+            producer_ids = await asyncio.to_thread(producer_ids_of, frozen)
         finally:
             log.producers.thaw()
         task = log.compaction.begin(
@@ -166,7 +167,7 @@ class LogCleaner:
             config.log_cleaner_dedupe_buffer_size,
         )
         pacing = Pacing(config.log_cleaner_io_max_bytes_per_second, self._stopping)
-        clean = LogClean(task, pacing, last_offsets)
+        clean = LogClean(task, pacing, last_offsets, producer_ids)
         await asyncio.to_thread(clean.build_map)
         for group in clean.groups():
             new = await asyncio.to_thread(clean.write, group)

@@ -18,7 +18,7 @@ Pure: no I/O and no clock.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import chain
@@ -136,7 +136,16 @@ def entries_of(frozen: FrozenTable) -> Iterator[ProducerEntry]:
 def last_offsets_of(frozen: FrozenTable) -> array[int]:
     """Last offset of the last batch of each producer of a frozen table, ascending; in any thread."""
     slots = chain.from_iterable(map(_SLOT_LAST.iter_unpack, frozen.chunks))
-    found = array("q", (offset for producer_id, count, offset in slots if producer_id >= 0 and count))
+    return _ascending(offset for producer_id, count, offset in slots if producer_id >= 0 and count)
+
+
+def producer_ids_of(frozen: FrozenTable) -> array[int]:
+    """The id of each producer of a frozen table, ascending; in any thread."""
+    return _ascending(producer_id for (producer_id,) in _ids(frozen.chunks) if producer_id >= 0)
+
+
+def _ascending(numbers: Iterable[int]) -> array[int]:
+    found = array("q", numbers)
     # One sort of a million would keep all other threads waiting.
     runs = [sorted(found[at : at + _SORTED_AT_ONCE]) for at in range(0, len(found), _SORTED_AT_ONCE)]
     return array("q", merge(*runs))

@@ -23,6 +23,7 @@ from pathlib import Path
 from threading import Event
 
 from tidelog.broker.storage.cleaned_offset import CleanedOffset
+from tidelog.broker.storage.compaction.markers import Markers
 from tidelog.broker.storage.compaction.offset_map import OffsetMap
 from tidelog.broker.storage.compaction.retention import COUNTED, Outcome, Rules
 from tidelog.broker.storage.compaction.selection import Cleanable, groups
@@ -106,14 +107,18 @@ class CleanTask:
 class LogClean:
     """`build_map` once, then `write` for each of `groups` in order."""
 
-    def __init__(self, task: CleanTask, pacing: Pacing, last_offsets: array[int]) -> None:
-        """`last_offsets`: last offset of the last batch of each producer, ascending."""
+    def __init__(
+        self, task: CleanTask, pacing: Pacing, last_offsets: array[int], producer_ids: array[int]
+    ) -> None:
+        """`last_offsets`: last offset of the last batch of each producer, ascending; `producer_ids`: of all
+        that are remembered, ascending."""
         self._task = task
         self._pacing = pacing
         first, end = task.range.first_dirty_offset, task.range.end_offset
         self._offsets = OffsetMap(task.map_bytes, end - first)
         self._rules = Rules(self._offsets, task.now_ms, task.config.delete_retention_ms, last_offsets)
         self._transactions: Transactions | None = None
+        self._markers = Markers(task.now_ms, task.config.delete_retention_ms, producer_ids)
         self._began = time.monotonic()
         self.stats = CleanStats(first_dirty_offset=first, end_offset=first)
 
@@ -139,7 +144,9 @@ class LogClean:
 
     def _take(self, number: int, header: BatchHeader, batch: bytes) -> bool:
         """Put a batch of segment `number` into the map; False when the map is full."""
-        if header.record_count and not header.is_control and self._outcome(header, number) in COUNTED:
+        if header.is_control:
+            self._markers.note_dirty(header)
+        elif header.record_count and self._outcome(header, number) in COUNTED:
             data, start = record_bytes(batch, 0, header, DEFAULT_MAX_DECOMPRESSED_BYTES, check_crc=False)
             columns = columns_of(data, start, header)
             # A clean before this one may have ended within the batch.
@@ -233,17 +240,19 @@ class LogClean:
             number = self._task.segments.index(segment)
             for header, batch in self._batches(segment):
                 unread -= len(batch)
+                is_last = not unread
+                # A horizon makes a record of the smallest size longer by 10 bytes.
+                may_grow = output.size_bytes + 3 * len(batch) + unread <= _LARGEST_POSITION
                 try:
-                    left = self._rules.left_of(
-                        batch,
-                        header,
-                        self._outcome(header, number),
-                        is_last=not unread,
-                        # A horizon makes a record of the smallest size longer by 10 bytes.
-                        may_grow=output.size_bytes + 3 * len(batch) + unread <= _LARGEST_POSITION,
-                    )
+                    if header.is_control:
+                        left = self._markers.left_of(batch, header, is_last=is_last, may_grow=may_grow)
+                    else:
+                        outcome = self._outcome(header, number)
+                        left = self._rules.left_of(batch, header, outcome, is_last=is_last, may_grow=may_grow)
                 except ProtocolError as error:
                     raise CorruptSegmentError(f"{segment.path}: {error}") from error
+                if left and header.is_transactional and not header.is_control:
+                    self._markers.note_left(header)
                 has_changed |= left is not batch
                 output.add(left)
         output.write()

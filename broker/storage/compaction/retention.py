@@ -9,10 +9,9 @@ Owns the rules, which are Kafka's but for transactions:
 - records behind the map's latest offset stay;
 - the last batch of each producer, and the last batch of each file that is written, stay without records.
 
-Transactions, more cautious than Kafka: control batches stay. A record of a transactional batch is
-removed if a later record takes its place. Its own offset counts for the map only if its transaction was
-committed for certain, and only then its batch gets a delete horizon. Records of a transaction that was
-aborted for certain are removed.
+Transactions, more cautious than Kafka: a record of a transactional batch is removed if a later record takes
+its place. Its own offset counts for the map only if its transaction was committed for certain, and only then
+its batch gets a delete horizon. Records of a transaction that was aborted for certain are removed.
 
 Invariant: a batch that loses nothing is given back as it is.
 
@@ -70,13 +69,12 @@ class Rules:
     def left_of(
         self, batch: bytes, header: BatchHeader, outcome: Outcome, *, is_last: bool, may_grow: bool = True
     ) -> bytes:
-        """What stays of the one batch in `batch`, which may be nothing. Its CRC was checked.
+        """What stays of the one batch in `batch`, which may be nothing. It is no control batch, and its CRC
+        was checked.
 
         `is_last`: it is the last one of the file that is written. Without `may_grow` no horizon is set, since
         that may make it longer. Raises ProtocolError for records that cannot be decoded.
         """
-        if header.is_control:
-            return batch
         must_stay = is_last or self.is_last_of_producer(header)
         if not header.record_count or outcome is Outcome.ABORTED:
             if not must_stay:

@@ -16,7 +16,7 @@ from tidelog.broker.storage.compaction.cleaner import CleanStats, LogClean, Paci
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import AppendResult, PartitionLog
-from tidelog.broker.storage.producer_table import ProducerEntry, last_offsets_of
+from tidelog.broker.storage.producer_table import ProducerEntry, last_offsets_of, producer_ids_of
 from tidelog.protocol.compression import Compression, compress
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import BatchHeader, RecordBatchBuilder, iter_batches, read_batch_header
@@ -279,9 +279,10 @@ def clean(
     found = compaction.cleanable(log.config, stable, now_ms)
     if not found.dirty_bytes:
         return None
-    last_offsets = last_offsets_of(log.producers.view())
+    table = log.producers.view()
     task = compaction.begin(log.config, found, stable, now_ms, map_bytes)
-    work = LogClean(task, Pacing(float("inf"), Event()), last_offsets)
+    pacing = Pacing(float("inf"), Event())
+    work = LogClean(task, pacing, last_offsets_of(table), producer_ids_of(table))
     work.build_map()
     for group in work.groups():
         new = work.write(group)

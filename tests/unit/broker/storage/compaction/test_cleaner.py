@@ -189,6 +189,78 @@ def test_a_transactions_tombstone_goes_only_after_its_older_records(tmp_path: Pa
     assert b"k" not in values
 
 
+def commit(log: PartitionLog, key: bytes, producer_id: int, epoch: int = 0, *, commits: bool = True) -> None:
+    data = keyed([(key, b"v")], producer_id, epoch, is_transactional=True)
+    log.append(data, leader_epoch=0, now_ms=NOW_MS, permit=lambda header: None)
+    append_own(log, marker(producer_id, epoch, commits=commits))
+
+
+def markers_of(log: PartitionLog) -> list[tuple[int, int]]:
+    return [(header.producer_id, header.base_offset) for header in stored(log) if header.is_control]
+
+
+def test_markers_of_commits_do_not_grow_without_bound(tmp_path: Path) -> None:
+    """Each round has ten transactions that take the place of the ones before."""
+    log, marker_counts = open_log(tmp_path, config=COMPACT), []
+    for day in range(5):
+        for number in range(10):
+            commit(log, b"k", 1, day * 10 + number)
+        expected = state(settle(log))
+        assert clean(log, now_ms=NOW_MS + day * (DAY_MS + 1)) is not None
+        marker_counts.append(len(markers_of(log)))
+    assert marker_counts == [10, 11, 11, 11, 11]
+    assert [key for _, key, _ in contents(log) if key == b"k"] == [b"k"]
+    assert state(log) == expected
+    log.close(clean=True)
+    assert not damage(tmp_path, 100)
+    for path in tmp_path.glob("*.snapshot"):
+        path.unlink()
+    again = open_log(tmp_path, config=COMPACT, recovery_point=0)
+    assert state(again) == expected
+    assert not len(again.transactions)
+
+
+def test_a_marker_stays_for_its_retention_after_the_last_batch_of_its_transaction(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=COMPACT)
+    commit(log, b"a", 1, 0)
+    commit(log, b"b", 1, 1)
+    for ms in (0, 2 * DAY_MS):
+        append(log, keyed([(b"other", b"1")]))
+        clean(settle(log), now_ms=NOW_MS + ms)
+        assert markers_of(log) == [(1, 1), (1, 3)]
+    commit(log, b"a", 1, 2)
+    for ms, is_left in ((3 * DAY_MS, True), (4 * DAY_MS - 1, True), (4 * DAY_MS, False)):
+        append(log, keyed([(b"other", b"1")]))
+        clean(settle(log), now_ms=NOW_MS + ms)
+        assert ((1, 1) in markers_of(log)) is is_left
+    assert len(markers_of(log)) == 2
+
+
+def test_markers_of_aborted_transactions_and_the_newest_of_each_producer_stay(tmp_path: Path) -> None:
+    """A consumer would hide committed records behind an aborted transaction whose end it does not see."""
+    log = open_log(tmp_path, config=COMPACT)
+    commit(log, b"k", 1, 0, commits=False)
+    commit(log, b"k", 1, 1)
+    commit(log, b"k", 2, 0)
+    for ms in (0, 2 * DAY_MS):
+        append(log, keyed([(b"k", b"1")]))
+        clean(settle(log), now_ms=NOW_MS + ms)
+        assert markers_of(log) == [(1, 1), (1, 3), (2, 5)]
+
+
+def test_a_producer_that_is_forgotten_leaves_no_marker(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=COMPACT)
+    for producer_id in (1, 2):
+        commit(log, b"k", producer_id)
+    append(log, keyed([(b"k", b"1")]))
+    settle(log)
+    log.producers.expire(NOW_MS + 100 * DAY_MS)
+    for ms in (0, 2 * DAY_MS):
+        append(log, keyed([(b"k", b"1")]))
+        clean(settle(log), now_ms=NOW_MS + ms)
+    assert not markers_of(log)
+
+
 def test_a_reader_in_a_thread_keeps_what_it_began_with(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=COMPACT)
     for number in range(20):
