@@ -49,8 +49,12 @@ class CleanedOffset:
         if self.offset > end_offset:
             self.offset, self.is_dirty = end_offset, True
 
+    def allow(self, offset: int) -> None:
+        """Gaps may come before `offset`. Whoever makes them saves that first."""
+        self.offset = max(self.offset, offset)
+
     def note(self, offset: int) -> None:
-        """Gaps are allowed before `offset`."""
+        """Gaps are allowed before `offset`, which the next flush saves."""
         if offset > self.offset:
             self.offset, self.is_dirty = offset, True
 

@@ -99,7 +99,7 @@ class Compactable:
         """Keep the old segments; False if the log has lost one since, and there is nothing to swap."""
         if not self._segments.begin_swap(old):
             return False
-        self._cleaned.note(old[-1].end_offset)
+        self._cleaned.allow(old[-1].end_offset)
         return True
 
     def swap(self, old: Sequence[Segment], new: Segment) -> None:

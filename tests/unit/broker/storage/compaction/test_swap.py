@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.storage.compaction.test_cleaner import COMPACT, contents, damage, settle
-from tests.unit.broker.storage.support import NOW_MS, append, clean, keyed, open_log, state
+from tests.unit.broker.storage.support import NOW_MS, append, clean, flush, keyed, open_log, state
 from tidelog.broker.storage.compaction.swap import HalfSwappedError, log_files
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.partition_log import PartitionLog
@@ -135,3 +137,31 @@ def test_a_damaged_swap_file_is_kept_aside_and_the_old_segments_stay(tmp_path: P
     assert "is damaged" in again.recovery.file_problems[0]
     assert contents(again) == OLD
     assert not swap.exists()
+
+
+class FullDisk(Disk):
+    """Has no space for small files while `is_full`, and still some in the files that it has."""
+
+    is_full = False
+
+    def replace_file(self, *arguments: Any, **named: Any) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().replace_file(*arguments, **named)
+
+
+def test_a_clean_that_a_full_disk_ends_keeps_no_flush_from_its_records(tmp_path: Path) -> None:
+    disk = FullDisk()
+    log = prepared(tmp_path, disk)
+    before = contents(log)
+    disk.is_full = True
+    with pytest.raises(OSError, match="No space"):
+        clean(log)
+    log.compaction.finish_swap(log._segments.segments[:3], None)
+    append(log, keyed([(b"more", b"v")]))
+    flush(log)
+    assert contents(log) == [*before, (log.end_offset - 1, b"more", b"v")]
+    disk.is_full = False
+    assert clean(log) is not None
+    assert log.segment_count == 2
+    assert log.begin_flush() is None
