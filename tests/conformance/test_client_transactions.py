@@ -357,3 +357,30 @@ async def test_five_batches_of_a_transaction_are_in_flight_at_a_time(site: Site)
         site.proxy.release_responses()
         offsets = [(await delivery).offset for delivery in deliveries]
     assert offsets == list(range(1, 13))
+
+
+@pytest.mark.usefixtures("versions")
+async def test_partitions_are_added_first_only_where_brokers_do_not_add_them(
+    site: Site, request: pytest.FixtureRequest
+) -> None:
+    await site.create(2)
+    asked: list[int] = []
+    async with site.producer(transactional_id="app") as writer:
+        site.proxy.tap = lambda each: asked.append(each.api_key)
+        epochs = set()
+        for _ in range(2):
+            async with writer.transaction():
+                delivery = await writer.send(TOPIC, b"value", partition=0)
+                await writer.send_offsets_to_transaction({FIRST: 1}, "group")
+            epochs.add((await delivery).producer_epoch)
+    ours = {ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.PRODUCE, ApiKey.END_TXN}
+    order = [each for each in asked if each in ours]
+    if "one epoch" in request.node.name:
+        assert len(epochs) == 1
+        for begin in (order[:4], order[4:]):
+            assert set(begin) == ours
+            assert begin.index(ApiKey.ADD_PARTITIONS_TO_TXN) < begin.index(ApiKey.PRODUCE)
+            assert begin[-1] == ApiKey.END_TXN
+    else:
+        assert len(epochs) == 2
+        assert order == [ApiKey.PRODUCE, ApiKey.END_TXN] * 2

@@ -1,5 +1,7 @@
 """What each refusal and each deadline means for a batch and those behind it, one test a rule."""
 
+import pytest
+
 from tests.unit.client.lab import KEY, OTHER, VIA, Lab
 from tidelog.client.batch import Identity
 from tidelog.client.errors import (
@@ -252,3 +254,39 @@ def test_closing_tells_what_is_uncertain_from_what_is_not_stored() -> None:
     lab.answer(other, ErrorCode.NOT_ENOUGH_REPLICAS)
     kinds = {each.batch: type(each.error) for each in lab.state.abandon_all("closed")}
     assert kinds == {a: DeliveryUncertainError, other: DeliveryTimeoutError}
+
+
+def in_transaction() -> Lab:
+    lab = Lab()
+    lab.state.is_transactional = True
+    return lab
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_RECORD]
+)
+def test_in_a_transaction_a_refused_batch_fails_and_no_other_gets_new_sequences(code: ErrorCode) -> None:
+    lab = in_transaction()
+    a, b, c = lab.send(1, 1, 1)
+    assert lab.answer(a, code).action is Action.FAILED
+    lab.lose(b, c)
+    assert lab.retry() is b
+    assert lab.state.identity == Identity(7, 0)
+    assert lab.sequences() == [(Identity(7, 0), 1), (Identity(7, 0), 2)]
+
+
+def test_in_a_transaction_an_old_epoch_is_fatal() -> None:
+    lab = in_transaction()
+    (a,) = lab.send(1)
+    verdict = lab.answer(a, ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert verdict.action is Action.FATAL
+    assert isinstance(verdict.error, ProducerFencedError)
+
+
+def test_after_the_end_of_a_transaction_each_partition_starts_under_the_epoch_that_was_given() -> None:
+    lab = in_transaction()
+    (a,) = lab.send(3)
+    lab.answer(a)
+    lab.state.set_producer_id(7, 1)
+    (b,) = lab.send(1)
+    assert (b.identity, b.base_sequence) == (Identity(7, 1), 0)
