@@ -153,7 +153,7 @@ class TransactionCoordinator:
             self._finish(shard, transactional_id)
             return answer
 
-        return await self._to_its_end(ended())
+        return await self._to_its_end(self._after_ending(transactional_id, ended))
 
     def permits(
         self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, partition: int
@@ -284,6 +284,8 @@ class TransactionCoordinator:
                 await self._sweep(_forget_idle)
 
     async def _sweep(self, part: Callable[[_Shard], Awaitable[None]]) -> None:
+        # Transactions end also where no client asks: a partition that failed, or is led anew, is replayed.
+        self._shards.start()
         for shard in self._shards.loaded():
             try:
                 await part(shard)

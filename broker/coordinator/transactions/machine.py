@@ -314,8 +314,11 @@ def _check_end(held: Transaction, client: Producer, version: int) -> bool:
             return True
     if client.producer_id != present.producer_id:
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if client != present or (held.state.is_decided and version >= EPOCH_PER_TRANSACTION):
+    if client != present:
         raise ApiError(ErrorCode.PRODUCER_FENCED)
+    if held.state.is_decided and version >= EPOCH_PER_TRANSACTION:
+        # It ends the next transaction. Kafka answers PRODUCER_FENCED, which ends the client.
+        raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
     return False
 
 

@@ -13,13 +13,14 @@ from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator import transaction_coordinator
-from tidelog.broker.coordinator.shards import partition_of
+from tidelog.broker.coordinator.shards import RELOAD_AFTER_MS, partition_of
 from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from tidelog.broker.coordinator.transaction_markers import TransactionMarkers
 from tidelog.broker.coordinator.transactions.messages import Initialization
 from tidelog.broker.coordinator.transactions.states import TransactionState
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services, open_services
 from tidelog.protocol.errors import ApiError, ErrorCode
 
@@ -146,6 +147,29 @@ async def test_a_decision_is_finished_when_its_client_disconnects_meanwhile(open
     ending.cancel()
     await reached(services, TransactionState.COMPLETE_COMMIT)
     assert services.replicas[P0].log.end_offset == 1
+
+
+async def test_a_transaction_is_ended_though_its_partition_was_replayed_late_and_no_client_asks(
+    open_one: Open, clock: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = await open_one()
+    await begun(services, P0)
+    await services.close()
+    read, failed = Replica.read, asyncio.Event()
+
+    def unreadable(self: Replica, *arguments: Any, **more: Any) -> Any:
+        if self.topic != TRANSACTIONS_TOPIC:
+            return read(self, *arguments, **more)
+        loop.call_soon_threadsafe(failed.set)
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(Replica, "read", unreadable)
+    services = await open_one(transaction_abort_timed_out_transaction_cleanup_interval_ms=5)
+    await asyncio.wait_for(failed.wait(), DEADLINE_SECONDS)
+    monkeypatch.undo()
+    clock[0] += RELOAD_AFTER_MS + 1_000
+    await until(lambda: markers(services) == [1, 0])
 
 
 async def test_a_request_waits_a_little_for_the_markers_of_the_transaction_before_it(

@@ -202,6 +202,20 @@ def test_a_late_request_of_one_transaction_does_nothing_to_the_next(site: Site) 
     assert site.held().partitions == {P1}
 
 
+def test_the_end_of_the_next_transaction_is_asked_for_again_until_the_one_before_it_has_its_markers(
+    site: Site,
+) -> None:
+    """Its client added nothing that came here yet. It is the present one, so it must not be fenced."""
+    first = site.begin()
+    site.add(first, P0)
+    second = site.end(first)
+    for is_commit in (True, False):
+        assert code_of(site.end, second, is_commit) == CONCURRENT
+    site.finish()
+    assert site.markers == [(second, True, P0)]
+    assert site.end(second, is_commit=False) == second.fenced
+
+
 @both_versions
 def test_an_end_without_a_transaction_is_refused_except_an_abort_that_raises_the_epoch(
     site: Site, version: int
