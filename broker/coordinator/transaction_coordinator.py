@@ -93,6 +93,7 @@ class TransactionCoordinator:
         self._endings: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeper: asyncio.Task[None] | None = None
+        self._is_closing = False
 
     def start(self) -> None:
         """Begin to replay the existing partitions, and to look for timeouts."""
@@ -241,7 +242,7 @@ class TransactionCoordinator:
     def _finish(self, shard: _Shard, transactional_id: str) -> None:
         """Begin to write the markers of a transaction that is decided, unless that has begun."""
         held = shard.machine.get(transactional_id)
-        if held is None or not held.state.is_decided or transactional_id in self._endings:
+        if held is None or not held.state.is_decided or transactional_id in self._endings or self._is_closing:
             return
         task = self._begin_task(self._write_markers(shard, transactional_id))
         self._endings[transactional_id] = task
@@ -313,6 +314,7 @@ class TransactionCoordinator:
     async def close(self) -> None:
         """Wait until the requests that began are done; markers that are not written yet are at the next
         start."""
+        self._is_closing = True
         stopping = list(self._endings.values())
         if self._sweeper is not None:
             stopping.append(self._sweeper)

@@ -100,6 +100,26 @@ async def test_what_was_decided_before_a_crash_is_finished_after_it(
     assert markers(services) == [1 + (written > 0), 1 + (written > 1)]
 
 
+async def test_a_decision_that_comes_while_the_broker_stops_leaves_no_task_and_is_finished_at_the_next_start(
+    open_one: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def held_up(self: TransactionMarkers, marker: Any, partitions: Any) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(TransactionMarkers, "write", held_up)
+    before = asyncio.all_tasks()
+    services = await open_one()
+    client = await begun(services, P0)
+    ending = asyncio.create_task(services.transactions.end("x", client, is_commit=True, version=2))
+    await asyncio.sleep(0)
+    await services.close()
+    assert await ending == client.fenced
+    assert asyncio.all_tasks() == before
+    monkeypatch.undo()
+    services = await open_one()
+    await reached(services, TransactionState.COMPLETE_COMMIT)
+
+
 async def test_an_ongoing_transaction_goes_on_after_a_restart(open_one: Open) -> None:
     services = await open_one()
     client = await begun(services, P0)
