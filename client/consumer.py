@@ -85,6 +85,8 @@ class Consumer:
         self._progress = Progress()
         self._waiters = Waiters()
         self._has_news = False
+        # By `assign`. While a group still gives up what was subscribed to before, it takes nothing of this.
+        self._is_assigned_by_hand = False
         self._fetcher: Fetcher | None = None
         self._group: Group | None = None
         self._positions: CommittedPositions | None = None
@@ -163,18 +165,19 @@ class Consumer:
         `assign`: call `unsubscribe` first.
         """
         subscription = TopicSubscription.of(topics, pattern)
-        if self._readers and self._subscription is None:
+        if self._readers and self._is_assigned_by_hand:
             raise ValueError("partitions are assigned by assign(); call unsubscribe() first")
         self._subscription, self._listener = subscription, listener
+        self._is_assigned_by_hand = False
         self._subscribe()
 
     def unsubscribe(self) -> None:
         """Read nothing. A member leaves its group in the background: it commits what it would commit at
         `stop`, and runs the callback."""
         self._finish_unless_failing()
-        was_shared = self._group is not None and self._subscription is not None
-        self._subscription = None
-        if was_shared:
+        is_shared = self._group is not None and not self._is_assigned_by_hand
+        self._subscription, self._is_assigned_by_hand = None, False
+        if is_shared:
             self._subscribe()
         else:
             self._assignment.replace(())
@@ -194,7 +197,7 @@ class Consumer:
             raise ValueError(
                 "the group assigns the partitions of subscribed topics; call unsubscribe() first"
             )
-        self._subscription = None
+        self._subscription, self._is_assigned_by_hand = None, True
         self._read(TopicPartition(*key) for key in partitions)
         self._watch()
 
@@ -227,10 +230,9 @@ class Consumer:
         self._reset(partitions, timestamp_ms)
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record to read. Raises UnknownTopicError and others, and NoOffsetError if
-        auto_offset_reset is "none" and no position was set."""
-        reader = self._assignment.reader(partition)
-        while reader.position is None:
+        """The offset of the next record to read. Raises ValueError once the partition is not assigned,
+        NoOffsetError if auto_offset_reset is "none" and no position was set, UnknownTopicError and others."""
+        while (reader := self._assignment.reader(partition)).position is None:
             self._require_open()
             if reader.error is not None:
                 raise reader.error
@@ -499,7 +501,7 @@ class Consumer:
             self._cluster,
             self._readers,
             self._progress,
-            read=self._read,
+            read=self._read_shared,
             fetch_more=self._watch,
             on_data=self._on_data,
         )
@@ -540,6 +542,11 @@ class Consumer:
         """Read exactly these; those that were read before stay where they are."""
         self._assignment.replace([self._readers.get(key) or self._new_reader(key) for key in partitions])
         self._on_data()
+
+    def _read_shared(self, partitions: Iterable[TopicPartition]) -> None:
+        """What the group wants to be read."""
+        if not self._is_assigned_by_hand:
+            self._read(partitions)
 
     def _new_reader(self, key: TopicPartition) -> PartitionReader:
         reader = PartitionReader(key, check_crc=self._config.check_crcs)

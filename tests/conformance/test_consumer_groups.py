@@ -354,6 +354,33 @@ async def test_a_callback_can_set_where_a_partition_begins_and_its_error_reaches
             assert await consumer.committed(TopicPartition(crew.topic, index)) == 5
 
 
+async def test_after_unsubscribe_it_can_subscribe_or_assign_at_once(crew: Crew) -> None:
+    consumer = Reader(crew.address, crew.group).consumer
+    keys = [TopicPartition(crew.topic, index) for index in range(PARTITIONS)]
+    async with consumer:
+        group = consumer._group
+        assert group is not None
+        consumer.subscribe([crew.topic])
+        given = [await consumer.getone() for _ in range(10)]
+        consumer.unsubscribe()
+        consumer.subscribe([crew.topic])
+        given += [await consumer.getone() for _ in range(10)]
+        consumer.unsubscribe()
+        consumer.assign(keys)
+        await until(lambda: not group.membership.owned)
+        given += [await consumer.getone() for _ in range(RECORDS - 20)]
+        assert Counter(record.value for record in given) == numbered(range(RECORDS))
+        consumer.unsubscribe()
+        assert not consumer._readers
+        consumer.assign(keys[:1])
+        consumer.seek_to_end()
+        waiting = asyncio.create_task(consumer.position(keys[0]))
+        await asyncio.sleep(0)
+        consumer.assign([])
+        with pytest.raises(ValueError, match="not assigned"):
+            await waiting
+
+
 async def test_a_pattern_finds_topics_that_are_made_later(broker: RunningBroker) -> None:
     group = "pattern"
     async with Reader(broker.address, group, metadata_max_age_ms=50).consumer as consumer:
