@@ -8,7 +8,7 @@ Pure. Source: Kafka's OffsetMetadataManager (pending transactional offsets), KIP
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
 KeyT = TypeVar("KeyT")
@@ -47,6 +47,10 @@ class PendingRecords(Generic[KeyT, ValueT]):
     def __contains__(self, key: object) -> bool:
         """Whether a transaction that is open has written this key."""
         return key in self._producers_of
+
+    def keys(self) -> Collection[KeyT]:
+        """Those that transactions that are open have written."""
+        return self._producers_of.keys()
 
     def __iter__(self) -> Iterator[PendingRecord[KeyT, ValueT]]:
         """In the order of the log."""

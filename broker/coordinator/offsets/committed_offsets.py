@@ -20,7 +20,7 @@ offsets), KIP-496 (OffsetDelete).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
@@ -84,7 +84,7 @@ class Membership(Protocol):
 
 
 _Offsets = dict[str, dict[int, CommittedOffset]]
-_Key = tuple[str, str, int]
+_Pending = PendingRecords[tuple[str, int], CommittedOffset | None]
 
 
 class CommittedOffsets:
@@ -94,25 +94,39 @@ class CommittedOffsets:
         self._membership = membership
         self.retention_ms = retention_ms
         self._groups: dict[str, _Offsets] = {}
-        self._pending: PendingRecords[_Key, CommittedOffset | None] = PendingRecords()
+        self._pending: dict[str, _Pending] = {}
+        """By group, so that a look at one does not depend on the others."""
+        self._groups_in: dict[int, dict[str, None]] = {}
+        """Producer id -> the groups that its open transaction has committed offsets of."""
         self._groups_to_sweep: deque[str] = deque()
         self._topics_to_sweep: deque[tuple[str, str]] = deque()
 
     def apply(self, record: OffsetRecord) -> None:
-        if record.committed is not None:
-            self._pending.overwritten(record[:3])
+        pending = self._pending.get(record.group_id)
+        if pending is not None and record.committed is not None:
+            pending.overwritten((record.topic, record.partition))
         self._apply(record)
 
     def apply_pending(self, written: InTransaction) -> None:
         """A record that counts once its transaction commits."""
-        key, committed = written.record[:3], written.record.committed
-        self._pending.add(written.producer_id, written.producer_epoch, key, committed)
+        group_id, topic, partition, committed = written.record
+        pending = self._pending.get(group_id)
+        if pending is None:
+            pending = self._pending[group_id] = PendingRecords()
+        pending.add(written.producer_id, written.producer_epoch, (topic, partition), committed)
+        self._groups_in.setdefault(written.producer_id, {})[group_id] = None
 
     def apply_end(self, marker: TransactionMarker) -> None:
         """A transaction ended."""
-        counting = self._pending.end(marker.producer_id, is_commit=marker.is_commit)
-        for (group_id, topic, partition), committed in counting.items():
-            self._apply(OffsetRecord(group_id, topic, partition, committed))
+        for group_id in self._groups_in.pop(marker.producer_id, ()):
+            pending = self._pending.get(group_id)
+            if pending is None:  # All that waited was overwritten.
+                continue
+            counting = pending.end(marker.producer_id, is_commit=marker.is_commit)
+            for (topic, partition), committed in counting.items():
+                self._apply(OffsetRecord(group_id, topic, partition, committed))
+            if not pending.keys():
+                del self._pending[group_id]
 
     def _apply(self, record: OffsetRecord) -> None:
         group_id, topic, partition, committed = record
@@ -168,9 +182,8 @@ class CommittedOffsets:
 
     def unstable(self, group_id: str, now_ms: int) -> Decision[Any, Collection[tuple[str, int]]]:
         """The topics and partitions of the group that open transactions have committed offsets for."""
-        return Decision(
-            (), {(record.key[1], record.key[2]) for record in self._pending if record.key[0] == group_id}
-        )
+        pending = self._pending.get(group_id)
+        return Decision((), () if pending is None else set(pending.keys()))
 
     def _check_commit(self, group_id: str, committer: Committer, now_ms: int) -> Timers:
         if committer.is_in_transaction and committer.is_anonymous:
@@ -261,9 +274,10 @@ class CommittedOffsets:
             group_id, topic = found
             topic_id = topic_ids(topic)
             partitions = self._groups.get(group_id, {}).get(topic, {})
+            pending: Container[tuple[str, int]] = self._pending.get(group_id, ())
             looks -= 1 + len(partitions)
             for partition, committed in partitions.items():
-                is_pending = (group_id, topic, partition) in self._pending
+                is_pending = (topic, partition) in pending
                 if is_of(committed, topic_id) and (
                     is_pending or not self._is_expired(group_id, topic, committed, now_ms)
                 ):

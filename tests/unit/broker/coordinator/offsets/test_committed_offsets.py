@@ -15,7 +15,9 @@ from tidelog.broker.coordinator.offsets.committed_offsets import (
     Committer,
 )
 from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord
+from tidelog.broker.coordinator.pending_records import InTransaction
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.records import TransactionMarker
 
 RETENTION_MS = 1_000
 TOPIC_IDS = {"t": UUID(int=1), "u": UUID(int=2)}
@@ -203,3 +205,42 @@ def test_what_is_committed_while_a_sweep_goes_on_stays() -> None:
     while of.sweep(RETENTION_MS, TOPIC_IDS.get).response:
         pass
     assert held(of, last) == {("t", 0): 9}
+
+
+class CountedName(str):
+    """Counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        self.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def in_transaction(producer_id: int, group: str, partition: int, at: int) -> InTransaction:
+    return InTransaction(producer_id, 0, OffsetRecord(group, "t", partition, CommittedOffset(at)))
+
+
+def test_what_is_unstable_in_one_group_is_known_without_a_look_at_the_others() -> None:
+    of = machine()
+    for number in range(1_000):
+        of.apply_pending(in_transaction(number, f"g{number % 10}", number, number))
+    name = CountedName("g3")
+    assert of.unstable(name, 0).response == {("t", number) for number in range(3, 1_000, 10)}
+    assert name.compared <= 1
+    assert not of.unstable("other", 0).response
+
+
+def test_a_transaction_ends_in_all_groups_that_it_committed_for_and_leaves_nothing_behind() -> None:
+    of = machine()
+    for producer_id, group, at in ((7, "a", 1), (7, "b", 2), (8, "b", 3), (9, "c", 4)):
+        of.apply_pending(in_transaction(producer_id, group, 0, at))
+    of.apply(OffsetRecord("c", "t", 0, CommittedOffset(5)))
+    for producer_id, is_commit in ((7, True), (9, True), (8, False), (7, False)):
+        of.apply_end(TransactionMarker(producer_id, 0, 0, is_commit))
+    assert [held(of, group) for group in "abc"] == [{("t", 0): 1}, {("t", 0): 2}, {("t", 0): 5}]
+    assert not any(of.unstable(group, 0).response for group in "abc")
+    assert not of._pending
+    assert not of._groups_in
