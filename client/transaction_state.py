@@ -202,6 +202,8 @@ class TransactionState:
     def change(self, event: Event) -> None:
         """Raises TransactionStateError, or the error after which nothing else is possible."""
         after = TRANSITIONS.get((self.phase, event))
+        if after is Phase.ABORTING:
+            self._wanted.clear()
         if after is None:
             self._refuse(event)
         else:
@@ -263,7 +265,8 @@ class TransactionState:
         self.is_known_to_coordinator = True
 
     def added(self, keys: Iterable[TopicPartition]) -> None:
-        """The coordinator has these partitions."""
+        """The coordinator has these partitions, and with them a transaction."""
+        self.is_known_to_coordinator = True
         for key in keys:
             self._added.add(key)
             self._wanted.pop(key, None)

@@ -163,6 +163,9 @@ class Transactions:
             self._on_closed()
             self._give_up("the transaction was aborted")
             await self._sender.settle()
+            if self._add_task is not None:
+                # What it asks for must not come after the end, and it decides whether there is one.
+                await asyncio.wait([self._add_task])
             self._check(is_abort=True)
             if self.state.needs_end:
                 await self._end(is_commit=False)
@@ -284,12 +287,13 @@ class Transactions:
                     topics.setdefault(key.topic, []).append(key.partition)
                 named = [{"name": name, "partitions": indexes} for name, indexes in topics.items()]
                 own = self._identified({"topics": named})
-                self.state.adding()
                 values = {f"v3_and_below_{name}": value for name, value in own.items()}
                 await self._ask(Request.ADD_PARTITIONS, values, _codes_of_partitions)
                 self.state.added(keys)
                 self._sender.wake()
         except ClientError as error:
+            # It may have arrived.
+            self.state.adding()
             self._on_given_up(error)
         finally:
             self._add_task = None

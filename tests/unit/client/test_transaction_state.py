@@ -221,3 +221,13 @@ def test_a_prepared_transaction_takes_nothing_more_and_fails_no_more() -> None:
         state.change(event)
     state.ended()
     state.begin()
+
+
+def test_an_abort_adds_no_more_partitions_and_ends_only_what_was_begun() -> None:
+    state = begun(has_epochs=False)
+    assert not state.admits(KEY)
+    state.change(Event.ABORT)
+    assert state.to_add == []
+    assert not state.needs_end
+    state.added([KEY])
+    assert state.needs_end
