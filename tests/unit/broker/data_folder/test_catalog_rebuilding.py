@@ -11,6 +11,8 @@ from uuid import uuid4
 import pytest
 
 from tests.unit.broker.data_folder.test_ownership import catalog_files, forget, with_records, write_as
+from tests.unit.broker.replicas.test_log_cleaner import fill, values
+from tests.unit.broker.replicas.test_log_cleaner import topic as compacted_topic
 from tests.unit.broker.test_services import lose_the_store, opened, stored
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, Topic
 from tidelog.broker.coordinator.producer_ids import above_all_issued
@@ -95,6 +97,26 @@ async def test_the_offsets_topic_is_made_again_as_compacted_so_that_no_retention
     _, topics = await served(tmp_path)
     assert topics[OFFSETS_TOPIC].configs["cleanup.policy"] == "compact"
     assert len(topics[OFFSETS_TOPIC].partitions) == 5
+
+
+async def test_a_compacted_folder_is_whole_for_a_rebuilt_catalog(tmp_path: Path) -> None:
+    """Its offsets have gaps. That the topic is compacted is lost with the catalog, and said."""
+    services = await opened(tmp_path)
+    replica = await compacted_topic(services, "latest")
+    await fill(services, replica, 3)
+    assert await services.cleaner.clean_dirtiest()
+    left, end_offset = values(replica), replica.log.end_offset
+    assert len(left) < end_offset
+    producer_id = await services.producer_ids.next()
+    await services.close()
+    lose_the_store(tmp_path)
+    plan = rebuilt(tmp_path)
+    assert any(note.startswith("latest:") and "settings" in note for note in plan.notes)
+    assert plan.cluster.catalog.next_producer_id > producer_id
+    services = await opened(tmp_path)
+    again = services.replicas["latest", 0]
+    assert (values(again), again.log.end_offset, again.log.holes) == (left, end_offset, [])
+    await services.close()
 
 
 async def test_what_is_left_of_the_old_catalog_gives_the_settings(tmp_path: Path) -> None:
