@@ -8,7 +8,8 @@ Owns the meaning of the findings. They are judged per (topic, partition, produce
 - epoch_regression: an epoch below one that the same producer already used in the partition.
 
 Sequences wrap from 2147483647 to 0; two neighbours in the log are taken to be less than 2^30 apart. Records
-without a producer's identity cannot be judged and are counted only. Only for topics that are not compacted.
+without a producer's identity cannot be judged and are counted only. In a compacted topic
+records that compaction removed show as gaps: only the other kinds are faults there.
 Read-only and repeatable: the ends are fixed when it begins.
 """
 
