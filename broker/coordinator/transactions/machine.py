@@ -314,7 +314,7 @@ def _check_end(held: Transaction, client: Producer, version: int) -> bool:
             return True
     if client.producer_id != present.producer_id:
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if client != present:
+    if client != present or client.epoch == LAST_EPOCH:
         raise ApiError(ErrorCode.PRODUCER_FENCED)
     if held.state.is_decided and version >= EPOCH_PER_TRANSACTION:
         # It ends the next transaction. Kafka answers PRODUCER_FENCED, which ends the client.

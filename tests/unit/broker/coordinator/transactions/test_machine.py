@@ -126,6 +126,8 @@ def test_nobody_works_under_an_epoch_that_only_fenced(site: Site) -> None:
     site.initialize()
     site.finish()
     assert code_of(site.add, Producer(101, LAST_EPOCH), P0) == FENCED
+    for version in (1, 2):
+        assert code_of(site.end, Producer(101, LAST_EPOCH), False, version) == FENCED
 
 
 def test_a_partition_that_takes_part_already_writes_nothing(site: Site) -> None:
