@@ -201,7 +201,7 @@ async def test_after_a_record_that_is_refused_only_an_abort_is_allowed_and_the_n
 
 
 @pytest.mark.usefixtures("versions")
-async def test_a_transaction_goes_on_through_a_crash_of_the_broker(broker: EmbeddedBroker) -> None:
+async def test_a_transaction_continues_after_a_crash_of_the_broker(broker: EmbeddedBroker) -> None:
     topic = await broker.create_topic()
     async with producer(broker, max_batch_size=200) as writer:
         await writer.begin_transaction()

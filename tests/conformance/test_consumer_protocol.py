@@ -130,7 +130,7 @@ def test_members_share_the_partitions_and_give_up_no_more_than_they_must(members
         assert all(each.offset == RECORDS // PARTITIONS for each in consumer.committed(consumer.assignment()))
 
 
-def test_a_static_member_comes_back_to_its_partitions_and_nobody_rebalances(members: Members) -> None:
+def test_a_static_member_gets_its_partitions_again_without_a_rebalance(members: Members) -> None:
     other = members.add()
     static = members.add(group_instance_id="i")
     members.wait_for_shares(3, 3)
@@ -193,7 +193,7 @@ def test_a_live_group_moves_to_the_new_protocol_and_back(members: Members, strat
     assert set(members.read.values()) == {1}
 
 
-async def test_a_group_goes_on_after_kill_9_and_nothing_committed_is_read_twice(tmp_path: Path) -> None:
+async def test_a_group_continues_after_kill_9_and_nothing_committed_is_read_twice(tmp_path: Path) -> None:
     async with BrokerProcess(tmp_path, settings=SETTINGS) as process:
         members = await asyncio.to_thread(Members, f"127.0.0.1:{process.port}")
 

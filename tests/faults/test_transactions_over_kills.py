@@ -59,7 +59,7 @@ async def committed(client: RawClient) -> int:
             await asyncio.sleep(0.01)
 
 
-async def test_a_transaction_has_the_outcome_that_its_client_was_told_whenever_the_broker_dies(
+async def test_a_transaction_has_the_outcome_of_its_answer_whenever_the_broker_is_killed(
     tmp_path: Path,
 ) -> None:
     broker = BrokerProcess(tmp_path)

@@ -126,7 +126,7 @@ def test_a_value_that_kafka_refuses_is_refused_and_named(name: str, value: str) 
 
 
 @pytest.mark.parametrize("own", [{"min.compaction.lag.ms": "11"}, {"max.compaction.lag.ms": "4"}])
-def test_the_shortest_compaction_lag_is_not_longer_than_the_longest_whoever_sets_them(
+def test_the_shortest_compaction_lag_is_not_longer_than_the_longest_from_any_source(
     own: dict[str, str],
 ) -> None:
     limits = {"log_cleaner_min_compaction_lag_ms": 5, "log_cleaner_max_compaction_lag_ms": 10}

@@ -120,7 +120,7 @@ async def test_a_decision_that_comes_while_the_broker_stops_leaves_no_task_and_i
     await reached(services, TransactionState.COMPLETE_COMMIT)
 
 
-async def test_an_ongoing_transaction_goes_on_after_a_restart(open_one: Open) -> None:
+async def test_an_ongoing_transaction_continues_after_a_restart(open_one: Open) -> None:
     services = await open_one()
     client = await begun(services, P0)
     await services.close(clean=False)

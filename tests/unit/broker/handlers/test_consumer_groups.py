@@ -121,7 +121,7 @@ async def test_a_list_of_groups_has_their_types_and_can_be_limited_to_one(asker:
     assert await listed(states_filter=["stable"]) == {consumer}
 
 
-async def test_operations_are_described_to_those_who_ask(asker: Asker) -> None:
+async def test_operations_are_described_if_the_request_asks_for_them(asker: Asker) -> None:
     await asker.join_consumer_group("g", topic_names=["t"])
     asked = {"group_ids": ["g"], "include_authorized_operations": True}
     answer = await asker.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, **asked)

@@ -72,7 +72,7 @@ async def test_unknown_topics_that_were_named_are_errors(asker: Asker) -> None:
     ]
 
 
-async def test_a_cursor_whose_topic_was_deleted_goes_on_with_the_next(asker: Asker) -> None:
+async def test_a_cursor_whose_topic_was_deleted_continues_with_the_next(asker: Asker) -> None:
     await asker.create("c")
     answer = await asker.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, topics=[], cursor=cursor("b", 7))
     assert [(one.name, len(one.partitions)) for one in answer.topics] == [("c", 1)]

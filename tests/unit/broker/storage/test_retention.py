@@ -58,7 +58,7 @@ def test_retention_takes_nothing_without_the_policy_to_delete(
     assert log.apply_retention(NOW_MS + 5000) == 0
 
 
-def test_records_that_were_old_when_they_were_written_are_told_from_those_that_became_old(
+def test_records_that_were_old_when_written_are_distinguished_from_those_that_became_old(
     tmp_path: Path,
 ) -> None:
     hour_ms = 3_600_000

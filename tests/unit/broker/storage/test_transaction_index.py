@@ -151,7 +151,7 @@ def flip(position: int) -> Callable[[Path], None]:
     [delete, cut(1), cut(34), flip(0), flip(9), flip(17)],
     ids=["deleted", "cut", "entry-lost", "version", "producer", "first-offset"],
 )
-def test_a_damaged_index_is_made_anew_from_the_log(
+def test_a_damaged_index_is_rebuilt_from_the_log(
     tmp_path: Path, damage: Callable[[Path], None], segment: int, clean: bool
 ) -> None:
     log = written_log(tmp_path, clean=clean)
@@ -169,7 +169,7 @@ def test_a_damaged_index_is_made_anew_from_the_log(
     assert not last.recovery.rebuilt_indexes
 
 
-def test_a_sound_index_is_not_made_anew(tmp_path: Path) -> None:
+def test_an_intact_index_is_not_rebuilt(tmp_path: Path) -> None:
     log = written_log(tmp_path, clean=True)
     assert not open_log(tmp_path, config=CONFIG, clean=True).recovery.rebuilt_indexes
     assert not open_log(tmp_path, config=CONFIG, recovery_point=log.recovery_point).recovery.rebuilt_indexes

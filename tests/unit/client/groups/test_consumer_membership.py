@@ -162,7 +162,7 @@ def test_a_commit_with_an_old_epoch_only_asks_for_a_heartbeat() -> None:
 
 
 @pytest.mark.parametrize(("instance_id", "epoch"), [(None, -1), ("static", -2)])
-def test_who_leaves_says_so_first_and_a_static_member_only_for_a_while(
+def test_a_member_reports_that_it_leaves_and_a_static_member_only_for_a_while(
     instance_id: str | None, epoch: int
 ) -> None:
     it = stable(0, instance_id=instance_id)
@@ -178,7 +178,7 @@ def test_who_leaves_says_so_first_and_a_static_member_only_for_a_while(
     assert it.can_heartbeat
 
 
-def test_who_unsubscribes_gives_up_its_partitions_and_leaves() -> None:
+def test_a_member_that_unsubscribes_gives_up_its_partitions_and_leaves() -> None:
     it = stable(0)
     it.subscribe(None)
     assert it.next_step() == Revoke(frozenset({P0}), False)

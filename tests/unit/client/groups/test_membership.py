@@ -293,7 +293,7 @@ def test_a_static_member_does_not_leave_but_stops_its_heartbeats() -> None:
     assert isinstance(it.next_step(), Join)
 
 
-def test_who_unsubscribes_gives_up_its_partitions_and_leaves() -> None:
+def test_a_member_that_unsubscribes_gives_up_its_partitions_and_leaves() -> None:
     it = stable(P0)
     it.subscribe(None)
     assert it.next_step() == Revoke(frozenset({P0}), False)

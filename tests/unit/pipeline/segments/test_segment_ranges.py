@@ -330,7 +330,7 @@ def test_a_swap_that_does_not_finish_is_an_error_that_says_what_to_do(
         tasks_before(compacted, 60, 1)
 
 
-def test_a_swap_that_goes_on_is_waited_for(compacted: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_swap_is_waited_for(compacted: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> None:
     swap = interrupted(compacted, monkeypatch)
     monkeypatch.setattr("time.sleep", lambda seconds: swap.exists() and swap.rename(swap.with_suffix("")))
     rows = [row for rows in tasks_before(compacted, 60, 7) for row in rows]

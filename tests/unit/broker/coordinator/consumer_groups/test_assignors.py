@@ -134,5 +134,5 @@ def test_range_puts_static_members_first_so_that_they_keep_their_ranges_under_ne
         assert assign_range(members, {topic: 2})[new_id] == {topic: frozenset((0,))}
 
 
-def test_nobody_to_assign_to_is_nothing_to_assign() -> None:
+def test_a_group_without_members_gets_no_assignment() -> None:
     assert [assign({}, {}) for assign in ASSIGNORS.values()] == [{}, {}]

@@ -270,7 +270,7 @@ def test_topics_that_appear_grow_and_go_change_the_assignment() -> None:
     assert site.group().epoch == epoch
 
 
-def test_a_group_goes_on_after_a_restart_with_what_its_log_still_has() -> None:
+def test_a_group_continues_after_a_restart_with_what_its_log_still_has() -> None:
     site = Site({"t1": 3, "t2": 4})
     first = site.join("a", regex=("t.*", {"t1", "t2"}))
     second = site.join("b", ["t1"], instance_id="i", assignor="range")

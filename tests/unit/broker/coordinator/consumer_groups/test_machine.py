@@ -31,7 +31,7 @@ def test_a_member_commits_and_fetches_with_its_own_epoch_alone() -> None:
     assert code_of(partial(fetched, site, "b", 2)) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_anybody_may_fetch_and_nobody_else_may_commit_while_there_are_members() -> None:
+def test_any_client_may_fetch_and_only_members_may_commit_while_a_group_has_members() -> None:
     site = Site()
     client = site.join("a")
     commit(site, "a", 1)

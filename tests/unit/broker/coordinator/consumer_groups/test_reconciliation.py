@@ -80,7 +80,7 @@ def test_a_member_that_is_where_it_should_be_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("owned", [None, of(T, 1)])
-def test_a_member_in_an_unknown_state_must_begin_anew_without_partitions(owned: Assignment | None) -> None:
+def test_a_member_in_an_unknown_state_must_join_again_without_partitions(owned: Assignment | None) -> None:
     strange = Current(4, 3, MemberState.UNKNOWN, of(T, 1))
     with pytest.raises(ApiError) as fenced:
         reconciled(strange, 5, of(T, 1), owned, lambda *_: False)

@@ -39,7 +39,7 @@ def test_each_client_that_begins_gets_the_next_epoch_and_fences_the_one_before(s
 
 
 @restarted_or_not
-def test_a_client_that_goes_on_after_an_error_gets_the_next_epoch_and_the_same_again_when_it_repeats(
+def test_a_client_that_continues_after_an_error_gets_the_next_epoch_and_the_same_again_when_it_repeats(
     site: Site, restarts: bool
 ) -> None:
     first = site.begin()
@@ -120,7 +120,7 @@ def test_an_id_with_the_last_epoch_in_a_transaction_that_is_fenced_gets_a_new_id
     assert code_of(site.add, Producer(101, LAST_EPOCH), P0) == UNMAPPED
 
 
-def test_nobody_works_under_an_epoch_that_only_fenced(site: Site) -> None:
+def test_no_client_works_under_an_epoch_that_only_fenced(site: Site) -> None:
     last = exhausted(site)
     site.add(last, P0)
     site.initialize()

@@ -175,7 +175,7 @@ def test_only_a_committed_transaction_takes_the_place_of_older_records(tmp_path:
     assert [header.base_offset for header in stored(log) if header.is_control] == [4, 5]
 
 
-def test_a_transactions_tombstone_goes_only_after_its_older_records(tmp_path: Path) -> None:
+def test_a_transactions_tombstone_is_removed_only_after_its_older_records(tmp_path: Path) -> None:
     """In the clean part outcomes are not known any more: without a horizon a tombstone stays."""
     log = open_log(tmp_path, config=COMPACT)
     append(log, keyed([(b"k", b"old")]))
