@@ -135,7 +135,11 @@ class GroupOffsets:
         answer = await self._call(ApiKey.OFFSET_COMMIT, values)
         codes = {error_code(each.error_code) for topic in answer.topics for each in topic.partitions}
         for code in sorted(codes - {ErrorCode.NONE}):
-            return self._refusal(code, identity)
+            error = self._refusal(code, identity)
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                # The topic was deleted. A rebalance must not wait until it exists again.
+                error.retriable = False
+            return error
         return None
 
     def _refusal(self, code: ErrorCode, identity: Identity) -> ClientError:

@@ -381,6 +381,20 @@ async def test_after_unsubscribe_it_can_subscribe_or_assign_at_once(crew: Crew) 
             await waiting
 
 
+@both_protocols
+async def test_a_deleted_topic_does_not_hold_its_group_back(crew: Crew, protocol: dict[str, Any]) -> None:
+    kept = await filled(crew.address)
+    reader = Reader(crew.address, crew.group, metadata_max_age_ms=50, request_timeout_ms=600_000, **protocol)
+    await reader.start(crew.topic, kept)
+    crew.stack.push_async_callback(reader.stop)
+    await until(lambda: len(reader.given) == 2 * RECORDS)
+    async with Admin(bootstrap_servers=crew.address) as admin:
+        await admin.delete_topics([crew.topic])
+    await until(lambda: {key.topic for key in reader.consumer.assignment()} == {kept})
+    await write(crew.address, kept, range(RECORDS, RECORDS + 10))
+    await until(lambda: len(reader.given) == 2 * RECORDS + 10)
+
+
 async def test_a_pattern_finds_topics_that_are_made_later(broker: RunningBroker) -> None:
     group = "pattern"
     async with Reader(broker.address, group, metadata_max_age_ms=50).consumer as consumer:
