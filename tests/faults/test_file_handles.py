@@ -154,7 +154,7 @@ async def test_a_start_without_enough_handles_says_what_to_raise(tmp_path: Path)
         wanted = {"name": "t", "num_partitions": 50, "replication_factor": 1}
         answer = await client.ask(ApiKey.CREATE_TOPICS, 5, {"topics": [wanted]})
         assert answer.topics[0].error_code == ErrorCode.NONE
-        too_many = {"name": "u", "num_partitions": 100, "replication_factor": 1}
+        too_many = {"name": "u", "num_partitions": LIMIT, "replication_factor": 1}
         answer = await client.ask(ApiKey.CREATE_TOPICS, 5, {"topics": [too_many]})
         assert answer.topics[0].error_code == ErrorCode.POLICY_VIOLATION
         assert "ulimit -n" in answer.topics[0].error_message

@@ -87,7 +87,9 @@ def test_its_admin_creates_describes_and_changes(client: JavaClient | None) -> N
         by_name = admin.describeTopics(["t"]).allTopicNames().get()["t"]
         ids = client.kafka.common.TopicCollection.ofTopicIds([by_name.topicId()])
         by_id = admin.describeTopics(ids).allTopicIds().get()[by_name.topicId()]
-        assert by_name.equals(by_id)
+        # It asks by name with DescribeTopicPartitions, by id with Metadata, which has no such replicas.
+        without_eligible = by_name.toString().replace("elr=, lastKnownElr=)", "elr=N/A, lastKnownElr=N/A)")
+        assert without_eligible == by_id.toString()
         assert len(by_id.partitions()) == 3
         kinds = getattr(client.kafka.common.config, "ConfigResource$Type")
         topic = client.kafka.common.config.ConfigResource(kinds.TOPIC, "t")

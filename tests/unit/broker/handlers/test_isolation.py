@@ -118,13 +118,11 @@ async def test_what_the_coordinator_refuses_is_not_appended(
     assert "transactional id app" in (result.error_message or "")
 
 
-async def test_without_a_transactional_id_or_a_coordinator_no_transaction_begins(
+async def test_without_a_transactional_id_no_transaction_begins(
     asker: Asker, coordinator: Coordinator
 ) -> None:
-    refused = ErrorCode.INVALID_TXN_STATE
-    assert (await produce(asker, transactional(3, 0), name=None)).error_code == refused
-    asker.services.transaction_verifier = None
-    assert (await produce(asker, transactional(3, 0))).error_code == refused
+    result = await produce(asker, transactional(3, 0), name=None)
+    assert result.error_code == ErrorCode.INVALID_TXN_STATE
     assert not coordinator.asked
 
 
