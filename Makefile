@@ -38,7 +38,7 @@ types: $(STAMP)
 	@echo "==> mypy --strict"; $(BIN)/mypy
 
 tests: $(STAMP)
-	@echo "==> pytest"; $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@echo "==> pytest"; $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 serve: $(STAMP) ## run a broker on 127.0.0.1:9092
 	@$(BIN)/tidelog serve

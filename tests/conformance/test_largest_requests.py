@@ -23,8 +23,8 @@ from tidelog.protocol.schema import MAX_REQUEST_ELEMENTS, ApiKey
 
 TOPIC = "there"
 PARTITIONS = 200
-ELEMENTS = MAX_REQUEST_ELEMENTS // 5
-"""One call for each element, in one turn, would be too many already."""
+ELEMENTS = MAX_REQUEST_ELEMENTS // 10
+"""Two calls for each element, in one turn, would be too many already."""
 MOST_CALLS_A_TURN = 20_000
 MOST_TURNS_AN_ANSWER = 60
 
@@ -99,10 +99,10 @@ async def assert_others_are_served(broker: Broker, frame: bytes) -> None:
 
 
 VERSIONS = {key: served.last for key, served in SERVED_APIS.items()}
-# Each of their elements is a transition of a group, many calls: fewer elements are too many for one turn.
+# Each of their elements is a transition of a coordinator, many calls: fewer elements are too many for one turn.
 TRANSITIONS = {ApiKey.DESCRIBE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.DELETE_GROUPS}
 LARGEST = [each for each in largest_requests(TOPIC, VERSIONS, ELEMENTS) if each.api not in TRANSITIONS] + [
-    each for each in largest_requests(TOPIC, VERSIONS, ELEMENTS // 10) if each.api in TRANSITIONS
+    each for each in largest_requests(TOPIC, VERSIONS, ELEMENTS // 5) if each.api in TRANSITIONS
 ]
 
 

@@ -233,7 +233,7 @@ async def test_an_open_transaction_survives_a_restart_and_holds_back_what_is_sta
     result = await fetch(again, 0)
     assert (offsets(result), result.last_stable_offset) == ([0, 1], 2)
     assert result.aborted_transactions == [(2, 0)]
-    reading = asyncio.ensure_future(fetch(again, 2, max_wait_ms=LONG_MS, min_bytes=150))
+    reading = asyncio.ensure_future(fetch(again, 2, max_wait_ms=LONG_MS, min_bytes=100))
     await until(lambda: again.replica("t")._watchers)
     await end(again, 3, commit=True)
     assert offsets(await reading) == [2, 3]
