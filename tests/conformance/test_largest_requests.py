@@ -99,11 +99,16 @@ async def assert_others_are_served(broker: Broker, frame: bytes) -> None:
 
 
 VERSIONS = {key: served.last for key, served in SERVED_APIS.items()}
-# Each of their elements is a transition of a coordinator, many calls: fewer elements are too many for one turn.
-TRANSITIONS = {ApiKey.DESCRIBE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.DELETE_GROUPS}
-LARGEST = [each for each in largest_requests(TOPIC, VERSIONS, ELEMENTS) if each.api not in TRANSITIONS] + [
-    each for each in largest_requests(TOPIC, VERSIONS, ELEMENTS // 5) if each.api in TRANSITIONS
-]
+# Each of their elements takes a coordinator many calls: fewer of them are too many for one turn.
+TRANSITIONS = {
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
+    ApiKey.DELETE_GROUPS,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+}
+FEWER = largest_requests(TOPIC, VERSIONS, ELEMENTS // 5)
+LARGEST = [each for each in largest_requests(TOPIC, VERSIONS, ELEMENTS) if each.api not in TRANSITIONS]
+LARGEST += [each for each in FEWER if each.api in TRANSITIONS]
 
 
 @pytest.mark.parametrize("large", LARGEST, ids=str)
