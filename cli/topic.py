@@ -21,6 +21,15 @@ app = typer.Typer(no_args_is_help=True, help="Create, list, describe, change and
 Topics: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", show_default=False)
 ]
+TopicConfigs: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config",
+        metavar="NAME=VALUE",
+        help="Set a setting of the topic, for example retention.ms=3600000. May be repeated.",
+        show_default=False,
+    ),
+]
 _SET_ON_TOPIC = 1
 
 
@@ -34,15 +43,7 @@ def create(
     replication_factor: Annotated[
         int, typer.Option("--replication-factor", help="Number of replicas. -1: the broker's default.")
     ] = -1,
-    configs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--config",
-            metavar="NAME=VALUE",
-            help="Set a setting of the topic, for example retention.ms=3600000. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    configs: TopicConfigs = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Do not fail if the topic exists.")
     ] = False,
@@ -176,15 +177,7 @@ async def _print_old(topic: TopicDescription, consumer: Consumer, settings: dict
 @app.command()
 def alter(
     topics: Topics,
-    configs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--config",
-            metavar="NAME=VALUE",
-            help="Set a setting of the topic, for example retention.ms=3600000. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    configs: TopicConfigs = None,
     deletions: Annotated[
         list[str] | None,
         typer.Option(

@@ -15,8 +15,6 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-import structlog
-
 from tidelog.broker.cluster.catalog import (
     OFFSETS_TOPIC,
     Catalog,
@@ -46,7 +44,6 @@ _ADVICE = (
     "check the disk that holds the data folder; `tidelog log verify` shows what is damaged. Until it can be "
     "read, groups of this partition cannot commit. Deleting the topic deletes what all groups have committed"
 )
-logger = structlog.get_logger(__name__)
 Operation = Callable[[int], Decision[Any, ResponseT]]
 """One operation of a machine: see `CoordinatorRuntime.run`."""
 
@@ -164,22 +161,15 @@ class GroupCoordinator:
 
     async def sweep(self) -> None:
         """Remove offsets that expired, offsets of deleted topics, and groups without members and offsets."""
-        for shard in self._shards.loaded():
-            offsets = shard.machine.offsets
-            try:
-                await shard.runtime.run(offsets.begin_sweep)
-                while await shard.runtime.run(partial(self._sweep_some, shard.machine)):
-                    pass
-                for some in some_at_once(list(shard.machine.groups.ids())):
-                    await shard.runtime.run(partial(shard.machine.forget_idle, some))
-            except ApiError as error:
-                logger.warning(
-                    "offsets_not_expired",
-                    topic=OFFSETS_TOPIC,
-                    partition=shard.replica.partition,
-                    error=str(error),
-                    advice="the broker tries again at the next check",
-                )
+        advice = "the broker tries again at the next check"
+        await self._shards.for_each(self._sweep_shard, "offsets_not_expired", advice)
+
+    async def _sweep_shard(self, shard: Shard[GroupMachine]) -> None:
+        await shard.runtime.run(shard.machine.offsets.begin_sweep)
+        while await shard.runtime.run(partial(self._sweep_some, shard.machine)):
+            pass
+        for some in some_at_once(list(shard.machine.groups.ids())):
+            await shard.runtime.run(partial(shard.machine.forget_idle, some))
 
     def _sweep_some(self, machine: GroupMachine, now_ms: int) -> Decision[Any, bool]:
         # A clock that was set must not make offsets expire: the earlier of the two clocks decides.
@@ -213,20 +203,14 @@ class GroupCoordinator:
 
     async def refresh(self) -> None:
         """Let the groups of the consumer protocol know which topics exist now."""
-        for shard in self._shards.loaded():
-            groups = shard.machine.groups.consumer
-            try:
-                resolved = {regex: await self.resolve(regex) for regex in groups.regexes}
-                for group_id in list(groups.ids()):
-                    await shard.runtime.run(partial(groups.topics_changed, group_id, resolved))
-            except ApiError as error:
-                logger.warning(
-                    "groups_not_refreshed",
-                    topic=OFFSETS_TOPIC,
-                    partition=shard.replica.partition,
-                    error=str(error),
-                    advice="the broker tries again after the next change of a topic",
-                )
+        advice = "the broker tries again after the next change of a topic"
+        await self._shards.for_each(self._refresh_shard, "groups_not_refreshed", advice)
+
+    async def _refresh_shard(self, shard: Shard[GroupMachine]) -> None:
+        groups = shard.machine.groups.consumer
+        resolved = {regex: await self.resolve(regex) for regex in groups.regexes}
+        for group_id in list(groups.ids()):
+            await shard.runtime.run(partial(groups.topics_changed, group_id, resolved))
 
     async def close(self) -> None:
         """Wait until the operations that began are done."""

@@ -153,6 +153,19 @@ class Shards(Generic[MachineT]):
         """Those that are replayed."""
         return [shard for shard in self._shards.values() if shard.is_loaded]
 
+    async def for_each(
+        self, part: Callable[[Shard[MachineT]], Awaitable[None]], event: str, advice: str
+    ) -> None:
+        """Run `part` on each replayed partition. One that fails is logged as `event`."""
+        for shard in self.loaded():
+            try:
+                await part(shard)
+            except ApiError as error:
+                where = shard.replica
+                logger.warning(
+                    event, topic=where.topic, partition=where.partition, error=str(error), advice=advice
+                )
+
     async def close(self) -> None:
         """Wait until the operations that began are done."""
         for shard in self._shards.values():

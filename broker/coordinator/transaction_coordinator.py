@@ -285,19 +285,10 @@ class TransactionCoordinator:
                 await self._sweep(_forget_idle)
 
     async def _sweep(self, part: Callable[[_Shard], Awaitable[None]]) -> None:
-        # Transactions end also where no client asks: a partition that failed, or is led anew, is replayed.
+        # Transactions end also where no client asks: a partition that failed, or is led again, is replayed.
         self._shards.start()
-        for shard in self._shards.loaded():
-            try:
-                await part(shard)
-            except ApiError as error:
-                logger.warning(
-                    "transactions_not_swept",
-                    topic=TRANSACTIONS_TOPIC,
-                    partition=shard.replica.partition,
-                    error=str(error),
-                    advice="the broker tries again at the next check",
-                )
+        advice = "the broker tries again at the next check"
+        await self._shards.for_each(part, "transactions_not_swept", advice)
 
     async def _abort_timed_out(self, shard: _Shard) -> None:
         """One by one: the records of many transactions might not fit into one batch."""

@@ -42,7 +42,7 @@ class FullDisk(Disk):
 
     def writev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
         if self.is_full:
-            raise OSError(errno.ENOSPC, "no room")
+            raise OSError(errno.ENOSPC, "the disk is full")
         return super().writev(fd, buffers, position)
 
 
@@ -141,7 +141,7 @@ async def test_a_log_that_cannot_be_opened_fails_for_its_own_groups_alone(
     assert await committed(services, WHOLE) == 1
 
 
-async def test_a_replay_that_takes_long_is_told_and_what_comes_after_it_is_served(
+async def test_a_long_replay_gives_an_error_and_requests_after_it_are_served(
     open_one: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await (await begun(open_one)).close()
@@ -165,7 +165,7 @@ async def test_a_replay_that_takes_long_is_told_and_what_comes_after_it_is_serve
     assert await waiting == 1
 
 
-async def test_a_full_disk_refuses_commits_for_a_while_and_keeps_what_there_is(open_one: Open) -> None:
+async def test_a_full_disk_refuses_commits_for_a_while_and_keeps_stored_ones(open_one: Open) -> None:
     disk = FullDisk()
     services = await begun(open_one, disk)
     disk.is_full = True
@@ -178,13 +178,26 @@ async def test_a_full_disk_refuses_commits_for_a_while_and_keeps_what_there_is(o
 
 async def test_a_disk_that_fails_ends_the_coordinator_of_that_partition(open_one: Open) -> None:
     services = await begun(open_one)
-    services.replicas[OFFSETS_TOPIC, partition_of(HURT, 5)].fail(OSError(errno.EIO, "the disk is gone"))
+    services.replicas[OFFSETS_TOPIC, partition_of(HURT, 5)].fail(OSError(errno.EIO, "the disk fails"))
     assert await code_of(commit(services, HURT, 2)) == ErrorCode.NOT_COORDINATOR
     assert await code_of(committed(services, HURT)) == ErrorCode.NOT_COORDINATOR
     await commit(services, WHOLE, 2)
 
 
-async def test_a_topic_that_cannot_be_made_is_a_coordinator_that_is_not_there(open_one: Open) -> None:
+async def test_a_partition_that_cannot_be_swept_is_logged_and_all_others_are_swept(
+    open_one: Open, clock: Clock
+) -> None:
+    services = await begun(open_one)
+    services.replicas[OFFSETS_TOPIC, partition_of(HURT, 5)].fail(OSError(errno.EIO, "the disk fails"))
+    clock.now_ms += BrokerConfig().offsets_retention_minutes * 60_000 + 1
+    with capture_logs() as events:
+        await services.groups.sweep()
+    refused = [event["partition"] for event in events if event["event"] == "offsets_not_expired"]
+    assert refused == [partition_of(HURT, 5)]
+    assert not await services.groups.run(WHOLE, lambda machine: machine.offsets.fetch(WHOLE, None))
+
+
+async def test_a_topic_that_cannot_be_made_is_a_coordinator_that_does_not_exist(open_one: Open) -> None:
     disk = FullDisk()
     services = await open_one(disk)
     disk.is_full = True
@@ -194,7 +207,7 @@ async def test_a_topic_that_cannot_be_made_is_a_coordinator_that_is_not_there(op
     await commit(services, HURT, 1)
 
 
-async def test_those_who_need_the_topic_at_the_same_time_make_it_once(open_one: Open) -> None:
+async def test_clients_that_need_the_topic_at_the_same_time_create_it_once(open_one: Open) -> None:
     services = await open_one()
     await asyncio.gather(*(services.groups.make_topic() for _ in range(5)))
     await asyncio.gather(*(commit(services, f"g{number}", number) for number in range(50)))
