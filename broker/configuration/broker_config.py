@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidelog.broker.configuration.coarse_settings import COARSE_SETTINGS, in_milliseconds
-from tidelog.broker.configuration.listeners import ListenerConfig, listeners_of
+from tidelog.broker.configuration.listeners import DEFAULT_PROTOCOLS, ListenerConfig, listeners_of
 from tidelog.broker.configuration.settings import (
     BOOTSTRAP_SERVERS_VARIABLE,
     CONFIG_FILE_VARIABLE,
@@ -88,9 +88,9 @@ class BrokerConfig:
         "client connected to, port 0 for the port listened on.",
     )
     listener_security_protocol_map: tuple[str, ...] = _setting(
-        ("PLAINTEXT:PLAINTEXT",),
-        "Security protocol of each listener, as NAME:PROTOCOL, separated by commas. The only protocol so far "
-        "is PLAINTEXT.",
+        DEFAULT_PROTOCOLS,
+        "Security protocol of each listener, as NAME:PROTOCOL, separated by commas. The protocols are "
+        "PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL.",
     )
     host: str = _setting("127.0.0.1", "Address to listen on for clients. 0.0.0.0: all addresses.")
     port: int = _setting(9092, "Port to listen on for clients. 0: the system chooses.", low=0, high=_PORT)

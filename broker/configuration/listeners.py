@@ -42,14 +42,29 @@ _SHORT_FORMS: Mapping[str, tuple[str, ...]] = {
 _ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9_.%-]*)):([0-9]{1,5})")
 _ALL_ADDRESSES = ("0.0.0.0", "::")
 _LARGEST_PORT = 65535
-_PROTOCOLS_TO_COME = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""Kafka's other protocols; in Kafka a listener of such a name uses it unless the map says otherwise."""
 
 
 class SecurityProtocol(StrEnum):
     """The security protocol of a listener, below Kafka's protocol."""
 
     PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether its clients connect by TLS."""
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether its clients authenticate by SASL."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+DEFAULT_PROTOCOLS: Final = tuple(f"{protocol}:{protocol}" for protocol in SecurityProtocol)
+"""Kafka's default of `listener.security.protocol.map`: a listener named like a protocol uses it."""
 
 
 class ListenerConfig(NamedTuple):
@@ -213,14 +228,9 @@ def _protocols(entries: Iterable[str]) -> dict[str, SecurityProtocol]:
 
 
 def _protocol_of(name: str, protocols: Mapping[str, SecurityProtocol]) -> SecurityProtocol:
-    if name in _PROTOCOLS_TO_COME and name not in protocols:
-        raise ConfigError(
-            f"the listener {name} stands for the security protocol {name}, which is not supported: "
-            f"this broker supports {', '.join(SecurityProtocol)}"
-        )
     if name not in protocols:
         raise ConfigError(
-            f"the listener {name} has no security protocol: add {name}:PLAINTEXT to {PROTOCOL_MAP} "
+            f"the listener {name} has no security protocol: add {name}:PROTOCOL to {PROTOCOL_MAP} "
             f"(supported: {', '.join(SecurityProtocol)})"
         )
     return protocols[name]

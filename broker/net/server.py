@@ -23,7 +23,7 @@ from functools import partial
 from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
-from tidelog.broker.configuration.listeners import ListenerConfig
+from tidelog.broker.configuration.listeners import ListenerConfig, SecurityProtocol
 from tidelog.broker.limits.handle_budget import HandleBudget
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.queued_memory import QueuedMemory
@@ -39,6 +39,8 @@ _IDLE_CHECKS = 10
 _LONGEST_CHECK_SECONDS = 60.0
 _CLOSE_SECONDS = 1.0
 _IPV4_IN_IPV6 = "::ffff:"
+_NOT_SERVED = (SecurityProtocol.SSL, SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+"""Protocols that may be configured and are not implemented: a listener of one does not start."""
 
 
 class BindError(Exception):
@@ -100,6 +102,11 @@ def bind_endpoints(config: BrokerConfig) -> list[Endpoint]:
     endpoints: list[Endpoint] = []
     try:
         for listener in config.listener_configs:
+            if listener.security_protocol in _NOT_SERVED:
+                raise BindError(
+                    f"the listener {listener.name} has the security protocol {listener.security_protocol}, "
+                    "which this release does not serve"
+                )
             bound = bind(listener.host, listener.port, listener.setting)
             endpoints.append(Endpoint(listener, bound))
     except BindError:

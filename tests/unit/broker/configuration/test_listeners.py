@@ -125,6 +125,25 @@ def test_a_list_and_its_short_form_exclude_each_other(short: str) -> None:
         assert complaint.startswith("advertised.listeners")
 
 
+@pytest.mark.parametrize("protocol", SecurityProtocol)
+def test_a_listener_named_like_a_protocol_uses_it_and_any_other_one_that_the_map_gives_it(
+    protocol: SecurityProtocol,
+) -> None:
+    (named,) = loaded(listeners=f"{protocol}://:9092")
+    assert named.security_protocol is protocol
+    (mapped,) = loaded(
+        listeners="OUTSIDE://:9092", listener_security_protocol_map=f"outside:{protocol.lower()}"
+    )
+    assert mapped.security_protocol is protocol
+    (short,) = loaded(listener_security_protocol_map=f"PLAINTEXT:{protocol}")
+    assert short.security_protocol is protocol
+
+
+def test_each_protocol_says_whether_it_has_tls_and_whether_it_has_sasl() -> None:
+    assert [protocol for protocol in SecurityProtocol if protocol.has_tls] == ["SSL", "SASL_SSL"]
+    assert [protocol for protocol in SecurityProtocol if protocol.has_sasl] == ["SASL_PLAINTEXT", "SASL_SSL"]
+
+
 def test_a_short_form_in_another_source_is_refused_as_well_and_both_sources_are_named() -> None:
     with pytest.raises(ConfigError) as caught:
         BrokerConfig.load({"port": "9092"}, environ={"TIDELOG_LISTENERS": "PLAINTEXT://:9092"})
@@ -132,11 +151,11 @@ def test_a_short_form_in_another_source_is_refused_as_well_and_both_sources_are_
     assert "port (from the command line)" in str(caught.value)
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL", "NOISE", ""])
+@pytest.mark.parametrize("protocol", ["NOISE", "TLS", ""])
 def test_a_security_protocol_that_is_not_supported_is_refused_with_those_that_are(protocol: str) -> None:
     complaint = complaint_about({**TWO, "listener.security.protocol.map": f"OUTSIDE:{protocol}"})
     assert f"gives OUTSIDE the security protocol {protocol!r}, which is not supported" in complaint
-    assert complaint.endswith("this broker supports PLAINTEXT")
+    assert complaint.endswith("this broker supports PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL")
 
 
 @pytest.mark.parametrize(
@@ -147,8 +166,8 @@ def test_a_security_protocol_that_is_not_supported_is_refused_with_those_that_ar
         ({"listeners": "PLAINTEXT://::1:9092"}, "write IPv6 addresses in brackets"),
         ({"listeners": "PLAINTEXT://a:1,"}, "not ''"),
         ({"listeners": "PLAINTEXT://a:1,plaintext://b:2"}, "listeners names PLAINTEXT twice"),
-        ({"listeners": "INSIDE://a:1"}, "no security protocol: add INSIDE:PLAINTEXT to"),
-        ({"listeners": "SSL://a:1"}, "stands for the security protocol SSL, which is not supported"),
+        ({"listeners": "INSIDE://a:1"}, "no security protocol: add INSIDE:PROTOCOL to"),
+        ({**TWO, "listeners": "SSL://a:1"}, "the listener SSL has no security protocol: add SSL:PROTOCOL to"),
         ({**TWO, "listeners": "OUTSIDE://a:1,INSIDE://a:1"}, "OUTSIDE and INSIDE both listen on a:1"),
         ({"internal.port": "9092", "host": "0.0.0.0"}, "PLAINTEXT and INTERNAL both listen on 0.0.0.0:9092"),
         ({"advertised.listeners": "OUTSIDE://a:1"}, "names OUTSIDE, but the listeners are PLAINTEXT"),
