@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError, unknown_variables
-from tidelog.broker.configuration.settings import parse_assignment
+from tidelog.broker.configuration.listener_overrides import plain
+from tidelog.broker.configuration.settings import parse_assignment, variable_of
 from tidelog.protocol.settings import as_text, settings_of
 
 _FLAGS = ("host", "port", "data.dir", "http.port")
@@ -26,6 +27,13 @@ def settings_given(flags: Mapping[str, object], assignments: Sequence[str]) -> d
     """Settings by outward name, from flags (None: not given) and `--set name=value`. Raises ConfigError."""
     given = {name: value for name, value in flags.items() if value is not None}
     given.update(parse_assignment(text) for text in assignments)
+    secrets = [each for each in settings_of(BrokerConfig) if each.is_secret]
+    for name in given:
+        if any(plain(name).endswith(each.name) for each in secrets):
+            raise ConfigError(
+                f"{name} is a secret, and every user of this machine can read a command line: set it in the "
+                f"file (--config FILE) or in the variable {variable_of(name)}"
+            )
     return given
 
 

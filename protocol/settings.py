@@ -17,12 +17,23 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["ConfigError", "Setting", "as_text", "default_of", "hold_checked", "setting", "settings_of"]
+__all__ = [
+    "ConfigError",
+    "Setting",
+    "as_text",
+    "default_of",
+    "hold_checked",
+    "setting",
+    "settings_of",
+    "shown",
+]
 
 _TRUE = frozenset(("true", "yes", "on", "1"))
 _FALSE = frozenset(("false", "no", "off", "0"))
 _WRONG: Final = object()
 _KEY = "setting"
+HIDDEN: Final = "(hidden)"
+"""What is shown in place of a secret."""
 
 
 class ConfigError(ValueError):
@@ -186,6 +197,11 @@ def as_text(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(as_text, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def shown(setting: Setting, value: object) -> str:
+    """A value as users may see it: of a secret only whether it is set."""
+    return HIDDEN if setting.is_secret and value else as_text(value)
 
 
 def _shape(hint: Any) -> dict[str, Any]:

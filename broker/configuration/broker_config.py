@@ -11,14 +11,22 @@ Invariants: an instance holds only values that passed their checks, however it w
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidelog.broker.configuration.coarse_settings import COARSE_SETTINGS, in_milliseconds
-from tidelog.broker.configuration.listeners import DEFAULT_PROTOCOLS, ListenerConfig, listeners_of
+from tidelog.broker.configuration.listener_overrides import (
+    is_override,
+    is_variable,
+    name_of,
+    override_of,
+    plain,
+)
+from tidelog.broker.configuration.listeners import ListenerConfig, SecurityProtocol, listeners_of
+from tidelog.broker.configuration.security_settings import NO_CLIENT_CERTIFICATE, SecuritySettings
 from tidelog.broker.configuration.settings import (
     BOOTSTRAP_SERVERS_VARIABLE,
     CONFIG_FILE_VARIABLE,
@@ -34,12 +42,11 @@ from tidelog.broker.configuration.topic_settings import (
     documentation_of,
 )
 from tidelog.broker.storage.producer_state import DEFAULT_RULES
-from tidelog.protocol.settings import ConfigError, as_text, settings_of
+from tidelog.protocol.settings import ConfigError, Setting, as_text, settings_of, shown
 from tidelog.protocol.settings import setting as _setting
 
 _INT = 2**31 - 1
 _LONG = 2**63 - 1
-_PORT = 65535
 
 __all__ = ["BrokerConfig", "ConfigError", "DescribedSetting"]
 
@@ -70,55 +77,11 @@ def _default_of(topic_setting: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(SecuritySettings):
     """All settings of one broker. The constructor takes attributes (`BrokerConfig(port=0)`) and raises
     ConfigError for a value out of bounds; `load` reads the outward sources.
     """
 
-    listeners: tuple[str, ...] = _setting(
-        (),
-        "Addresses to listen on for clients, as NAME://host:port, separated by commas; an empty host stands "
-        "for all addresses, port 0 lets the system choose. Empty: PLAINTEXT on host and port, and INTERNAL "
-        "on internal.host and internal.port if that is set.",
-    )
-    advertised_listeners: tuple[str, ...] = _setting(
-        (),
-        "Addresses that the clients of each listener are told to use, as NAME://host:port. A listener that "
-        "is not named here advertises the address that it listens on. An empty host stands for where the "
-        "client connected to, port 0 for the port listened on.",
-    )
-    listener_security_protocol_map: tuple[str, ...] = _setting(
-        DEFAULT_PROTOCOLS,
-        "Security protocol of each listener, as NAME:PROTOCOL, separated by commas. The protocols are "
-        "PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL.",
-    )
-    host: str = _setting("127.0.0.1", "Address to listen on for clients. 0.0.0.0: all addresses.")
-    port: int = _setting(9092, "Port to listen on for clients. 0: the system chooses.", low=0, high=_PORT)
-    advertised_host: str = _setting(
-        "",
-        "Host that clients are told to use. Empty: host. If that is 0.0.0.0: the address they connected to.",
-    )
-    advertised_port: int = _setting(
-        0, "Port that clients are told to use. 0: the port listened on.", low=0, high=_PORT
-    )
-    internal_port: int = _setting(
-        -1,
-        "Port of a second listener with its own advertised address, for example in a container. -1: none.",
-        low=-1,
-        high=_PORT,
-    )
-    internal_host: str = _setting("0.0.0.0", "Address that the second listener listens on.")
-    internal_advertised_host: str = _setting("", "As advertised.host, for the second listener.")
-    internal_advertised_port: int = _setting(
-        0, "As advertised.port, for the second listener.", low=0, high=_PORT
-    )
-    http_port: int = _setting(
-        9644,
-        "Port of /metrics, /healthz, /producers and /faults. 0: the system chooses. -1: none.",
-        low=-1,
-        high=_PORT,
-    )
-    http_host: str = _setting("", "Address that the HTTP port listens on. Empty: that of the first listener.")
     metrics_max_offset_series: int = _setting(
         50_000,
         "Most series of committed offsets, lag and ends of partitions on /metrics. Above it, whole families "
@@ -450,7 +413,9 @@ class BrokerConfig:
     )
 
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """Attribute -> the source of its value, for values that are not defaults."""
+    """Attribute, or name of an override -> the source of its value, for values that are not defaults."""
+    listener_overrides: Mapping[str, object] = field(default_factory=dict, repr=False)
+    """Outward name of a setting for one listener (`listener_overrides.plain`) -> its value as given."""
 
     def __post_init__(self) -> None:
         for each in settings_of(BrokerConfig):
@@ -470,7 +435,7 @@ class BrokerConfig:
         self._check_within("group_consumer_{}heartbeat_interval_ms")
         if not self.group_consumer_assignors:
             raise ConfigError("group.consumer.assignors must have an assignor: uniform, range or both")
-        _ = self.listener_configs  # Raises ConfigError.
+        _ = self.listener_configs, self._by_listener  # Both raise ConfigError.
 
     def _check_within(self, setting: str) -> None:
         """Raise ConfigError unless the setting is within its own minimum and maximum."""
@@ -486,6 +451,32 @@ class BrokerConfig:
     def listener_configs(self) -> tuple[ListenerConfig, ...]:
         """The listeners that the settings describe, at least one."""
         return listeners_of(self)
+
+    @cached_property
+    def _by_listener(self) -> Mapping[str, BrokerConfig]:
+        """Listener's name -> the settings that hold for it. Raises ConfigError."""
+        changed: dict[str, dict[str, object]] = {
+            # Only its own setting makes clients of SASL present a certificate (KIP-684).
+            one.name: {"ssl_client_auth": NO_CLIENT_CERTIFICATE}
+            if one.security_protocol is SecurityProtocol.SASL_SSL
+            else {}
+            for one in self.listener_configs
+        }
+        for name, value in self.listener_overrides.items():
+            source = self.sources.get(name, "")
+            listener, each = override_of(name, tuple(changed), settings_of(BrokerConfig), source)
+            changed[listener][each.attribute] = parse_setting(each, value, source)
+        return {
+            name: replace(self, listener_overrides={}, **values) if self._differs(values) else self  # type: ignore[arg-type]
+            for name, values in changed.items()
+        }
+
+    def _differs(self, values: Mapping[str, object]) -> bool:
+        return any(getattr(self, attribute) != value for attribute, value in values.items())
+
+    def of_listener(self, name: str) -> BrokerConfig:
+        """The settings that hold for the listener called `name`, with those that were set for it alone."""
+        return self._by_listener[name]
 
     def is_set(self, name: str) -> bool:
         """Whether this setting was set, or its value is not the default."""
@@ -508,27 +499,33 @@ class BrokerConfig:
         if file is None and environ.get(CONFIG_FILE_VARIABLE):
             file = Path(environ[CONFIG_FILE_VARIABLE])
         values: dict[str, object] = {}
+        overrides: dict[str, object] = {}
         sources: dict[str, str] = {}
 
-        def take(attribute: str, value: object, source: str) -> None:
-            values[attribute] = value
-            sources[attribute] = source
+        def take(
+            given: Mapping[str, object], place: str, source_of: Callable[[str], str] | None = None
+        ) -> None:
+            for name, value in in_milliseconds(given, place).items():
+                source = place if source_of is None else source_of(name)
+                if is_override(name):
+                    overrides[plain(name)], sources[plain(name)] = value, source
+                else:
+                    attribute = _attribute(name, source)
+                    values[attribute], sources[attribute] = value, source
 
         if file is not None:
-            for name, value in in_milliseconds(read_toml(file), str(file)).items():
-                take(_attribute(name, str(file)), value, str(file))
-        by_variable = _names_by_variable()
-        found = {by_variable[variable]: environ[variable] for variable in by_variable if variable in environ}
-        for name, value in in_milliseconds(found, "the environment").items():
-            take(_attribute(name, ""), value, variable_of(name))
-        for name, value in in_milliseconds(given or {}, "the command line").items():
-            take(_attribute(name, "the command line"), value, "the command line")
-        return cls(**values, sources=sources)  # type: ignore[arg-type]
+            take(read_toml(file), str(file))
+        by_variable = _names_by_variable(environ)
+        found = {name: environ[variable] for variable, name in by_variable.items() if variable in environ}
+        take(found, "the environment", variable_of)
+        take(given or {}, "the command line")
+        return cls(**values, sources=sources, listener_overrides=overrides)  # type: ignore[arg-type]
 
     def with_settings(self, given: Mapping[str, object]) -> BrokerConfig:
         """A copy with settings changed by their outward names. Raises ConfigError."""
-        changed = {_attribute(name, ""): value for name, value in given.items()}
-        return replace(self, **changed)  # type: ignore[arg-type]
+        changed = {_attribute(name, ""): value for name, value in given.items() if not is_override(name)}
+        overrides = {plain(name): value for name, value in given.items() if is_override(name)}
+        return replace(self, listener_overrides={**self.listener_overrides, **overrides}, **changed)  # type: ignore[arg-type]
 
     def with_ports(self, ports: Sequence[int]) -> BrokerConfig:
         """A copy whose listeners have these ports, in order: the ports that the system chose."""
@@ -540,17 +537,32 @@ class BrokerConfig:
         )
 
     def describe(self) -> list[DescribedSetting]:
-        """Every setting in the order of declaration."""
-        return [
+        """Every setting in the order of declaration, then those of single listeners; secrets are hidden."""
+        own = [
             DescribedSetting(
                 each.name,
-                as_text(getattr(self, each.attribute)),
+                shown(each, getattr(self, each.attribute)),
                 as_text(each.default),
                 self.sources.get(each.attribute, "default"),
                 each.description,
             )
             for each in settings_of(BrokerConfig)
         ]
+        for name, each in self.overridden().items():
+            source = self.sources.get(name, "default")
+            own.append(
+                DescribedSetting(
+                    name, shown(each, self.listener_overrides[name]), "", source, each.description
+                )
+            )
+        return own
+
+    def overridden(self) -> dict[str, Setting]:
+        """Name of each override -> the setting that it replaces for a listener."""
+        names = tuple(listener.name for listener in self.listener_configs)
+        return {
+            name: override_of(name, names, settings_of(BrokerConfig))[1] for name in self.listener_overrides
+        }
 
     def topic_defaults(self) -> dict[str, str]:
         """Topic setting -> the value, as text, that applies where a topic sets none."""
@@ -565,15 +577,18 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Variables in the environment that look like settings but are not. They cause a warning, not a refusal,
     because Kubernetes sets such names for a service called tidelog.
     """
-    known = _names_by_variable().keys()
+    known = _names_by_variable(environ).keys()
     mine = {name for name in environ if name.startswith(ENVIRONMENT_PREFIX)}
     return sorted(mine - known - {CONFIG_FILE_VARIABLE, BOOTSTRAP_SERVERS_VARIABLE})
 
 
-def _names_by_variable() -> dict[str, str]:
-    """Variable of the environment -> the outward name of the setting."""
+def _names_by_variable(environ: Iterable[str]) -> dict[str, str]:
+    """Variable of the environment -> the outward name of the setting; of those for one listener the ones in
+    `environ`.
+    """
     names = [each.name for each in settings_of(BrokerConfig)]
-    return {variable_of(name): name for name in (*names, *COARSE_SETTINGS)}
+    of_listeners = {variable: name_of(variable) for variable in environ if is_variable(variable)}
+    return {variable_of(name): name for name in (*names, *COARSE_SETTINGS)} | of_listeners
 
 
 def _attribute(name: str, source: str) -> str:

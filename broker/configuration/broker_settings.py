@@ -124,7 +124,13 @@ class BrokerSettings:
 
     def describe(self) -> list[DescribedSetting]:
         """Every setting of this broker."""
-        return [self._described(each, self.synonyms(each.name)) for each in BROKER_SETTINGS.values()]
+        own = [self._described(each, self.synonyms(each.name)) for each in BROKER_SETTINGS.values()]
+        for name, each in self._static.overridden().items():
+            value = Synonym(
+                name, as_text(self._static.listener_overrides[name]), ConfigSource.STATIC_BROKER_CONFIG
+            )
+            own.append(self._described(each, (value,))._replace(name=name, is_read_only=True))
+        return own
 
     def describe_of_all(self) -> list[DescribedSetting]:
         """The settings that were changed for all brokers."""

@@ -45,6 +45,8 @@ def test_each_value_names_its_source(
         ("num.partitions=0", "from 1 to"),
         ("num.partition=1", "did you mean num.partitions?"),
         ("x", "name=value"),
+        ("ssl.key.password=sesame", "TIDELOG_SSL_KEY_PASSWORD"),
+        ("listener.name.inside.ssl.keystore.key=sesame", "TIDELOG_LISTENER_NAME_INSIDE_SSL_KEYSTORE_KEY"),
     ],
 )
 def test_a_bad_setting_is_one_line_and_exit_code_1(
@@ -55,3 +57,4 @@ def test_a_bad_setting_is_one_line_and_exit_code_1(
     assert error.startswith("error: ")
     assert expected in error
     assert error.count("\n") == 1
+    assert "sesame" not in error

@@ -1,0 +1,76 @@
+"""The settings of security: names, defaults and the meaning of each.
+
+Owns `SecuritySettings`, a part of the table of a broker's settings (`broker_config`). A setting that is
+marked `per_listener` may be given for one listener (`listener_overrides`). Pure.
+
+Source: Kafka's SslConfigs and BrokerSecurityConfigs, KIP-651 (PEM).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from tidelog.broker.configuration.listener_settings import ListenerSettings
+from tidelog.protocol.settings import setting as _setting
+
+_listener_setting = partial(_setting, per_listener=True)
+NO_CLIENT_CERTIFICATE = "none"
+TLS_1_2 = "TLSv1.2"
+TLS_1_3 = "TLSv1.3"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecuritySettings(ListenerSettings):
+    """Part of `BrokerConfig`, which checks the values."""
+
+    ssl_keystore_type: str = _listener_setting(
+        "PEM", "Format of the broker's certificate and key. The only one is PEM.", choices=("PEM",)
+    )
+    ssl_keystore_location: str = _listener_setting(
+        "",
+        "PEM file with the broker's private key and its certificate chain, the broker's own certificate "
+        "first. A new file is used without a restart.",
+    )
+    ssl_keystore_certificate_chain: str = _listener_setting(
+        "", "The broker's certificate chain as PEM text, in place of ssl.keystore.location."
+    )
+    ssl_keystore_key: str = _listener_setting(
+        "",
+        "The broker's private key as PEM text (PKCS#8), beside ssl.keystore.certificate.chain.",
+        secret=True,
+    )
+    ssl_key_password: str = _listener_setting(
+        "", "Password of the private key. Empty: the key is not encrypted.", secret=True
+    )
+    ssl_truststore_type: str = _listener_setting(
+        "PEM", "Format of the trusted certificates. The only one is PEM.", choices=("PEM",)
+    )
+    ssl_truststore_location: str = _listener_setting(
+        "",
+        "PEM file with the certificates of the authorities that clients' certificates are checked against. A "
+        "new file is used without a restart.",
+    )
+    ssl_truststore_certificates: str = _listener_setting(
+        "", "The trusted certificates as PEM text, in place of ssl.truststore.location."
+    )
+    ssl_client_auth: str = _listener_setting(
+        NO_CLIENT_CERTIFICATE,
+        "Whether clients present a certificate: none, requested or required. A listener with SASL_SSL uses "
+        "only a value that is set for it (listener.name.NAME.ssl.client.auth).",
+        choices=(NO_CLIENT_CERTIFICATE, "requested", "required"),
+    )
+    ssl_enabled_protocols: tuple[str, ...] = _listener_setting(
+        (TLS_1_2, TLS_1_3), "TLS versions that clients may use.", choices=(TLS_1_2, TLS_1_3)
+    )
+    ssl_cipher_suites: tuple[str, ...] = _listener_setting(
+        (),
+        "Cipher suites that clients may use, by their IANA names, separated by commas. Empty: all that "
+        "OpenSSL regards as secure. Those of TLSv1.3 must be named together or not at all.",
+    )
+    ssl_principal_mapping_rules: str = _listener_setting(
+        "DEFAULT",
+        "How the subject of a client's certificate becomes the name of its user: rules separated by commas, "
+        "each RULE:pattern/replacement/, RULE:pattern/replacement/L (lower case), /U (upper case) or DEFAULT "
+        "(the whole subject). The first rule whose pattern matches counts.",
+    )
