@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages import (
+    acls,
     admin,
     cluster_admin,
     consumer_groups,
@@ -73,6 +74,9 @@ class ApiKey(IntEnum):
     END_TXN = 26
     WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -271,6 +275,24 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
             (1, 2),
             transaction_markers.WRITE_TXN_MARKERS_REQUEST,
             transaction_markers.WRITE_TXN_MARKERS_RESPONSE,
+        ),
+        _api(
+            ApiKey.DESCRIBE_ACLS,
+            (1, 3),
+            acls.DESCRIBE_ACLS_REQUEST,
+            acls.DESCRIBE_ACLS_RESPONSE,
+        ),
+        _api(
+            ApiKey.CREATE_ACLS,
+            (1, 3),
+            acls.CREATE_ACLS_REQUEST,
+            acls.CREATE_ACLS_RESPONSE,
+        ),
+        _api(
+            ApiKey.DELETE_ACLS,
+            (1, 3),
+            acls.DELETE_ACLS_REQUEST,
+            acls.DELETE_ACLS_RESPONSE,
         ),
         _api(
             ApiKey.DELETE_GROUPS,

@@ -1,4 +1,4 @@
-"""The cluster's image: brokers and topics with settings, leaders of partitions, producer id blocks.
+"""The cluster's image: brokers and topics with settings, leaders of partitions, ACLs, producer id blocks.
 
 Owns which topics and partitions exist, where, and since which epoch. A change is a delta: plan one (a pure
 check that raises ApiError or returns the delta), make it durable in the store, then `apply` it here.
@@ -24,6 +24,7 @@ from itertools import cycle, islice
 from typing import NamedTuple
 from uuid import UUID
 
+from tidelog.protocol.acls import Acl
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps
 
@@ -136,6 +137,14 @@ class BrokerConfigsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class AclsChanged:
+    """Access control entries that are new, and those that are gone."""
+
+    added: tuple[Acl, ...] = ()
+    removed: tuple[Acl, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdsReserved:
     next_producer_id: int
 
@@ -148,6 +157,7 @@ Delta = (
     | PartitionsChanged
     | TopicConfigsChanged
     | BrokerConfigsChanged
+    | AclsChanged
     | ProducerIdsReserved
 )
 
@@ -194,6 +204,7 @@ class Catalog:
         deleted: Iterable[UUID] = (),
         brokers: Iterable[BrokerRegistration] = (),
         broker_configs: Mapping[str, Mapping[str, str]] | None = None,
+        acls: Iterable[Acl] = (),
     ) -> None:
         self.cluster_id = cluster_id
         self.next_producer_id = next_producer_id
@@ -204,6 +215,8 @@ class Catalog:
         self.broker_configs = dict(broker_configs or {})
         """Settings changed at run time: of a broker by its id as text, of all brokers by ALL_BROKERS. Without
         an entry nothing was changed."""
+        self.acls = dict.fromkeys(acls)
+        """All access control entries, oldest first."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._by_collision_key: dict[str, str] = {}
@@ -246,6 +259,9 @@ class Catalog:
                 if configs:
                     self.broker_configs[broker_name] = dict(configs)
                 return Change(delta)
+            case AclsChanged(new_acls, gone_acls):
+                self._change_acls(new_acls, gone_acls)
+                return Change(delta)
             case TopicCreated(topic):
                 if topic.name in self._by_name or topic.topic_id in self._by_id:
                     raise ValueError(f"topic {topic.name} ({topic.topic_id}) is in the catalog already")
@@ -267,6 +283,15 @@ class Catalog:
                 after = replace(before, configs=dict(configs))
         self._put(after)
         return Change(delta, before, after)
+
+    def _change_acls(self, added: Sequence[Acl], removed: Sequence[Acl]) -> None:
+        unknown = [acl for acl in removed if acl not in self.acls]
+        present = [acl for acl in added if acl in self.acls]
+        if unknown or present or len({*added, *removed}) != len(added) + len(removed):
+            raise ValueError(f"ACLs to remove that are unknown: {unknown}, to add that are known: {present}")
+        for acl in removed:
+            del self.acls[acl]
+        self.acls.update(dict.fromkeys(added))
 
     def _existing(self, topic_id: UUID) -> Topic:
         topic = self._by_id.get(topic_id)

@@ -1,8 +1,8 @@
 """The catalog's facts as text, and the digest over all of them.
 
-Owns the JSON of brokers, topics and deltas, the checks of what is read back, and the digest: the sum, modulo
-2^128, of a hash of each fact. With a sum a commit reads only its own facts to change the digest. It finds
-disk errors, not forgeries.
+Owns the JSON of brokers, topics, ACLs and deltas, the checks of what is read back, and the digest: the sum,
+modulo 2^128, of a hash of each fact. With a sum a commit reads only its own facts to change the digest. It
+finds disk errors, not forgeries.
 
 Invariants: what is decoded equals what was encoded; all other input raises ValueError and nothing else.
 Equal partitions next to each other are one entry with a count, so a topic of 10,000 is as short as one of 1.
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import (
+    AclsChanged,
     BrokerConfigsChanged,
     BrokerRegistered,
     BrokerRegistration,
@@ -36,6 +37,7 @@ from tidelog.broker.cluster.catalog import (
     TopicDeleted,
     check_topic_name,
 )
+from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
 from tidelog.protocol.errors import ApiError
 
 DIGEST_MODULUS = 1 << 128
@@ -177,6 +179,25 @@ def _listener(value: object) -> Listener:
     return Listener(text_of(name), host, whole_number(port, _PORT))
 
 
+def acl_from(value: object) -> Acl:
+    """An ACL of what was read: its fields, in order. Raises ValueError unless they are one."""
+    resource_type, pattern_type, name, principal, host, operation, permission = list_of(value)
+    return Acl(
+        ResourceType(resource_type),
+        PatternType(pattern_type),
+        text_of(name),
+        text_of(principal),
+        text_of(host),
+        Operation(operation),
+        Permission(permission),
+    )
+
+
+def acls_from(value: object) -> tuple[Acl, ...]:
+    """ACLs of what was read. Raises ValueError."""
+    return tuple(map(acl_from, list_of(value)))
+
+
 def delta_fields(delta: Delta) -> dict[str, object]:
     """A delta as values that JSON knows."""
     match delta:
@@ -194,6 +215,8 @@ def delta_fields(delta: Delta) -> dict[str, object]:
             return {"configured": topic_id.hex, "configs": dict(configs)}
         case BrokerConfigsChanged(broker_name, configs):
             return {"broker_configured": broker_name, "configs": dict(configs)}
+        case AclsChanged(added, removed):
+            return {"acls_added": added, "acls_removed": removed}
         case ProducerIdsReserved(next_producer_id):
             return {"next_producer_id": next_producer_id}
 
@@ -215,6 +238,8 @@ def delta_of(fields: Mapping[str, Any]) -> Delta:
             return TopicConfigsChanged(UUID(topic_id), configs_from(configs))
         case {"broker_configured": str(broker_name), "configs": configs}:
             return BrokerConfigsChanged(broker_name, configs_from(configs))
+        case {"acls_added": added, "acls_removed": removed}:
+            return AclsChanged(acls_from(added), acls_from(removed))
         case {"next_producer_id": next_producer_id}:
             return ProducerIdsReserved(whole_number(next_producer_id))
     raise ValueError(f"no delta has the fields {sorted(fields)}")
@@ -236,6 +261,10 @@ def broker_digest(broker: BrokerRegistration) -> int:
 
 def broker_configs_digest(broker: str, configs: Mapping[str, str]) -> int:
     return fact_digest("broker_configs", [broker, dict(configs)])
+
+
+def acl_digest(acl: Acl) -> int:
+    return fact_digest("acl", acl)
 
 
 def topic_digest(topic: Topic) -> int:
@@ -260,5 +289,6 @@ def _digests(cluster: StoredCluster) -> Iterator[int]:
     yield from map(broker_digest, catalog.brokers.values())
     for broker, configs in catalog.broker_configs.items():
         yield broker_configs_digest(broker, configs)
+    yield from map(acl_digest, catalog.acls)
     yield from map(topic_digest, catalog.topics())
     yield from map(deleted_digest, catalog.deleted)

@@ -28,6 +28,7 @@ from tidelog.broker.cluster.catalog import Catalog, Delta
 from tidelog.broker.cluster.choice import Found
 from tidelog.broker.cluster.facts import (
     StoredCluster,
+    acls_from,
     broker_fields,
     broker_of,
     configs_from,
@@ -45,9 +46,10 @@ from tidelog.broker.cluster.facts import (
 
 _GIVEN_UP: Final = b"given up"
 """Replaces the first line's checksum."""
-FORMAT: Final = 3
-_EARLIER: Final = (1, 2)
-"""The formats before. The first line names no brokers in 1, and no settings of brokers in both."""
+FORMAT: Final = 4
+_EARLIER: Final = (1, 2, 3)
+"""The formats before. The first line names no brokers in 1, no settings of brokers in 1 and 2, and no ACLs in
+all three."""
 ROOM_BYTES: Final = 256 << 10
 """The least free bytes behind a copy just written: enough for some thousand deletions on a full disk."""
 
@@ -140,6 +142,7 @@ def _first_line(cluster: StoredCluster, size: int) -> bytes:
         "revision": catalog.revision,
         "next_producer_id": catalog.next_producer_id,
         "broker_configs": catalog.broker_configs,
+        "acls": list(catalog.acls),
         "brokers": [broker_fields(broker) for broker in catalog.brokers.values()],
         "topics": len(catalog),
         "deleted": sorted(each.hex for each in catalog.deleted),
@@ -205,6 +208,7 @@ def _replayed(lines: Sequence[Mapping[str, Any] | None]) -> Iterator[StoredClust
         map(uuid_of, list_of(first["deleted"])),
         map(broker_of, list_of(first.get("brokers", []))),
         {name: configs_from(configs) for name, configs in dict(first.get("broker_configs", {})).items()},
+        acls_from(first.get("acls", [])),
     )
     cluster = StoredCluster(catalog, whole_number(first["node_id"]))
     yield cluster

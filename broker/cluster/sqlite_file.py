@@ -21,6 +21,7 @@ from typing import Any
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import (
+    AclsChanged,
     BrokerConfigsChanged,
     BrokerRegistered,
     BrokerRegistration,
@@ -38,6 +39,8 @@ from tidelog.broker.cluster.disk_space import CHECKPOINT_FRAMES
 from tidelog.broker.cluster.facts import (
     DIGEST_MODULUS,
     StoredCluster,
+    acl_digest,
+    acl_from,
     broker_configs_digest,
     broker_digest,
     broker_from,
@@ -53,8 +56,10 @@ from tidelog.broker.cluster.facts import (
     whole_number,
 )
 from tidelog.broker.cluster.store import StoreError
+from tidelog.protocol.acls import Acl
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
+_WITHOUT_BROKER_CONFIGS = 3
 _WITHOUT_BROKERS = 2
 _WITHOUT_DIGEST = 1
 """The first version: neither brokers, nor a digest, nor the ids of deleted topics."""
@@ -66,6 +71,12 @@ _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_FORMAT", "
 _DELETED_TOPICS = "CREATE TABLE deleted_topics (topic_id BLOB PRIMARY KEY) WITHOUT ROWID"
 _BROKERS = "CREATE TABLE brokers (node_id INTEGER PRIMARY KEY, listeners TEXT NOT NULL)"
 _BROKER_CONFIGS = "CREATE TABLE broker_configs (broker TEXT PRIMARY KEY, configs TEXT NOT NULL) WITHOUT ROWID"
+_ACL_COLUMNS = "resource_type, pattern_type, resource_name, principal, host, operation, permission"
+_ACLS = f"""CREATE TABLE acls (
+    resource_type INTEGER NOT NULL, pattern_type INTEGER NOT NULL, resource_name TEXT NOT NULL,
+    principal TEXT NOT NULL, host TEXT NOT NULL, operation INTEGER NOT NULL, permission INTEGER NOT NULL,
+    PRIMARY KEY ({_ACL_COLUMNS})
+) WITHOUT ROWID"""
 _SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE topics (
@@ -79,7 +90,8 @@ CREATE TABLE partitions (
 ) WITHOUT ROWID;
 {_DELETED_TOPICS};
 {_BROKERS};
-{_BROKER_CONFIGS}
+{_BROKER_CONFIGS};
+{_ACLS}
 """
 _PARTITIONS = "SELECT partition, leader_id, leader_epoch, replicas, isr FROM partitions WHERE topic_id = ?"
 
@@ -185,6 +197,7 @@ def write_new(connection: sqlite3.Connection, cluster: StoredCluster) -> None:
         _write(connection, BrokerRegistered(broker))
     for name, configs in catalog.broker_configs.items():
         _write(connection, BrokerConfigsChanged(name, configs))
+    _write(connection, AclsChanged(tuple(catalog.acls)))
     for topic in catalog.topics():
         _write(connection, TopicCreated(topic))
     for topic_id in catalog.deleted:
@@ -237,6 +250,9 @@ def _digests_around(connection: sqlite3.Connection, delta: Delta) -> Iterator[in
             for broker_name, configs in _broker_configs(connection, name).items():
                 yield broker_configs_digest(broker_name, configs)
             return
+        case AclsChanged(added, removed):
+            yield from (acl_digest(acl) for acl in (*added, *removed) if _has_acl(connection, acl))
+            return
         case TopicDeleted(topic_id, gone):
             for each in (topic_id, *gone):
                 if connection.execute(
@@ -277,6 +293,7 @@ def _image(connection: sqlite3.Connection) -> StoredCluster:
         [UUID(bytes=topic_id) for (topic_id,) in connection.execute("SELECT topic_id FROM deleted_topics")],
         _brokers(connection),
         _broker_configs(connection),
+        map(acl_from, map(list, connection.execute(f"SELECT {_ACL_COLUMNS} FROM acls"))),
     )
     return StoredCluster(catalog, whole_number(int(meta["node_id"])))
 
@@ -298,6 +315,11 @@ def _broker_configs(connection: sqlite3.Connection, broker: str | None = None) -
     return {name: configs_from(json.loads(configs)) for name, configs in rows.fetchall()}
 
 
+def _has_acl(connection: sqlite3.Connection, acl: Acl) -> bool:
+    which = f"SELECT 1 FROM acls WHERE ({_ACL_COLUMNS}) = (?, ?, ?, ?, ?, ?, ?)"
+    return connection.execute(which, acl).fetchone() is not None
+
+
 def _partitions(rows: Sequence[Any]) -> tuple[PartitionAssignment, ...]:
     """Of the rows of one topic, in order. Raises ValueError where one is missing or no assignment."""
     if [row[0] for row in rows] != list(range(len(rows))):
@@ -312,7 +334,9 @@ def _assignment(leader_id: object, leader_epoch: object, replicas: str, isr: str
 
 def _upgrade(connection: sqlite3.Connection, version: int) -> None:
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute(_BROKER_CONFIGS)
+    connection.execute(_ACLS)
+    if version <= _WITHOUT_BROKER_CONFIGS:
+        connection.execute(_BROKER_CONFIGS)
     if version <= _WITHOUT_BROKERS:
         connection.execute(_BROKERS)
     if version == _WITHOUT_DIGEST:
@@ -377,6 +401,10 @@ def _write(connection: sqlite3.Connection, delta: Delta) -> None:
             if configs:
                 row = (broker_name, encoded(dict(configs)))
                 connection.execute("INSERT INTO broker_configs VALUES (?, ?)", row)
+        case AclsChanged(added, removed):
+            which = f"DELETE FROM acls WHERE ({_ACL_COLUMNS}) = (?, ?, ?, ?, ?, ?, ?)"
+            connection.executemany(which, removed)
+            connection.executemany("INSERT INTO acls VALUES (?, ?, ?, ?, ?, ?, ?)", added)
         case ProducerIdsReserved(next_producer_id):
             _set_meta(connection, "next_producer_id", str(next_producer_id))
 

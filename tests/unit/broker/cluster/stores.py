@@ -9,6 +9,7 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from tidelog.broker.cluster.catalog import (
+    AclsChanged,
     BrokerConfigsChanged,
     BrokerRegistered,
     BrokerRegistration,
@@ -26,6 +27,7 @@ from tidelog.broker.cluster.catalog import (
     assign,
 )
 from tidelog.broker.cluster.sqlite_store import SqliteStore
+from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
 
 DATABASE, LOG, COPY = "cluster.db", "cluster.db-wal", "cluster.copy"
 
@@ -36,6 +38,7 @@ class Facts(NamedTuple):
     cluster_id: str
     brokers: list[BrokerRegistration]
     broker_configs: dict[str, Mapping[str, str]]
+    acls: set[Acl]
     topics: list[Topic]
     deleted: set[UUID]
     next_producer_id: int
@@ -47,6 +50,7 @@ def facts_of(catalog: Catalog) -> Facts:
         catalog.cluster_id,
         list(catalog.brokers.values()),
         dict(catalog.broker_configs),
+        set(catalog.acls),
         list(catalog.topics()),
         set(catalog.deleted),
         catalog.next_producer_id,
@@ -61,6 +65,12 @@ def topic(name: str, partitions: int = 1) -> Topic:
 def broker(node_id: int, *ports: int) -> BrokerRegistered:
     listeners = tuple(Listener(f"on-{port}", "", port) for port in ports)
     return BrokerRegistered(BrokerRegistration(node_id, listeners))
+
+
+def acl(principal: str, prefix: str = "") -> Acl:
+    """An ACL that lets a principal read a topic, or those with a prefix."""
+    pattern = (PatternType.PREFIXED, prefix) if prefix else (PatternType.LITERAL, "t")
+    return Acl(ResourceType.TOPIC, *pattern, principal, "*", Operation.READ, Permission.ALLOW)
 
 
 def led_anew(topic: Topic, *indexes: int) -> PartitionsChanged:
@@ -104,4 +114,6 @@ async def filled(folder: Path, rng: random.Random) -> tuple[SqliteStore, Catalog
     await commit(
         store, catalog, BrokerConfigsChanged("1", {"num.partitions": "3"}), BrokerConfigsChanged("2", {})
     )
+    await commit(store, catalog, AclsChanged((acl("User:a"), acl("User:b"), acl("User:a", "p-"))))
+    await commit(store, catalog, AclsChanged((acl("User:c"),), (acl("User:b"),)))
     return store, catalog

@@ -4,8 +4,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from tests.unit.broker.cluster.stores import acl
 from tidelog.broker.cluster.catalog import (
     MAX_PARTITIONS_PER_REQUEST,
+    AclsChanged,
     BrokerRegistered,
     BrokerRegistration,
     Catalog,
@@ -126,6 +128,10 @@ def test_a_delta_that_does_not_fit_is_a_broken_invariant() -> None:
             catalog.apply(delta)
     with pytest.raises(ValueError, match="no topic"):
         catalog.apply(PartitionsChanged(uuid4(), {}))
+    catalog.apply(AclsChanged((acl("User:a"),)))
+    for delta in (AclsChanged((acl("User:a"),)), AclsChanged((), (acl("User:b"),))):
+        with pytest.raises(ValueError, match="ACLs"):
+            catalog.apply(delta)
     catalog.apply(ProducerIdsReserved(2000))
     with pytest.raises(ValueError, match="go back"):
         catalog.apply(ProducerIdsReserved(1000))

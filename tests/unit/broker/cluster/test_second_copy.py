@@ -13,8 +13,19 @@ from uuid import uuid4
 import pytest
 from crc32c import crc32c
 
-from tests.unit.broker.cluster.stores import COPY, DATABASE, broker, commit, facts_of, led_anew, loaded, topic
+from tests.unit.broker.cluster.stores import (
+    COPY,
+    DATABASE,
+    acl,
+    broker,
+    commit,
+    facts_of,
+    led_anew,
+    loaded,
+    topic,
+)
 from tidelog.broker.cluster.catalog import (
+    AclsChanged,
     BrokerConfigsChanged,
     Catalog,
     Delta,
@@ -200,8 +211,10 @@ async def test_two_histories_of_one_cluster_are_refused(tmp_path: Path) -> None:
 
 
 def as_earlier_releases_wrote(folder: Path, schema_version: int) -> None:
-    """Bring the files of a store without brokers back to schema version 1 (no copy), 2 or 3 (a copy)."""
-    statements = ["DROP TABLE broker_configs"]
+    """Bring the files of a store without brokers back to schema version 1 (no copy), 2 to 4 (a copy)."""
+    statements = ["DROP TABLE acls"]
+    if schema_version < 4:
+        statements.append("DROP TABLE broker_configs")
     if schema_version < 3:
         statements.append("DROP TABLE brokers")
     if schema_version == 1:
@@ -210,7 +223,9 @@ def as_earlier_releases_wrote(folder: Path, schema_version: int) -> None:
     else:
         lines = (folder / COPY).read_bytes().rstrip(b"\0").splitlines(keepends=True)
         first = {**decoded(lines[0][9:]), "format": schema_version - 1}
-        del first["broker_configs"]
+        del first["acls"]
+        if schema_version < 4:
+            del first["broker_configs"]
         if schema_version < 3:
             del first["brokers"]
         first["size"] = f"{len(line_of(first)) + len(b''.join(lines[1:])) + 5_000:012d}"
@@ -227,7 +242,7 @@ def line_of(fields: object) -> bytes:
     return b"%08x %s\n" % (crc32c(text), text)
 
 
-@pytest.mark.parametrize("schema_version", [1, 2, 3])
+@pytest.mark.parametrize("schema_version", [1, 2, 3, 4])
 async def test_a_catalog_of_an_earlier_release_is_taken_over(tmp_path: Path, schema_version: int) -> None:
     store, catalog = await begun(tmp_path)
     await commit(store, catalog, TopicCreated(topic("a", 3)), ProducerIdsReserved(1000))
@@ -237,7 +252,8 @@ async def test_a_catalog_of_an_earlier_release_is_taken_over(tmp_path: Path, sch
     store, found = await begun(tmp_path)
     first_line = (tmp_path / COPY).read_bytes().splitlines()[0]
     fields = decoded(first_line[9:])
-    assert (fields["format"], fields["brokers"], fields["broker_configs"]) == (3, [], {})
+    assert fields["format"] == 4
+    assert (fields["brokers"], fields["broker_configs"], fields["acls"]) == ([], {}, [])
     await commit(store, catalog, broker(1, 9092), TopicDeleted(next(found.topics()).topic_id))
     assert is_held(tmp_path, catalog)
     await store.close()
@@ -249,7 +265,7 @@ async def test_one_of_the_two_files_of_the_release_before_is_enough(tmp_path: Pa
     store, catalog = await begun(tmp_path)
     await commit(store, catalog, TopicCreated(topic("a", 3)), ProducerIdsReserved(1000))
     await store.close()
-    as_earlier_releases_wrote(tmp_path, 3)
+    as_earlier_releases_wrote(tmp_path, 4)
     (tmp_path / lost).unlink()
     assert await loaded(tmp_path) == facts_of(catalog)
 
@@ -266,6 +282,7 @@ async def test_one_of_the_two_files_of_the_release_before_is_enough(tmp_path: Pa
         BrokerConfigsChanged("", {"b": "2", "a": "ü\n"}),
         led_anew(topic("a", 3), 0, 2),
         broker(7, 9092, 9093),
+        AclsChanged((acl("User:ü"),), (acl("User:bob", "prefix-"),)),
         ProducerIdsReserved(2**63 - 1),
     ],
 )
@@ -293,6 +310,10 @@ def test_what_is_decoded_equals_what_was_encoded(delta: Delta) -> None:
         {"registered": {"id": 1, "listeners": [["external", "h", 65536]]}},
         {"registered": {"id": 1, "listeners": [["", "h", 1]]}},
         {"registered": {"id": 1, "listeners": [["external", 1, 1]]}},
+        {"acls_added": [[2, 3, "t", "User:a", "*", 3]], "acls_removed": []},
+        {"acls_added": [[2, 3, "t", "User:a", "*", 99, 3]], "acls_removed": []},
+        {"acls_added": [[2, 3, "", "User:a", "*", 3, 3]], "acls_removed": []},
+        {"acls_added": [], "acls_removed": {}},
         {"next_producer_id": -1},
         {"next_producer_id": True},
     ],
