@@ -51,6 +51,7 @@ from tidelog.broker.replicas.reconciler import Reconciler
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import NewTopic, Topics
 from tidelog.broker.replicas.transaction_verifier import TransactionVerifier
+from tidelog.broker.security.users import Users
 from tidelog.broker.storage.checkpoints import FolderIdentity
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
@@ -109,6 +110,7 @@ class Services:
         self.cleaner = cleaner
         self.handles = handles
         self.turns = turns
+        self.users = Users(cluster)
         self.transaction_verifier: TransactionVerifier = transactions
         self._reconciler = reconciler
         self._cluster = cluster
@@ -152,6 +154,7 @@ class Services:
         if self._closed:
             return
         self._closed = True
+        self.users.close()
         await self.cleaner.stop()
         await self.maintenance.stop()
         await self.transactions.close()

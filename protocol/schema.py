@@ -31,6 +31,7 @@ from tidelog.protocol.messages import (
     topics,
     transaction_markers,
     transactions,
+    users,
 )
 from tidelog.protocol.messages.declaration import Message
 from tidelog.protocol.steps import Steps
@@ -88,6 +89,8 @@ class ApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
@@ -311,6 +314,18 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
             (0, 0),
             group_offsets.OFFSET_DELETE_REQUEST,
             group_offsets.OFFSET_DELETE_RESPONSE,
+        ),
+        _api(
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+            (0, 0),
+            users.DESCRIBE_USER_SCRAM_CREDENTIALS_REQUEST,
+            users.DESCRIBE_USER_SCRAM_CREDENTIALS_RESPONSE,
+        ),
+        _api(
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+            (0, 0),
+            users.ALTER_USER_SCRAM_CREDENTIALS_REQUEST,
+            users.ALTER_USER_SCRAM_CREDENTIALS_RESPONSE,
         ),
         _api(
             ApiKey.CONSUMER_GROUP_HEARTBEAT,

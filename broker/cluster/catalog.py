@@ -1,4 +1,4 @@
-"""The cluster's image: brokers and topics with settings, leaders of partitions, ACLs, producer id blocks.
+"""The cluster's image: brokers, topics, leaders of partitions, settings, users, ACLs, producer id blocks.
 
 Owns which topics and partitions exist, where, and since which epoch. A change is a delta: plan one (a pure
 check that raises ApiError or returns the delta), make it durable in the store, then `apply` it here.
@@ -26,6 +26,7 @@ from uuid import UUID
 
 from tidelog.protocol.acls import Acl
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.scram import ScramCredential, ScramMechanism
 from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps
 
 MAX_TOPIC_NAME_LENGTH = 249
@@ -145,6 +146,14 @@ class AclsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class UserChanged:
+    """A user's credentials are these now, and no others. A user without credentials does not exist."""
+
+    user: str
+    credentials: Mapping[ScramMechanism, ScramCredential]
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdsReserved:
     next_producer_id: int
 
@@ -158,6 +167,7 @@ Delta = (
     | TopicConfigsChanged
     | BrokerConfigsChanged
     | AclsChanged
+    | UserChanged
     | ProducerIdsReserved
 )
 
@@ -205,6 +215,7 @@ class Catalog:
         brokers: Iterable[BrokerRegistration] = (),
         broker_configs: Mapping[str, Mapping[str, str]] | None = None,
         acls: Iterable[Acl] = (),
+        users: Mapping[str, Mapping[ScramMechanism, ScramCredential]] | None = None,
     ) -> None:
         self.cluster_id = cluster_id
         self.next_producer_id = next_producer_id
@@ -217,6 +228,8 @@ class Catalog:
         an entry nothing was changed."""
         self.acls = dict.fromkeys(acls)
         """All access control entries, oldest first."""
+        self.users = dict(users or {})
+        """What is stored of each user's password, by mechanism; at least one."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._by_collision_key: dict[str, str] = {}
@@ -261,6 +274,11 @@ class Catalog:
                 return Change(delta)
             case AclsChanged(new_acls, gone_acls):
                 self._change_acls(new_acls, gone_acls)
+                return Change(delta)
+            case UserChanged(user, credentials):
+                self.users.pop(user, None)
+                if credentials:
+                    self.users[user] = dict(credentials)
                 return Change(delta)
             case TopicCreated(topic):
                 if topic.name in self._by_name or topic.topic_id in self._by_id:

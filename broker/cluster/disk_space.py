@@ -28,7 +28,7 @@ def keep_room(database: Path) -> None:
     """Give the log of a database its full size, whether it is open or not."""
     log = database.with_name(database.name + "-wal")
     with suppress(OSError):
-        fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if os.fstat(fd).st_size < ROOM_BYTES and hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(fd, 0, ROOM_BYTES)

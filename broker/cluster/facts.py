@@ -1,8 +1,8 @@
 """The catalog's facts as text, and the digest over all of them.
 
-Owns the JSON of brokers, topics, ACLs and deltas, the checks of what is read back, and the digest: the sum,
-modulo 2^128, of a hash of each fact. With a sum a commit reads only its own facts to change the digest. It
-finds disk errors, not forgeries.
+Owns the JSON of brokers, topics, users, ACLs and deltas, the checks of what is read back, and the digest: the
+sum, modulo 2^128, of a hash of each fact. With a sum a commit reads only its own facts to change the digest.
+It finds disk errors, not forgeries.
 
 Invariants: what is decoded equals what was encoded; all other input raises ValueError and nothing else.
 Equal partitions next to each other are one entry with a count, so a topic of 10,000 is as short as one of 1.
@@ -35,10 +35,12 @@ from tidelog.broker.cluster.catalog import (
     TopicConfigsChanged,
     TopicCreated,
     TopicDeleted,
+    UserChanged,
     check_topic_name,
 )
 from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
 from tidelog.protocol.errors import ApiError
+from tidelog.protocol.scram import ScramCredential, ScramMechanism
 
 DIGEST_MODULUS = 1 << 128
 _INT32 = 2**31 - 1
@@ -198,6 +200,39 @@ def acls_from(value: object) -> tuple[Acl, ...]:
     return tuple(map(acl_from, list_of(value)))
 
 
+def user_fields(user: str, credentials: Mapping[ScramMechanism, ScramCredential]) -> dict[str, object]:
+    """A user as values that JSON knows."""
+    return {"name": user, "credentials": credentials_fields(credentials)}
+
+
+def credentials_fields(credentials: Mapping[ScramMechanism, ScramCredential]) -> list[object]:
+    """A user's credentials as values that JSON knows, in the order of the mechanisms."""
+    return [
+        [int(mechanism), held.salt.hex(), held.stored_key.hex(), held.server_key.hex(), held.iterations]
+        for mechanism, held in sorted(credentials.items())
+    ]
+
+
+def user_of(fields: Mapping[str, Any]) -> tuple[str, dict[ScramMechanism, ScramCredential]]:
+    """The user that `user_fields` gave. Raises ValueError, KeyError."""
+    return text_of(fields["name"]), credentials_from(fields["credentials"])
+
+
+def credentials_from(value: object) -> dict[ScramMechanism, ScramCredential]:
+    """A user's credentials of what was read. Raises ValueError."""
+    return dict(map(_credential, list_of(value)))
+
+
+def _credential(value: object) -> tuple[ScramMechanism, ScramCredential]:
+    number, salt, stored_key, server_key, iterations = list_of(value)
+    mechanism = ScramMechanism(whole_number(number))
+    keys = [bytes.fromhex(text_of(key)) for key in (stored_key, server_key)]
+    if {len(key) for key in keys} != {mechanism.key_bytes}:
+        raise ValueError(f"a credential for {mechanism.sasl_name} with keys of another length")
+    salt_bytes = bytes.fromhex(text_of(salt))
+    return mechanism, ScramCredential(salt_bytes, keys[0], keys[1], whole_number(iterations, _INT32))
+
+
 def delta_fields(delta: Delta) -> dict[str, object]:
     """A delta as values that JSON knows."""
     match delta:
@@ -217,6 +252,8 @@ def delta_fields(delta: Delta) -> dict[str, object]:
             return {"broker_configured": broker_name, "configs": dict(configs)}
         case AclsChanged(added, removed):
             return {"acls_added": added, "acls_removed": removed}
+        case UserChanged(user, credentials):
+            return {"user": user_fields(user, credentials)}
         case ProducerIdsReserved(next_producer_id):
             return {"next_producer_id": next_producer_id}
 
@@ -240,6 +277,8 @@ def delta_of(fields: Mapping[str, Any]) -> Delta:
             return BrokerConfigsChanged(broker_name, configs_from(configs))
         case {"acls_added": added, "acls_removed": removed}:
             return AclsChanged(acls_from(added), acls_from(removed))
+        case {"user": dict(user)}:
+            return UserChanged(*user_of(user))
         case {"next_producer_id": next_producer_id}:
             return ProducerIdsReserved(whole_number(next_producer_id))
     raise ValueError(f"no delta has the fields {sorted(fields)}")
@@ -267,6 +306,10 @@ def acl_digest(acl: Acl) -> int:
     return fact_digest("acl", acl)
 
 
+def user_digest(user: str, credentials: Mapping[ScramMechanism, ScramCredential]) -> int:
+    return fact_digest("user", user_fields(user, credentials))
+
+
 def topic_digest(topic: Topic) -> int:
     return fact_digest("topic", topic_fields(topic))
 
@@ -290,5 +333,7 @@ def _digests(cluster: StoredCluster) -> Iterator[int]:
     for broker, configs in catalog.broker_configs.items():
         yield broker_configs_digest(broker, configs)
     yield from map(acl_digest, catalog.acls)
+    for user, credentials in catalog.users.items():
+        yield user_digest(user, credentials)
     yield from map(topic_digest, catalog.topics())
     yield from map(deleted_digest, catalog.deleted)

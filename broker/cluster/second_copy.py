@@ -1,8 +1,8 @@
 """The second copy of the catalog, beside the SQLite file: `cluster.copy` in the data folder.
 
 Owns the file. It is text: the first line describes the file as it was written (`format`, identity, number of
-topics, size). Then there is a line per topic, then a line per commit since, then zeros up to the named size.
-A line is the CRC-32C of its JSON, a space, the JSON.
+topics and users, size). Then there is a line per topic, one per user, one per commit since, then zeros up to
+the named size. A line is the CRC-32C of its JSON, a space, the JSON.
 
 Invariants:
 - a commit is acknowledged only when it is in SQLite and here. So a whole copy is the newest state, except for
@@ -40,6 +40,8 @@ from tidelog.broker.cluster.facts import (
     text_of,
     topic_fields,
     topic_of,
+    user_fields,
+    user_of,
     uuid_of,
     whole_number,
 )
@@ -48,8 +50,8 @@ _GIVEN_UP: Final = b"given up"
 """Replaces the first line's checksum."""
 FORMAT: Final = 4
 _EARLIER: Final = (1, 2, 3)
-"""The formats before. The first line names no brokers in 1, no settings of brokers in 1 and 2, and no ACLs in
-all three."""
+"""The formats before. The first line names no brokers in 1, no settings of brokers in 1 and 2, and no ACLs and
+users in all three."""
 ROOM_BYTES: Final = 256 << 10
 """The least free bytes behind a copy just written: enough for some thousand deletions on a full disk."""
 
@@ -65,14 +67,17 @@ def read_copy(path: Path) -> Found:
 
 def write_copy(path: Path, cluster: StoredCluster) -> None:
     """Replace the copy by one of `cluster`, durably. Raises OSError; then it is as before."""
-    topics = b"".join(_line(topic_fields(topic)) for topic in cluster.catalog.topics())
+    catalog = cluster.catalog
+    lines = [topic_fields(topic) for topic in catalog.topics()]
+    lines += [user_fields(user, credentials) for user, credentials in catalog.users.items()]
+    facts = b"".join(map(_line, lines))
     # The first line names the size, in always as many digits.
-    used = len(_first_line(cluster, 0)) + len(topics)
+    used = len(_first_line(cluster, 0)) + len(facts)
     size = used + max(ROOM_BYTES, used)
-    text = _first_line(cluster, size) + topics
+    text = _first_line(cluster, size) + facts
     temporary = path.with_name(path.name + ".tmp")
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             write_bytes(fd, text + bytes(size - len(text)), 0)
             os.fdatasync(fd)
@@ -145,6 +150,7 @@ def _first_line(cluster: StoredCluster, size: int) -> bytes:
         "acls": list(catalog.acls),
         "brokers": [broker_fields(broker) for broker in catalog.brokers.values()],
         "topics": len(catalog),
+        "users": len(catalog.users),
         "deleted": sorted(each.hex for each in catalog.deleted),
     }
     return _line(fields)
@@ -187,7 +193,7 @@ def _fields_of(line: bytes) -> Mapping[str, Any] | None:
 
 
 def _replayed(lines: Sequence[Mapping[str, Any] | None]) -> Iterator[StoredCluster | None]:
-    """The cluster after each line, None until all topics of the first part were read.
+    """The cluster after each line, None until all of the first part was read.
 
     Raises ValueError, KeyError, TypeError for the first line that is damaged or does not follow.
     """
@@ -200,6 +206,10 @@ def _replayed(lines: Sequence[Mapping[str, Any] | None]) -> Iterator[StoredClust
     for _ in range(whole_number(first["topics"])):
         topics.append(topic_of(_next_line(remaining)))
         yield None
+    users = []
+    for _ in range(whole_number(first.get("users", 0))):
+        users.append(user_of(_next_line(remaining)))
+        yield None
     catalog = Catalog(
         text_of(first["cluster_id"]),
         topics,
@@ -209,6 +219,7 @@ def _replayed(lines: Sequence[Mapping[str, Any] | None]) -> Iterator[StoredClust
         map(broker_of, list_of(first.get("brokers", []))),
         {name: configs_from(configs) for name, configs in dict(first.get("broker_configs", {})).items()},
         acls_from(first.get("acls", [])),
+        dict(users),
     )
     cluster = StoredCluster(catalog, whole_number(first["node_id"]))
     yield cluster

@@ -12,6 +12,7 @@ Blocking.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ from tidelog.broker.cluster.catalog import (
     TopicConfigsChanged,
     TopicCreated,
     TopicDeleted,
+    UserChanged,
 )
 from tidelog.broker.cluster.disk_space import CHECKPOINT_FRAMES
 from tidelog.broker.cluster.facts import (
@@ -46,6 +48,8 @@ from tidelog.broker.cluster.facts import (
     broker_from,
     catalog_digest,
     configs_from,
+    credentials_fields,
+    credentials_from,
     deleted_digest,
     encoded,
     fact_digest,
@@ -53,10 +57,12 @@ from tidelog.broker.cluster.facts import (
     text_of,
     topic_digest,
     topic_from,
+    user_digest,
     whole_number,
 )
 from tidelog.broker.cluster.store import StoreError
 from tidelog.protocol.acls import Acl
+from tidelog.protocol.scram import ScramCredential, ScramMechanism
 
 SCHEMA_VERSION = 5
 _WITHOUT_BROKER_CONFIGS = 3
@@ -77,6 +83,7 @@ _ACLS = f"""CREATE TABLE acls (
     principal TEXT NOT NULL, host TEXT NOT NULL, operation INTEGER NOT NULL, permission INTEGER NOT NULL,
     PRIMARY KEY ({_ACL_COLUMNS})
 ) WITHOUT ROWID"""
+_USERS = "CREATE TABLE users (name TEXT PRIMARY KEY, credentials TEXT NOT NULL) WITHOUT ROWID"
 _SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE topics (
@@ -91,7 +98,8 @@ CREATE TABLE partitions (
 {_DELETED_TOPICS};
 {_BROKERS};
 {_BROKER_CONFIGS};
-{_ACLS}
+{_ACLS};
+{_USERS}
 """
 _PARTITIONS = "SELECT partition, leader_id, leader_epoch, replicas, isr FROM partitions WHERE topic_id = ?"
 
@@ -105,6 +113,8 @@ def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, _LOCK_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         with _damage_named():
+            # It holds keys of users. SQLite gives its log the same mode.
+            os.chmod(path, 0o600)
             # Exclusive, so SQLite uses no shared-memory file: on a full disk a page of it without a block
             # kills the process.
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -198,6 +208,8 @@ def write_new(connection: sqlite3.Connection, cluster: StoredCluster) -> None:
     for name, configs in catalog.broker_configs.items():
         _write(connection, BrokerConfigsChanged(name, configs))
     _write(connection, AclsChanged(tuple(catalog.acls)))
+    for user, credentials in catalog.users.items():
+        _write(connection, UserChanged(user, credentials))
     for topic in catalog.topics():
         _write(connection, TopicCreated(topic))
     for topic_id in catalog.deleted:
@@ -253,6 +265,10 @@ def _digests_around(connection: sqlite3.Connection, delta: Delta) -> Iterator[in
         case AclsChanged(added, removed):
             yield from (acl_digest(acl) for acl in (*added, *removed) if _has_acl(connection, acl))
             return
+        case UserChanged(name):
+            for user, credentials in _users(connection, name).items():
+                yield user_digest(user, credentials)
+            return
         case TopicDeleted(topic_id, gone):
             for each in (topic_id, *gone):
                 if connection.execute(
@@ -294,6 +310,7 @@ def _image(connection: sqlite3.Connection) -> StoredCluster:
         _brokers(connection),
         _broker_configs(connection),
         map(acl_from, map(list, connection.execute(f"SELECT {_ACL_COLUMNS} FROM acls"))),
+        _users(connection),
     )
     return StoredCluster(catalog, whole_number(int(meta["node_id"])))
 
@@ -320,6 +337,16 @@ def _has_acl(connection: sqlite3.Connection, acl: Acl) -> bool:
     return connection.execute(which, acl).fetchone() is not None
 
 
+def _users(
+    connection: sqlite3.Connection, name: str | None = None
+) -> dict[str, dict[ScramMechanism, ScramCredential]]:
+    """All users, or the one of this name if it exists. Raises ValueError."""
+    which = "" if name is None else "WHERE name = ?"
+    values = () if name is None else (name,)
+    rows = connection.execute(f"SELECT name, credentials FROM users {which} ORDER BY name", values)
+    return {text_of(user): credentials_from(json.loads(held)) for user, held in rows.fetchall()}
+
+
 def _partitions(rows: Sequence[Any]) -> tuple[PartitionAssignment, ...]:
     """Of the rows of one topic, in order. Raises ValueError where one is missing or no assignment."""
     if [row[0] for row in rows] != list(range(len(rows))):
@@ -335,6 +362,7 @@ def _assignment(leader_id: object, leader_epoch: object, replicas: str, isr: str
 def _upgrade(connection: sqlite3.Connection, version: int) -> None:
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(_ACLS)
+    connection.execute(_USERS)
     if version <= _WITHOUT_BROKER_CONFIGS:
         connection.execute(_BROKER_CONFIGS)
     if version <= _WITHOUT_BROKERS:
@@ -405,6 +433,11 @@ def _write(connection: sqlite3.Connection, delta: Delta) -> None:
             which = f"DELETE FROM acls WHERE ({_ACL_COLUMNS}) = (?, ?, ?, ?, ?, ?, ?)"
             connection.executemany(which, removed)
             connection.executemany("INSERT INTO acls VALUES (?, ?, ?, ?, ?, ?, ?)", added)
+        case UserChanged(user, credentials):
+            connection.execute("DELETE FROM users WHERE name = ?", (user,))
+            if credentials:
+                row = (user, encoded(credentials_fields(credentials)))
+                connection.execute("INSERT INTO users VALUES (?, ?)", row)
         case ProducerIdsReserved(next_producer_id):
             _set_meta(connection, "next_producer_id", str(next_producer_id))
 

@@ -101,6 +101,9 @@ class CatalogRebuilding:
             newest_revision + 1,
             deleted,
             old.catalog.brokers.values() if old is not None else (),
+            old.catalog.broker_configs if old is not None else None,
+            old.catalog.acls if old is not None else (),
+            old.catalog.users if old is not None else None,
         )
         return Rebuilt(StoredCluster(catalog, identity.node_id), not is_same, self._notes)
 

@@ -30,6 +30,7 @@ from tidelog.broker.handlers.topic_partitions import TopicPartitionsHandler
 from tidelog.broker.handlers.topics import TopicsHandler
 from tidelog.broker.handlers.transaction_markers import TransactionMarkersHandler
 from tidelog.broker.handlers.transactions import TransactionsHandler
+from tidelog.broker.handlers.users import UsersHandler
 from tidelog.broker.services import Services
 from tidelog.protocol.schema import ApiKey
 
@@ -52,6 +53,7 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
     configs = ConfigsHandler(services)
     producers = ProducersHandler(services)
     transactions = TransactionsHandler(services)
+    users = UsersHandler(services)
     return {
         ApiKey.PRODUCE: ProduceHandler(services).handle,
         ApiKey.FETCH: FetchHandler(services).handle,
@@ -85,6 +87,8 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.CREATE_PARTITIONS: topics.create_partitions,
         ApiKey.DELETE_GROUPS: group_admin.delete_groups,
         ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: users.describe,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: users.alter,
         ApiKey.DESCRIBE_CLUSTER: metadata.describe_cluster,
         ApiKey.DESCRIBE_PRODUCERS: producers.describe_producers,
         ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,

@@ -277,6 +277,16 @@ def _by_resource(results: str) -> ErrorAnswer:
     return answer
 
 
+def _alter_user_scram_credentials(
+    request: Any, code: ErrorCode, message: str | None
+) -> Steps[dict[str, Any]]:
+    def failed(user: str) -> dict[str, Any]:
+        return {"user": user, "error_code": code, "error_message": message}
+
+    named = dict.fromkeys(each.name for each in chain(request.deletions, request.upsertions))
+    return {"results": (yield from each(failed, named, Pace()))}
+
+
 ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
@@ -310,6 +320,8 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.DELETE_GROUPS: _delete_groups,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _by_resource("responses"),
     ApiKey.OFFSET_DELETE: _top_level,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _top_level_with_message,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_user_scram_credentials,
     ApiKey.DESCRIBE_CLUSTER: _top_level_with_message,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _top_level_with_message,
     ApiKey.CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,

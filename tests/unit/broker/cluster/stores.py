@@ -24,10 +24,12 @@ from tidelog.broker.cluster.catalog import (
     TopicConfigsChanged,
     TopicCreated,
     TopicDeleted,
+    UserChanged,
     assign,
 )
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
+from tidelog.protocol.scram import ScramCredential, ScramMechanism, credential_of
 
 DATABASE, LOG, COPY = "cluster.db", "cluster.db-wal", "cluster.copy"
 
@@ -41,6 +43,7 @@ class Facts(NamedTuple):
     acls: set[Acl]
     topics: list[Topic]
     deleted: set[UUID]
+    users: dict[str, Mapping[ScramMechanism, ScramCredential]]
     next_producer_id: int
     revision: int
 
@@ -53,6 +56,7 @@ def facts_of(catalog: Catalog) -> Facts:
         set(catalog.acls),
         list(catalog.topics()),
         set(catalog.deleted),
+        dict(catalog.users),
         catalog.next_producer_id,
         catalog.revision,
     )
@@ -79,6 +83,12 @@ def led_anew(topic: Topic, *indexes: int) -> PartitionsChanged:
     return PartitionsChanged(
         topic.topic_id, {index: PartitionAssignment(2, epochs[index], (1, 2), (2,)) for index in indexes}
     )
+
+
+def user(name: str, *mechanisms: ScramMechanism) -> UserChanged:
+    """A user whose password is stored for these mechanisms, or a user that was deleted."""
+    made = {each: credential_of(each, bytes(each.key_bytes), b"salt", 4096) for each in mechanisms}
+    return UserChanged(name, made)
 
 
 async def commit(store: SqliteStore, catalog: Catalog, *deltas: Delta) -> None:
@@ -116,4 +126,7 @@ async def filled(folder: Path, rng: random.Random) -> tuple[SqliteStore, Catalog
     )
     await commit(store, catalog, AclsChanged((acl("User:a"), acl("User:b"), acl("User:a", "p-"))))
     await commit(store, catalog, AclsChanged((acl("User:c"),), (acl("User:b"),)))
+    for name in ("alice", "bob"):
+        await commit(store, catalog, user(name, *ScramMechanism))
+    await commit(store, catalog, user("alice", ScramMechanism.SCRAM_SHA_256), user("bob"), user("carol"))
     return store, catalog

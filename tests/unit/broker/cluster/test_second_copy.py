@@ -16,6 +16,7 @@ from crc32c import crc32c
 from tests.unit.broker.cluster.stores import (
     COPY,
     DATABASE,
+    LOG,
     acl,
     broker,
     commit,
@@ -23,6 +24,7 @@ from tests.unit.broker.cluster.stores import (
     led_anew,
     loaded,
     topic,
+    user,
 )
 from tidelog.broker.cluster.catalog import (
     AclsChanged,
@@ -41,6 +43,7 @@ from tidelog.broker.cluster.facts import decoded, delta_fields, delta_of, encode
 from tidelog.broker.cluster.second_copy import read_copy
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
+from tidelog.protocol.scram import ScramMechanism
 
 
 async def begun(folder: Path) -> tuple[SqliteStore, Catalog]:
@@ -212,7 +215,7 @@ async def test_two_histories_of_one_cluster_are_refused(tmp_path: Path) -> None:
 
 def as_earlier_releases_wrote(folder: Path, schema_version: int) -> None:
     """Bring the files of a store without brokers back to schema version 1 (no copy), 2 to 4 (a copy)."""
-    statements = ["DROP TABLE acls"]
+    statements = ["DROP TABLE acls", "DROP TABLE users"]
     if schema_version < 4:
         statements.append("DROP TABLE broker_configs")
     if schema_version < 3:
@@ -224,6 +227,7 @@ def as_earlier_releases_wrote(folder: Path, schema_version: int) -> None:
         lines = (folder / COPY).read_bytes().rstrip(b"\0").splitlines(keepends=True)
         first = {**decoded(lines[0][9:]), "format": schema_version - 1}
         del first["acls"]
+        del first["users"]
         if schema_version < 4:
             del first["broker_configs"]
         if schema_version < 3:
@@ -253,11 +257,25 @@ async def test_a_catalog_of_an_earlier_release_is_taken_over(tmp_path: Path, sch
     first_line = (tmp_path / COPY).read_bytes().splitlines()[0]
     fields = decoded(first_line[9:])
     assert fields["format"] == 4
-    assert (fields["brokers"], fields["broker_configs"], fields["acls"]) == ([], {}, [])
-    await commit(store, catalog, broker(1, 9092), TopicDeleted(next(found.topics()).topic_id))
+    assert (fields["brokers"], fields["broker_configs"], fields["acls"], fields["users"]) == ([], {}, [], 0)
+    await commit(
+        store,
+        catalog,
+        broker(1, 9092),
+        user("a", *ScramMechanism),
+        TopicDeleted(next(found.topics()).topic_id),
+    )
     assert is_held(tmp_path, catalog)
     await store.close()
     assert await loaded(tmp_path) == facts_of(catalog)
+
+
+async def test_only_the_broker_s_user_may_read_the_files_because_they_hold_keys(tmp_path: Path) -> None:
+    store, catalog = await begun(tmp_path)
+    await commit(store, catalog, user("alice", *ScramMechanism))
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in (DATABASE, LOG, COPY)} == {0o600}
+    await store.close()
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in (DATABASE, LOG, COPY)} == {0o600}
 
 
 @pytest.mark.parametrize("lost", [DATABASE, COPY])
@@ -281,6 +299,8 @@ async def test_one_of_the_two_files_of_the_release_before_is_enough(tmp_path: Pa
         TopicConfigsChanged(uuid4(), {"b": "2", "a": "ü\n"}),
         BrokerConfigsChanged("", {"b": "2", "a": "ü\n"}),
         led_anew(topic("a", 3), 0, 2),
+        user("ü,=", ScramMechanism.SCRAM_SHA_256),
+        user("gone"),
         broker(7, 9092, 9093),
         AclsChanged((acl("User:ü"),), (acl("User:bob", "prefix-"),)),
         ProducerIdsReserved(2**63 - 1),
@@ -314,6 +334,12 @@ def test_what_is_decoded_equals_what_was_encoded(delta: Delta) -> None:
         {"acls_added": [[2, 3, "t", "User:a", "*", 99, 3]], "acls_removed": []},
         {"acls_added": [[2, 3, "", "User:a", "*", 3, 3]], "acls_removed": []},
         {"acls_added": [], "acls_removed": {}},
+        {"user": {"name": "", "credentials": []}},
+        {"user": {"name": "a", "credentials": [[3, "00", "00" * 32, "00" * 32, 4096]]}},
+        {"user": {"name": "a", "credentials": [[1, "", "00" * 32, "00" * 32, 4096]]}},
+        {"user": {"name": "a", "credentials": [[1, "00", "00" * 32, "00" * 31, 4096]]}},
+        {"user": {"name": "a", "credentials": [[1, "00", "00" * 32, "00" * 32, -1]]}},
+        {"user": {"name": "a", "credentials": [[1, "00", "zz", "00" * 32, 4096]]}},
         {"next_producer_id": -1},
         {"next_producer_id": True},
     ],

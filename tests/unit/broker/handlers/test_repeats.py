@@ -230,6 +230,27 @@ async def add_partitions_to_txn(asker: Asker) -> list[tuple[Any, int]]:
     ]
 
 
+async def describe_users(asker: Asker) -> list[tuple[Any, int]]:
+    await with_users(asker)
+    answer = await asker.ask(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, users=[{"name": n} for n in ["t"] * TIMES + ["once"]]
+    )
+    return [(result.user, result.error_code) for result in answer.results]
+
+
+async def alter_users(asker: Asker) -> list[tuple[Any, int]]:
+    return [
+        (result.user, result.error_code)
+        for result in (await with_users(asker, *["t"] * TIMES, "once")).results
+    ]
+
+
+async def with_users(asker: Asker, *names: str) -> Any:
+    values = {"mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": bytes(32)}
+    users = [{"name": name, **values} for name in names or ("t", "once")]
+    return await asker.ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, deletions=[], upsertions=users)
+
+
 async def describe_transactions(asker: Asker) -> list[tuple[Any, int]]:
     for name in ("t", "once"):
         await begun(asker, name)
@@ -266,7 +287,10 @@ REFUSED: dict[ApiKey, Repeats] = {
     ApiKey.CREATE_PARTITIONS: create_partitions,
     ApiKey.ALTER_CONFIGS: alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_users,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: alter_users,
 }
+ABOUT_USERS = {ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS}
 
 
 # A marker that is written again changes nothing: `test_transaction_markers`.
@@ -301,7 +325,8 @@ async def test_what_could_not_tell_repeats_apart_refuses_them_and_does_the_rest(
     await asker.create("t")
     *refused, done = await REFUSED[api_key](asker)
     assert done == ("once", ErrorCode.NONE)
-    assert {code for _, code in refused} == {ErrorCode.INVALID_REQUEST}
+    code = ErrorCode.DUPLICATE_RESOURCE if api_key in ABOUT_USERS else ErrorCode.INVALID_REQUEST
+    assert {refusal for _, refusal in refused} == {code}
     assert {name for name, _ in refused} <= {"t", "again"}
 
 

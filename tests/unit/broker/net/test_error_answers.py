@@ -38,6 +38,7 @@ ANSWERED_WITHOUT_NAMES = (
     ApiKey.INIT_PRODUCER_ID,
     ApiKey.OFFSET_DELETE,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
@@ -114,6 +115,11 @@ REQUESTS: dict[ApiKey, dict[str, Any]] = {
     ApiKey.OFFSET_DELETE: {
         "group_id": "g",
         "topics": [{"name": TOPIC, "partitions": [{"partition_index": 3}]}],
+    },
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: {"users": None},
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: {
+        "deletions": [{"name": TOPIC, "mechanism": 1}],
+        "upsertions": [],
     },
     ApiKey.DESCRIBE_CLUSTER: {},
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": [{"name": TOPIC}]},

@@ -1,0 +1,135 @@
+"""The users of the cluster: their credentials are changed, and passwords checked, here only.
+
+Owns what a change of a user must satisfy, and the thread in which passwords are hashed: a check takes some
+milliseconds, too long for the event loop, and one thread leaves the other cores to the clients that are in.
+
+Invariants: no password is stored or logged. A check takes as long for a user who does not exist.
+
+On the event loop. Source: Kafka's ScramControlManager; KIP-554.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import structlog
+
+from tidelog.broker.cluster.catalog import Catalog, UserChanged
+from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.store import StoreConflict, StoreError
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.scram import (
+    LEAST_ITERATIONS,
+    MOST_ITERATIONS,
+    ScramCredential,
+    ScramMechanism,
+    credential_of,
+    is_password,
+)
+
+logger = structlog.get_logger(__name__)
+SALT_BYTES: Final = 32
+MOST_SALT_BYTES: Final = 1024
+_NOBODY: Final = credential_of(
+    ScramMechanism.SCRAM_SHA_512, os.urandom(64), os.urandom(SALT_BYTES), LEAST_ITERATIONS
+)
+"""The credential against which the password of an unknown user is checked. No password fits it."""
+
+
+class Users:
+    """The users of one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._thread: ThreadPoolExecutor | None = None
+
+    @property
+    def all(self) -> Mapping[str, Mapping[ScramMechanism, ScramCredential]]:
+        """Name -> credentials by mechanism."""
+        return self._cluster.catalog.users
+
+    async def change(self, user: str, changes: Mapping[ScramMechanism, ScramCredential | None]) -> None:
+        """Replace these credentials of a user, or delete those that are None. Returns when it is durable.
+
+        Raises ApiError: RESOURCE_NOT_FOUND for a deletion of what does not exist, KAFKA_STORAGE_ERROR.
+        """
+
+        def plan(catalog: Catalog) -> UserChanged:
+            return planned(catalog, user, changes)
+
+        try:
+            await self._cluster.change(plan)
+        except (StoreError, StoreConflict, OSError) as error:
+            advice = "check the disk that holds the data folder; then ask again"
+            logger.error("cluster_store_failed", error=str(error), advice=advice)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}") from error
+        logger.info("user_changed", user=user, mechanisms=[each.sasl_name for each in changes])
+
+    async def verify_password(self, user: str, password: str) -> bool:
+        """Whether this is the user's password, by the credential of the strongest mechanism.
+
+        Takes about the same time for an unknown user.
+        """
+        held = self.all.get(user)
+        mechanism = max(held) if held else ScramMechanism.SCRAM_SHA_512
+        credential = held[mechanism] if held else _NOBODY
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="passwords")
+        loop = asyncio.get_running_loop()
+        fits = await loop.run_in_executor(self._thread, is_password, mechanism, credential, password)
+        return fits and held is not None
+
+    def close(self) -> None:
+        """Checks that have not begun are cancelled."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def planned(
+    catalog: Catalog, user: str, changes: Mapping[ScramMechanism, ScramCredential | None]
+) -> UserChanged:
+    """The delta of a change. Raises ApiError(RESOURCE_NOT_FOUND) for a deletion of what does not exist."""
+    credentials = dict(catalog.users.get(user, {}))
+    for mechanism, credential in changes.items():
+        if credential is not None:
+            credentials[mechanism] = credential
+        elif credentials.pop(mechanism, None) is None:
+            raise ApiError(
+                ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+            )
+    return UserChanged(user, credentials)
+
+
+def mechanism_of(number: int) -> ScramMechanism:
+    """The mechanism of this number. Raises ApiError(UNSUPPORTED_SASL_MECHANISM)."""
+    try:
+        return ScramMechanism(number)
+    except ValueError:
+        raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism") from None
+
+
+def check_name(user: str) -> None:
+    """Raise ApiError(UNACCEPTABLE_CREDENTIAL) for a name that no user may have."""
+    if not user:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+
+
+def checked_credential(
+    mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int
+) -> ScramCredential:
+    """What is stored of a salted password. Raises ApiError(UNACCEPTABLE_CREDENTIAL)."""
+    if iterations < LEAST_ITERATIONS:
+        problem = f"Too few iterations: expected at least {LEAST_ITERATIONS}"
+    elif iterations > MOST_ITERATIONS:
+        problem = f"Too many iterations: expected at most {MOST_ITERATIONS}"
+    elif not 0 < len(salt) <= MOST_SALT_BYTES:
+        problem = f"The salt must have 1 to {MOST_SALT_BYTES} bytes"
+    elif len(salted_password) != mechanism.key_bytes:
+        problem = f"The salted password must have {mechanism.key_bytes} bytes"
+    else:
+        return credential_of(mechanism, salted_password, salt, iterations)
+    raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)

@@ -1,0 +1,104 @@
+"""Users are made, changed and deleted by Kafka's rules, and nothing secret comes back."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.handlers.conftest import Asker
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.scram import ScramMechanism, salted_password
+
+ALTER, DESCRIBE = ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
+SHA_256, SHA_512 = ScramMechanism
+
+
+def upsertion(
+    name: str, password: str = "secret", mechanism: int = SHA_256, **changed: object
+) -> dict[str, object]:
+    known = ScramMechanism(mechanism) if mechanism in list(ScramMechanism) else SHA_256
+    salted = salted_password(known, password, b"salt", 4096)
+    values = {"mechanism": mechanism, "iterations": 4096, "salt": b"salt", "salted_password": salted}
+    return {"name": name, **values, **changed}
+
+
+async def altered(
+    asker: Asker, *upsertions: dict[str, object], delete: tuple[tuple[str, int], ...] = ()
+) -> dict[str, int]:
+    deletions = [{"name": name, "mechanism": mechanism} for name, mechanism in delete]
+    answer = await asker.ask(ALTER, 0, deletions=deletions, upsertions=list(upsertions))
+    return {result.user: result.error_code for result in answer.results}
+
+
+async def described(asker: Asker, *names: str) -> dict[str, Any]:
+    asked = [{"name": name} for name in names] if names else None
+    answer = await asker.ask(DESCRIBE, 0, users=asked)
+    return {
+        result.user: result.error_code
+        or {info.mechanism: info.iterations for info in result.credential_infos}
+        for result in answer.results
+    }
+
+
+async def test_a_user_has_the_credentials_that_were_set_last_until_they_are_deleted(asker: Asker) -> None:
+    made = await altered(
+        asker, upsertion("alice"), upsertion("alice", mechanism=SHA_512, iterations=8192), upsertion("bob")
+    )
+    assert made == {"alice": 0, "bob": 0}
+    assert await described(asker) == {"alice": {1: 4096, 2: 8192}, "bob": {1: 4096}}
+    assert await altered(asker, upsertion("bob", "other"), delete=(("alice", 1),)) == {"alice": 0, "bob": 0}
+    assert await described(asker, "alice", "bob") == {"alice": {2: 8192}, "bob": {1: 4096}}
+    assert await asker.services.users.verify_password("bob", "other")
+    assert not await asker.services.users.verify_password("bob", "secret")
+    assert await altered(asker, delete=(("alice", 2),)) == {"alice": 0}
+    assert await described(asker) == {"bob": {1: 4096}}
+    assert await described(asker, "alice") == {"alice": ErrorCode.RESOURCE_NOT_FOUND}
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"name": ""}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"mechanism": 3}, ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+        ({"mechanism": 0}, ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+        ({"iterations": 4095}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"iterations": 16_385}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"salt": b""}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"salt": bytes(1025)}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"salted_password": bytes(31)}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+    ],
+)
+async def test_a_credential_that_kafka_refuses_or_no_client_can_use_changes_nothing(
+    asker: Asker, changed: dict[str, object], code: ErrorCode
+) -> None:
+    wanted = {**upsertion("alice"), **changed}
+    assert await altered(asker, wanted, upsertion("bob")) == {wanted["name"]: code, "bob": 0}
+    assert await described(asker) == {"bob": {1: 4096}}
+
+
+async def test_one_bad_alteration_of_a_user_refuses_all_of_that_user(asker: Asker) -> None:
+    await altered(asker, upsertion("alice"))
+    changes = upsertion("alice", mechanism=SHA_512), upsertion("alice", iterations=1)
+    assert await altered(asker, *changes) == {"alice": ErrorCode.UNACCEPTABLE_CREDENTIAL}
+    missing = await altered(asker, upsertion("alice"), delete=(("alice", 2),))
+    assert missing == {"alice": ErrorCode.RESOURCE_NOT_FOUND}
+    assert await described(asker) == {"alice": {1: 4096}}
+
+
+async def test_a_password_is_checked_against_the_strongest_mechanism_and_no_password_fits_nobody(
+    asker: Asker,
+) -> None:
+    users = asker.services.users
+    await altered(asker, upsertion("alice", "weak"), upsertion("alice", "strong", SHA_512))
+    assert await users.verify_password("alice", "strong")
+    assert not await users.verify_password("alice", "weak")
+    for password in ("", "secret", "strong"):
+        assert not await users.verify_password("nobody", password)
+
+
+async def test_no_key_of_a_user_is_in_a_repr(asker: Asker) -> None:
+    await altered(asker, upsertion("alice"))
+    held = asker.services.users.all["alice"][SHA_256]
+    shown = repr(asker.services.catalog.users)
+    for secret in (held.salt, held.stored_key, held.server_key):
+        assert repr(secret) not in shown
