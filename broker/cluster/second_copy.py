@@ -50,8 +50,8 @@ _GIVEN_UP: Final = b"given up"
 """Replaces the first line's checksum."""
 FORMAT: Final = 4
 _EARLIER: Final = (1, 2, 3)
-"""The formats before. The first line names no brokers in 1, no settings of brokers in 1 and 2, and no ACLs and
-users in all three."""
+"""The formats before. The first line names no brokers in 1, no settings of brokers in 1 and 2, and no ACLs
+and users in all three."""
 ROOM_BYTES: Final = 256 << 10
 """The least free bytes behind a copy just written: enough for some thousand deletions on a full disk."""
 
