@@ -116,7 +116,7 @@ SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: _served(Kind.READ, 0, 1),
     ApiKey.DESCRIBE_PRODUCERS: _served(Kind.READ, 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: _served(Kind.READ, 0, 0),
-    ApiKey.LIST_TRANSACTIONS: _served(Kind.READ, 0, 1),
+    ApiKey.LIST_TRANSACTIONS: _served(Kind.READ, 0, 2),
     ApiKey.DESCRIBE_LOG_DIRS: _served(Kind.READ, 1, 4),
     ApiKey.ELECT_LEADERS: _served(Kind.READ, 0, 2),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _served(Kind.READ, 0, 1),

@@ -187,9 +187,8 @@ async def open_services(
     `broker.clock`. `listeners` are the addresses that the catalog names for this broker. `store` and `disk`
     replace the embedded store and the system calls. Raises DataFolderError, StoreError or OSError.
     """
-    disk = disk or Disk()
-    steady_ms = steady_ms or clock_ms
-    turns = Turns()
+    disk, steady_ms = disk or Disk(), steady_ms or clock_ms
+    events, turns = PeerEvents(), Turns()
     held: list[ProducerIds] = []
     logs = LogManager(
         config.data_dir, next_producer_id=lambda: held[0].bound(), disk=disk, steady_ms=steady_ms
@@ -220,7 +219,6 @@ async def open_services(
     except BaseException:
         await _give_up(group_commit, store, logs)
         raise
-    events = PeerEvents()
     topics = _topics(settings, cluster, reconciler, topic_settings, events, turns)
     metrics.count_producer_ids_with(lambda: logs.producer_id_count)
     groups = _groups(settings, cluster, topics, partitions, clock_ms, steady_ms)
@@ -234,7 +232,9 @@ async def open_services(
         reconciler=reconciler,
         topics=topics,
         groups=groups,
-        transactions=_transactions(config, cluster, topics, groups, held[0], clock_ms, steady_ms, partitions),
+        transactions=_transactions(
+            settings, cluster, topics, groups, held[0], clock_ms, steady_ms, partitions, events
+        ),
         maintenance=_maintenance(partitions, clock_ms, steady_ms, config, events),
         cleaner=_begun_cleaner(partitions, clock_ms, settings, metrics, disk),
         events=events,
@@ -256,7 +256,7 @@ def _maintenance(
 
 
 def _transactions(
-    config: BrokerConfig,
+    settings: BrokerSettings,
     cluster: Cluster,
     topics: Topics,
     groups: GroupCoordinator,
@@ -264,9 +264,18 @@ def _transactions(
     clock_ms: Callable[[], int],
     steady_ms: Callable[[], int],
     partitions: Partitions,
+    events: PeerEvents,
 ) -> TransactionCoordinator:
     transactions = TransactionCoordinator(
-        config, cluster.catalog, topics, partitions.replicas, groups, producer_ids, clock_ms, steady_ms
+        settings,
+        cluster.catalog,
+        topics,
+        partitions.replicas,
+        groups,
+        producer_ids,
+        clock_ms,
+        steady_ms,
+        events,
     )
     transactions.start()
     return transactions

@@ -34,20 +34,26 @@ def list_transactions(
     every: Annotated[
         bool, typer.Option("--all", help="Also transactional ids without a transaction now.")
     ] = False,
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REGEX", help="Only ids that this expression in RE2's syntax matches.", show_default=False
+        ),
+    ] = None,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Print the transactions that are not complete, the longest first, and which of them have no timeout."""
-    run(_list(every, cluster), cluster)
+    run(_list(every, pattern, cluster), cluster)
 
 
-async def _list(every: bool, cluster: ClusterConfig) -> None:
+async def _list(every: bool, pattern: str | None, cluster: ClusterConfig) -> None:
     from tidelog.cli.tables import print_table
     from tidelog.client import Admin
 
     async with Admin(cluster=cluster) as admin:
         names = [
             each.transactional_id
-            for each in await admin.transactions.list()
+            for each in await admin.transactions.list(pattern)
             if every or each.state in (_ONGOING, "PrepareCommit", "PrepareAbort")
         ]
         found = [await admin.transactions.describe(name) for name in names]

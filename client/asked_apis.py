@@ -59,5 +59,5 @@ ASKED_APIS: Final[Mapping[ApiKey, Versions]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Versions(0, 1),
     ApiKey.DESCRIBE_PRODUCERS: Versions(0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: Versions(0, 0),
-    ApiKey.LIST_TRANSACTIONS: Versions(0, 1),
+    ApiKey.LIST_TRANSACTIONS: Versions(0, 2),
 }

@@ -37,7 +37,10 @@ class Assignment:
         """Raises ValueError for a partition that is not assigned."""
         reader = self.readers.get(partition)
         if reader is None:
-            raise ValueError(f"{partition} is not assigned; call assign() first")
+            raise ValueError(
+                f"{partition} is not assigned to this consumer, which reads what assign() names or what its "
+                "group assigns to it"
+            )
         return reader
 
     def take(

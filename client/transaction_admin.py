@@ -11,13 +11,16 @@ from typing import Any
 
 from tidelog.client.admin_types import TransactionDescription, TransactionListing
 from tidelog.client.cluster import Cluster
+from tidelog.client.connection import Connection
 from tidelog.client.errors import BrokerError
+from tidelog.client.transaction_state import LAST_WITHOUT_EPOCHS, Request, has_epoch_per_transaction
 from tidelog.client.types import TopicPartition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
 Retry = Callable[..., Any]
 _TRANSACTION = 1
+_FIRST_WITH_PATTERNS = 2
 _NO_TIMEOUT_MS = 2**31 - 1
 
 
@@ -29,15 +32,19 @@ class TransactionAdmin:
         self._cluster = cluster
         self._retry = retry
 
-    async def list(self) -> list[TransactionListing]:
-        """All transactional ids, sorted."""
+    async def list(self, pattern: str | None = None) -> list[TransactionListing]:
+        """All transactional ids, sorted, or those that a regular expression in RE2's syntax matches as a
+        whole (KIP-1152). Raises UnsupportedVersionError where a broker knows no patterns."""
+        at_least = 0 if pattern is None else _FIRST_WITH_PATTERNS
         await self._cluster.refresh()
         found = []
         for node_id in self._cluster.image.nodes:
 
             async def ask(node_id: int = node_id) -> Any:
                 connection = await self._cluster.connected(node_id)
-                return await connection.call(ApiKey.LIST_TRANSACTIONS, {})
+                version = connection.version(ApiKey.LIST_TRANSACTIONS, at_least)
+                values = {"transactional_id_pattern": pattern}
+                return await connection.call(ApiKey.LIST_TRANSACTIONS, values, version=version)
 
             answer = await self._retry(ask, _itself, lambda _: "the list of transactions")
             found += [
@@ -92,7 +99,7 @@ class TransactionAdmin:
             "producer_epoch": client.producer_epoch,
             "committed": True,
         }
-        await self._of(transactional_id, ApiKey.END_TXN, ending, _itself)
+        await self._of(transactional_id, ApiKey.END_TXN, ending, _itself, _last_end)
 
     async def abort(self, transactional_id: str, timeout_ms: int = 60_000) -> None:
         """Abort the id's transaction if it has one, prepared or not. The timeout becomes that of the id."""
@@ -105,6 +112,7 @@ class TransactionAdmin:
         api_key: ApiKey,
         values: Mapping[str, object],
         results: Callable[[Any], Any],
+        at_most: Callable[[Connection], int | None] = lambda _: None,
     ) -> Any:
         async def coordinator() -> Any:
             key: dict[str, object] = {"key": transactional_id, "key_type": _TRANSACTION}
@@ -115,9 +123,16 @@ class TransactionAdmin:
         async def ask() -> Any:
             found = await self._retry(coordinator, _itself, lambda _: f"the coordinator of {name}")
             connection = await self._cluster.connected(found.node_id)
-            return await connection.call(api_key, values)
+            version = connection.version(api_key, at_most=at_most(connection))
+            return await connection.call(api_key, values, version=version)
 
         return await self._retry(ask, results, lambda _: name)
+
+
+def _last_end(connection: Connection) -> int | None:
+    if has_epoch_per_transaction(connection.features):
+        return None
+    return LAST_WITHOUT_EPOCHS[Request.END]
 
 
 def _itself(answer: Any) -> list[Any]:

@@ -13,7 +13,7 @@ Invariants:
 Source: KIP-98, KIP-360, KIP-890; Kafka's TransactionManager.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final
 
@@ -27,7 +27,17 @@ from tidelog.client.errors import (
 from tidelog.client.types import TopicPartition
 from tidelog.protocol.errors import ErrorCode
 
-__all__ = ["TRANSITIONS", "Event", "Meaning", "Phase", "Request", "TransactionState", "meaning_of"]
+__all__ = [
+    "LAST_WITHOUT_EPOCHS",
+    "TRANSITIONS",
+    "Event",
+    "Meaning",
+    "Phase",
+    "Request",
+    "TransactionState",
+    "has_epoch_per_transaction",
+    "meaning_of",
+]
 
 
 class Phase(Enum):
@@ -117,6 +127,16 @@ class Request(Enum):
     ADD_OFFSETS = "AddOffsetsToTxn"
     COMMIT_OFFSETS = "TxnOffsetCommit"
     END = "EndTxn"
+
+
+LAST_WITHOUT_EPOCHS: Final = {Request.COMMIT_OFFSETS: 4, Request.END: 4}
+"""From the next versions on, requests expect an epoch per transaction, and brokers that add what is missing.
+"""
+
+
+def has_epoch_per_transaction(features: Mapping[str, int]) -> bool:
+    """Whether a cluster that has finalized these features gives each transaction an epoch of its own."""
+    return features.get("transaction.version", 0) >= 2
 
 
 class Meaning(Enum):

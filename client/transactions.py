@@ -33,6 +33,7 @@ from tidelog.client.events import logger
 from tidelog.client.producer_config import ProducerConfig
 from tidelog.client.sender import Sender
 from tidelog.client.transaction_state import (
+    LAST_WITHOUT_EPOCHS,
     TRANSITIONS,
     Event,
     Meaning,
@@ -40,6 +41,7 @@ from tidelog.client.transaction_state import (
     Request,
     TransactionState,
     error_of,
+    has_epoch_per_transaction,
     meaning_of,
 )
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -49,8 +51,6 @@ from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 __all__ = ["Transactions"]
 
-_FEATURE: Final = "transaction.version"
-_EPOCH_PER_TRANSACTION: Final = 2
 _API_KEYS: Final = {
     Request.INITIALIZE: ApiKey.INIT_PRODUCER_ID,
     Request.ADD_PARTITIONS: ApiKey.ADD_PARTITIONS_TO_TXN,
@@ -58,8 +58,6 @@ _API_KEYS: Final = {
     Request.COMMIT_OFFSETS: ApiKey.TXN_OFFSET_COMMIT,
     Request.END: ApiKey.END_TXN,
 }
-# With these versions, requests expect an epoch for each transaction, and brokers that add what is missing.
-_LAST_WITHOUT_EPOCHS: Final = {Request.COMMIT_OFFSETS: 4, Request.END: 4}
 _FIRST_WITH_EXPECTED_EPOCH: Final = 3
 _FIRST_WITH_TWO_PHASE_COMMIT: Final = 6
 # The coordinator still completes the last transaction: that takes a few milliseconds.
@@ -115,8 +113,7 @@ class Transactions:
             at_least = _FIRST_WITH_TWO_PHASE_COMMIT
         connection, answer = await self._ask(Request.INITIALIZE, values, _own_code, at_least=at_least)
         self._sender.state.set_producer_id(answer.producer_id, answer.producer_epoch)
-        version = connection.features.get(_FEATURE, 0)
-        self.state.initialized(has_epoch_per_transaction=version >= _EPOCH_PER_TRANSACTION)
+        self.state.initialized(has_epoch_per_transaction=has_epoch_per_transaction(connection.features))
         logger.info(
             "transactional_id_initialized",
             transactional_id=self.state.transactional_id,
@@ -349,7 +346,7 @@ class Transactions:
             node_id = self._coordinators[of] = await find_coordinator(self._cluster, *of)
         connection = await self._cluster.connected(node_id)
         api_key = _API_KEYS[request]
-        at_most = None if self.state.has_epoch_per_transaction else _LAST_WITHOUT_EPOCHS.get(request)
+        at_most = None if self.state.has_epoch_per_transaction else LAST_WITHOUT_EPOCHS.get(request)
         version = connection.version(api_key, at_least, at_most)
         return connection, await connection.call(api_key, values, version=version)
 

@@ -389,7 +389,7 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
         ),
         _api(
             ApiKey.LIST_TRANSACTIONS,
-            (0, 1),
+            (0, 2),
             transactions.LIST_TRANSACTIONS_REQUEST,
             transactions.LIST_TRANSACTIONS_RESPONSE,
         ),

@@ -243,6 +243,14 @@ class BrokerConfig(SecuritySettings):
         low=1,
         high=_INT,
     )
+    transactions_max_bytes: int = _setting(
+        64 << 20,
+        "Most memory of the transactional ids in one partition of __transaction_state, with the partitions "
+        "of their transactions. New ids and larger transactions beyond it are refused.",
+        low=1 << 20,
+        high=_LONG,
+        dynamic=True,
+    )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _setting(
         10_000, "Interval at which transactions past their timeout are aborted.", low=1, high=_INT
     )

@@ -26,6 +26,7 @@ import structlog
 
 from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC, Catalog
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
 from tidelog.broker.coordinator.shards import Shard, ShardKind, Shards, some_at_once
@@ -40,6 +41,7 @@ from tidelog.broker.coordinator.transactions.messages import (
 )
 from tidelog.broker.coordinator.transactions.records import TRANSACTION_RECORD_FORMATS
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition, Transaction
+from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.observability.metrics import TransactionCounts
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import Topics
@@ -65,7 +67,7 @@ class TransactionCoordinator:
 
     def __init__(
         self,
-        config: BrokerConfig,
+        settings: BrokerSettings,
         catalog: Catalog,
         topics: Topics,
         replicas: Mapping[tuple[str, int], Replica],
@@ -73,15 +75,16 @@ class TransactionCoordinator:
         producer_ids: ProducerIds,
         clock_ms: Callable[[], int],
         steady_ms: Callable[[], int],
+        events: PeerEvents,
     ) -> None:
-        self._config = config
+        self._settings = settings
         self._producer_ids = producer_ids
         self._steady_ms = steady_ms
-        limits = TransactionLimits(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms)
+        self._events = events
         kind = ShardKind(
             TRANSACTIONS_TOPIC,
             TRANSACTION_RECORD_FORMATS,
-            lambda: Transactions(limits),
+            lambda: Transactions(_limits_of(settings.config)),
             self._begin,
             ErrorCode.INVALID_REQUEST,
             _ADVICE,
@@ -94,6 +97,11 @@ class TransactionCoordinator:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closing = False
+        settings.when_changed(self._settings_changed)
+
+    def _settings_changed(self) -> None:
+        for machine in self._shards.machines():
+            machine.limits = _limits_of(self._settings.config)
 
     def start(self) -> None:
         """Begin to replay the existing partitions, and to look for timeouts."""
@@ -133,7 +141,14 @@ class TransactionCoordinator:
             await shard.run(shard.machine.add_partitions(transactional_id, client, wanted))
             shard.machine.confirm(transactional_id, client, wanted)
 
-        await self._to_its_end(self._after_ending(transactional_id, attempt))
+        try:
+            await self._to_its_end(self._after_ending(transactional_id, attempt))
+        except ApiError as error:
+            if error.code == ErrorCode.TRANSACTION_ABORTABLE:  # Few responses have a field for the reason.
+                self._events.warning(
+                    "transaction_refused", "", transactional_id=transactional_id, reason=error.message
+                )
+            raise
 
     async def end(
         self, transactional_id: str, client: Producer, *, is_commit: bool, version: int
@@ -273,7 +288,7 @@ class TransactionCoordinator:
         await shard.run(shard.machine.complete(transactional_id, held.producer))
 
     async def _sweep_repeatedly(self) -> None:
-        config = self._config
+        config = self._settings.config
         interval_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         expiry_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
         next_expiry_ms = self._steady_ms() + expiry_ms
@@ -316,6 +331,14 @@ class TransactionCoordinator:
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self._shards.close()
+
+
+def _limits_of(config: BrokerConfig) -> TransactionLimits:
+    return TransactionLimits(
+        config.transaction_max_timeout_ms,
+        config.transactional_id_expiration_ms,
+        config.transactions_max_bytes,
+    )
 
 
 async def _forget_idle(shard: _Shard) -> None:

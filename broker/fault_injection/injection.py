@@ -35,7 +35,7 @@ from tidelog.broker.fault_injection.rules import (
     RequestFacts,
 )
 from tidelog.broker.handlers import Handler
-from tidelog.broker.handlers.context import CloseConnection, RequestContext
+from tidelog.broker.handlers.context import CloseConnection, LateEffect, RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.schema import ApiKey
@@ -53,6 +53,7 @@ class FaultInjector:
         self.rules = FaultRules()
         self.producers = ProducerFaults(services)
         self._released = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def around(self, handlers: Mapping[ApiKey, Handler]) -> dict[ApiKey, Handler]:
         """The handlers; those of the APIs that can have faults are wrapped."""
@@ -108,7 +109,26 @@ class FaultInjector:
             if plan.kind is FaultKind.CUT:
                 raise CloseConnection
             return None
+        if isinstance(result, LateEffect):
+            return self._finish_late(plan, result)
         return self._finish(plan, result, error)
+
+    def _finish_late(self, plan: Plan, effect: LateEffect) -> LateEffect:
+        """As `_finish`, and later requests of the connection wait for the effect as without a fault."""
+        late = LateEffect(effect.held_bytes)
+        effect.when_effective(late.take_effect)
+
+        async def finish_it() -> None:
+            try:
+                result = await self._finish(plan, _whole(effect, late))
+            except Exception as error:
+                result = error
+            late.give(result)
+
+        task = asyncio.get_running_loop().create_task(finish_it())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return late
 
     async def _finish(self, plan: Plan, result: Any, error: Exception | None = None) -> Any:
         """The answer of a request that has taken effect or was prevented from it."""
@@ -135,6 +155,14 @@ class FaultInjector:
             await asyncio.wait_for(self._released.wait(), seconds)
         except TimeoutError:
             return
+
+
+async def _whole(effect: LateEffect, late: LateEffect) -> Any:
+    """The answer, after which a request that was refused holds back later ones no more."""
+    try:
+        return await effect
+    finally:
+        late.take_effect()
 
 
 def _facts(context: RequestContext, request: Any) -> RequestFacts:

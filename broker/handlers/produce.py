@@ -171,8 +171,6 @@ class ProduceHandler:
         self._batch_appended = self._metrics.batch_appended
         self._outstanding: set[PendingProduce] = set()
         self._sweep_timer: asyncio.TimerHandle | None = None
-        # Faults are defined for requests that have taken effect when their handler returns.
-        self._has_threads = not services.config.faults_enable
         self._thread = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -193,9 +191,8 @@ class ProduceHandler:
                 return self._append_late(context, _copied(request), lacking)
         results: list[ProducePartitionResult] = []
         response = [(topic, results)]
-        look = Effort() if self._has_threads else None
         try:
-            pending = self._append(context, request, topic, index, records, look, results, response, None)
+            pending = self._append(context, request, topic, index, records, Effort(), results, response, None)
         except TooMuchError:
             return self._append_late(context, _copied(request))
         return self._answer(context, request, response, pending)
@@ -213,7 +210,7 @@ class ProduceHandler:
             if lacking:
                 return self._append_late(context, _copied(request), lacking)
         try:
-            verdicts = yield from self._all_inspected(request, Effort() if self._has_threads else None)
+            verdicts = yield from self._all_inspected(request, Effort())
         except TooMuchError:
             return self._append_late(context, _copied(request))
         return (yield from self._append_all(context, request, verdicts))
@@ -290,8 +287,7 @@ class ProduceHandler:
     async def _inspected_late(self, request: ProduceRequest, *, in_a_thread: bool) -> list[Verdict]:
         if not in_a_thread:
             try:
-                effort = Effort() if self._has_threads else None
-                return await self._services.turns.run(self._all_inspected(request, effort))
+                return await self._services.turns.run(self._all_inspected(request, Effort()))
             except TooMuchError:
                 pass
 

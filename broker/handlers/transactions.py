@@ -5,7 +5,8 @@ Owns the answers; the rules are in `coordinator.transactions`.
 Invariants: an answer is given once what it says is durable; a partition or an id that is named several times
 is answered once; if a partition of a transaction is unknown, none of that request is added to it.
 
-Source: Kafka's KafkaApis, KIP-98, KIP-360 (PRODUCER_FENCED), KIP-664, KIP-890, KIP-994 (durations).
+Source: Kafka's KafkaApis, KIP-98, KIP-360 (PRODUCER_FENCED), KIP-664, KIP-890, KIP-994 (durations),
+KIP-1152 (patterns).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
+from tidelog.broker.coordinator.consumer_groups.regexes import compiled, elements_a_match
 from tidelog.broker.coordinator.transactions.messages import Held
 from tidelog.broker.coordinator.transactions.states import TransactionState
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
@@ -25,7 +27,8 @@ from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps, each
 
 _FENCED_FROM = 2
 _SEVERAL_TRANSACTIONS_FROM = 4
-_ABORTABLE_FROM = 5
+_PARTITIONS_ABORTABLE_FROM = 5
+_ABORTABLE_FROM = 4
 _EPOCH_PER_TRANSACTION_FROM = 5
 _STATES = {state.label: state for state in TransactionState}
 _Wanted = dict[str, dict[int, None]]
@@ -34,7 +37,7 @@ _Codes = Mapping[TopicPartition, ErrorCode]
 
 class TransactionsHandler:
     """Serves AddPartitionsToTxn 0-5, AddOffsetsToTxn 0-4, EndTxn 0-5, DescribeTransactions 0 and
-    ListTransactions 0-1."""
+    ListTransactions 0-2."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -85,7 +88,7 @@ class TransactionsHandler:
             try:
                 await self._transactions.add_partitions(transactional_id, client, partitions)
             except ApiError as error:
-                code = _answered(version, error.code)
+                code = _answered(version, error.code, _PARTITIONS_ABORTABLE_FROM)
             codes = dict.fromkeys(partitions, code)
         return await turns.run(_results(wanted, codes))
 
@@ -113,7 +116,7 @@ class TransactionsHandler:
             where = TopicPartition(OFFSETS_TOPIC, self._services.groups.partition_of(request.group_id))
             await self._transactions.add_partitions(request.transactional_id, client, [where])
         except ApiError as error:
-            code = _answered(context.header.api_version, error.code)
+            code = _answered(context.header.api_version, error.code, _ABORTABLE_FROM)
         return {"error_code": code}
 
     async def end_txn(self, context: RequestContext, request: Any) -> dict[str, Any]:
@@ -126,7 +129,7 @@ class TransactionsHandler:
                 version=2 if version >= _EPOCH_PER_TRANSACTION_FROM else 1,
             )
         except ApiError as error:
-            return {"error_code": _answered(version, error.code)}
+            return {"error_code": _answered(version, error.code, _ABORTABLE_FROM)}
         return {
             "error_code": ErrorCode.NONE,
             "producer_id": client.producer_id,
@@ -166,6 +169,8 @@ class TransactionsHandler:
         unknown = [name for name in names if name not in _STATES]
         producer_ids = set(request.producer_id_filters)
         since_ms = self._services.clock_ms() - request.duration_filter
+        pattern = compiled(request.transactional_id_pattern) if request.transactional_id_pattern else None
+        elements = 1 if pattern is None else elements_a_match(pattern)
         pace = Pace()
         code, answers = ErrorCode.NONE, []
         async for held in self._transactions.listed():
@@ -175,9 +180,10 @@ class TransactionsHandler:
                 (not names or held.transaction.state in wanted)
                 and (not producer_ids or held.transaction.producer.producer_id in producer_ids)
                 and (request.duration_filter < 0 or _runs_since(held, since_ms))
+                and (pattern is None or pattern.fullmatch(held.transactional_id))
             ):
                 answers.append(_listed(held))
-            if pace.spent():
+            if pace.spent(elements):
                 await self._services.turns.next()
         return {"error_code": code, "unknown_state_filters": unknown, "transaction_states": answers}
 
@@ -198,15 +204,17 @@ def _listed(held: Held) -> dict[str, Any]:
     }
 
 
-def _answered(version: int, code: ErrorCode) -> ErrorCode:
+def _answered(version: int, code: ErrorCode, abortable_from: int) -> ErrorCode:
     """The code that clients of this version know."""
+    if code == ErrorCode.TRANSACTION_ABORTABLE and version < abortable_from:
+        return ErrorCode.INVALID_TXN_STATE
     if code == ErrorCode.PRODUCER_FENCED and version < _FENCED_FROM:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code
 
 
 def _verified(version: int, code: ErrorCode) -> ErrorCode:
-    if code == ErrorCode.INVALID_TXN_STATE and version >= _ABORTABLE_FROM:
+    if code == ErrorCode.INVALID_TXN_STATE and version >= _PARTITIONS_ABORTABLE_FROM:
         return ErrorCode.TRANSACTION_ABORTABLE
     return code
 

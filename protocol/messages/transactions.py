@@ -1,7 +1,8 @@
 """The APIs of transactions: partitions and offsets of a transaction, its end, their list and description.
 
 Declarations only. InitProducerId, with which a transactional producer begins, is in `produce`. Source: the
-JSON definitions of the same names (KIP-98, KIP-447, KIP-664, KIP-890, KIP-994). AddPartitionsToTxn has two
+JSON definitions of the same names (KIP-98, KIP-447, KIP-664, KIP-890, KIP-994,
+KIP-1152). AddPartitionsToTxn has two
 layouts: one transaction up to version 3, a list of them from version 4, which only brokers send.
 """
 
@@ -210,6 +211,7 @@ LIST_TRANSACTIONS_REQUEST = Message(
         Field("state_filters", "[]string", "0+"),
         Field("producer_id_filters", "[]int64", "0+"),
         Field("duration_filter", "int64", "1+", default=-1),
+        Field("transactional_id_pattern", "string", "2+", nullable="2+", default=None),
     ),
 )
 

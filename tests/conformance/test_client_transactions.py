@@ -43,11 +43,13 @@ async def broker() -> AsyncIterator[EmbeddedBroker]:
 
 
 @pytest.fixture(params=["an epoch for each transaction", "one epoch"])
-def versions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also with a cluster that has not finalized transaction.version 2."""
+def versions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Also with a cluster that has not finalized transaction.version 2: the version."""
     if request.param == "one epoch":
         features: Mapping[str, int] = {}
         monkeypatch.setattr(Connection, "features", property(lambda _: features, lambda _, __: None))
+        return 1
+    return 2
 
 
 def producer(broker: EmbeddedBroker, transactional_id: str = "app", **settings: object) -> Producer:
@@ -290,7 +292,7 @@ async def test_a_producer_that_is_closed_aborts_its_transaction(broker: Embedded
 
 
 async def test_a_prepared_transaction_outlives_its_producer_and_another_one_ends_it(
-    broker: EmbeddedBroker,
+    broker: EmbeddedBroker, versions: int
 ) -> None:
     topic = await broker.create_topic()
     settings = {"transaction_two_phase_commit_enable": True}
@@ -309,6 +311,12 @@ async def test_a_prepared_transaction_outlives_its_producer_and_another_one_ends
             await admin.transactions.commit_prepared(transactional_id, (identity[0], identity[1] + 1))
         await admin.transactions.commit_prepared(transactional_id, (identity[0], identity[1]))
         await admin.transactions.abort(aborted_id)
+        names = {each.transactional_id for each in await admin.transactions.list("prepared-(ab|com).*")}
+        assert names == {transactional_id, aborted_id}
+        assert await admin.transactions.list("prepared") == []
+        ended = await admin.transactions.describe(transactional_id)
+        # Both attempts got an epoch, and in version 2 the end of the transaction gave one more.
+        assert ended.producer_epoch == identity[1] + 2 + (versions - 1)
     assert await committed(broker, topic) == [b"committed"]
 
 

@@ -13,10 +13,12 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from structlog.testing import capture_logs
 
-from tests.conformance.raw import SECONDS, RawClient, batch, batches, connected
+from tests.conformance.raw import NOW_MS, SECONDS, RawClient, batch, batches, connected
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.hot import ProduceRequest, encode_produce_request
+from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import MAX_SEQUENCE
 
@@ -351,3 +353,29 @@ async def test_librdkafka_survives_cuts_and_errors_in_order(site: Site) -> None:
     assert reports == [None] * 20
     assert await site.hits() == [1, 1, 1, 1]
     assert await log(site) == [value.encode() for value in values]
+
+
+async def test_requests_behind_the_first_batch_of_a_transaction_wait_for_it_while_its_answer_is_delayed(
+    site: Site, client: RawClient
+) -> None:
+    """Produce 12 adds its partition to the transaction before it appends."""
+    await client.ask(ApiKey.FIND_COORDINATOR, 3, {"key": "x", "key_type": 1})
+    wanted = {"transactional_id": "x", "transaction_timeout_ms": 60_000}
+    given = await client.ask(ApiKey.INIT_PRODUCER_ID, 5, wanted)
+    named = {"producer_id": given.producer_id, "producer_epoch": given.producer_epoch}
+    await site.order("delay", delay_ms=1)
+    builder = RecordBatchBuilder()
+    builder.append(NOW_MS, None, b"v")
+    stored = builder.build(
+        producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch,
+        is_transactional=True,
+        base_sequence=0,
+    )
+    request = ProduceRequest("x", -1, 30_000, [("t", [(0, bytes(stored))])])
+    await client.send(ApiKey.PRODUCE, 12, encode_produce_request(12, request))
+    end = {"transactional_id": "x", **named, "committed": True}
+    await client.send_together([(ApiKey.END_TXN, 5, end)])
+    assert (await client.receive_result()).error_code == ErrorCode.NONE
+    assert (await client.receive()).error_code == ErrorCode.NONE
+    assert await site.hits() == [1]

@@ -44,10 +44,15 @@ def compiled(regex: str) -> Any:
         ) from None
 
 
+def elements_a_match(expression: Any) -> int:
+    """As how many elements (see `protocol.steps`) one match of a compiled expression counts."""
+    return 1 + int(expression.programsize) // _STATES_AN_ELEMENT
+
+
 def matching(regex: str, names: Iterable[str]) -> Steps[frozenset[str]]:
     """The names that match, in steps. Raises ApiError(INVALID_REGULAR_EXPRESSION)."""
     expression = compiled(regex)
-    elements = 1 + expression.programsize // _STATES_AN_ELEMENT
+    elements = elements_a_match(expression)
     pace = Pace()
     found = []
     for name in names:

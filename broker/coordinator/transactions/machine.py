@@ -9,7 +9,8 @@ Invariants:
 - an outcome that was decided never changes; until all markers are durable, its id accepts nothing
   (CONCURRENT_TRANSACTIONS);
 - a partition is permitted to take data of a transaction only after `confirm`, when it is durable that it
-  takes part.
+  takes part;
+- requests never make all ids together hold more than `TransactionLimits.max_bytes`.
 
 Pure. Source: Kafka's TransactionCoordinator, KIP-98, KIP-360, KIP-664, KIP-890, KIP-939.
 """
@@ -44,19 +45,25 @@ _Initializing = Callable[[int], Decision[TransactionRecord, Initialized | None]]
 _Ending = Callable[[int], Decision[TransactionRecord, Producer]]
 _Changing = Callable[[int], Decision[TransactionRecord, None]]
 _NOTHING = Decision[TransactionRecord, None]((), None)
+_ID_BYTES = 1_000
+"""Memory of an id without the bytes of its name and without partitions."""
+_PARTITION_BYTES = 300
+"""Memory of a partition that takes part."""
 
 
 class Transactions:
     """Transactional ids and their transactions. Operations take `now_ms` last and return a Decision."""
 
     def __init__(self, limits: TransactionLimits) -> None:
-        self._limits = limits
+        self.limits = limits
+        self.held_bytes = 0
         self._held: dict[str, Transaction] = {}
         self._active: dict[str, None] = {}
         self._confirmed: dict[str, frozenset[TopicPartition]] = {}
 
     def apply(self, record: TransactionRecord) -> None:
         transactional_id, transaction = record
+        self.held_bytes += _bytes_of(record) - self._bytes_of_held(transactional_id)
         if transaction is None:
             self._held.pop(transactional_id, None)
         else:
@@ -67,6 +74,20 @@ class Transactions:
             self._active[transactional_id] = None
         if transaction is None or transaction.state is not TransactionState.ONGOING:
             self._confirmed.pop(transactional_id, None)
+
+    def _bytes_of_held(self, transactional_id: str) -> int:
+        return _bytes_of(TransactionRecord(transactional_id, self._held.get(transactional_id)))
+
+    def _check_memory(self, record: TransactionRecord, code: ErrorCode) -> None:
+        """Raise ApiError of this code if the record needs more memory than is free."""
+        added_bytes = _bytes_of(record) - self._bytes_of_held(record.transactional_id)
+        if added_bytes > max(self.limits.max_bytes - self.held_bytes, 0):
+            raise ApiError(
+                code,
+                "all transactional ids of this partition of __transaction_state together hold as much as "
+                f"transactions.max.bytes allows ({self.limits.max_bytes} bytes): raise it, or lower "
+                "transactional.id.expiration.ms",
+            )
 
     def ids(self) -> Collection[str]:
         return self._held.keys()
@@ -83,13 +104,15 @@ class Transactions:
         """Give the id to a client. The response is None if an ongoing transaction must be aborted first.
 
         Raises ApiError (INVALID_TRANSACTION_TIMEOUT, INVALID_REQUEST, PRODUCER_FENCED,
-        CONCURRENT_TRANSACTIONS), ProducerIdNeeded.
+        CONCURRENT_TRANSACTIONS, POLICY_VIOLATION for a new id without memory), ProducerIdNeeded.
         """
 
         def operation(now_ms: int) -> Decision[TransactionRecord, Initialized | None]:
             timeout_ms = self._timeout_ms(asked)
             held = self._held.get(asked.transactional_id)
             if held is None:
+                unnamed = TransactionRecord(asked.transactional_id, Transaction(NO_PRODUCER, timeout_ms))
+                self._check_memory(unnamed, ErrorCode.POLICY_VIOLATION)
                 first = Producer(_needed(fresh_producer_id), 0)
                 created = Transaction(first, timeout_ms, updated_ms=now_ms)
                 return self._initialized(asked, created, Initialized(first))
@@ -121,7 +144,7 @@ class Transactions:
         if asked.keeps_prepared:
             message = "a producer that keeps a prepared transaction must enable two-phase commit"
             raise ApiError(ErrorCode.INVALID_REQUEST, message)
-        most = self._limits.max_timeout_ms
+        most = self.limits.max_timeout_ms
         if not 0 < asked.timeout_ms <= most:
             message = (
                 f"expected a timeout of 1 to {most} ms (transaction.max.timeout.ms), not {asked.timeout_ms}"
@@ -140,7 +163,7 @@ class Transactions:
         """Let partitions take part; the transaction begins with the first.
 
         Raises ApiError (INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
-        INVALID_TXN_STATE).
+        INVALID_TXN_STATE, TRANSACTION_ABORTABLE where there is no memory for them).
         """
         wanted = frozenset(partitions)
 
@@ -148,9 +171,9 @@ class Transactions:
             held = self._held_by(transactional_id, client)
             if not wanted or (held.state is TransactionState.ONGOING and wanted <= held.partitions):
                 return _NOTHING
-            return Decision(
-                (TransactionRecord(transactional_id, held.with_partitions(wanted, now_ms)),), None
-            )
+            record = TransactionRecord(transactional_id, held.with_partitions(wanted, now_ms))
+            self._check_memory(record, ErrorCode.TRANSACTION_ABORTABLE)
+            return Decision((record,), None)
 
         return operation
 
@@ -261,7 +284,7 @@ class Transactions:
             held = self._held.get(transactional_id)
             if held is None or not held.state.is_idle:
                 continue
-            if now_ms - held.updated_ms >= self._limits.id_expiration_ms:
+            if now_ms - held.updated_ms >= self.limits.id_expiration_ms:
                 records.append(TransactionRecord(transactional_id, None))
         return Decision(records, None)
 
@@ -278,6 +301,14 @@ class Transactions:
         """One entry for each of these ids that still exists."""
         found = ((name, self._held.get(name)) for name in transactional_ids)
         return Decision((), [Held(name, held) for name, held in found if held is not None])
+
+
+def _bytes_of(record: TransactionRecord) -> int:
+    """How much memory the id takes, about."""
+    if record.transaction is None:
+        return 0
+    partitions = len(record.transaction.partitions)
+    return _ID_BYTES + 2 * len(record.transactional_id) + _PARTITION_BYTES * partitions
 
 
 def _needed(fresh_producer_id: int | None) -> int:

@@ -15,6 +15,7 @@ class TransactionLimits(NamedTuple):
 
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 604_800_000
+    max_bytes: int = 64 << 20
 
 
 class Initialization(NamedTuple):

@@ -9,8 +9,9 @@ from tests.unit.broker.handlers.conftest import Asker, Clock
 from tests.unit.broker.handlers.transactional import TransactionalClient, committed, transactional_batch
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tidelog.broker.coordinator.transactions import machine
 from tidelog.broker.handlers.context import LateEffect
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.hot import ProduceRequest
 from tidelog.protocol.schema import ApiKey
 
@@ -182,8 +183,56 @@ async def test_transactions_are_listed_by_state_producer_and_duration(asker: Ask
     assert await listed(producer_id_filters=[clients["z"].pair.producer_id]) == {("z", "Empty")}
     assert await listed(duration_filter=4_999) == {("x", "Ongoing")}
     assert await listed(duration_filter=5_000) == set()
+    assert {name for name, _ in await listed(2, transactional_id_pattern="x|z.*")} == {"x", "z"}
+    assert len(await listed(2, transactional_id_pattern="")) == 3
     answer = await asker.ask(ApiKey.LIST_TRANSACTIONS, 1, state_filters=["Nonsense", "Empty"])
     assert answer.unknown_state_filters == ["Nonsense"]
+
+
+async def test_a_pattern_of_transactional_ids_that_is_no_regular_expression_is_refused(asker: Asker) -> None:
+    with pytest.raises(ApiError) as caught:
+        await asker.ask(ApiKey.LIST_TRANSACTIONS, 2, transactional_id_pattern="(")
+    assert caught.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def give_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each id and each partition needs more than all may hold from now on."""
+    monkeypatch.setattr(machine, "_ID_BYTES", 1 << 40)
+    monkeypatch.setattr(machine, "_PARTITION_BYTES", 1 << 40)
+
+
+@pytest.mark.parametrize(
+    ("ask", "code"),
+    [
+        (lambda client: client.add(("t", 0), ("t", 1)), ErrorCode.INVALID_TXN_STATE),
+        (lambda client: client.add_offsets("g", 3), ErrorCode.INVALID_TXN_STATE),
+        (lambda client: client.add_offsets("g", 4), ErrorCode.TRANSACTION_ABORTABLE),
+        (lambda client: client.commit_offset("g", "t", 1, 5), ErrorCode.TRANSACTION_ABORTABLE),
+    ],
+    ids=["partitions", "offsets-3", "offsets-4", "commit-of-offsets"],
+)
+async def test_a_transaction_without_memory_to_grow_can_only_be_aborted(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch, ask: Any, code: ErrorCode
+) -> None:
+    await asker.create("t", 2)
+    client = TransactionalClient(asker)
+    await client.begin()
+    await client.add(("t", 0))
+    give_no_more_memory(monkeypatch)
+    answer = await ask(client)
+    assert set(answer if isinstance(answer, list) else [answer]) == {code}
+    assert await client.end(is_commit=False) == NONE
+
+
+async def test_a_produce_request_that_finds_no_memory_for_its_transaction_makes_it_abort(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asker.create("t")
+    client = TransactionalClient(asker, is_new=True)
+    await client.begin()
+    give_no_more_memory(monkeypatch)
+    assert (await client.produce("t")).error_code == ErrorCode.TRANSACTION_ABORTABLE
+    assert (await TransactionalClient(asker, "y").begin()).error_code == ErrorCode.POLICY_VIOLATION
 
 
 @pytest.mark.parametrize("flags", [{"enable2_pc": True}, {"enable2_pc": True, "keep_prepared_txn": True}])

@@ -24,6 +24,38 @@ def site() -> Site:
     return Site()
 
 
+@restarted_or_not
+def test_new_ids_and_larger_transactions_are_refused_once_all_ids_hold_what_they_may(
+    site: Site, restarts: bool
+) -> None:
+    client = site.begin()
+    site.add(client, P0)
+    limits = site.machine.limits._replace(max_bytes=site.machine.held_bytes)
+    if restarts:
+        site.restart()
+    assert site.machine.held_bytes == limits.max_bytes
+    site.machine.limits = limits
+    ids_given = site.next_id
+    assert code_of(site.begin, "y") == ErrorCode.POLICY_VIOLATION
+    assert site.next_id == ids_given, "a refusal uses no producer id"
+    assert code_of(site.add, client, P1) == ErrorCode.TRANSACTION_ABORTABLE
+    site.add(client, P0)
+    client = site.end(client, is_commit=False)
+    site.finish()
+    assert site.machine.held_bytes < limits.max_bytes
+    site.add(client, P1)
+    site.end(client)
+    site.finish()
+    assert site.begin().producer_id == client.producer_id
+
+
+def test_memory_is_free_again_when_an_id_expires(site: Site) -> None:
+    site.begin()
+    site.now_ms += LIMITS.id_expiration_ms
+    site.run(lambda now_ms: site.machine.forget_idle(["x"], now_ms))
+    assert site.machine.held_bytes == 0
+
+
 @pytest.mark.parametrize("timeout_ms", [-1, 0, LIMITS.max_timeout_ms + 1])
 def test_a_timeout_that_is_not_positive_or_above_the_maximum_is_refused(site: Site, timeout_ms: int) -> None:
     assert code_of(site.initialize, timeout_ms=timeout_ms) == ErrorCode.INVALID_TRANSACTION_TIMEOUT
