@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidelog.broker.configuration.coarse_settings import COARSE_SETTINGS, in_milliseconds
+from tidelog.broker.configuration.coordinator_settings import CoordinatorSettings
 from tidelog.broker.configuration.listener_overrides import (
     is_override,
     is_variable,
@@ -77,7 +78,7 @@ def _default_of(topic_setting: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(SecuritySettings):
+class BrokerConfig(SecuritySettings, CoordinatorSettings):
     """All settings of one broker. The constructor takes attributes (`BrokerConfig(port=0)`) and raises
     ConfigError for a value out of bounds; `load` reads the outward sources.
     """
@@ -117,155 +118,6 @@ class BrokerConfig(SecuritySettings):
         True,
         "Let clients delete topics.",
         dynamic=True,
-    )
-
-    group_initial_rebalance_delay_ms: int = _setting(
-        3_000,
-        "How long the first member of a group waits for others to join; 0 suits tests and single consumers.",
-        low=0,
-        high=_INT,
-        dynamic=True,
-    )
-    group_min_session_timeout_ms: int = _setting(
-        6_000,
-        "Shortest session timeout that a member of a group may ask for.",
-        low=1,
-        high=_INT,
-        dynamic=True,
-    )
-    group_max_session_timeout_ms: int = _setting(
-        1_800_000,
-        "Longest session timeout that a member of a group may ask for.",
-        low=1,
-        high=_INT,
-        dynamic=True,
-    )
-    group_max_size: int = _setting(
-        _INT,
-        "Members that a group may have.",
-        low=1,
-        high=_INT,
-        dynamic=True,
-    )
-    group_coordinator_rebalance_protocols: tuple[str, ...] = _setting(
-        ("classic", "consumer"),
-        "Protocols by which members may join groups. Without consumer, ConsumerGroupHeartbeat is refused.",
-        choices=("classic", "consumer"),
-    )
-    group_consumer_session_timeout_ms: int = _setting(
-        45_000, "Session timeout of all members of the consumer protocol.", low=1, high=_INT, dynamic=True
-    )
-    group_consumer_min_session_timeout_ms: int = _setting(
-        45_000, "Shortest value of group.consumer.session.timeout.ms.", low=1, high=_INT
-    )
-    group_consumer_max_session_timeout_ms: int = _setting(
-        60_000, "Longest value of group.consumer.session.timeout.ms.", low=1, high=_INT
-    )
-    group_consumer_heartbeat_interval_ms: int = _setting(
-        5_000, "How often members of the consumer protocol send heartbeats.", low=1, high=_INT, dynamic=True
-    )
-    group_consumer_min_heartbeat_interval_ms: int = _setting(
-        5_000, "Shortest value of group.consumer.heartbeat.interval.ms.", low=1, high=_INT
-    )
-    group_consumer_max_heartbeat_interval_ms: int = _setting(
-        15_000, "Longest value of group.consumer.heartbeat.interval.ms.", low=1, high=_INT
-    )
-    group_consumer_max_size: int = _setting(
-        _INT, "Members that a group of the consumer protocol may have.", low=1, high=_INT, dynamic=True
-    )
-    group_consumer_assignors: tuple[str, ...] = _setting(
-        ("uniform", "range"),
-        "Assignors that members of the consumer protocol may ask for. The first is the default.",
-        choices=("uniform", "range"),
-    )
-    group_consumer_migration_policy: str = _setting(
-        "bidirectional",
-        "Whether a group with members may change its protocol, and in which direction.",
-        choices=("upgrade", "downgrade", "bidirectional", "disabled"),
-    )
-    groups_max_bytes: int = _setting(
-        64 << 20,
-        "Most memory of the groups in one partition of __consumer_offsets: what their members say of "
-        "themselves and are assigned. Members beyond it are refused.",
-        low=1 << 20,
-        high=_LONG,
-        dynamic=True,
-    )
-    offsets_topic_num_partitions: int = _setting(
-        5,
-        "Partitions that __consumer_offsets gets when it is made. A group uses one of them.",
-        low=1,
-        high=10_000,
-    )
-    offsets_topic_segment_bytes: int = _setting(
-        100 << 20,
-        "Value of segment.bytes that __consumer_offsets gets when it is made.",
-        low=14,
-        high=_INT,
-    )
-    offset_metadata_max_bytes: int = _setting(
-        4096,
-        "Longest metadata of a committed offset, in characters.",
-        low=0,
-        high=_INT,
-        dynamic=True,
-    )
-    offsets_retention_minutes: int = _setting(
-        7 * 24 * 60,
-        "Minutes that committed offsets are kept after their group lost its last member. If it never had "
-        "one: after the commit.",
-        low=1,
-        high=_INT,
-        dynamic=True,
-    )
-    offsets_retention_check_interval_ms: int = _setting(
-        600_000, "Interval at which expired offsets are looked for and deleted.", low=1, high=_LONG
-    )
-
-    transaction_state_log_num_partitions: int = _setting(
-        5,
-        "Partitions that __transaction_state gets when it is made. A transactional id uses one of them.",
-        low=1,
-        high=10_000,
-    )
-    transaction_state_log_segment_bytes: int = _setting(
-        100 << 20,
-        "Value of segment.bytes that __transaction_state gets when it is made.",
-        low=14,
-        high=_INT,
-    )
-    transaction_max_timeout_ms: int = _setting(
-        900_000, "Longest transaction.timeout.ms that a producer may ask for.", low=1, high=_INT
-    )
-    transactional_id_expiration_ms: int = _setting(
-        7 * 24 * 3_600_000,
-        "Time without a transaction after which a transactional id is forgotten.",
-        low=1,
-        high=_INT,
-    )
-    transactions_max_bytes: int = _setting(
-        64 << 20,
-        "Most memory of the transactional ids in one partition of __transaction_state, with the partitions "
-        "of their transactions. New ids and larger transactions beyond it are refused.",
-        low=1 << 20,
-        high=_LONG,
-        dynamic=True,
-    )
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _setting(
-        10_000, "Interval at which transactions past their timeout are aborted.", low=1, high=_INT
-    )
-    transaction_remove_expired_transaction_cleanup_interval_ms: int = _setting(
-        3_600_000, "Interval at which expired transactional ids are forgotten.", low=1, high=_INT
-    )
-    transaction_two_phase_commit_enable: bool = _setting(
-        False,
-        "Whether producers may prepare transactions (KIP-939). No timeout aborts a transaction of such a "
-        "producer; its end is decided by a client or an operator.",
-    )
-    transaction_two_phase_commit_allowed_ids: tuple[str, ...] = _setting(
-        ("*",),
-        "Transactional ids that may prepare transactions, separated by commas. A * at the end stands for "
-        "any continuation.",
     )
 
     log_segment_bytes: int = _default_of("segment.bytes")
