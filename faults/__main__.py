@@ -27,6 +27,7 @@ from faults.power_cut import trial as power_cut
 from faults.process import BrokerProcessError
 from faults.report import print_tables, report
 from faults.runner import Settings, run
+from faults.transactions import trial as transactions
 from faults.trial import Outcome, Say, Trial
 from tidelog.client import ClientError
 
@@ -38,6 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(highlight=False)
     trials = (
         Trial("crashes", "Crashes and bad networks", 0.6, partial(_crash, console)),
+        Trial("transactions", "Transactions of processors that are killed", 0.5, transactions.run),
         Trial("power", "Power cuts on a real file system", 0.3, power_cut.run),
         Trial("damage", "Damaged files", 0.3, damage.run),
         Trial("hostile", "Hostile peers", 0.2, hostile.run),

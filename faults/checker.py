@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 ACKED_SOMEWHERE: Final = -1
 OPEN: Final = -2
@@ -38,6 +38,9 @@ class Kind(StrEnum):
     ALARM = "the broker complained"
     SILENT = "wrong, and not told with a remedy"
     COSTLY = "one peer cost the others too much"
+    TORN = "a transaction is visible in part"
+    DIRTY = "read, and not committed"
+    BACKWARDS = "an end of a log went back"
 
 
 class Mark(NamedTuple):
@@ -52,10 +55,11 @@ class Mark(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A record that a reader found at `offset`; `mark` is None if no writer sent it, or it was altered."""
+    """A record that a reader found at `offset`; `mark` is its identity, None if no writer sent it, or it was
+    altered."""
 
     offset: int
-    mark: Mark | None
+    mark: Any
 
 
 class BatchFacts(NamedTuple):

@@ -8,7 +8,7 @@ the caller names, or raises its library's error, or TimeoutError with the number
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioPartition
@@ -20,10 +20,23 @@ from kafka import TopicPartition as PythonPartition
 
 from faults.checker import Finding, Kind, Stored, compare
 from faults.marks import mark_of
-from faults.readback import Logs
+from faults.readback import UNCOMMITTED, Identify, Logs
 
 Bounds = Mapping[int, tuple[int, int]]
 """Partition -> first offset and end."""
+
+
+class Reading(NamedTuple):
+    """What is read, and how."""
+
+    address: str
+    topic: str
+    bounds: Bounds
+    timeout_s: float
+    identify: Identify
+    isolation_level: str
+
+
 _POLL_MS: Final = 200
 _FETCH_WAIT_MS: Final = 50
 
@@ -40,94 +53,111 @@ def _check_time(deadline: float, logs: Logs, bounds: Bounds) -> None:
         raise TimeoutError(f"not at the end in time: {came}")
 
 
-def read_with_confluent(address: str, topic: str, bounds: Bounds, timeout_s: float) -> Logs:
+def read_with_confluent(wanted: Reading) -> Logs:
     """confluent-kafka. Blocking; raises KafkaException, TimeoutError."""
+    bounds = wanted.bounds
     logs: Logs = {index: [] for index in bounds}
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + wanted.timeout_s
     # librdkafka requires a group id, but does not use it without a commit.
-    settings = {"bootstrap.servers": address, "group.id": "not-used", "enable.auto.commit": False}
+    settings = {"bootstrap.servers": wanted.address, "group.id": "not-used", "enable.auto.commit": False}
     more = {"auto.offset.reset": "error", "fetch.wait.max.ms": _FETCH_WAIT_MS, "log_level": 0}
-    consumer = ConfluentConsumer(settings | more)
+    consumer = ConfluentConsumer(settings | more | {"isolation.level": wanted.isolation_level})
     try:
-        consumer.assign([ConfluentPartition(topic, index, first) for index, (first, _) in bounds.items()])
+        starts = [ConfluentPartition(wanted.topic, index, first) for index, (first, _) in bounds.items()]
+        consumer.assign(starts)
         while _still_wanted(logs, bounds):
             for message in consumer.consume(num_messages=5000, timeout=_POLL_MS / 1000):
                 if message.error() is not None:
                     raise KafkaException(message.error())
-                _take(logs, bounds, message.partition(), message.offset(), message.key(), message.value())
+                _take(logs, wanted, message.partition(), message.offset(), message.key(), message.value())
             _check_time(deadline, logs, bounds)
     finally:
         consumer.close()
     return logs
 
 
-def read_with_kafka_python(address: str, topic: str, bounds: Bounds, timeout_s: float) -> Logs:
+def read_with_kafka_python(wanted: Reading) -> Logs:
     """kafka-python. Blocking; raises KafkaError, TimeoutError."""
+    bounds = wanted.bounds
     logs: Logs = {index: [] for index in bounds}
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + wanted.timeout_s
     consumer = KafkaConsumer(
-        bootstrap_servers=address,
+        bootstrap_servers=wanted.address,
         group_id=None,
         auto_offset_reset="none",
         fetch_max_wait_ms=_FETCH_WAIT_MS,
+        isolation_level=wanted.isolation_level,
     )
     try:
-        consumer.assign([PythonPartition(topic, index) for index in bounds])
+        consumer.assign([PythonPartition(wanted.topic, index) for index in bounds])
         for index, (first, _) in bounds.items():
-            consumer.seek(PythonPartition(topic, index), first)
+            consumer.seek(PythonPartition(wanted.topic, index), first)
         while _still_wanted(logs, bounds):
             for records in consumer.poll(timeout_ms=_POLL_MS, max_records=5000).values():
                 for each in records:
-                    _take(logs, bounds, each.partition, each.offset, each.key, each.value)
+                    _take(logs, wanted, each.partition, each.offset, each.key, each.value)
             _check_time(deadline, logs, bounds)
     finally:
         consumer.close()
     return logs
 
 
-async def read_with_aiokafka(address: str, topic: str, bounds: Bounds, timeout_s: float) -> Logs:
+async def read_with_aiokafka(wanted: Reading) -> Logs:
     """aiokafka. Raises KafkaError, TimeoutError."""
+    bounds = wanted.bounds
     logs: Logs = {index: [] for index in bounds}
-    deadline = time.monotonic() + timeout_s
-    settings: Mapping[str, Any] = {"auto_offset_reset": "none", "fetch_max_wait_ms": _FETCH_WAIT_MS}
-    async with AIOKafkaConsumer(bootstrap_servers=address, **settings) as consumer:
-        consumer.assign([AioPartition(topic, index) for index in bounds])
+    deadline = time.monotonic() + wanted.timeout_s
+    settings: Mapping[str, Any] = {
+        "auto_offset_reset": "none",
+        "fetch_max_wait_ms": _FETCH_WAIT_MS,
+        "isolation_level": wanted.isolation_level,
+    }
+    async with AIOKafkaConsumer(bootstrap_servers=wanted.address, **settings) as consumer:
+        consumer.assign([AioPartition(wanted.topic, index) for index in bounds])
         for index, (first, _) in bounds.items():
-            consumer.seek(AioPartition(topic, index), first)
+            consumer.seek(AioPartition(wanted.topic, index), first)
         while _still_wanted(logs, bounds):
             for records in (await consumer.getmany(timeout_ms=_POLL_MS)).values():
                 for each in records:
-                    _take(logs, bounds, each.partition, each.offset, each.key, each.value)
+                    _take(logs, wanted, each.partition, each.offset, each.key, each.value)
             _check_time(deadline, logs, bounds)
     return logs
 
 
-def _take(logs: Logs, bounds: Bounds, index: int, offset: int, key: object, value: object) -> None:
-    if offset < bounds[index][1]:
-        logs[index].append(Stored(offset, mark_of(key, value)))
+def _take(logs: Logs, wanted: Reading, index: int, offset: int, key: object, value: object) -> None:
+    if offset < wanted.bounds[index][1]:
+        logs[index].append(Stored(offset, wanted.identify(key, value)))
 
 
-def _in_a_thread(read: Callable[[str, str, Bounds, float], Logs]) -> Callable[..., Awaitable[Logs]]:
-    async def reading(address: str, topic: str, bounds: Bounds, timeout_s: float) -> Logs:
-        return await asyncio.to_thread(read, address, topic, bounds, timeout_s)
+def _in_a_thread(read: Callable[[Reading], Logs]) -> Callable[[Reading], Awaitable[Logs]]:
+    async def reading(wanted: Reading) -> Logs:
+        return await asyncio.to_thread(read, wanted)
 
     return reading
 
 
-READERS: Final[Mapping[str, Callable[[str, str, Bounds, float], Awaitable[Logs]]]] = {
+READERS: Final[Mapping[str, Callable[[Reading], Awaitable[Logs]]]] = {
     "confluent-kafka": _in_a_thread(read_with_confluent),
     "aiokafka": read_with_aiokafka,
     "kafka-python": _in_a_thread(read_with_kafka_python),
 }
 
 
-async def compare_with_others(address: str, topic: str, logs: Logs, timeout_s: float) -> list[Finding]:
+async def compare_with_others(
+    address: str,
+    topic: str,
+    logs: Logs,
+    timeout_s: float,
+    identify: Identify = mark_of,
+    isolation_level: str = UNCOMMITTED,
+) -> list[Finding]:
     """All differences between their records and `logs`, which our own client read."""
     bounds = {index: (log[0].offset, log[-1].offset + 1) for index, log in logs.items() if log}
+    wanted = Reading(address, topic, bounds, timeout_s, identify, isolation_level)
     findings: list[Finding] = []
     for name, read in READERS.items():
         try:
-            found = await read(address, topic, bounds, timeout_s)
+            found = await read(wanted)
         except Exception as error:  # Whatever a library raises, the records could not be read with it.
             findings.append(Finding(Kind.UNREADABLE, f"{name}: {type(error).__name__} {error}"))
             continue

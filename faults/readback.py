@@ -8,8 +8,9 @@ files are read by `protocol` alone, with nothing of the broker: its own reading 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from faults.checker import BatchFacts, Finding, Kind, Stored
 from faults.marks import mark_of
@@ -21,38 +22,60 @@ _POLL_MS = 200
 _RETRY_S = 0.05
 
 Logs = dict[int, list[Stored]]
+Identify = Callable[[object, object], Hashable]
+"""The identity of the record with this key and value; None if no writer makes such a record."""
+COMMITTED: Final = "read_committed"
+UNCOMMITTED: Final = "read_uncommitted"
 
 
-def _stored(record: ConsumerRecord) -> Stored:
-    return Stored(record.offset, mark_of(record.key, record.value))
-
-
-async def read_all(bootstrap_servers: str, topic: str, partitions: int, timeout_s: float) -> Logs:
+async def read_all(
+    bootstrap_servers: str,
+    topic: str,
+    partitions: int,
+    timeout_s: float,
+    identify: Identify = mark_of,
+    isolation_level: str = UNCOMMITTED,
+) -> Logs:
     """Every record of every partition up to its present end. Raises ClientError, TimeoutError."""
     keys = [TopicPartition(topic, partition) for partition in range(partitions)]
     logs: Logs = {partition: [] for partition in range(partitions)}
     async with (
         asyncio.timeout(timeout_s),
-        Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest") as consumer,
+        Consumer(
+            bootstrap_servers=bootstrap_servers,
+            auto_offset_reset="earliest",
+            isolation_level=isolation_level,
+        ) as consumer,
     ):
         consumer.assign(keys)
         ends = await consumer.end_offsets(keys)
-        left = {key for key in keys if ends[key]}
-        while left:
-            for key, records in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
-                logs[key.partition] += map(_stored, records)
-                if records[-1].offset + 1 >= ends[key]:
-                    left.discard(key)
+        # A marker may be last, so the last record does not show the end.
+        while [key for key in keys if await consumer.position(key) < ends[key]]:
+            _take(logs, await consumer.getmany(timeout_ms=_POLL_MS), identify)
     return logs
+
+
+def _take(logs: Logs, found: Mapping[TopicPartition, Sequence[ConsumerRecord]], identify: Identify) -> None:
+    for key, records in found.items():
+        logs[key.partition] += [Stored(each.offset, identify(each.key, each.value)) for each in records]
 
 
 class Follower:
     """A consumer that reads along through all faults; `logs` is what it was given, in its order."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        partitions: int,
+        identify: Identify = mark_of,
+        isolation_level: str = UNCOMMITTED,
+    ) -> None:
         self.logs: Logs = {partition: [] for partition in range(partitions)}
         self.errors: dict[str, int] = {}
         self._bootstrap_servers = bootstrap_servers
+        self._identify = identify
+        self._isolation_level = isolation_level
         self._keys = [TopicPartition(topic, partition) for partition in range(partitions)]
         self._reading: asyncio.Task[None] | None = None
 
@@ -73,7 +96,11 @@ class Follower:
         await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _read(self) -> None:
-        consumer = Consumer(bootstrap_servers=self._bootstrap_servers, auto_offset_reset="earliest")
+        consumer = Consumer(
+            bootstrap_servers=self._bootstrap_servers,
+            auto_offset_reset="earliest",
+            isolation_level=self._isolation_level,
+        )
         consumer.assign(self._keys)
         await consumer.start()
         try:
@@ -85,8 +112,7 @@ class Follower:
                     self.errors[name] = self.errors.get(name, 0) + 1
                     await asyncio.sleep(_RETRY_S)
                     continue
-                for key, records in found.items():
-                    self.logs[key.partition] += map(_stored, records)
+                _take(self.logs, found, self._identify)
         finally:
             await consumer.stop()
 

@@ -10,7 +10,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from faults.process import BrokerProcess, BrokerProcessError, event_of
 from faults.proxy import FaultProxy, ProxyCounters
 from faults.readback import Follower, Logs, read_all, read_files
 from faults.saboteur import Saboteur, Site
-from faults.schedule import FaultKind, schedule
+from faults.schedule import FaultKind, Step, schedule
 from faults.workload import Job, TidelogWriter, Writer
 from faults.workload_confluent import ConfluentWriter
 from faults.workload_keyed import (
@@ -39,13 +39,13 @@ TOPIC: Final = "faults"
 _SETTLE_SECONDS: Final = 180.0
 _READ_SECONDS: Final = 120.0
 _FOLLOW_SECONDS: Final = 120.0
-_TIDELOG: Final[dict[str, Any]] = {
+TIDELOG: Final[dict[str, Any]] = {
     "request_timeout_ms": 1200,
     "retry_backoff_ms": 20,
     "retry_backoff_max_ms": 200,
     "buffer_memory": 262_144,
 }
-_CONFLUENT: Final[dict[str, Any]] = {
+CONFLUENT: Final[dict[str, Any]] = {
     "request.timeout.ms": 1200,
     "socket.timeout.ms": 1500,
     "retry.backoff.ms": 20,
@@ -128,19 +128,19 @@ async def run(settings: Settings, data_dir: Path, tell: Tell) -> Result:
     def say(text: str) -> None:
         tell(time.monotonic() - began, text)
 
-    async with _site(settings, data_dir, result) as site:
-        follower = Follower(f"{site.proxy.host}:{site.proxy.port}", TOPIC, settings.partitions)
+    async with _site(settings, data_dir, result) as (site, writers):
+        follower = Follower(site.address, TOPIC, settings.partitions)
         follower.start()
-        await asyncio.gather(*(writer.start() for writer in site.writers))
+        await asyncio.gather(*(writer.start() for writer in writers))
         try:
             await _break(site, settings, result, say)
             say("everything is healed; the writers settle")
-            await _settle(site.writers, result, say)
+            await _settle(writers, result, say)
             say("reading everything back")
             logs = await _read_back(site, follower, result)
         except BrokerProcessError as error:
             result.findings.append(Finding(Kind.ALARM, str(error)))
-            await asyncio.gather(*(writer.give_up() for writer in site.writers), return_exceptions=True)
+            await asyncio.gather(*(writer.give_up() for writer in writers), return_exceptions=True)
             await follower.stop()
         else:
             judge_files(data_dir, result, logs)
@@ -155,30 +155,40 @@ async def run(settings: Settings, data_dir: Path, tell: Tell) -> Result:
 
 
 @asynccontextmanager
-async def _site(settings: Settings, data_dir: Path, result: Result) -> AsyncIterator[Site]:
+async def _site(
+    settings: Settings, data_dir: Path, result: Result
+) -> AsyncIterator[tuple[Site, list[Writer]]]:
+    broker_settings = {
+        "log.segment.bytes": settings.segment_bytes,
+        "log.message.timestamp.type": settings.timestamp_type,
+        "log.flush.offset.checkpoint.interval.ms": settings.checkpoint_interval_ms,
+        **BROKER_SETTINGS,
+    }
+    async with site_of(data_dir, broker_settings, settings.sync_delay_ms, settings.thread_share) as site:
+        async with Admin(bootstrap_servers=site.address) as admin:
+            keyed = NewTopic(COMPACTED_TOPIC, settings.partitions, 1, topic_configs=TOPIC_CONFIGS)
+            await admin.create_topics([NewTopic(TOPIC, settings.partitions, 1), keyed])
+        shared = settings.partitions, settings.seed
+        job = Job(site.address, TOPIC, *shared, result.ledgers, result.oddities)
+        keyed_job = Job(site.address, COMPACTED_TOPIC, *shared, result.keyed_ledgers, result.oddities)
+        writers = [*_writers(job), KeyedWriter("tidelog, keyed", keyed_job, TIDELOG)]
+        site.users = writers
+        yield site, writers
+
+
+@asynccontextmanager
+async def site_of(
+    data_dir: Path, broker_settings: Mapping[str, object], sync_delay_ms: int, thread_share: float
+) -> AsyncIterator[Site]:
+    """A broker behind the proxy, on a disk that can lose what was not synced."""
     async with FaultProxy("127.0.0.1", 0) as proxy:
-        broker_settings = {
-            "advertised.host": proxy.host,
-            "advertised.port": proxy.port,
-            "log.segment.bytes": settings.segment_bytes,
-            "log.message.timestamp.type": settings.timestamp_type,
-            "log.flush.offset.checkpoint.interval.ms": settings.checkpoint_interval_ms,
-            **BROKER_SETTINGS,
-        }
+        settings = {"advertised.host": proxy.host, "advertised.port": proxy.port, **broker_settings}
         journal = data_dir.parent / "synced"
-        disk = (str(journal), str(settings.sync_delay_ms), str(settings.thread_share))
+        disk = (str(journal), str(sync_delay_ms), str(thread_share))
         command = (sys.executable, "-m", "faults.honest_disk", *disk)
-        async with BrokerProcess(data_dir, settings=broker_settings, command=command) as broker:
+        async with BrokerProcess(data_dir, settings=settings, command=command) as broker:
             proxy.retarget(broker.port)
-            address = f"{proxy.host}:{proxy.port}"
-            async with Admin(bootstrap_servers=address) as admin:
-                keyed = NewTopic(COMPACTED_TOPIC, settings.partitions, 1, topic_configs=TOPIC_CONFIGS)
-                await admin.create_topics([NewTopic(TOPIC, settings.partitions, 1), keyed])
-            shared = settings.partitions, settings.seed
-            job = Job(address, TOPIC, *shared, result.ledgers, result.oddities)
-            keyed_job = Job(address, COMPACTED_TOPIC, *shared, result.keyed_ledgers, result.oddities)
-            writers = [*_writers(job), KeyedWriter("tidelog, keyed", keyed_job, _TIDELOG)]
-            yield Site(broker, proxy, writers, data_dir, journal)
+            yield Site(broker, proxy, data_dir, journal)
 
 
 def _writers(job: Job) -> list[Writer]:
@@ -189,36 +199,52 @@ def _writers(job: Job) -> list[Writer]:
     (confluentinc/librdkafka#4953).
     """
     return [
-        TidelogWriter("tidelog", job, _TIDELOG | {"max_batch_size": 2048}),
+        TidelogWriter("tidelog", job, TIDELOG | {"max_batch_size": 2048}),
         TidelogWriter(
             "tidelog, impatient",
             job,
-            _TIDELOG | {"delivery_timeout_ms": 1500, "compression_type": "lz4", "linger_ms": 5},
+            TIDELOG | {"delivery_timeout_ms": 1500, "compression_type": "lz4", "linger_ms": 5},
         ),
-        ConfluentWriter("confluent", job, _CONFLUENT | {"batch.size": 2048}),
+        ConfluentWriter("confluent", job, CONFLUENT | {"batch.size": 2048}),
         ConfluentWriter(
             "confluent, zstd",
             job,
-            _CONFLUENT | {"compression.type": "zstd", "batch.num.messages": 10},
+            CONFLUENT | {"compression.type": "zstd", "batch.num.messages": 10},
         ),
     ]
 
 
 async def _break(site: Site, settings: Settings, result: Result, say: Callable[[str], None]) -> None:
     saboteur = Saboteur(site)
-    loop = asyncio.get_running_loop()
-    end = loop.time() + settings.seconds
     try:
-        for step in schedule(settings.seed):
+        await break_for(
+            saboteur, schedule(settings.seed), settings.seconds, say, least_steps=settings.least_steps
+        )
+    finally:
+        result.steps, result.bytes_lost = saboteur.done, saboteur.bytes_lost
+        result.ended_in_cleans = saboteur.ended_in_cleans
+
+
+async def break_for(
+    saboteur: Saboteur,
+    steps: Iterable[Step],
+    seconds: float,
+    say: Callable[[str], None],
+    *,
+    least_steps: int = 0,
+) -> None:
+    """Carry out `steps` for `seconds`, or longer until `least_steps` are done, and heal everything."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    try:
+        for step in steps:
             is_over = loop.time() + step.wait_ms / 1000 >= end
-            if is_over and saboteur.done.total() >= settings.least_steps:
+            if is_over and saboteur.done.total() >= least_steps:
                 break
             say(f"in {step.wait_ms} ms: {step}")
             await saboteur.carry_out(step)
     finally:
         await saboteur.heal()
-        result.steps, result.bytes_lost = saboteur.done, saboteur.bytes_lost
-        result.ended_in_cleans = saboteur.ended_in_cleans
 
 
 async def _settle(writers: Sequence[Writer], result: Result, say: Callable[[str], None]) -> None:
@@ -234,7 +260,7 @@ async def _settle(writers: Sequence[Writer], result: Result, say: Callable[[str]
 
 
 async def _read_back(site: Site, follower: Follower, result: Result) -> Logs | None:
-    address = f"{site.proxy.host}:{site.proxy.port}"
+    address = site.address
     logs: Logs | None = None
     try:
         logs = await read_all(address, TOPIC, result.settings.partitions, _READ_SECONDS)

@@ -1,4 +1,4 @@
-"""Carries out the steps of a schedule on a real broker, its network and the writers, and heals it all again.
+"""Carries out the steps of a schedule on a real broker, its network and its users, and heals it all again.
 
 Owns the broker process and the proxy while a run lasts. Invariants: after each step the broker runs or is
 being started; `heal` leaves a running broker and a proxy that forwards everything.
@@ -11,26 +11,53 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Protocol
 
 from faults.power import cut_power
 from faults.process import BrokerProcess, BrokerProcessError
 from faults.proxy import FaultProxy
 from faults.schedule import FaultKind, Step
-from faults.workload import Writer
 from tidelog.protocol.schema import ApiKey
 
 _START_MS = 450
 
 
+class User(Protocol):
+    """A client of the broker that a step can disturb: a writer, or the processors of one id."""
+
+    async def disturb(self, step: Step) -> None: ...
+
+
+_OF_USERS: Final = frozenset(
+    {
+        FaultKind.RENEW,
+        FaultKind.KILL_PROCESSOR,
+        FaultKind.PAUSE_PROCESSOR,
+        FaultKind.TWO_PROCESSORS,
+        FaultKind.ZOMBIE,
+    }
+)
+
+
 @dataclass
 class Site:
-    """What can be broken."""
+    """What can be broken. `api_keys`: the requests that faults of the network hit."""
 
     broker: BrokerProcess
     proxy: FaultProxy
-    writers: Sequence[Writer]
     data_dir: Path
     journal: Path
+    users: Sequence[User] = ()
+    api_keys: Sequence[ApiKey] = (ApiKey.PRODUCE,)
+
+    @property
+    def address(self) -> str:
+        """Where clients reach the broker through the proxy."""
+        return f"{self.proxy.host}:{self.proxy.port}"
+
+    def api_key(self, step: Step) -> ApiKey:
+        """The requests that this step hits."""
+        return self.api_keys[int(step.draw * len(self.api_keys))]
 
 
 class Saboteur:
@@ -56,9 +83,9 @@ class Saboteur:
             await self._cut_power(step)
         elif kind is FaultKind.TERMINATE:
             await self._terminate()
-        elif kind is FaultKind.RENEW:
-            writers = self._site.writers
-            await writers[int(step.draw * len(writers))].renew()
+        elif kind in _OF_USERS:
+            users = self._site.users
+            await users[int(step.draw * len(users))].disturb(step)
         else:
             self._disturb_network(step)
         self.done[kind] += 1
@@ -72,20 +99,20 @@ class Saboteur:
             await self._start()
 
     def _disturb_network(self, step: Step) -> None:
-        proxy = self._site.proxy
+        proxy, api_key = self._site.proxy, self._site.api_key(step)
         match step.kind:
             case FaultKind.CUT:
                 proxy.cut_connections()
             case FaultKind.CUT_BEFORE:
-                proxy.cut_before_request(step.frames)
+                proxy.cut_before_request(step.frames, api_key=api_key)
             case FaultKind.CUT_WITHIN:
-                proxy.cut_within_request(step.frames)
+                proxy.cut_within_request(step.frames, api_key=api_key)
             case FaultKind.CUT_AFTER:
-                proxy.cut_after_request(step.frames)
+                proxy.cut_after_request(step.frames, api_key=api_key)
             case FaultKind.DROP:
-                proxy.drop_responses(step.frames, patience_ms=1 + step.duration_ms)
+                proxy.drop_responses(step.frames, api_key=api_key, patience_ms=1 + step.duration_ms)
             case FaultKind.MUTE:
-                proxy.drop_responses(step.frames, patience_ms=None)
+                proxy.drop_responses(step.frames, api_key=api_key, patience_ms=None)
             case FaultKind.REFUSE:
                 proxy.refuse_connections(step.duration_ms)
                 proxy.cut_connections()
@@ -113,12 +140,12 @@ class Saboteur:
             await self._start()
 
     async def _kill(self, step: Step) -> None:
-        site = self._site
+        site, api_key = self._site, self._site.api_key(step)
         if step.kind is FaultKind.KILL_IN_FLIGHT:
-            site.proxy.hold_responses(api_key=ApiKey.PRODUCE)
+            site.proxy.hold_responses(api_key=api_key)
             with contextlib.suppress(TimeoutError):
                 await site.proxy.wait_until(
-                    lambda: site.proxy.answered() >= step.frames, step.duration_ms + 1
+                    lambda: site.proxy.answered(api_key) >= step.frames, step.duration_ms + 1
                 )
         await site.broker.kill_9()
         if step.kind is FaultKind.KILL_IN_FLIGHT:

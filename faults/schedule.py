@@ -6,13 +6,13 @@ the same.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 
 class FaultKind(StrEnum):
-    """What is done to the broker, to the network or to a writer."""
+    """What is done to the broker, to the network, to a writer or to a processor of transactions."""
 
     KILL = "kill -9, start"
     KILL_IN_FLIGHT = "kill -9 with answers on their way"
@@ -30,6 +30,10 @@ class FaultKind(StrEnum):
     DELAY = "delay every answer"
     REFUSE = "refuse connections"
     RENEW = "close a writer, open another"
+    KILL_PROCESSOR = "kill -9 of a processor, start another"
+    PAUSE_PROCESSOR = "SIGSTOP of a processor, SIGCONT"
+    TWO_PROCESSORS = "a second processor with the same id"
+    ZOMBIE = "SIGSTOP of a processor, a second with the same id, SIGCONT"
 
 
 class Step(NamedTuple):
@@ -61,8 +65,10 @@ _DETAILS: Final = {
     FaultKind.DROP: _COUNTED,
     FaultKind.MUTE: _COUNTED,
     FaultKind.RENEW: "now",
+    FaultKind.KILL_PROCESSOR: "now",
+    FaultKind.TWO_PROCESSORS: "now",
 }
-_WEIGHTS: Final = {
+_SHARED: Final = {
     FaultKind.KILL: 6,
     FaultKind.KILL_IN_FLIGHT: 6,
     FaultKind.KILL_STARTING: 2,
@@ -78,21 +84,36 @@ _WEIGHTS: Final = {
     FaultKind.MUTE: 3,
     FaultKind.DELAY: 6,
     FaultKind.REFUSE: 3,
-    FaultKind.RENEW: 4,
 }
-_LONGEST_MS: Final = {FaultKind.PAUSE: 2500, FaultKind.DELAY: 1500, FaultKind.REFUSE: 1500}
+WRITERS: Final[Mapping[FaultKind, int]] = {**_SHARED, FaultKind.RENEW: 4}
+"""How often each fault comes, relative to the others, where writers work."""
+PROCESSORS: Final[Mapping[FaultKind, int]] = {
+    **_SHARED,
+    FaultKind.KILL_PROCESSOR: 14,
+    FaultKind.PAUSE_PROCESSOR: 5,
+    FaultKind.TWO_PROCESSORS: 6,
+    FaultKind.ZOMBIE: 8,
+}
+"""The same where processors work in transactions."""
+_LONGEST_MS: Final = {
+    FaultKind.PAUSE: 2500,
+    FaultKind.DELAY: 1500,
+    FaultKind.REFUSE: 1500,
+    FaultKind.PAUSE_PROCESSOR: 6000,
+    FaultKind.ZOMBIE: 6000,
+}
 _LONGEST_OTHER_MS: Final = 400
 _MEAN_WAIT_MS: Final = 250
 _LONGEST_WAIT_MS: Final = 1500
 
 
-def schedule(seed: int) -> Iterator[Step]:
+def schedule(seed: int, weights: Mapping[FaultKind, int] = WRITERS) -> Iterator[Step]:
     """The steps of `seed`, without end. The first kinds come once each in a random order, then by weight."""
     rng = random.Random(seed)
-    first = list(FaultKind)
+    first = list(weights)
     rng.shuffle(first)
     while True:
-        kind = first.pop() if first else rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+        kind = first.pop() if first else rng.choices(list(weights), list(weights.values()))[0]
         wait_ms = min(int(rng.expovariate(1 / _MEAN_WAIT_MS)), _LONGEST_WAIT_MS)
         duration_ms = int(rng.random() ** 2 * _LONGEST_MS.get(kind, _LONGEST_OTHER_MS))
         yield Step(wait_ms, kind, duration_ms, rng.randint(1, 6), rng.random())

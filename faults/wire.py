@@ -96,11 +96,16 @@ class Wire:
         return {result.index: result for result in answer.topics[0][1]}
 
     async def read(
-        self, topic: str, partition: int, offset: int, max_bytes: int = _FETCH_BYTES
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_bytes: int = _FETCH_BYTES,
+        isolation_level: int = 0,
     ) -> FetchPartitionResult:
         """What the broker answers, at once, to a Fetch from `offset`."""
         wanted = FetchPartition(partition, -1, offset, -1, -1, max_bytes)
-        request = FetchRequest(-1, 0, 0, max_bytes, 0, 0, -1, [(topic, [wanted])])
+        request = FetchRequest(-1, 0, 0, max_bytes, isolation_level, 0, -1, [(topic, [wanted])])
         await self.send(ApiKey.FETCH, FETCH_VERSION, encode_fetch_request(FETCH_VERSION, request))
         answer = await self.receive()
         return cast(FetchPartitionResult, answer.topics[0][1][0])

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from faults.checker import REFUSED, UNCERTAIN, Ledger, Mark
 from faults.marks import record_of
+from faults.schedule import Step
 from tidelog.client import ClientError, Delivery, DeliveryFailedError, DeliveryTimeoutError, Producer
 
 _LARGEST_BURST: Final = 25
-_LONGEST_PAUSE_S: Final = 0.04
 _RETRY_S: Final = 0.05
 _CLOSING_MS: Final = 300
 
@@ -33,6 +33,8 @@ class Job:
     seed: int
     ledgers: list[Ledger] = field(default_factory=list)
     oddities: dict[str, int] = field(default_factory=dict)
+    longest_pause_s: float = 0.04
+    """Between two bursts of one writer."""
 
     def open_ledger(self, name: str) -> Ledger:
         """The ledger of one more producer."""
@@ -63,6 +65,10 @@ class Writer(ABC):
         self.ledger = self.job.open_ledger(self.name)
         await self.open()
         self._sending = asyncio.create_task(self._send_on())
+
+    async def disturb(self, step: Step) -> None:
+        """RENEW alone disturbs a writer."""
+        await self.renew()
 
     async def renew(self) -> None:
         """Close the producer however much it has under way, and open another."""
@@ -99,7 +105,7 @@ class Writer(ABC):
                 await self._send_one(partition)
                 if self._rng.random() < 0.3:
                     partition = self._rng.randrange(self.job.partitions)
-            await asyncio.sleep(self._rng.random() * _LONGEST_PAUSE_S)
+            await asyncio.sleep(self._rng.random() * self.job.longest_pause_s)
 
     async def _send_one(self, partition: int) -> None:
         if self.is_broken:

@@ -1,0 +1,141 @@
+"""What is visible of transactions: the ends of the logs while they move, and the committed records.
+
+Owns the readers of this trial, which bring facts for `checker`. `committed_in_files` reads the segment files
+of a stopped broker with `protocol` alone, by the markers: nothing of the broker's own reading is in it.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from faults.checker import Stored
+from faults.process import BrokerProcess
+from faults.readback import COMMITTED, Follower, read_all, segment_files
+from faults.transactions.clients import Job
+from faults.transactions.history import PARTITIONS, PLACES, Ends, Place, output_of
+from faults.wire import Wire
+from tidelog.client import Consumer, TopicPartition
+from tidelog.protocol.records import decode_batch, iter_batches, read_marker
+
+READ_COMMITTED: Final = 1
+_LOOK_S: Final = 0.02
+_RETRY_S: Final = 0.05
+Logs = dict[Place, list[Stored]]
+
+
+class EndsWatcher:
+    """Looks at the ends of all places again and again, through all starts of the broker."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.ends: dict[Place, list[Ends]] = defaultdict(list)
+        self._broker = broker
+        self._watching = asyncio.create_task(self._watch())
+
+    async def stop(self) -> None:
+        self._watching.cancel()
+        await asyncio.gather(self._watching, return_exceptions=True)
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether no transaction was open in the last look."""
+        return all(
+            self.ends[place] and self.ends[place][-1].last_stable == self.ends[place][-1].high_watermark
+            for place in PLACES
+        )
+
+    async def look_again(self) -> None:
+        """Return after a look that began later than this call."""
+        seen = {place: len(self.ends[place]) for place in PLACES}
+        while any(len(self.ends[place]) < count + 2 for place, count in seen.items()):
+            if self._watching.done():
+                self._watching.result()
+            await asyncio.sleep(_LOOK_S)
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                async with Wire.connected(self._broker.port) as wire:
+                    while True:
+                        for place in PLACES:
+                            await self._look(wire, place)
+                        await asyncio.sleep(_LOOK_S)
+            except (OSError, EOFError, TimeoutError):
+                await asyncio.sleep(_RETRY_S)
+
+    async def _look(self, wire: Wire, place: Place) -> None:
+        # A Fetch at the end answers no record, and both ends as of one moment.
+        offset = self.ends[place][-1].high_watermark if self.ends[place] else 0
+        found = await wire.read(*place, offset, 1, READ_COMMITTED)
+        if not found.error_code:
+            self.ends[place].append(Ends(found.last_stable_offset, found.high_watermark))
+
+
+class CommittedFollowers:
+    """Our consumer on each topic, at read_committed, through all faults."""
+
+    def __init__(self, address: str) -> None:
+        self._of_topic = {
+            topic: Follower(address, topic, count, output_of, COMMITTED)
+            for topic, count in PARTITIONS.items()
+        }
+        for follower in self._of_topic.values():
+            follower.start()
+
+    async def stop(self, at_end_of: Logs | None = None) -> None:
+        """Stop; with `at_end_of` only once they have read as far. Raises ClientError if one broke."""
+        for topic, follower in self._of_topic.items():
+            of_topic = None
+            if at_end_of is not None:
+                of_topic = {place.partition: log for place, log in at_end_of.items() if place.topic == topic}
+            await follower.stop(of_topic)
+
+    @property
+    def logs(self) -> Logs:
+        return {
+            Place(topic, index): log
+            for topic, follower in self._of_topic.items()
+            for index, log in follower.logs.items()
+        }
+
+
+async def read_committed(address: str, timeout_s: float) -> Logs:
+    """What our consumer finds of all places now. Raises ClientError, TimeoutError."""
+    logs: Logs = {}
+    for topic, count in PARTITIONS.items():
+        found = await read_all(address, topic, count, timeout_s, output_of, COMMITTED)
+        logs |= {Place(topic, index): log for index, log in found.items()}
+    return logs
+
+
+async def committed_positions(jobs: Sequence[Job]) -> dict[int, int]:
+    """Input partition -> the offset that its group has committed, 0 if none. Raises ClientError."""
+    positions: dict[int, int] = {}
+    for job in jobs:
+        async with Consumer(
+            bootstrap_servers=job.address, group_id=job.group, isolation_level=COMMITTED
+        ) as consumer:
+            for partition in job.partitions:
+                key = TopicPartition(job.input_topic, partition)
+                positions[partition] = await consumer.committed(key) or 0
+    return positions
+
+
+def committed_in_files(data_dir: Path, place: Place) -> list[Stored]:
+    """The records of one partition whose producers' markers commit them, by offset. Blocking; raises
+    ProtocolError."""
+    pending: Mapping[int, list[Stored]] = defaultdict(list)
+    committed: list[Stored] = []
+    for path in segment_files(data_dir, *place):
+        data = path.read_bytes()
+        for position, header in iter_batches(data):
+            waiting = pending[header.producer_id]
+            if not header.is_control:
+                records = decode_batch(data, position)
+                waiting += [Stored(each.offset, output_of(each.key, each.value)) for each in records]
+                continue
+            if read_marker(data, position).is_commit:
+                committed += waiting
+            waiting.clear()
+    return sorted(committed, key=lambda stored: stored.offset)

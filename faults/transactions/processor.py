@@ -1,0 +1,77 @@
+"""`python -m faults.transactions.processor NAME CLIENT SEED JOURNAL JOB`: a process that may die at any time.
+
+Consumes inputs, transforms them, and produces the outputs and the offsets in transactions, some of which it
+aborts on purpose. What it knows of each transaction is in its journal before it goes on: the kernel keeps
+what was written there when the process is killed. `JOB` is a `Job` as JSON.
+"""
+
+import asyncio
+import json
+import os
+import random
+import sys
+from pathlib import Path
+from typing import Final
+
+from faults.transactions.clients import CLIENTS, Abortable, Client, Job
+from faults.transactions.history import AttemptId, commit_line, outputs_of, record_of
+
+_MOST_SOURCES: Final = 25
+_ABORTED_SHARE: Final = 0.1
+_LONGEST_PAUSE_S: Final = 0.03
+
+
+class Journal:
+    """Lines that outlive the process."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def note(self, line: str) -> None:
+        os.write(self._fd, line.encode() + b"\n")
+
+
+async def process(name: str, client: Client, journal: Journal, rng: random.Random) -> None:
+    """Process inputs without end. Raises whatever the client raises where it can do nothing more."""
+    await client.open()
+    number = 0
+    while True:
+        sources = await client.read(rng.randint(1, _MOST_SOURCES))
+        if not sources:
+            continue
+        journal.note(f"begin {number}")
+        try:
+            await client.begin()
+            for output in outputs_of(AttemptId(name, number), sources):
+                await client.send(output.place, *record_of(output))
+            await asyncio.sleep(rng.random() * _LONGEST_PAUSE_S)
+            positions: dict[int, int] = {}
+            for partition, offset in sources:
+                positions[partition] = max(offset + 1, positions.get(partition, 0))
+            await client.send_offsets(positions)
+            if rng.random() < _ABORTED_SHARE:
+                raise Abortable
+            journal.note(commit_line(number, sources))
+            await client.commit()
+        except Abortable:
+            await client.abort()
+            journal.note(f"aborted {number}")
+            await client.rewind()
+        else:
+            journal.note(f"committed {number}")
+        number += 1
+
+
+def main(arguments: list[str]) -> None:
+    name, client, seed, journal, job = arguments
+    rng = random.Random(f"{seed} {name}")
+    asyncio.run(process(name, CLIENTS[client](Job(**json.loads(job))), Journal(Path(journal)), rng))
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except Exception as error:
+        # Whoever started it reads why, and starts another. Clients are left as they are, as by a kill.
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        os._exit(1)

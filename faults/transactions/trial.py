@@ -1,0 +1,261 @@
+"""Kills brokers and processors, pauses them and breaks their network, and judges the transactions they made.
+
+Owns the order of a trial: start, break, heal, wait until every input is processed, kill the processors, wait
+until what they left open is aborted, read back, check. The runner's steps break things; the processors of
+three clients share the partitions that they write to.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from faults.checker import Finding, Kind, compare
+from faults.checker import check as check_records
+from faults.foreign_readers import READERS, compare_with_others
+from faults.process import BrokerProcessError
+from faults.readback import COMMITTED, read_all
+from faults.runner import TIDELOG, alarms, break_for, site_of
+from faults.saboteur import Saboteur, Site
+from faults.schedule import PROCESSORS, FaultKind, schedule
+from faults.transactions.checker import check
+from faults.transactions.clients import CLIENTS, Job
+from faults.transactions.history import PARTITIONS, PLACES, Attempt, AttemptId, History, Outcome, output_of
+from faults.transactions.observation import (
+    CommittedFollowers,
+    EndsWatcher,
+    Logs,
+    committed_in_files,
+    committed_positions,
+    read_committed,
+)
+from faults.transactions.slots import Slot
+from faults.trial import Outcome as TrialOutcome
+from faults.trial import Say
+from faults.workload import Job as WriterJob
+from faults.workload import TidelogWriter
+from tidelog.client import Admin, ClientError, NewTopic
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.schema import ApiKey
+
+INPUT: Final = "in"
+_PARTITIONS_A_SLOT: Final = 2
+TIMEOUT_MS: Final = 3_000
+"""Of transactions: pauses of brokers and processors may be longer."""
+_LONGEST_PAUSE_S: Final = 0.15
+_SETTLE_SECONDS: Final = 180.0
+_STUCK_SECONDS: Final = 25.0
+_ABORT_SECONDS: Final = 60.0
+_READ_SECONDS: Final = 120.0
+_LOOK_S: Final = 0.2
+_BROKER_SETTINGS: Final[dict[str, object]] = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
+    "auto.create.topics.enable": "false",
+}
+_API_KEYS: Final = (
+    ApiKey.PRODUCE,
+    ApiKey.END_TXN,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.OFFSET_FETCH,
+)
+_KILLS: Final = (
+    FaultKind.KILL,
+    FaultKind.KILL_IN_FLIGHT,
+    FaultKind.KILL_STARTING,
+    FaultKind.KILL_PAUSED,
+    FaultKind.POWER_CUT,
+)
+
+
+@dataclass
+class _Run:
+    """The parts of a trial, and what it found."""
+
+    site: Site
+    slots: Sequence[Slot]
+    feeder: TidelogWriter
+    watcher: EndsWatcher
+    followers: CommittedFollowers
+    outcome: TrialOutcome
+    history: History = field(default_factory=History)
+
+    @property
+    def jobs(self) -> list[Job]:
+        return [slot.job for slot in self.slots]
+
+    @property
+    def input_count(self) -> int:
+        return sum(len(job.partitions) for job in self.jobs)
+
+    def find(self, kind: Kind, text: str) -> None:
+        self.outcome.findings.append(Finding(kind, text))
+
+
+async def run(seed: int, seconds: float, folder: Path, say: Say, least_steps: int = 0) -> TrialOutcome:
+    """Break things for `seconds`, or longer until `least_steps` are done, then check."""
+    outcome = TrialOutcome()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    rng = random.Random(f"transactions {seed}")
+    settings = {**_BROKER_SETTINGS, "log.segment.bytes": rng.choice((16_384, 65_536, 1_048_576))}
+    settings["log.flush.offset.checkpoint.interval.ms"] = rng.choice((100, 500, 60_000))
+    data_dir = folder / "data"
+    async with site_of(data_dir, settings, rng.choice((0, 5, 20)), rng.choice((0.0, 0.1, 1.0))) as site:
+        made = await _begin(site, seed, folder, outcome)
+        saboteur = Saboteur(site)
+        try:
+            steps = schedule(seed, PROCESSORS)
+            await break_for(saboteur, steps, seconds, say, least_steps=least_steps)
+            say("everything is healed; the processors come to the end of the input")
+            await _settle(made)
+            say("reading everything back")
+            await _observe(made)
+        except BrokerProcessError as error:
+            made.find(Kind.ALARM, str(error))
+        finally:
+            await _end(made)
+        outcome.findings += alarms(site.broker)
+        outcome.tried = Counter({str(kind): count for kind, count in saboteur.done.items()})
+        outcome.figures += _figures(made, saboteur)
+    made.history.attempts = _attempts(made.slots)
+    outcome.findings += check(made.history)
+    outcome.seconds = loop.time() - began
+    return outcome
+
+
+async def _begin(site: Site, seed: int, folder: Path, outcome: TrialOutcome) -> _Run:
+    oddities: Counter[str] = Counter()
+    slots = []
+    for index, client in enumerate(CLIENTS):
+        first = index * _PARTITIONS_A_SLOT
+        partitions = tuple(range(first, first + _PARTITIONS_A_SLOT))
+        job = Job(site.address, INPUT, partitions, f"group of {client}", f"id of {client}", TIMEOUT_MS)
+        slots.append(Slot(client, job, seed, folder, oddities))
+    count = len(slots) * _PARTITIONS_A_SLOT
+    async with Admin(bootstrap_servers=site.address) as admin:
+        outputs = [NewTopic(topic, partitions, 1) for topic, partitions in PARTITIONS.items()]
+        await admin.create_topics([NewTopic(INPUT, count, 1), *outputs])
+    job_of_feeder = WriterJob(site.address, INPUT, count, seed, longest_pause_s=_LONGEST_PAUSE_S)
+    feeder = TidelogWriter("feeder", job_of_feeder, TIDELOG)
+    site.users, site.api_keys = slots, _API_KEYS
+    made = _Run(site, slots, feeder, EndsWatcher(site.broker), CommittedFollowers(site.address), outcome)
+    await asyncio.gather(feeder.start(), *(slot.start() for slot in slots))
+    return made
+
+
+async def _settle(made: _Run) -> None:
+    """Wait until all inputs are processed and nothing is open."""
+    address = made.site.address
+    await made.feeder.settle(_SETTLE_SECONDS)
+    inputs = await read_all(address, INPUT, made.input_count, _READ_SECONDS)
+    made.outcome.findings += check_records(made.feeder.job.ledgers, inputs)
+    made.history.inputs = {partition: len(log) for partition, log in inputs.items()}
+    await _until_processed(made)
+    for slot in made.slots:
+        await slot.close()
+    try:
+        async with asyncio.timeout(_ABORT_SECONDS):
+            await made.watcher.look_again()
+            while not made.watcher.is_stable:
+                await made.watcher.look_again()
+    except TimeoutError:
+        made.find(Kind.HANGING, "a transaction is open long after its timeout, and its processor is dead")
+
+
+async def _until_processed(made: _Run) -> None:
+    """Wait until all offsets are committed. A client that makes no progress for long is started again."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + _SETTLE_SECONDS
+    moved_at = dict.fromkeys((slot.client for slot in made.slots), loop.time())
+    before: dict[int, int] = {}
+    while loop.time() < end:
+        try:
+            positions = await committed_positions(made.jobs)
+        except ClientError:
+            await asyncio.sleep(_LOOK_S)
+            continue
+        made.history.positions = positions
+        if positions == made.history.inputs:
+            return
+        for slot in made.slots:
+            own = slot.job.partitions
+            is_done = all(positions[each] == made.history.inputs[each] for each in own)
+            if is_done or any(positions[each] != before.get(each) for each in own):
+                moved_at[slot.client] = loop.time()
+            elif loop.time() - moved_at[slot.client] > _STUCK_SECONDS:
+                moved_at[slot.client] = loop.time()
+                await slot.replace()
+        before = positions
+        await asyncio.sleep(_LOOK_S)
+
+
+async def _observe(made: _Run) -> None:
+    """Read what is visible in every way."""
+    address, history = made.site.address, made.history
+    try:
+        # An uncertain commit of a processor that was killed last may have moved them.
+        history.positions = await committed_positions(made.jobs)
+        history.visible = await read_committed(address, _READ_SECONDS)
+        async with asyncio.timeout(_READ_SECONDS):
+            await made.followers.stop(dict(history.visible))
+    except (ClientError, TimeoutError) as error:
+        made.find(Kind.UNREADABLE, f"{type(error).__name__} {error}")
+    for topic, count in PARTITIONS.items():
+        logs = {place.partition: list(log) for place, log in history.visible.items() if place.topic == topic}
+        if len(logs) == count:
+            made.outcome.findings += await compare_with_others(
+                address, topic, logs, _READ_SECONDS, output_of, COMMITTED
+            )
+    await made.watcher.look_again()
+    if exit_code := await made.site.broker.terminate():
+        made.find(Kind.ALARM, f"exit code {exit_code} after SIGTERM")
+    for place, log in history.visible.items():
+        try:
+            found = await asyncio.to_thread(committed_in_files, made.site.data_dir, place)
+        except ProtocolError as error:
+            made.find(Kind.UNREADABLE, f"the files of {place}: {error}")
+        else:
+            made.outcome.findings += compare(place.partition, "the files", found, log, whole=True)
+
+
+async def _end(made: _Run) -> None:
+    for slot in made.slots:
+        await slot.close()
+    ending: list[Any] = [made.feeder.give_up(), made.watcher.stop(), made.followers.stop()]
+    await asyncio.gather(*ending, return_exceptions=True)
+    made.history.followed = {"the reader along": made.followers.logs}
+    made.history.ends = made.watcher.ends
+
+
+def _attempts(slots: Sequence[Slot]) -> dict[AttemptId, Attempt]:
+    attempts: dict[AttemptId, Attempt] = {}
+    for slot in slots:
+        attempts |= slot.attempts()
+    return attempts
+
+
+def _figures(made: _Run, saboteur: Saboteur) -> list[str]:
+    figures = []
+    for slot in made.slots:
+        outcomes = Counter(attempt.outcome for attempt in slot.attempts().values())
+        told = ", ".join(f"{outcomes[outcome]:,} of which {outcome}" for outcome in Outcome)
+        figures.append(
+            f"{slot.client}: {slot.started:,} processes, {outcomes.total():,} transactions, {told}"
+        )
+    visible: Logs = {place: list(made.history.visible.get(place, ())) for place in PLACES}
+    kills = sum(saboteur.done[kind] for kind in _KILLS)
+    figures.append(
+        f"{sum(made.history.inputs.values()):,} inputs, {sum(map(len, visible.values())):,} visible outputs,"
+        f" read with {', '.join(('our client', *READERS))} and from the files;"
+        f" {kills:,} kills of the broker, {saboteur.bytes_lost:,} bytes lost in power cuts;"
+        f" {sum(map(len, made.watcher.ends.values())):,} looks at the ends of the logs"
+    )
+    oddities = made.slots[0].oddities
+    figures += [f"{count:>6,} × {oddity}" for oddity, count in sorted(oddities.items())]
+    return figures
