@@ -13,7 +13,7 @@ from typing import Final
 from faults.checker import Stored
 from faults.process import BrokerProcess
 from faults.readback import COMMITTED, Follower, read_all, segment_files
-from faults.transactions.clients import Job
+from faults.transactions.client import Job
 from faults.transactions.history import PARTITIONS, PLACES, Ends, Place, output_of
 from faults.wire import Wire
 from tidelog.client import Consumer, TopicPartition

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from faults.transactions.clients import CLIENTS, Abortable, Client, Job
+from faults.transactions.client import Abortable, Client, Job, client_of
 from faults.transactions.history import AttemptId, commit_line, outputs_of, record_of
 
 _MOST_SOURCES: Final = 25
@@ -65,7 +65,7 @@ async def process(name: str, client: Client, journal: Journal, rng: random.Rando
 def main(arguments: list[str]) -> None:
     name, client, seed, journal, job = arguments
     rng = random.Random(f"{seed} {name}")
-    asyncio.run(process(name, CLIENTS[client](Job(**json.loads(job))), Journal(Path(journal)), rng))
+    asyncio.run(process(name, client_of(client, Job(**json.loads(job))), Journal(Path(journal)), rng))
 
 
 if __name__ == "__main__":

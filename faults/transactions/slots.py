@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from faults.schedule import FaultKind, Step
-from faults.transactions.clients import Job
-from faults.transactions.history import Attempt, AttemptId, attempts_of
+from faults.transactions.client import Job
+from faults.transactions.history import Attempt, AttemptId, Outcome, attempts_of
 
 _PAUSE_BEFORE_NEXT_S: Final = 0.1
 
@@ -72,6 +72,10 @@ class Slot:
         for path in self._folder.glob(f"{self.client}-*.journal"):
             attempts |= attempts_of(path.stem, path.read_text().splitlines())
         return attempts
+
+    def has_committed(self) -> bool:
+        """Whether one of its processes has committed a transaction. Blocking."""
+        return any(attempt.outcome is Outcome.COMMITTED for attempt in self.attempts().values())
 
     async def close(self) -> None:
         """Kill every process."""

@@ -22,7 +22,7 @@ from faults.runner import TIDELOG, alarms, break_for, site_of
 from faults.saboteur import Saboteur, Site
 from faults.schedule import PROCESSORS, FaultKind, schedule
 from faults.transactions.checker import check
-from faults.transactions.clients import CLIENTS, Job
+from faults.transactions.client import CLIENTS, Job
 from faults.transactions.history import PARTITIONS, PLACES, Attempt, AttemptId, History, Outcome, output_of
 from faults.transactions.observation import (
     CommittedFollowers,
@@ -54,6 +54,9 @@ _LOOK_S: Final = 0.2
 _BROKER_SETTINGS: Final[dict[str, object]] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
     "auto.create.topics.enable": "false",
+    # So that a start is short.
+    "offsets.topic.num.partitions": 2,
+    "transaction.state.log.num.partitions": 2,
 }
 _API_KEYS: Final = (
     ApiKey.PRODUCE,
@@ -146,6 +149,9 @@ async def _begin(site: Site, seed: int, folder: Path, outcome: TrialOutcome) -> 
     site.users, site.api_keys = slots, _API_KEYS
     made = _Run(site, slots, feeder, EndsWatcher(site.broker), CommittedFollowers(site.address), outcome)
     await asyncio.gather(feeder.start(), *(slot.start() for slot in slots))
+    async with asyncio.timeout(_READ_SECONDS):
+        while not all(slot.has_committed() for slot in slots):  # noqa: ASYNC110 (another process says so)
+            await asyncio.sleep(_LOOK_S)
     return made
 
 
@@ -244,9 +250,9 @@ def _figures(made: _Run, saboteur: Saboteur) -> list[str]:
     figures = []
     for slot in made.slots:
         outcomes = Counter(attempt.outcome for attempt in slot.attempts().values())
-        told = ", ".join(f"{outcomes[outcome]:,} of which {outcome}" for outcome in Outcome)
+        told = ", ".join(f"{outcomes[outcome]:,} × {outcome}" for outcome in Outcome)
         figures.append(
-            f"{slot.client}: {slot.started:,} processes, {outcomes.total():,} transactions, {told}"
+            f"{slot.client}: {slot.started:,} processes, {outcomes.total():,} transactions ({told})"
         )
     visible: Logs = {place: list(made.history.visible.get(place, ())) for place in PLACES}
     kills = sum(saboteur.done[kind] for kind in _KILLS)

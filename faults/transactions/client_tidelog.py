@@ -1,0 +1,115 @@
+"""Our client as a processor uses it."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from faults.transactions.client import POLL_S, Abortable, Client
+from faults.transactions.history import Place, Source
+from tidelog.client import (
+    ClientError,
+    Consumer,
+    Producer,
+    TopicPartition,
+    TransactionAbortableError,
+    TransactionAbortedError,
+)
+
+_RETRY_S: Final = 0.05
+
+
+class TidelogClient(Client):
+    """Ours. Its calls end after request_timeout_ms, and can then be repeated."""
+
+    async def open(self) -> None:
+        shared: dict[str, Any] = {
+            "bootstrap_servers": self.job.address,
+            "request_timeout_ms": 1500,
+            "retry_backoff_ms": 20,
+            "retry_backoff_max_ms": 200,
+        }
+        while True:
+            self._producer = Producer(
+                transactional_id=self.job.transactional_id,
+                transaction_timeout_ms=self.job.timeout_ms,
+                max_batch_size=2048,
+                **shared,
+            )
+            try:
+                await self._producer.start()
+                break
+            except ClientError as error:
+                if not error.retriable:
+                    raise
+                await self._producer.stop()
+                await asyncio.sleep(_RETRY_S)
+        self._consumer = Consumer(
+            group_id=self.job.group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            **shared,
+        )
+        self._keys = [TopicPartition(self.job.input_topic, each) for each in self.job.partitions]
+        self._consumer.assign(self._keys)
+        await self._again(self._consumer.start)
+        await self.rewind()
+
+    @staticmethod
+    async def _again(call: Callable[..., Any], *arguments: Any) -> Any:
+        """Repeat a call until it succeeds or its error is not retriable."""
+        while True:
+            try:
+                return await call(*arguments)
+            except ClientError as error:
+                if not error.retriable:
+                    raise
+                await asyncio.sleep(_RETRY_S)
+
+    async def rewind(self) -> None:
+        for key in self._keys:
+            self._consumer.seek(key, await self._again(self._consumer.committed, key) or 0)
+
+    async def read(self, most: int) -> list[Source]:
+        try:
+            found = await self._consumer.getmany(timeout_ms=int(POLL_S * 1000), max_records=most)
+        except ClientError as error:
+            if not error.retriable:
+                raise
+            return []
+        return [Source(key.partition, each.offset) for key, records in found.items() for each in records]
+
+    async def begin(self) -> None:
+        await self._producer.begin_transaction()
+
+    async def send(self, place: Place, key: bytes, value: bytes) -> None:
+        await self._in_transaction(self._producer.send, place.topic, value, key, place.partition)
+
+    async def send_offsets(self, positions: Mapping[int, int]) -> None:
+        offsets = {key: positions[key.partition] for key in self._keys if key.partition in positions}
+        await self._in_transaction(
+            self._producer.send_offsets_to_transaction, offsets, self._consumer.group_metadata()
+        )
+
+    @staticmethod
+    async def _in_transaction(call: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            await call(*arguments)
+        except (TransactionAbortableError, TransactionAbortedError) as error:
+            raise Abortable from error
+        except ClientError as error:
+            if not error.retriable:
+                raise
+            raise Abortable from error
+
+    async def commit(self) -> None:
+        try:
+            await self._again(self._producer.commit_transaction)
+        except TransactionAbortableError as error:
+            raise Abortable from error
+
+    async def abort(self) -> None:
+        await self._again(self._producer.abort_transaction)
+
+
+make: Final = TidelogClient
