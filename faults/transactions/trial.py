@@ -100,7 +100,14 @@ class _Run:
         self.outcome.findings.append(Finding(kind, text))
 
 
-async def run(seed: int, seconds: float, folder: Path, say: Say, least_steps: int = 0) -> TrialOutcome:
+async def run(
+    seed: int,
+    seconds: float,
+    folder: Path,
+    say: Say,
+    least_steps: int = 0,
+    clients: Sequence[str] = CLIENTS,
+) -> TrialOutcome:
     """Break things for `seconds`, or longer until `least_steps` are done, then check."""
     outcome = TrialOutcome()
     loop = asyncio.get_running_loop()
@@ -110,7 +117,7 @@ async def run(seed: int, seconds: float, folder: Path, say: Say, least_steps: in
     settings["log.flush.offset.checkpoint.interval.ms"] = rng.choice((100, 500, 60_000))
     data_dir = folder / "data"
     async with site_of(data_dir, settings, rng.choice((0, 5, 20)), rng.choice((0.0, 0.1, 1.0))) as site:
-        made = await _begin(site, seed, folder, outcome)
+        made = await _begin(site, seed, folder, outcome, clients)
         saboteur = Saboteur(site)
         try:
             steps = schedule(seed, PROCESSORS)
@@ -132,10 +139,10 @@ async def run(seed: int, seconds: float, folder: Path, say: Say, least_steps: in
     return outcome
 
 
-async def _begin(site: Site, seed: int, folder: Path, outcome: TrialOutcome) -> _Run:
+async def _begin(site: Site, seed: int, folder: Path, outcome: TrialOutcome, clients: Sequence[str]) -> _Run:
     oddities: Counter[str] = Counter()
     slots = []
-    for index, client in enumerate(CLIENTS):
+    for index, client in enumerate(clients):
         first = index * _PARTITIONS_A_SLOT
         partitions = tuple(range(first, first + _PARTITIONS_A_SLOT))
         job = Job(site.address, INPUT, partitions, f"group of {client}", f"id of {client}", TIMEOUT_MS)

@@ -10,6 +10,6 @@ SEED, STEPS = 316, 4
 
 async def test_each_input_has_its_outputs_once_whatever_is_killed(tmp_path: Path) -> None:
     steps: list[str] = []
-    outcome = await trial.run(SEED, 1, tmp_path, steps.append, STEPS)
+    outcome = await trial.run(SEED, 1, tmp_path, steps.append, STEPS, ("tidelog", "confluent"))
     assert outcome.findings == [], f"seed {SEED}, steps {steps}"
     assert outcome.tried.total() >= STEPS
