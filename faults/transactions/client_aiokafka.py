@@ -1,15 +1,18 @@
 """aiokafka as a processor uses it."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
+from aiokafka.errors import KafkaConnectionError, ProducerFenced
 from aiokafka.errors import KafkaError as AioError
-from aiokafka.errors import ProducerFenced
 
 from faults.transactions.client import POLL_S, Abortable, Client
 from faults.transactions.history import Place, Source
+
+_RETRY_S: Final = 0.1
 
 
 class AiokafkaClient(Client):
@@ -22,13 +25,19 @@ class AiokafkaClient(Client):
             "retry_backoff_ms": 20,
             "metadata_max_age_ms": 1000,
         }
-        self._producer = AIOKafkaProducer(
-            transactional_id=self.job.transactional_id,
-            transaction_timeout_ms=self.job.timeout_ms,
-            max_batch_size=2048,
-            **shared,
-        )
-        await self._producer.start()
+        while True:
+            self._producer = AIOKafkaProducer(
+                transactional_id=self.job.transactional_id,
+                transaction_timeout_ms=self.job.timeout_ms,
+                max_batch_size=2048,
+                **shared,
+            )
+            try:
+                await self._producer.start()
+                break
+            except KafkaConnectionError:
+                await self._producer.stop()
+                await asyncio.sleep(_RETRY_S)
         self._consumer = AIOKafkaConsumer(
             group_id=self.job.group,
             enable_auto_commit=False,

@@ -1,12 +1,13 @@
 """What the checker's facts are made of: marks in records, and the schedule that a seed decides."""
 
+from collections.abc import Mapping
 from itertools import islice
 
 import pytest
 
 from faults.checker import Mark
 from faults.marks import mark_of, record_of
-from faults.schedule import FaultKind, schedule
+from faults.schedule import PROCESSORS, WRITERS, FaultKind, schedule
 
 
 @pytest.mark.parametrize("mark", [Mark(0, 0, 0), Mark(3, 1, 123_456), Mark(12, 15, 7)])
@@ -32,5 +33,10 @@ def test_a_seed_decides_the_schedule() -> None:
     assert list(islice(schedule(7), 200)) != list(islice(schedule(8), 200))
 
 
-def test_a_schedule_begins_with_every_kind_once() -> None:
-    assert {step.kind for step in islice(schedule(1), len(FaultKind))} == set(FaultKind)
+@pytest.mark.parametrize("weights", [WRITERS, PROCESSORS])
+def test_a_schedule_begins_with_every_kind_once(weights: Mapping[FaultKind, int]) -> None:
+    assert {step.kind for step in islice(schedule(1, weights), len(weights))} == set(weights)
+
+
+def test_each_kind_of_fault_is_in_a_schedule() -> None:
+    assert {*WRITERS, *PROCESSORS} == set(FaultKind)
