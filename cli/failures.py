@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -51,29 +52,27 @@ async def _run_if_reached(work: Coroutine[Any, Any, Result], cluster: ClusterCon
 
 
 async def _reach(cluster: ClusterConfig) -> None:
-    """Return when any of the servers answers as a broker does. Raises Failure when none does."""
+    """Return when any of the servers answers as a broker does. Raises Failure when none does, and
+    when one refuses the user."""
     from tidelog.client.connection import Connection
-    from tidelog.client.errors import ClientError
+    from tidelog.client.errors import AuthenticationError, ClientError
 
     patience_ms = int(_PATIENCE_S * 1000)
+    hurried = replace(cluster, request_timeout_ms=patience_ms, connect_timeout_ms=patience_ms)
     reasons = []
     for host, port in cluster.addresses:
         try:
-            async with asyncio.timeout(_PATIENCE_S):
-                _, writer = await asyncio.open_connection(host, port)
-                writer.close()
-            connection = await Connection.open(
-                host,
-                port,
-                client_id=cluster.client_id,
-                request_timeout_ms=patience_ms,
-                connect_timeout_ms=patience_ms,
-                on_close=lambda *_: None,
-            )
+            if not cluster.has_tls:
+                async with asyncio.timeout(_PATIENCE_S):
+                    _, writer = await asyncio.open_connection(host, port)
+                    writer.close()
+            connection = await Connection.open(host, port, hurried, on_close=lambda *_: None)
         except TimeoutError:
             reasons.append(f"{host}:{port} does not answer")
         except OSError as error:
             reasons.append(f"{host}:{port}: {error.strerror or error}")
+        except AuthenticationError as error:
+            raise Failure(" ".join(str(error).split())) from None
         except ClientError as error:
             reasons.append(error.message)
         else:

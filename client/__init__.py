@@ -24,11 +24,13 @@ from tidelog.client.admin_types import (
     TransactionListing,
 )
 from tidelog.client.errors import (
+    AuthenticationError,
     AuthorizationError,
     BrokerError,
     BrokerUnavailableError,
     ClientClosedError,
     ClientError,
+    ClusterAuthorizationFailedError,
     CommitFailedError,
     ConnectionLostError,
     CorruptRecordError,
@@ -37,6 +39,7 @@ from tidelog.client.errors import (
     DeliveryTimeoutError,
     DeliveryUncertainError,
     FencedInstanceError,
+    GroupAuthorizationFailedError,
     NoOffsetError,
     OffsetOutOfRangeError,
     ProducerFencedError,
@@ -44,9 +47,12 @@ from tidelog.client.errors import (
     RecordTooLargeError,
     RequestTimeoutError,
     SessionError,
+    TlsError,
     TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
     TransactionAbortableError,
     TransactionAbortedError,
+    TransactionalIdAuthorizationFailedError,
     TransactionStateError,
     UnknownTopicError,
     UnsupportedVersionError,
@@ -72,6 +78,7 @@ if TYPE_CHECKING:
     from tidelog.client.producer import Producer
     from tidelog.client.producer_session import ProducerSession, SessionPartition
     from tidelog.client.record_batch import BatchBuilder
+    from tidelog.client.security.token_provider import TokenProvider
 
 _HOMES = {
     "Admin": "tidelog.client.admin",
@@ -83,16 +90,19 @@ _HOMES = {
     "Producer": "tidelog.client.producer",
     "ProducerSession": "tidelog.client.producer_session",
     "SessionPartition": "tidelog.client.producer_session",
+    "TokenProvider": "tidelog.client.security.token_provider",
 }
 
 __all__ = [
     "Admin",
+    "AuthenticationError",
     "AuthorizationError",
     "BatchBuilder",
     "BrokerError",
     "BrokerUnavailableError",
     "ClientClosedError",
     "ClientError",
+    "ClusterAuthorizationFailedError",
     "ClusterConfig",
     "ClusterDescription",
     "CommitFailedError",
@@ -112,6 +122,7 @@ __all__ = [
     "DeliveryTimeoutError",
     "DeliveryUncertainError",
     "FencedInstanceError",
+    "GroupAuthorizationFailedError",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
@@ -133,7 +144,10 @@ __all__ = [
     "SessionError",
     "SessionPartition",
     "TimestampType",
+    "TlsError",
+    "TokenProvider",
     "TopicAlreadyExistsError",
+    "TopicAuthorizationFailedError",
     "TopicDescription",
     "TopicPartition",
     "TransactionAbortableError",
@@ -141,6 +155,7 @@ __all__ = [
     "TransactionDescription",
     "TransactionListing",
     "TransactionStateError",
+    "TransactionalIdAuthorizationFailedError",
     "UnknownTopicError",
     "UnsupportedVersionError",
 ]

@@ -44,6 +44,9 @@ ASKED_APIS: Final[Mapping[ApiKey, Versions]] = {
     ApiKey.DESCRIBE_GROUPS: Versions(0, 5),
     ApiKey.CONSUMER_GROUP_DESCRIBE: _every_version(ApiKey.CONSUMER_GROUP_DESCRIBE),
     ApiKey.LIST_GROUPS: _every_version(ApiKey.LIST_GROUPS),
+    # In version 0, what follows has no header and no error code.
+    ApiKey.SASL_HANDSHAKE: Versions(1, 1),
+    ApiKey.SASL_AUTHENTICATE: _every_version(ApiKey.SASL_AUTHENTICATE),
     ApiKey.API_VERSIONS: Versions(0, 4),
     ApiKey.CREATE_TOPICS: Versions(2, 7),
     ApiKey.DELETE_TOPICS: Versions(1, 6),

@@ -24,7 +24,6 @@ from tidelog.client.errors import (
     BrokerUnavailableError,
     ClientClosedError,
     ClientError,
-    UnsupportedVersionError,
     broker_error,
 )
 from tidelog.client.events import logger
@@ -96,7 +95,7 @@ class Cluster:
         """Find a broker and fetch the metadata.
 
         Raises BrokerUnavailableError, which names the servers, after request_timeout_ms without an answer. An
-        error that is not retriable (UnsupportedVersionError) is raised at once.
+        error that is not retriable (AuthenticationError, UnsupportedVersionError) is raised at once.
         """
         self._loop = asyncio.get_running_loop()
         trouble: ClientError | None = None
@@ -289,8 +288,8 @@ class Cluster:
     async def call_any(self, api_key: ApiKey, values: dict[str, object]) -> Any:
         """Send the request to one broker after the other until one answers.
 
-        If none answers, raises UnsupportedVersionError if a broker lacks the API, because that says more than
-        a connection error; else the last error.
+        If none answers, raises an error that no retry changes (a broker lacks the API, or refuses the user),
+        because that says more than a connection error; else the last error.
         """
         error: ClientError = BrokerUnavailableError("no broker is known")
         for address in self._candidates():
@@ -299,7 +298,7 @@ class Cluster:
                 connection = await self._links.connected(address)
                 return await connection.call(api_key, values)
             except ClientError as caught:
-                if not isinstance(error, UnsupportedVersionError):
+                if error.retriable:
                     error = caught
         raise error
 

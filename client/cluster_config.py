@@ -4,19 +4,42 @@ Owns the table of them and how they are read: from keywords of a client's constr
 Kafka's names. Code that connects to a cluster takes and passes on a `ClusterConfig`, never its parts. So a
 setting is added only in this file: in the table, and with its type in `ClusterSettings`.
 
-Invariants: a `ClusterConfig` never changes, can be pickled, and has at least one server. Its repr and the
-errors here show no secret, because the table declares which settings are secret.
+Invariants: a `ClusterConfig` never changes, and has at least one server. It can be pickled unless it has an
+`ssl_context`. Its repr and the errors here show no secret, because the table declares which settings are
+secret.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from ssl import SSLContext
+from typing import Any, Final, TypedDict
 
-from tidelog.protocol.settings import hold_checked, setting, settings_of
+from tidelog.client.security.token_provider import TokenProvider
+from tidelog.protocol.settings import ConfigError, as_text, hold_checked, setting, settings_of
 
 __all__ = ["ClusterConfig", "ClusterSettings", "cluster_from_options", "take_cluster"]
 
 _DEFAULT_PORT = 9092
+_SSL: Final = "SSL"
+_OAUTHBEARER: Final = "OAUTHBEARER"
+PROTOCOLS: Final = ("PLAINTEXT", _SSL, "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", _OAUTHBEARER)
+# Which settings need one of these protocols, by the beginning of their names.
+_NEEDS: Final = {"ssl_": (_SSL, "SASL_SSL"), "sasl_": ("SASL_PLAINTEXT", "SASL_SSL")}
+
+
+def _context(value: object) -> SSLContext | None:
+    if value is None or isinstance(value, SSLContext):
+        return value
+    raise ConfigError(f"ssl_context must be an ssl.SSLContext or None, not {type(value).__name__}")
+
+
+def _provider(value: object) -> TokenProvider | None:
+    if value is None or isinstance(value, TokenProvider):
+        return value
+    raise ConfigError(
+        f"sasl_oauth_token_provider must be an object with a method token(), not {type(value).__name__}"
+    )
 
 
 def _servers(servers: object) -> str:
@@ -60,9 +83,39 @@ class ClusterConfig:
     retry_backoff_max_ms: int = setting(1_000, "Longest wait before a request is sent again.", low=1)
     reconnect_backoff_ms: int = setting(50, "First wait before a new connection. It doubles.", low=1)
     reconnect_backoff_max_ms: int = setting(1_000, "Longest wait before a new connection.", low=1)
+    security_protocol: str = setting("PLAINTEXT", "Protocol of the brokers' listener.", choices=PROTOCOLS)
+    ssl_context: SSLContext | None = setting(
+        None, "Context for TLS, instead of the other settings of TLS.", read=_context
+    )
+    ssl_cafile: str | None = setting(
+        None, "PEM file with the certificates of CAs that sign brokers. Without it: those of the system."
+    )
+    ssl_certfile: str | None = setting(
+        None, "PEM file with the client's certificate and its chain, perhaps with the private key."
+    )
+    ssl_keyfile: str | None = setting(
+        None, "PEM file with the private key, if ssl_certfile does not have it."
+    )
+    ssl_password: str | None = setting(None, "Password of the private key.", secret=True)
+    ssl_check_hostname: bool = setting(True, "Whether the broker's certificate must be for its host.")
+    sasl_mechanism: str = setting("PLAIN", "SASL mechanism.", choices=MECHANISMS)
+    sasl_plain_username: str | None = setting(None, "User for PLAIN and SCRAM.")
+    sasl_plain_password: str | None = setting(None, "Password for PLAIN and SCRAM.", secret=True)
+    sasl_oauth_token_provider: TokenProvider | None = setting(
+        None, "Object whose method token() gives tokens for OAUTHBEARER.", read=_provider
+    )
 
     def __post_init__(self) -> None:
         hold_checked(self)
+        _check_security(self)
+
+    @property
+    def has_tls(self) -> bool:
+        return self.security_protocol in _NEEDS["ssl_"]
+
+    @property
+    def has_sasl(self) -> bool:
+        return self.security_protocol in _NEEDS["sasl_"]
 
     def __str__(self) -> str:
         """The bootstrap servers, for messages: "host:port,host:port"."""
@@ -76,13 +129,58 @@ class ClusterConfig:
 
     def to_options(self) -> dict[str, str]:
         """The settings that differ from their defaults, as text by Kafka's names, for
-        `cluster_from_options`."""
-        values = {
-            each.name: (getattr(self, each.attribute), each.default) for each in settings_of(ClusterConfig)
-        }
+        `cluster_from_options`. It has the secrets.
+
+        Raises ValueError for a setting that is an object of this process.
+        """
+        if objects := {"ssl_context", "sasl_oauth_token_provider"} & set(self._given()):
+            raise ConfigError(
+                f"{min(objects)} cannot be given to other processes. For TLS use ssl_cafile, ssl_certfile and"
+                " ssl_keyfile, for SASL a user and a password"
+            )
+        named = {each.attribute: each.name for each in settings_of(ClusterConfig)}
         return {"bootstrap.servers": str(self)} | {
-            name: str(value) for name, (value, default) in values.items() if value != default
+            named[attribute]: as_text(value) for attribute, value in self._given().items()
         }
+
+    def _given(self) -> dict[str, Any]:
+        """The settings that differ from their defaults, by attribute."""
+        values = {
+            each.attribute: (getattr(self, each.attribute), each.default)
+            for each in settings_of(ClusterConfig)
+        }
+        return {name: value for name, (value, default) in values.items() if value != default}
+
+
+def _check_security(config: ClusterConfig) -> None:
+    """Raises ConfigError for settings that contradict each other, or where one is missing."""
+    given = config._given()
+    for name in given:
+        for beginning, protocols in _NEEDS.items():
+            if name.startswith(beginning) and config.security_protocol not in protocols:
+                raise ConfigError(
+                    f"{name} needs security_protocol={' or '.join(protocols)}, not {config.security_protocol}"
+                )
+    if config.ssl_context is not None and (
+        others := [name for name in given if name.startswith("ssl_") and name != "ssl_context"]
+    ):
+        raise ConfigError(f"give either ssl_context or {others[0]}, not both")
+    if config.ssl_certfile is None and (config.ssl_keyfile or config.ssl_password):
+        raise ConfigError("ssl_keyfile and ssl_password need ssl_certfile")
+    if not config.has_sasl:
+        return
+    of_users = [config.sasl_plain_username, config.sasl_plain_password]
+    if config.sasl_mechanism == _OAUTHBEARER:
+        if config.sasl_oauth_token_provider is None:
+            raise ConfigError("sasl_mechanism=OAUTHBEARER needs sasl_oauth_token_provider")
+        if any(each is not None for each in of_users):
+            raise ConfigError("sasl_mechanism=OAUTHBEARER takes no user and password")
+    elif not all(of_users):
+        raise ConfigError(
+            f"sasl_mechanism={config.sasl_mechanism} needs sasl_plain_username and sasl_plain_password"
+        )
+    elif config.sasl_oauth_token_provider is not None:
+        raise ConfigError(f"sasl_oauth_token_provider needs sasl_mechanism={_OAUTHBEARER}")
 
 
 class ClusterSettings(TypedDict, total=False):
@@ -98,6 +196,17 @@ class ClusterSettings(TypedDict, total=False):
     retry_backoff_max_ms: int
     reconnect_backoff_ms: int
     reconnect_backoff_max_ms: int
+    security_protocol: str
+    ssl_context: SSLContext | None
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    ssl_password: str | None
+    ssl_check_hostname: bool
+    sasl_mechanism: str
+    sasl_plain_username: str | None
+    sasl_plain_password: str | None
+    sasl_oauth_token_provider: TokenProvider | None
 
 
 OPTIONS = frozenset(each.name for each in settings_of(ClusterConfig))

@@ -5,7 +5,8 @@ Invariants:
 - every request's handler is called exactly once, with the body of its answer or with an error;
 - after any fault (end of stream, malformed bytes, a late answer) the connection closes, and every waiting
   request fails at once: no answer can arrive for a request that was given up;
-- requests are sent in the order of `send`, which passes their bytes to the transport before it returns;
+- requests are sent in the order of `send`, which passes their bytes to the transport before it returns, or
+  keeps a copy while the connection is authenticated again;
 - the view that a handler gets is valid only until it returns.
 For one event loop.
 Source: the protocol guide ("Network", "Common Request and Response Structure"), KIP-511 for ApiVersions.
@@ -14,10 +15,12 @@ Source: the protocol guide ("Network", "Common Request and Response Structure"),
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from tidelog.client.asked_apis import ASKED_APIS
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.errors import (
     BrokerUnavailableError,
     ClientError,
@@ -31,6 +34,9 @@ from tidelog.protocol.framing import FrameReader, decode_response_header, encode
 from tidelog.protocol.schema import APIS, ApiKey, decode_response, encode_request
 from tidelog.protocol.types import Buffer
 
+if TYPE_CHECKING:
+    from tidelog.client.security.authentication import Authentication
+
 __all__ = ["AnswerHandler", "Connection"]
 
 AnswerHandler: TypeAlias = Callable[[memoryview | None, ClientError | None], None]
@@ -39,6 +45,8 @@ _MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 _SOFTWARE_NAME: Final = "tidelog"
 _SOFTWARE_VERSION: Final = "0.1.0"
 _MAX_CORRELATION_ID: Final = 2**31 - 1
+_BROKEN_OFF: Final = (ssl.SSLError, ConnectionResetError, ConnectionAbortedError, ConnectionLostError)
+_OF_AUTHENTICATION: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
 class _Waiting(NamedTuple):
@@ -56,7 +64,10 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "__weakref__",
+        "_authentication",
         "_client_id",
+        "_held",
+        "_is_negotiated",
         "_loop",
         "_next_correlation_id",
         "_on_close",
@@ -79,8 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self,
         loop: asyncio.AbstractEventLoop,
         address: str,
-        client_id: str,
-        request_timeout_ms: int,
+        config: ClusterConfig,
         on_close: Callable[[Connection, ClientError], None],
     ) -> None:
         self.address = address
@@ -92,13 +102,17 @@ class Connection(asyncio.BufferedProtocol):
         self.on_writable: Callable[[], None] | None = None
         self.metrics = ClientMetrics()
         self._loop = loop
-        self._client_id = client_id
-        self._request_timeout = request_timeout_ms / 1000
+        self._client_id = config.client_id
+        self._request_timeout = config.request_timeout_ms / 1000
         self._on_close = on_close
         self._reader = FrameReader(_MAX_FRAME_BYTES)
         self._waiting: dict[int, _Waiting] = {}
         self._next_correlation_id = 0
         self._versions: dict[int, int] = {}
+        self._is_negotiated = False
+        # Frames that wait until the connection is authenticated again; None if it is not under way.
+        self._held: list[bytes] | None = None
+        self._authentication: Authentication | None = None
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -108,25 +122,28 @@ class Connection(asyncio.BufferedProtocol):
         cls,
         host: str,
         port: int,
+        config: ClusterConfig,
         *,
-        client_id: str,
-        request_timeout_ms: int,
-        connect_timeout_ms: int,
         on_close: Callable[[Connection, ClientError], None],
     ) -> Connection:
-        """Connect and negotiate versions. `on_close` is called once when the connection ends.
+        """Connect, negotiate versions and authenticate. `on_close` is called once when the connection ends.
 
-        Raises BrokerUnavailableError if nothing answers at the address, or not as a broker.
+        Raises BrokerUnavailableError if nothing answers at the address, or not as a broker, and
+        AuthenticationError (TlsError) if one of the two sides does not accept the other.
         """
         loop = asyncio.get_running_loop()
         address = f"{host}:{port}"
-        connection = cls(loop, address, client_id, request_timeout_ms, on_close)
+        connection = cls(loop, address, config, on_close)
         try:
-            async with asyncio.timeout(connect_timeout_ms / 1000):
-                await loop.create_connection(lambda: connection, host, port)
-                await connection._negotiate()
+            async with asyncio.timeout(config.connect_timeout_ms / 1000):
+                await connection._begin(host, port, config)
         except (OSError, ConnectionLostError) as error:
-            reason = getattr(error, "message", str(error)) or f"no answer within {connect_timeout_ms} ms"
+            waited = f"no answer within {config.connect_timeout_ms} ms"
+            reason = getattr(error, "message", str(error)) or waited
+            if isinstance(error, _BROKEN_OFF) and not connection._is_negotiated:
+                tls_advice = "Does the port use TLS, and does the broker need a certificate (ssl_certfile)?"
+                plain_advice = "Does the port need another security_protocol?"
+                reason = f"{reason}. {tls_advice if config.has_tls else plain_advice}"
             connection.close(BrokerUnavailableError(f"{address} does not answer ({reason})"))
             raise BrokerUnavailableError(f"{address} cannot be reached ({reason})") from error
         except BaseException:
@@ -134,10 +151,36 @@ class Connection(asyncio.BufferedProtocol):
             raise
         return connection
 
+    async def _begin(self, host: str, port: int, config: ClusterConfig) -> None:
+        context = None
+        if config.has_tls:
+            from tidelog.client.security import tls
+
+            context = tls.make_context(config)
+        try:
+            await self._loop.create_connection(lambda: self, host, port, ssl=context)
+        except ssl.SSLError as error:
+            if (explained := tls.explain(self.address, error)) is not None:
+                raise explained from None
+            raise
+        await self._negotiate()
+        if config.has_sasl:
+            from tidelog.client.security.authentication import Authentication
+
+            self._authentication = Authentication(config, self)
+            await self._authentication.begin()
+
     @property
     def in_flight(self) -> int:
         """Requests that wait for their answers."""
         return len(self._waiting)
+
+    def patience_ms(self) -> int:
+        """How long the answer to a request may take that is sent now: the answers to all requests before it
+        come first."""
+        now = self._loop.time()
+        last = max((each.deadline for each in self._waiting.values()), default=now)
+        return int((last - now + self._request_timeout) * 1000)
 
     def supports(self, api_key: ApiKey) -> bool:
         """Whether client and broker have a common version of the API."""
@@ -204,6 +247,16 @@ class Connection(asyncio.BufferedProtocol):
         self.send(api_key, used, encode_request(api_key, used, values), handle, timeout_ms)
         return await answer
 
+    def hold_requests(self) -> None:
+        """Send only requests of authentication until `release_requests`."""
+        self._held = []
+
+    def release_requests(self) -> None:
+        """Send the requests that were held back, in their order."""
+        held, self._held = self._held, None
+        if held and self.is_open:
+            self._transport.writelines(held)
+
     def close(self, error: ClientError | None = None) -> None:
         """Close now. Every waiting request fails with `error`. A second call does nothing."""
         transport = getattr(self, "_transport", None)
@@ -230,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
             if common >= max(ours.first, offered.min_version):
                 self._versions[offered.api_key] = common
         self.features = {each.name: each.max_version_level for each in answer.finalized_features}
-        self.is_open = True
+        self.is_open = self._is_negotiated = True
 
     async def _ask_versions(self, version: int) -> Any:
         answer: asyncio.Future[Any] = self._loop.create_future()
@@ -256,7 +309,11 @@ class Connection(asyncio.BufferedProtocol):
         correlation_id = self._next_correlation_id
         self._next_correlation_id = 0 if correlation_id == _MAX_CORRELATION_ID else correlation_id + 1
         frame = encode_request_frame(api_key, version, correlation_id, self._client_id, body)
-        self._transport.writelines(frame)
+        if self._held is None or api_key in _OF_AUTHENTICATION:
+            self._transport.writelines(frame)
+        else:
+            # A copy: the caller may change the buffers of a batch that it sends again.
+            self._held.append(b"".join(frame))
         return correlation_id
 
     def _set_timer(self, at: float) -> None:
@@ -283,9 +340,14 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport  # type: ignore[assignment]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._closed(
-            ConnectionLostError(f"{self.address}: connection lost ({exc or 'closed by the broker'})")
-        )
+        error: ClientError | None = None
+        if isinstance(exc, ssl.SSLError):
+            # In TLS 1.3 the client learns only now that the broker refuses its certificate.
+            from tidelog.client.security import tls
+
+            error = tls.explain(self.address, exc)
+        text = f"{self.address}: connection lost ({exc or 'closed by the broker'})"
+        self._closed(error or ConnectionLostError(text))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer(sizehint)
@@ -325,6 +387,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _closed(self, error: ClientError) -> None:
         was_open, self.is_open = self.is_open, False
+        if self._authentication is not None:
+            self._authentication.close()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -12,11 +12,13 @@ from typing import ClassVar
 from tidelog.protocol.errors import ErrorCode
 
 __all__ = [
+    "AuthenticationError",
     "AuthorizationError",
     "BrokerError",
     "BrokerUnavailableError",
     "ClientClosedError",
     "ClientError",
+    "ClusterAuthorizationFailedError",
     "CommitFailedError",
     "ConnectionLostError",
     "CorruptRecordError",
@@ -25,6 +27,7 @@ __all__ = [
     "DeliveryTimeoutError",
     "DeliveryUncertainError",
     "FencedInstanceError",
+    "GroupAuthorizationFailedError",
     "NoOffsetError",
     "OffsetOutOfRangeError",
     "ProducerFencedError",
@@ -32,10 +35,13 @@ __all__ = [
     "RecordsLostError",
     "RequestTimeoutError",
     "SessionError",
+    "TlsError",
     "TopicAlreadyExistsError",
+    "TopicAuthorizationFailedError",
     "TransactionAbortableError",
     "TransactionAbortedError",
     "TransactionStateError",
+    "TransactionalIdAuthorizationFailedError",
     "UnknownTopicError",
     "UnsupportedVersionError",
     "broker_error",
@@ -89,6 +95,18 @@ class UnsupportedVersionError(ClientError):
     hint = "The broker is too old or too new for this call"
 
 
+class AuthenticationError(ClientError):
+    """The broker does not accept the credentials, or the client does not believe the broker."""
+
+    hint = "Check security_protocol, sasl_mechanism, user and password. A retry does not help"
+
+
+class TlsError(AuthenticationError):
+    """The TLS handshake failed, or a file of certificates cannot be used."""
+
+    hint = "A retry does not help"
+
+
 class BrokerError(ClientError):
     """A broker answered a request with an error. `code` is the protocol's error code."""
 
@@ -116,6 +134,22 @@ class AuthorizationError(BrokerError):
     """The broker does not permit the request."""
 
     hint = "Ask an administrator for the permission. A retry does not help"
+
+
+class TopicAuthorizationFailedError(AuthorizationError):
+    """The user may not read, write, create or change the topic."""
+
+
+class GroupAuthorizationFailedError(AuthorizationError):
+    """The user may not use the consumer group."""
+
+
+class ClusterAuthorizationFailedError(AuthorizationError):
+    """The user may not do this in the cluster, for example write with idempotence."""
+
+
+class TransactionalIdAuthorizationFailedError(AuthorizationError):
+    """The user may not use the transactional id."""
 
 
 class OffsetOutOfRangeError(BrokerError):
@@ -255,11 +289,11 @@ class DeliveryUncertainError(DeliveryError):
         self.record_count = record_count
 
 
-_AUTHORIZATION = {
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+_AUTHORIZATION: dict[ErrorCode, type[AuthorizationError]] = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: TopicAuthorizationFailedError,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: GroupAuthorizationFailedError,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ClusterAuthorizationFailedError,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: TransactionalIdAuthorizationFailedError,
 }
 
 
@@ -267,7 +301,7 @@ def broker_error(code: ErrorCode, what: str, message: str | None = None) -> Brok
     """The exception for `code`. `what` names the subject ("topic 'a'"), `message` is the broker's text."""
     text = f"{what}: {message or code.message}"
     if code in _AUTHORIZATION:
-        return AuthorizationError(code, text)
+        return _AUTHORIZATION[code](code, text)
     if code is ErrorCode.TOPIC_ALREADY_EXISTS:
         return TopicAlreadyExistsError(code, text)
     if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):

@@ -130,9 +130,7 @@ class Links:
             connection = await Connection.open(
                 host,
                 port,
-                client_id=self._config.client_id,
-                request_timeout_ms=self._config.request_timeout_ms,
-                connect_timeout_ms=self._config.connect_timeout_ms,
+                self._config,
                 on_close=lambda closed, error: self._on_closed(link, closed, error),
             )
         except ClientError as error:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
         Admin as Admin,
     )
     from tidelog.client import (
+        AuthenticationError as AuthenticationError,
+    )
+    from tidelog.client import (
         AuthorizationError as AuthorizationError,
     )
     from tidelog.client import (
@@ -125,6 +128,12 @@ if TYPE_CHECKING:
     )
     from tidelog.client import (
         TimestampType as TimestampType,
+    )
+    from tidelog.client import (
+        TlsError as TlsError,
+    )
+    from tidelog.client import (
+        TokenProvider as TokenProvider,
     )
     from tidelog.client import (
         TopicAlreadyExistsError as TopicAlreadyExistsError,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from ssl import SSLContext
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -38,6 +39,8 @@ class ScriptedBroker:
         self._server: asyncio.Server | None = None
         # Whether requests are answered as their scripts end, not one after the other.
         self.is_concurrent = False
+        # TLS, if there is a context.
+        self.ssl: SSLContext | None = None
         self._tasks: set[asyncio.Future[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -46,7 +49,7 @@ class ScriptedBroker:
         return f"127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.ssl)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -3,13 +3,14 @@
 import ast
 import inspect
 import pickle
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
 
 import tidelog
+from tests.unit.client.cluster_settings import OBJECTS, another, with_another
 from tidelog.client.admin import Admin
 from tidelog.client.cluster_config import (
     ClusterConfig,
@@ -21,7 +22,7 @@ from tidelog.client.consumer import Consumer
 from tidelog.client.consumer_config import ConsumerConfig, ConsumerSettings
 from tidelog.client.producer import Producer
 from tidelog.client.producer_config import ProducerConfig, ProducerSettings
-from tidelog.protocol.settings import ConfigError, setting, settings_of
+from tidelog.protocol.settings import ConfigError, settings_of
 
 CLIENTS: list[Any] = [Producer, Consumer, Admin]
 TABLES: dict[Any, tuple[Any, ...]] = {
@@ -30,23 +31,14 @@ TABLES: dict[Any, tuple[Any, ...]] = {
     Admin: (ClusterConfig,),
 }
 SETTINGS = settings_of(ClusterConfig)
+(CONTEXT,) = [each for each in SETTINGS if each.attribute == "ssl_context"]
 ROOT = Path(tidelog.__file__).parent.parent
-
-
-def another(each: Any) -> Any:
-    """A value that is not the default."""
-    return each.default + 1 if isinstance(each.default, int) else "named:7"
-
-
-@dataclass(frozen=True, slots=True)
-class WithPassword(ClusterConfig):
-    sasl_plain_password: str = setting("", "Word.", secret=True)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("each", SETTINGS, ids=lambda each: each.attribute)
 def test_every_setting_of_a_cluster_is_a_keyword_of_every_client(client: Any, each: Any) -> None:
-    made = client(**{each.attribute: another(each)})
+    made = client(**with_another(each))
     assert getattr(made._cluster.config, each.attribute) == another(each)
     assert each.attribute in inspect.signature(client).parameters
 
@@ -98,18 +90,25 @@ def test_it_never_changes_is_compared_by_value_and_travels_to_other_processes() 
 
 
 def test_a_secret_setting_is_shown_nowhere_and_is_not_lost() -> None:
-    """What security adds is a field of the table with `secret=True`."""
-    cluster = WithPassword("a:1", sasl_plain_password="hunter2")
-    assert "hunter2" not in f"{cluster!r} {cluster} {[cluster]}"
-    assert pickle.loads(pickle.dumps(cluster)).sasl_plain_password == "hunter2"
-    with pytest.raises(ConfigError) as caught:
-        WithPassword("a:1", sasl_plain_password=("hunter2",))  # type: ignore[arg-type]
-    assert "hunter2" not in str(caught.value)
+    secrets = [each for each in SETTINGS if each.is_secret]
+    assert {each.attribute for each in secrets} == {"ssl_password", "sasl_plain_password"}
+    for each in secrets:
+        given = {**with_another(each), each.attribute: "hunter2"}
+        cluster = ClusterConfig("a:1", **given)
+        assert "hunter2" not in f"{cluster!r} {cluster} {[cluster]}"
+        assert getattr(pickle.loads(pickle.dumps(cluster)), each.attribute) == "hunter2"
+        with pytest.raises(ConfigError) as caught:
+            ClusterConfig("a:1", **{**given, each.attribute: ("hunter2",)})
+        assert "hunter2" not in str(caught.value)
 
 
 def test_options_by_kafkas_names_give_back_what_they_were_made_of() -> None:
     for each in SETTINGS:
-        cluster = ClusterConfig(**{"bootstrap_servers": "a:1", each.attribute: another(each)})
+        cluster = ClusterConfig(**{"bootstrap_servers": "a:1", **with_another(each)})
+        if each.attribute in OBJECTS:
+            with pytest.raises(ConfigError, match=f"{each.attribute} cannot be given to other processes"):
+                cluster.to_options()
+            continue
         assert cluster_from_options(cluster.to_options()) == cluster
     assert ClusterConfig("a:1").to_options() == {"bootstrap.servers": "a:1"}
     assert cluster_from_options({"client.id": "x", "topic": "t"}) is None
@@ -139,3 +138,39 @@ def test_no_function_takes_a_cluster_by_its_parts(package: str) -> None:
                 if any("servers" in each.arg and each.arg != "servers" for each in arguments):
                     offences.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
     assert offences == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"ssl_cafile": "ca.pem"}, "ssl_cafile needs security_protocol=SSL or SASL_SSL, not PLAINTEXT"),
+        (
+            {"sasl_plain_password": "hunter2"},
+            "sasl_plain_password needs security_protocol=SASL_PLAINTEXT or SASL_SSL, not PLAINTEXT",
+        ),
+        ({"security_protocol": "TLS"}, "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, not 'TLS'"),
+        ({"security_protocol": "SSL", "ssl_context": "x"}, "must be an ssl.SSLContext or None, not str"),
+        (
+            {"security_protocol": "SSL", "ssl_context": another(CONTEXT), "ssl_cafile": "ca.pem"},
+            "either ssl_context or ssl_cafile",
+        ),
+        ({"security_protocol": "SSL", "ssl_keyfile": "key.pem"}, "need ssl_certfile"),
+        ({"security_protocol": "SASL_SSL"}, "PLAIN needs sasl_plain_username and sasl_plain_password"),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"},
+            "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, not 'GSSAPI'",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"},
+            "needs sasl_oauth_token_provider",
+        ),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_oauth_token_provider": "token"},
+            "an object with a method token\\(\\), not str",
+        ),
+    ],
+)
+def test_settings_of_security_that_cannot_work_are_refused(settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason) as caught:
+        ClusterConfig("a:1", **settings)
+    assert "hunter2" not in str(caught.value)

@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.client.scripted import Request, ScriptedBroker
 from tidelog.client.asked_apis import ASKED_APIS, Versions
+from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.connection import Connection
 from tidelog.client.errors import (
     BrokerUnavailableError,
@@ -24,18 +25,17 @@ NO_TOPICS: dict[str, object] = {"topics": []}
 class Opened:
     """A connection to `broker` and why it ended."""
 
-    def __init__(self, broker: ScriptedBroker, **timeouts: int) -> None:
+    def __init__(self, broker: ScriptedBroker, **settings: object) -> None:
         self._broker = broker
-        self._timeouts = {"request_timeout_ms": 10_000, "connect_timeout_ms": 10_000, **timeouts}
+        self._settings = {"request_timeout_ms": 10_000, "connect_timeout_ms": 10_000, **settings}
         self.ended: asyncio.Future[ClientError] = asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> "Opened":
         self.connection = await Connection.open(
             "127.0.0.1",
             self._broker.port,
-            client_id="test",
+            ClusterConfig(**self._settings),  # type: ignore[arg-type]
             on_close=lambda _, error: self.ended.done() or self.ended.set_result(error),
-            **self._timeouts,
         )
         return self
 
@@ -99,9 +99,7 @@ async def test_nobody_there_is_an_error_that_names_the_address() -> None:
         await Connection.open(
             "127.0.0.1",
             port,
-            client_id="test",
-            request_timeout_ms=1_000,
-            connect_timeout_ms=1_000,
+            ClusterConfig(request_timeout_ms=1_000, connect_timeout_ms=1_000),
             on_close=lambda *_: None,
         )
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.client.cluster_settings import another, with_another
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs.settings import (
     JOBS,
@@ -93,11 +94,11 @@ def test_values_that_a_setting_cannot_hold_are_refused(values: dict[str, object]
 @pytest.mark.parametrize("each", settings_of(ClusterConfig), ids=lambda each: each.attribute)
 def test_every_setting_of_a_cluster_is_a_setting_of_each_cluster_of_a_job(each: Any) -> None:
     """A setting that is added to the way to a cluster needs no change in a job."""
-    value = each.default + 1 if isinstance(each.default, int) else "named:7"
-    given = {"path": "p", "to_bootstrap_servers": "a:1", f"to_{each.attribute}": value}
+    given = {"path": "p", "to_bootstrap_servers": "a:1"}
+    given |= {f"to_{name}": value for name, value in with_another(each).items()}
     assert choose("archive", given, {}, Settings) == given
     held = make_settings(Settings, given).to_cluster
-    assert getattr(held, each.attribute) == value
+    assert getattr(held, each.attribute) == another(each)
     for job in JOBS:
         assert each.attribute in names_of(table_of(job))
 

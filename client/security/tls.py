@@ -1,0 +1,109 @@
+"""TLS of a client: the context that the settings describe, and what a failed handshake means.
+
+Owns: how files become an `SSLContext`, and the texts of TLS errors. A context is created for each connection,
+so a new connection uses the files as they are then. Invariants: TLS 1.2 or newer; the broker's certificate
+is always verified, unless the application gives an `ssl_context` that does not; no error has a password.
+"""
+
+import ssl
+from typing import Final
+
+from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client.errors import TlsError
+
+__all__ = ["explain", "make_context"]
+
+_EXPIRED: Final = 10
+_NOT_YET_VALID: Final = 9
+_OTHER_NAME: Final = (62, 64)
+_UNKNOWN_CA: Final = (2, 18, 19, 20, 21)
+"""Codes of OpenSSL's X509_V_ERR."""
+
+
+def make_context(config: ClusterConfig) -> ssl.SSLContext | None:
+    """The context for a connection, None without TLS. Raises TlsError for a file that cannot be used."""
+    if not config.has_tls:
+        return None
+    if config.ssl_context is not None:
+        return config.ssl_context
+    try:
+        context = ssl.create_default_context(cafile=config.ssl_cafile)
+    except (OSError, ValueError) as error:
+        raise _unusable("ssl_cafile", config.ssl_cafile, error) from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = config.ssl_check_hostname
+    if config.ssl_certfile is not None:
+        is_asked = False
+
+        def password() -> str:
+            nonlocal is_asked
+            is_asked = True
+            # Without this, OpenSSL would ask on the terminal.
+            return config.ssl_password or ""
+
+        try:
+            context.load_cert_chain(config.ssl_certfile, config.ssl_keyfile, password)
+        except (OSError, ValueError) as error:
+            if is_asked:
+                file = config.ssl_keyfile or config.ssl_certfile
+                text = "does not open with ssl_password" if config.ssl_password else "needs ssl_password"
+                raise TlsError(f"the private key in {file} {text}") from None
+            both = f"{config.ssl_certfile} and {config.ssl_keyfile}" if config.ssl_keyfile else ""
+            raise _unusable("ssl_certfile", both or config.ssl_certfile, error) from None
+    return context
+
+
+def _unusable(setting: str, file: str | None, error: Exception) -> TlsError:
+    if isinstance(error, FileNotFoundError):
+        return TlsError(f"{setting}: the file {file} is not there")
+    if isinstance(error, ssl.SSLError) or not isinstance(error, OSError):
+        return TlsError(
+            f"{setting}: {file} cannot be used: expected PEM text (-----BEGIN ...), and the private key that"
+            f" belongs to the certificate ({getattr(error, 'reason', None) or 'not PEM'})"
+        )
+    return TlsError(f"{setting}: {file} cannot be read ({error.strerror})")
+
+
+def explain(address: str, error: ssl.SSLError) -> TlsError | None:
+    """The error for a handshake that failed for good, None if it may succeed later."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return TlsError(f"{address}: {_of_certificate(error)}")
+    reason = (error.reason or "").upper()
+    if "ALERT" in reason and _is_about_certificate(reason):
+        return TlsError(
+            f"{address}: the broker refuses the client's certificate ({reason}). Give ssl_certfile and"
+            " ssl_keyfile with a certificate that is valid now and that the broker's ssl.truststore trusts"
+        )
+    if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"):
+        return TlsError(
+            f"{address} does not speak TLS ({reason}). Check the port, or use security_protocol=PLAINTEXT or"
+            " SASL_PLAINTEXT"
+        )
+    if reason.endswith("ALERT_HANDSHAKE_FAILURE"):
+        return TlsError(
+            f"{address}: the broker refuses the TLS handshake ({reason}). It may need a client's certificate"
+            " (ssl_certfile), or another version of TLS"
+        )
+    if reason.endswith("EOF_WHILE_READING"):
+        return None
+    return TlsError(f"{address}: the TLS handshake failed ({reason or error})")
+
+
+def _is_about_certificate(reason: str) -> bool:
+    return any(word in reason for word in ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED"))
+
+
+def _of_certificate(error: ssl.SSLCertVerificationError) -> str:
+    code, what = error.verify_code, error.verify_message
+    if code == _EXPIRED:
+        return f"the broker's certificate has expired ({what}). Renew it at the broker"
+    if code == _NOT_YET_VALID:
+        return f"the broker's certificate is not valid yet ({what}). Check the clocks of both hosts"
+    if code in _OTHER_NAME:
+        return (
+            f"the broker's certificate is for another host ({what}). Connect by a name that the certificate"
+            " has, also in the broker's advertised.listeners, or set ssl_check_hostname=False"
+        )
+    if code in _UNKNOWN_CA:
+        return f"no known CA has signed the broker's certificate ({what}). Give that CA by ssl_cafile"
+    return f"the broker's certificate is not accepted ({what})"
