@@ -30,7 +30,7 @@ _FILE = Setting(
 )
 _HELP = {
     "audit": "Find duplicates, gaps, reordering and epoch regressions. Exit with 1 when there is any.",
-    "archive": "Keep topics as Parquet files by date, or as a Delta table. Each record is stored once.",
+    "archive": "Keep topics as Parquet files by date. Each record is stored once.",
     "mirror": "Copy topics to other topics, each record once and in order, whatever is killed.",
     "replay": "Write an archive, or offsets of topics, back into a topic, each record once.",
     "stats": "Show rates, sizes and lag of records, by partition and window.",

@@ -142,7 +142,7 @@ def _run(
     from pyspark.errors import AnalysisException, PySparkException
 
     from tidelog.client.errors import ClientError
-    from tidelog.pipeline.jobs.archive_folder import ArchiveError
+    from tidelog.pipeline.jobs.archive_files import ArchiveError
     from tidelog.pipeline.mirror.session_folder import MirrorError
     from tidelog.pipeline.source.fetch import RecordsMissingError
     from tidelog.pipeline.source.offsets import OffsetsLostError, OptionError

@@ -27,9 +27,9 @@ from bench.wire import HOST
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs import archive, replay
 from tidelog.pipeline.jobs.archive_settings import ArchiveSettings
+from tidelog.pipeline.jobs.projection import empty_for_null
 from tidelog.pipeline.jobs.replay_settings import ReplaySettings
 from tidelog.pipeline.source.fetch import find_bounds
-from tidelog.pipeline.spark.null_headers import empty_for_null
 from tidelog.pipeline.spark.spark_session import start_session
 
 CORES = 2

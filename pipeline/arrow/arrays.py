@@ -42,11 +42,6 @@ def octets(content: bytes) -> ArrowScalar:
     return pa.Array.from_buffers(pa.binary(), 1, [None, cuts, pa.py_buffer(content)])[0]
 
 
-def null(arrow_type: pa.DataType) -> ArrowScalar:
-    """A null of that type."""
-    return pa.nulls(1, arrow_type)[0]
-
-
 def integers(array: ArrowArray, absent: int = 0) -> Integers:
     """The numbers of an int32 or int64 array as int64, with `absent` for nulls."""
     width = np.dtype(f"i{array.type.bit_width // 8}")

@@ -1,17 +1,15 @@
-"""The archive: topics to date-partitioned Parquet or a Delta table, each record once, for any reader.
+"""The archive: topics to date-partitioned Parquet, each record once, for any reader.
 
 Owns the rounds: each reads about `max_rows` records, from the end of the archive towards the log's end (as it
 is, or as it was when the job began). A round reads its offsets through the source in Spark's tasks, which
 write drafts (`pipeline.jobs.archive_files`). It is committed as a whole on the driver
-(`pipeline.jobs.archive_log`, `pipeline.jobs.archive_delta`).
+(`pipeline.jobs.archive_log`).
 
 Invariants: only the archive says which offsets it holds. There is no checkpoint that could be lost or
-contradict it. A killed run loses only its last round. However Spark cuts, repeats or speculates its tasks,
-only drafts that a successful task named are committed.
+contradict it. A killed run loses only its last round.
 """
 
 import asyncio
-import json
 import logging
 import threading
 from collections.abc import Iterable, Mapping
@@ -19,25 +17,22 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelog.pipeline.jobs.archive_delta import DeltaArchive
-from tidelog.pipeline.jobs.archive_files import DRAFT_COLUMNS, DraftFile, draft_writer, in_order
-from tidelog.pipeline.jobs.archive_folder import Archive, ArchiveError
-from tidelog.pipeline.jobs.archive_log import ParquetArchive
+from tidelog.pipeline.jobs.archive_compaction import compact
+from tidelog.pipeline.jobs.archive_files import ArchiveError, DraftFile, write_drafts
+from tidelog.pipeline.jobs.archive_log import Archive, missing_files
 from tidelog.pipeline.jobs.archive_settings import ArchiveSettings
 from tidelog.pipeline.jobs.copies import origin_of
 from tidelog.pipeline.jobs.job import JobProgress, OnProgress, teller
 from tidelog.pipeline.source.losses import count_losses
 from tidelog.pipeline.source.micro_batches import batch_ranges, next_offsets
-from tidelog.pipeline.source.offsets import OffsetRange, Place, to_json
-from tidelog.pipeline.source.options import SourceOptions, parse_options
+from tidelog.pipeline.source.offsets import OffsetRange, Place
+from tidelog.pipeline.source.options import SourceOptions, options_of_ranges, parse_options
 from tidelog.pipeline.source.reading import bounds_of, report_losses
-from tidelog.pipeline.spark.null_headers import empty_for_null
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger(__name__)
-_FORMATS = {"parquet": ParquetArchive, "delta": DeltaArchive}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +89,9 @@ def run(
     stopping = stop or threading.Event()
     tell = teller(on_progress)
     job = _Job(spark, settings)
-    with _FORMATS[settings.format](str(settings.path)) as archive:
+    with Archive(str(settings.path)) as archive:
         bounds = job.look(archive)
-        missing = archive.missing()
+        missing = missing_files(archive.root)
         for each in missing:
             _log.warning("missing from the archive in %s: %s; restore it", archive.root, each)
         report = ArchiveReport(str(archive.root), partitions=len(bounds), missing_files=len(missing))
@@ -114,7 +109,7 @@ def run(
             elif settings.compact and compacted_at != report.rounds:
                 tell(JobProgress(report.rows, report.rows, report.rounds, "joins small files"))
                 compacted_at = report.rounds
-                gone = archive.compact(settings.rows_per_file, settings.compression)
+                gone = compact(archive.root, archive.drafts, settings.rows_per_file, settings.compression)
                 report = replace(report, compacted_files=report.compacted_files + gone)
             elif settings.interval_seconds is None:
                 tell(JobProgress(report.rows, report.rows, report.rounds, "has archived"))
@@ -147,16 +142,7 @@ class _Job:
 
     def read(self, ranges: Iterable[OffsetRange], lost: Path | None = None) -> "DataFrame":
         """The records of the ranges, at most one per partition. Losses are saved in the folder `lost`."""
-        ranges = list(ranges)
-        assigned: dict[str, list[int]] = {}
-        for each in ranges:
-            assigned.setdefault(each.topic, []).append(each.partition)
-        chosen = {
-            "assign": assigned,
-            "startingOffsets": to_json({Place(*each[:2]): each.start for each in ranges}),
-            "endingOffsets": to_json({Place(*each[:2]): each.end for each in ranges}),
-        }
-        options = self._given | {name: json.dumps(value) for name, value in chosen.items()}
+        options = self._given | options_of_ranges(ranges)
         if lost is not None:
             options["losses.path"] = str(lost)
         return self._spark.read.format("tidelog").options(**options).load()
@@ -176,21 +162,20 @@ class _Job:
         report_losses(losses)
         # Records that are deleted after the bounds were read and before a task reads them.
         lost = archive.drafts / f"lost-{before.rounds}"
-        files = self._write(ranges, archive.drafts, lost) if ranges else []
+        files = self._write(ranges, archive.drafts / str(before.rounds), lost) if ranges else []
         archive.commit({place: end for place, end in ends.items() if end != starts[place]}, files)
         return replace(
             before,
             rows=before.rows + sum(each.rows for each in files),
             files=before.files + len(files),
-            bytes=before.bytes + sum(each.bytes for each in files),
+            bytes=before.bytes + sum((archive.root / each.name).stat().st_size for each in files),
             rounds=before.rounds + 1,
             lost_offsets=before.lost_offsets + count_losses(lost),
         )
 
     def _write(self, ranges: list[OffsetRange], drafts: Path, lost: Path) -> list[DraftFile]:
-        write = draft_writer(drafts, self._settings.compression, self._settings.rows_per_file)
-        rows = empty_for_null(self.read(ranges, lost)).mapInArrow(write, DRAFT_COLUMNS).collect()
-        files = in_order(DraftFile(*row) for row in rows)
+        records = self.read(ranges, lost)
+        files = write_drafts(records, drafts, self._settings.compression, self._settings.rows_per_file)
         planned = {Place(each.topic, each.partition): each for each in ranges}
         for each in files:
             place = Place(each.topic, each.partition)
@@ -211,7 +196,7 @@ def shortened(
 
 def _starts(archive: Archive, bounds: Mapping[Place, tuple[int, int]]) -> tuple[dict[Place, int], int]:
     """The next offset of each partition, and the number of lost offsets. Raises ArchiveError."""
-    ends = archive.ends(bounds)
+    ends = {place: end for place, end in archive.ends.items() if place in bounds}
     lost = 0
     for place, end in ends.items():
         log_start, log_end = bounds[place]

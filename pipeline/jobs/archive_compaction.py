@@ -21,8 +21,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tidelog.pipeline.jobs.archive_files import join_files, offsets_in_name, rows_of
-from tidelog.pipeline.jobs.archive_folder import ArchiveError, sync_folder
+from tidelog.pipeline.jobs.archive_files import (
+    ArchiveError,
+    describe,
+    join_files,
+    offsets_in_name,
+    rows_of,
+    sync,
+)
 
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
@@ -94,15 +100,16 @@ def _compact_folder(
     groups: Sequence[Sequence[ArchiveFile]],
     compression: str,
 ) -> int:
-    new = workspace / uuid.uuid4().hex
-    new.mkdir()
+    new = workspace / uuid.uuid4().hex / folder.parent.name / folder.name
+    new.mkdir(parents=True)
     joined = {each.path for group in groups for each in group}
     for file in files:
         if file.path not in joined:
             os.link(file.path, new / file.path.name)
     for group in groups:
         paths = [each.path for each in group]
-        draft = join_files(paths, new / "draft", compression)
+        join_files(paths, new / "draft", compression)
+        draft = describe(new / "draft")
         if (draft.first_offset, draft.last_offset, draft.rows) != (
             group[0].first_offset,
             group[-1].last_offset,
@@ -112,9 +119,9 @@ def _compact_folder(
                 f"{paths[0]} to {paths[-1].name} hold offsets {draft.first_offset} to {draft.last_offset} in"
                 f" {draft.rows} rows, which is not what their names say: restore them"
             )
-        Path(draft.draft).rename(new / Path(draft.name).name)
-    sync_folder(new)
-    sync_folder(workspace)
+        draft.draft.rename(new / Path(draft.name).name)
+    for made in (new, *new.parents[:3]):
+        sync(made)
     try:
         exchange(new, folder)
     except FileNotFoundError:
@@ -124,7 +131,7 @@ def _compact_folder(
             f"the files in {folder} cannot be joined: its file system cannot exchange two folders in one step"
             f" ({error.strerror}). All records are archived; leave out compact"
         ) from None
-    sync_folder(folder.parent)
+    sync(folder.parent)
     shutil.rmtree(new)
     return len(joined) - len(groups)
 

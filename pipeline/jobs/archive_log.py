@@ -1,15 +1,21 @@
-"""An archive of plain Parquet files, exact for any reader: each visible file was committed, once.
+"""An archive of plain Parquet files with a log, exact for any reader: each visible file was committed, once.
 
-Owns the archive's log, `_tidelog/commits/N.json`. A commit names its drafts, the files that they become, and
-the end offset of every partition. It is made by linking a complete file to a name that must be free. At that
-moment the records belong to the archive. Only then are the drafts renamed, and `_tidelog/published.json` says
-when all of them are.
+Owns `_tidelog/` below the archive, which readers of Parquet ignore:
+- `archive.json`: the version of the archive, made once;
+- `origin.json`: the ids of the cluster and the topics that its records come from;
+- `lock`: held by the run that writes; the kernel releases it whenever that process dies;
+- `drafts/RUN/`: files that tasks write; those of dead runs stay until the next run deletes them;
+- `commits/N.json`: the log. A commit names its drafts, the files that they become, and the end offset of
+  every partition.
+
+A commit is made by linking a complete file to a name that must be free. At that moment the records belong to
+the archive. Only then are the drafts renamed, each completely or not at all, because drafts and files are in
+one file system.
 
 Why this is exact, whenever a run is killed:
 - Before the link, there are drafts that no reader sees. The next run deletes them and reads the same offsets
   again, because only the log says which offsets the archive holds.
-- After the link, the next run first renames the remaining drafts.
-- A repeated rename finds no draft, but the file.
+- After the link, the next run first renames the remaining drafts. Only then does it delete drafts.
 Names and ranges depend on nothing that Spark keeps: there is no checkpoint that could be lost, or be older or
 newer than the files. If a link's name is taken, there is another writer, and nothing has been changed yet.
 
@@ -21,97 +27,131 @@ folders of a topic's oldest dates, files whose offsets are all in another file o
 
 import json
 import os
+import shutil
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Self
 
-from tidelog.pipeline.jobs.archive_compaction import compact
-from tidelog.pipeline.jobs.archive_files import DraftFile, offsets_in_name
-from tidelog.pipeline.jobs.archive_folder import (
-    OWN_FOLDER,
-    Archive,
-    ArchiveError,
-    publish,
-    read_json,
-    replace_json,
-    sync_folder,
-)
+from tidelog.pipeline.jobs.archive_files import ArchiveError, DraftFile, offsets_in_name, sync, topic_of
+from tidelog.pipeline.paths import local_path, try_lock
 from tidelog.pipeline.source.micro_batches import from_json
-from tidelog.pipeline.source.offsets import Place, to_json
+from tidelog.pipeline.source.offsets import OptionError, Place, to_json
 
-_COMMITS = "commits"
+OWN_FOLDER = "_tidelog"
+_KIND = {"format": "parquet", "version": 1}
 _COMMITS_KEPT = 16
 
 
-class ParquetArchive(Archive):
-    """A folder of Parquet files with a log."""
+class Archive:
+    """A folder that holds the records of partitions, each once, up to an end offset per partition (`ends`).
 
-    kind = "parquet"
+    Entering it takes the lock, finishes the last commit, and deletes old drafts.
+    """
 
     def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self._commits = self.own / _COMMITS
-        self._published = self.own / "published.json"
+        self.root = folder_of(path)
+        self.drafts = self.root / OWN_FOLDER / "drafts" / uuid.uuid4().hex
+        self.ends: dict[Place, int] = {}
+        self._own = self.root / OWN_FOLDER
+        self._commits = self._own / "commits"
         self._number = 0
-        self._ends: dict[Place, int] = {}
         self._last: dict[Place, str] = {}
+        self._lock = -1
 
-    def recover(self) -> None:
-        self._commits.mkdir(exist_ok=True)
-        numbers = self._numbers()
-        if not numbers:
-            return
-        self._number = numbers[-1]
-        last = json.loads(self._commit_file(self._number).read_text())
-        self._ends = from_json(last["ends"])
-        self._last = last_files(last.get("last", ()))
-        published = read_json(self._published) or {"number": 0}
-        if published["number"] >= self._number:
-            return
-        publish((self.root / draft, self.root / name) for draft, name in last["files"])
-        self._mark_published()
+    def __enter__(self) -> Self:
+        """Raises OptionError if the folder is no archive, ArchiveError if another run writes it."""
+        try:
+            lock = try_lock(self._own)
+        except OSError as error:
+            raise OptionError(f"path: the archive cannot be written in {self.root}: {error}") from None
+        if lock is None:
+            raise ArchiveError(f"another run writes the archive in {self.root}: wait for its end")
+        self._lock = lock
+        try:
+            self._check_kind()
+            self._recover()
+            shutil.rmtree(self.drafts.parent, ignore_errors=True)
+            self.drafts.mkdir(parents=True)
+            # A commit names drafts, so their folders must survive a power cut, as the commit does.
+            for folder in (self.drafts.parent, self._own, self.root, self.root.parent):
+                sync(folder)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        return self
 
-    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
-        return {place: self._ends[place] for place in places if place in self._ends}
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is None:  # Otherwise a commit may still need its drafts.
+            shutil.rmtree(self.drafts, ignore_errors=True)
+        os.close(self._lock)
 
     def commit(self, ends: Mapping[Place, int], files: Sequence[DraftFile]) -> None:
-        after = self._ends | dict(ends)
+        """Add the durable files and move these partitions' ends: both or neither."""
+        after = self.ends | dict(ends)
         last = self._last | last_files(each.name for each in files)
-        drafts = [Path(each.draft) for each in files]
-        moves = [
-            (str(draft.relative_to(self.root)), each.name) for draft, each in zip(drafts, files, strict=True)
-        ]
-        for folder in {draft.parent for draft in drafts}:
-            sync_folder(folder)
-        self._link(
-            {
-                "number": self._number + 1,
-                "ends": to_json(after),
-                "files": moves,
-                "last": sorted(last.values()),
-            }
-        )
+        moves = [(str(each.draft.relative_to(self.root)), each.name) for each in files]
+        sync(self.drafts)
+        self._link({"ends": to_json(after), "files": moves, "last": sorted(last.values())})
         self._number += 1
-        self._ends, self._last = after, last
-        publish((draft, self.root / each.name) for draft, each in zip(drafts, files, strict=True))
-        self._mark_published()
-        for old in self._numbers()[:-_COMMITS_KEPT]:
-            self._commit_file(old).unlink()
+        self.ends, self._last = after, last
+        publish(self.root, moves)
+        for old in _numbers(self._commits)[:-_COMMITS_KEPT]:
+            _commit_file(self._commits, old).unlink()
 
-    def compact(self, rows_per_file: int, compression: str) -> int:
-        # All commits are published: none of them still needs one of these files by its name.
-        return compact(self.root, self.drafts, rows_per_file, compression)
+    def belong_to(self, cluster_id: str, topics: Mapping[str, str]) -> None:
+        """Save the known ids of the cluster and the topics ("" is unknown) with the archive.
 
-    def missing(self) -> list[str]:
-        return missing_files(self.root)
+        Raises ArchiveError if it has records of another cluster, or of an earlier topic of that name.
+        """
+        origin = _origin_file(self.root)
+        before = _read_json(origin) or {"cluster_id": "", "topics": {}}
+        known: dict[str, str] = before["topics"]
+        elsewhere = f"archive into another folder than {self.root}"
+        if cluster_id and before["cluster_id"] not in ("", cluster_id):
+            raise ArchiveError(
+                f"the archive holds records of cluster {before['cluster_id']}, this one is {cluster_id}:"
+                f" {elsewhere}"
+            )
+        for topic, topic_id in topics.items():
+            if topic_id and known.get(topic, topic_id) != topic_id:
+                raise ArchiveError(
+                    f"topic {topic!r} was deleted and created again since it was archived: {elsewhere}"
+                )
+        merged = known | {topic: topic_id for topic, topic_id in topics.items() if topic_id}
+        after = {"cluster_id": cluster_id or before["cluster_id"], "topics": merged}
+        if after != before:
+            _write_json(origin, after)
+
+    def _check_kind(self) -> None:
+        marker = self._own / "archive.json"
+        refuse_delta(self.root)
+        if (found := _read_json(marker)) is None:
+            if (stray := next(self.root.glob("topic=*/**/*.parquet"), None)) is not None:
+                raise OptionError(
+                    f"{self.root} holds {stray.relative_to(self.root)}, but not the archive's log"
+                    f" ({OWN_FOLDER}/): archive into another folder, or restore {OWN_FOLDER}/"
+                )
+            _write_json(marker, _KIND)
+        elif found != _KIND:
+            raise OptionError(
+                f"{self.root} holds an archive of another version ({found}): archive into another folder"
+            )
+
+    def _recover(self) -> None:
+        self._commits.mkdir(exist_ok=True)
+        if not (numbers := _numbers(self._commits)):
+            return
+        self._number = numbers[-1]
+        last = json.loads(_commit_file(self._commits, self._number).read_text())
+        self.ends = from_json(last["ends"])
+        self._last = last_files(last.get("last", ()))
+        publish(self.root, last["files"])
 
     def _link(self, content: Mapping[str, object]) -> None:
-        target = self._commit_file(self._number + 1)
+        target = _commit_file(self._commits, self._number + 1)
         draft = self._commits / f".{uuid.uuid4().hex}"
-        with draft.open("w") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_json(draft, content)
         try:
             # Unlike a rename, a link fails if the file exists.
             os.link(draft, target)
@@ -121,16 +161,35 @@ class ParquetArchive(Archive):
             ) from None
         finally:
             draft.unlink()
-        sync_folder(self._commits)
+        sync(self._commits)
 
-    def _mark_published(self) -> None:
-        replace_json(self._published, {"number": self._number})
 
-    def _commit_file(self, number: int) -> Path:
-        return self._commits / _name(number)
+def refuse_delta(root: Path) -> None:
+    """Raises OptionError for a Delta table that is no archive's folder, such as earlier releases made."""
+    if (root / "_delta_log").is_dir() and _read_json(root / OWN_FOLDER / "archive.json") != _KIND:
+        raise OptionError(
+            f"{root} is a Delta table, and an archive is no longer one: archive into another folder. To"
+            f" replay this one, copy the files that deltalake.DeltaTable({str(root)!r}).file_uris() names to"
+            " another folder, each in its folders topic=.../date=..."
+        )
 
-    def _numbers(self) -> list[int]:
-        return _numbers(self._commits)
+
+def publish(root: Path, moves: Iterable[Sequence[str]]) -> None:
+    """Rename drafts to files, both named by their paths below `root`. The names are durable when it returns.
+
+    A draft may be a file already: a run that died may have renamed it without a sync. The file may be gone
+    since, which `missing_files` judges.
+    """
+    folders: set[Path] = set()
+    for draft, name in moves:
+        target = root / name
+        if (root / draft).exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (root / draft).rename(target)
+        folders.update((target.parent, target.parent.parent, root))
+    for folder in sorted(folders):
+        if folder.is_dir():
+            sync(folder)
 
 
 def published_ends(root: Path) -> dict[Place, int] | None:
@@ -138,38 +197,51 @@ def published_ends(root: Path) -> dict[Place, int] | None:
 
     Needs no lock. Files with later offsets may exist and are not counted yet.
     """
-    published = read_json(root / OWN_FOLDER / "published.json")
-    if published is None:
-        return {} if (root / OWN_FOLDER / "archive.json").exists() else None
-    commit = read_json(root / OWN_FOLDER / _COMMITS / _name(published["number"]))
-    if commit is None:
-        raise ArchiveError(f"commit {published['number']} is missing from {root / OWN_FOLDER}: restore it")
-    return from_json(commit["ends"])
+    commits = root / OWN_FOLDER / "commits"
+    for number in reversed(_numbers(commits)):
+        commit = _read_json(_commit_file(commits, number))
+        if commit is not None and not any((root / draft).exists() for draft, _ in commit["files"]):
+            return from_json(commit["ends"])
+    return {} if (root / OWN_FOLDER / "archive.json").exists() else None
 
 
 def missing_files(root: Path) -> list[str]:
     """Files that the kept part of the archive's log names and that do not exist. Needs no lock."""
-    published = read_json(root / OWN_FOLDER / "published.json") or {"number": 0}
-    told: set[str] = set()
-    for number in _numbers(commits := root / OWN_FOLDER / _COMMITS):
+    named: set[str] = set()
+    for number in _numbers(commits := root / OWN_FOLDER / "commits"):
         # A running archive may delete its oldest commit meanwhile.
-        if number <= published["number"] and (commit := read_json(commits / _name(number))) is not None:
-            told.update(name for _, name in commit["files"])
-            told.update(commit.get("last", ()))
-    return sorted(name for name in told if _is_missed(root / name))
+        if (commit := _read_json(_commit_file(commits, number))) is not None:
+            waiting = {name for draft, name in commit["files"] if (root / draft).exists()}
+            named |= {*(name for _, name in commit["files"]), *commit.get("last", ())} - waiting
+    return sorted(name for name in named if _is_missed(root / name))
+
+
+def archived_topic_ids(root: Path) -> dict[str, str]:
+    """The known ids of the topics that an archive's records come from."""
+    origin = _read_json(_origin_file(root))
+    return {} if origin is None else dict(origin["topics"])
 
 
 def last_files(names: Iterable[str]) -> dict[Place, str]:
     """For each partition the file with its last offset."""
     last: dict[Place, tuple[int, str]] = {}
     for name in names:
-        path = Path(name)
-        if (offsets := offsets_in_name(path.name)) is None:
+        if (offsets := offsets_in_name(Path(name).name)) is None:
             raise ValueError(f"{name} is not the name of an archive's file")
         partition, _, end = offsets
-        place = Place(path.parts[0].removeprefix("topic="), partition)
+        place = Place(topic_of(name), partition)
         last[place] = max(last.get(place, (-1, "")), (end, name))
     return {place: name for place, (_, name) in last.items()}
+
+
+def folder_of(path: str) -> Path:
+    """The folder that a setting names. Raises OptionError if it names none."""
+    if (found := local_path(path)) is None:
+        raise OptionError(
+            f"{path}: an archive must be in a folder that driver and executors see as a path, not behind"
+            f" {path.partition(':')[0]}:"
+        )
+    return found.absolute()
 
 
 def _is_missed(file: Path) -> bool:
@@ -185,9 +257,31 @@ def _is_missed(file: Path) -> bool:
     )
 
 
+def _origin_file(root: Path) -> Path:
+    return root / OWN_FOLDER / "origin.json"
+
+
+def _commit_file(commits: Path, number: int) -> Path:
+    return commits / f"{number:020}.json"
+
+
 def _numbers(commits: Path) -> list[int]:
     return sorted(int(path.stem) for path in commits.glob("*.json") if path.stem.isdecimal())
 
 
-def _name(number: int) -> str:
-    return f"{number:020}.json"
+def _read_json(path: Path) -> dict[str, Any] | None:
+    """What the file holds, None if it does not exist."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Replace the file's content as a whole, durably."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    draft.write_text(json.dumps(content))
+    sync(draft)
+    draft.replace(path)
+    sync(path.parent)

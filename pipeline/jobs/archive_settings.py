@@ -18,7 +18,6 @@ class ArchiveSettings:
     topics: tuple[str, ...] = setting((), "Topics to archive.")
     cluster: ClusterConfig | None = cluster_setting(None, "Broker to read from.")
     path: str | None = setting(None, "Folder of the archive. Name the same one in each run.", metavar="DIR")
-    format: str = setting("parquet", "Format of the archive: parquet or delta.", choices=("parquet", "delta"))
     read_path: str | None = setting(
         None, "Read the segment files in this data folder instead of fetching.", metavar="DIR"
     )
@@ -44,8 +43,7 @@ class ArchiveSettings:
 
     def check(self) -> None:
         """Raises OptionError for settings that cannot be followed."""
-        from tidelog.pipeline.jobs.archive_delta import delta_table_class
-        from tidelog.pipeline.jobs.archive_folder import folder_of
+        from tidelog.pipeline.jobs.archive_log import folder_of
 
         if not self.topics or (self.cluster is None and self.read_path is None):
             raise OptionError(
@@ -56,5 +54,3 @@ class ArchiveSettings:
         folder_of(self.path)
         if self.interval_seconds is not None and self.cluster is None:
             raise OptionError("interval_seconds needs bootstrap servers: only a broker says what is new")
-        if self.format == "delta":
-            delta_table_class()

@@ -21,7 +21,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from tidelog.pipeline.jobs.archive_folder import folder_of
+from tidelog.pipeline.jobs.archive_log import folder_of
 from tidelog.pipeline.jobs.copies import only_run
 from tidelog.pipeline.jobs.job import JobProgress, OnProgress, Tell, teller, use_in_this_thread
 from tidelog.pipeline.jobs.projection import project

@@ -74,7 +74,7 @@ class ReplaySettings:
     @property
     def session_path(self) -> Path:
         """Where the replay keeps its session."""
-        from tidelog.pipeline.jobs.archive_folder import OWN_FOLDER, folder_of
+        from tidelog.pipeline.jobs.archive_log import OWN_FOLDER, folder_of
 
         if self.session is not None:
             return Path(self.session).absolute()
@@ -101,7 +101,7 @@ class ReplaySettings:
             raise OptionError(f"start_time {self.start_time} is not before end_time {self.end_time}")
 
     def _check_source(self) -> None:
-        from tidelog.pipeline.jobs.archive_folder import folder_of
+        from tidelog.pipeline.jobs.archive_log import folder_of
 
         if self.archive is not None:
             folder_of(self.archive)

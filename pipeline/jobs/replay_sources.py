@@ -1,15 +1,14 @@
 """The sources of a replay: the files of an archive, or a topic. Both have bounds and return ranges.
 
-Owns which files of an archive are read: those that its log, or Delta's, names, up to the offsets to which
-they are complete. So a replay beside a running archive reads only whole rounds. Parquet files without a log,
-such as a copy, are read as they are. Files are chosen by their names; files with other names, as after a
-compaction by other tools, are always read. Missing files count too, so a read of their offsets reports them.
+Owns which files of an archive are read, up to the offsets to which its log says that they are complete. So a
+replay beside a running archive reads only whole rounds. Parquet files without a log, such as a copy, are read
+as they are. Files are chosen by their names; files with other names, as after a compaction by other tools,
+are always read. Missing files count too, so a read of their offsets reports them.
 
 Invariants: `read` gives every record of the ranges once. Read-only.
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Iterable, Sequence
 from datetime import date
@@ -17,15 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.client.cluster_config import ClusterConfig
-from tidelog.pipeline.jobs.archive_delta import delta_table_class
-from tidelog.pipeline.jobs.archive_delta import missing_files as missing_in_table
-from tidelog.pipeline.jobs.archive_files import offsets_in_name
-from tidelog.pipeline.jobs.archive_folder import ArchiveError, archived_topic_ids
-from tidelog.pipeline.jobs.archive_log import missing_files, published_ends
+from tidelog.pipeline.jobs.archive_files import ArchiveError, offsets_in_name
+from tidelog.pipeline.jobs.archive_log import archived_topic_ids, missing_files, published_ends, refuse_delta
 from tidelog.pipeline.jobs.copies import origin_of
 from tidelog.pipeline.jobs.replay_settings import Times
 from tidelog.pipeline.source.fetch import find_bounds, find_offsets_at
-from tidelog.pipeline.source.offsets import OffsetRange, OptionError, Place, to_json
+from tidelog.pipeline.source.offsets import OffsetRange, OptionError, Place
+from tidelog.pipeline.source.options import options_of_ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,16 +83,8 @@ class TopicRecords:
     def read(self, ranges: Sequence[OffsetRange]) -> "DataFrame":
         if not ranges:
             return _nothing(self._spark)
-        assigned: dict[str, list[int]] = {}
-        for each in ranges:
-            assigned.setdefault(each.topic, []).append(each.partition)
-        options = {
-            "assign": assigned,
-            "startingOffsets": to_json({Place(*each[:2]): each.start for each in ranges}),
-            "endingOffsets": to_json({Place(*each[:2]): each.end for each in ranges}),
-        }
-        reader = self._spark.read.format("tidelog").options(**self._cluster.to_options())
-        return reader.options(**{name: json.dumps(value) for name, value in options.items()}).load()
+        options = self._cluster.to_options() | options_of_ranges(ranges)
+        return self._spark.read.format("tidelog").options(**options).load()
 
 
 class _File(NamedTuple):
@@ -120,18 +109,14 @@ class ArchivedRecords:
         self._times = times
         self._allow_gaps = allow_gaps
         chosen = frozenset(topics)
-        self._ends: dict[Place, int] | None = None
-        if (root / "_delta_log").is_dir():
-            table = delta_table_class()(str(root))
-            paths, gone = set(table.file_uris()), missing_in_table(table)
-        else:
-            self._ends = published_ends(root)
-            gone = [str(root / name) for name in missing_files(root)]
-            paths = {*map(str, _parquet_files(root)), *gone}
-            if not paths and self._ends is None:
-                raise OptionError(f"there is no archive in {root}")
-            if not paths and self._ends:
-                raise OptionError(f"no file is left of the archive in {root}: bring back what was taken away")
+        self._ends = published_ends(root)
+        refuse_delta(root)
+        gone = [str(root / name) for name in missing_files(root)]
+        paths = {*map(str, _parquet_files(root)), *gone}
+        if not paths and self._ends is None:
+            raise OptionError(f"there is no archive in {root}")
+        if not paths and self._ends:
+            raise OptionError(f"no file is left of the archive in {root}: bring back what was taken away")
         self._gone, self._told = frozenset(gone), set[str]()
         files = [_file(path) for path in sorted(paths)]
         self._files = [each for each in files if not chosen or each.topic in chosen]

@@ -6,7 +6,7 @@ by changing its format; where that source would read less than was asked without
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,16 @@ from tidelog.pipeline.options import (
     text_of,
 )
 from tidelog.pipeline.schema import COLUMNS
-from tidelog.pipeline.source.offsets import EARLIEST, LATEST, OptionError, Place, Positions, check_pattern
+from tidelog.pipeline.source.offsets import (
+    EARLIEST,
+    LATEST,
+    OffsetRange,
+    OptionError,
+    Place,
+    Positions,
+    check_pattern,
+    to_json,
+)
 
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
@@ -250,6 +259,18 @@ def _offset(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < EARLIEST:
         raise ValueError(f"{value!r} is not an offset")
     return value
+
+
+def options_of_ranges(ranges: Iterable[OffsetRange]) -> dict[str, str]:
+    """The options of a batch that reads exactly these ranges, at most one per partition."""
+    assigned: dict[str, list[int]] = {}
+    starts, ends = {}, {}
+    for each in ranges:
+        assigned.setdefault(each.topic, []).append(each.partition)
+        place = Place(each.topic, each.partition)
+        starts[place], ends[place] = each.start, each.end
+    values = {"assign": assigned, "startingOffsets": to_json(starts), "endingOffsets": to_json(ends)}
+    return {name: json.dumps(value) for name, value in values.items()}
 
 
 def _parse_topics(text: str) -> tuple[str, ...]:

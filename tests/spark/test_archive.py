@@ -1,26 +1,24 @@
 """An archive holds each record of its topics once, for any reader, whatever happens to its runs."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
 from tests.unit.pipeline.jobs.kills import Killed, die, release
 from tidelog.client.cluster_config import ClusterConfig
-from tidelog.pipeline.jobs import archive_delta, archive_log
+from tidelog.pipeline.jobs import archive_files, archive_log
 from tidelog.pipeline.jobs.archive import ArchiveReport, build, run
-from tidelog.pipeline.jobs.archive_delta import DeltaArchive
-from tidelog.pipeline.jobs.archive_files import DraftFile
-from tidelog.pipeline.jobs.archive_folder import ArchiveError, publish
-from tidelog.pipeline.jobs.archive_log import ParquetArchive
+from tidelog.pipeline.jobs.archive_files import DEFAULT_DATE, ArchiveError, describe, write_drafts
+from tidelog.pipeline.jobs.archive_log import Archive, publish
 from tidelog.pipeline.jobs.archive_settings import ArchiveSettings
 from tidelog.pipeline.jobs.job import JobProgress
 from tidelog.pipeline.schema import COLUMNS
@@ -91,8 +89,9 @@ def topic(
     return Topic(spark, broker, tmp_path, f"t{abs(hash(request.node.name)) % 10**9}")
 
 
-def test_each_record_is_there_once_by_date_through_rounds_and_runs(topic: Topic) -> None:
+def test_each_record_is_there_once_by_date_through_rounds_and_runs(spark: SparkSession, topic: Topic) -> None:
     topic.append(60)
+    assert build(spark, replace(topic.settings, max_rows=50)).count() == 50
     report = topic.run(max_rows=50)
     assert (report.rows, report.rounds, report.exit_code) == (120, 3, 0)
     assert report.files == len(topic.names()) == 3 * 2 * 3
@@ -110,45 +109,76 @@ def test_each_record_is_there_once_by_date_through_rounds_and_runs(topic: Topic)
     topic.check()
 
 
-def test_segment_files_are_archived_without_a_fetch(topic: Topic) -> None:
+def test_segment_files_are_archived_without_a_fetch_to_the_same_files(topic: Topic) -> None:
     topic.append(40)
-    report = topic.run(read_path=str(topic.broker.process.data_dir), min_partitions=4)
-    assert report.rows == 80
+    topic.run()
+    fetched, topic.folder = topic.names(), topic.folder.with_name("direct")
+    data_dir = str(topic.broker.process.data_dir)
+    assert topic.run(path=str(topic.folder), read_path=data_dir).rows == 80
+    assert topic.names() == fetched
     topic.check()
 
 
-@pytest.mark.parametrize("renamed", [None, 3])
-def test_a_run_killed_around_its_commit_is_made_good_by_the_next(
-    topic: Topic, monkeypatch: pytest.MonkeyPatch, renamed: int | None
+def test_a_run_killed_behind_its_commit_is_made_good_by_the_next(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def publish_some(moves: Iterable[tuple[Path, Path]]) -> None:
-        publish(list(moves)[:renamed])
+    def publish_some(root: Path, moves: Iterable[Sequence[str]]) -> None:
+        publish(root, list(moves)[:3])
         die()
 
     topic.append(60)
     with monkeypatch.context() as patch:
         # A kill leaves the drafts.
-        patch.setattr(ParquetArchive, "__exit__", release)
-        if renamed is None:
-            patch.setattr(ParquetArchive, "_link", die)
-        else:
-            patch.setattr(archive_log, "publish", publish_some)
+        patch.setattr(Archive, "__exit__", release)
+        patch.setattr(archive_log, "publish", publish_some)
         with pytest.raises(Killed):
             topic.run(max_rows=50)
-    assert len(topic.names()) == (renamed or 0)
+    assert len(topic.names()) == 3
     topic.append(30)
     topic.run(min_partitions=3)
     topic.check()
 
 
-def test_the_same_offsets_get_the_same_files_however_tasks_are_cut(topic: Topic) -> None:
-    topic.append(30)
+def test_records_have_the_date_of_their_timestamp_in_utc_and_none_outside_the_calendar(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Also where Spark's calendar and Parquet's other timestamps end."""
+    first, end = -62_135_596_800_000_000, 253_402_300_800_000_000
+    dates = {
+        first - 1: None,
+        first: "0001-01-01",
+        -1: "1969-12-31",
+        0: "1970-01-01",
+        end - 1: "9999-12-31",
+        end: None,
+        2**63 - 1: None,
+        -(2**63): None,
+    }
+    values = ", ".join(f"({number}L, {micros}L)" for number, micros in enumerate(list(dates)[:-1]))
+    least = f"({len(dates) - 1}L, {-(2**63 - 1)}L - 1L)"
+    rows = spark.sql(
+        f"SELECT 't' AS topic, 0 AS partition, n AS offset, timestamp_micros(us) AS timestamp"
+        f" FROM VALUES {values}, {least} AS t(n, us)"
+    )
+    files = write_drafts(rows, tmp_path / "drafts", "lz4", 1000)
+    found = {}
+    for each in files:
+        date = each.name.split("/")[1].removeprefix("date=")
+        for micros in pq.ParquetFile(each.draft).read()["timestamp"].cast("int64").to_pylist():
+            found[micros] = None if date == DEFAULT_DATE else date
+    assert found == dates
+
+
+def test_records_that_are_not_where_the_driver_looks_are_an_error(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic.append(10)
+    with monkeypatch.context() as patch:
+        patch.setattr(archive_files, "describe", lambda path: describe(path)._replace(rows=1))
+        with pytest.raises(ArchiveError, match="the tasks read 20 records, and 6 of them are in"):
+            topic.run()
     topic.run()
-    before = topic.names()
-    topic.settings = replace(topic.settings, path=f"{topic.folder}-2")
-    topic.folder = Path(str(topic.settings.path))
-    topic.run()
-    assert topic.names() == before
+    topic.check()
 
 
 def test_stop_ends_a_run_behind_its_round_and_says_what_is_left(spark: SparkSession, topic: Topic) -> None:
@@ -197,41 +227,7 @@ def test_offsets_that_are_gone_are_an_error_or_counted(topic: Topic) -> None:
 
 def test_a_topic_that_lost_what_is_archived_is_not_mixed_in(topic: Topic) -> None:
     topic.append(10)
-    with ParquetArchive(str(topic.folder)) as archive:
+    with Archive(str(topic.folder)) as archive:
         archive.commit({(place := Place(topic.name, 1)): 11}, [])
     with pytest.raises(ArchiveError, match=rf"{place} ends at offset 10, and the archive .* up to 11"):
         topic.run()
-
-
-def test_build_reads_what_the_first_round_would_take(spark: SparkSession, topic: Topic) -> None:
-    topic.append(20)
-    assert build(spark, replace(topic.settings, max_rows=10)).count() == 10
-
-
-def test_a_delta_table_holds_the_same_and_a_version_is_not_taken_twice(
-    topic: Topic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic.append(30)
-    with monkeypatch.context() as patch:
-        # Behind the renames, before Delta's commit.
-        patch.setattr(archive_delta, "_stats", die)
-        with pytest.raises(Killed):
-            topic.run(format="delta", min_partitions=4)
-    topic.append(30)
-    assert topic.run(format="delta", max_rows=50).rows == 120
-    files = len(DeltaTable(topic.folder).file_uris())
-    report = topic.run(format="delta", compact=True)
-    table = DeltaTable(topic.folder)
-    assert (report.rows, report.missing_files) == (0, 0)
-    assert files - report.compacted_files < len(table.file_uris()) < files
-    rows = table.to_pyarrow_table().sort_by([("partition", "ascending"), ("offset", "ascending")])
-    expected = topic.source()
-    assert rows.column("offset").to_pylist() == [row.offset for row in expected]
-    assert rows.column("value").to_pylist() == [row.value for row in expected]
-    assert set(rows.column("topic").to_pylist()) == {topic.name}
-    assert table.transaction_version(f"tidelog:{topic.name}-1") == 60
-    with DeltaArchive(str(topic.folder)) as archive:
-        archive.commit({Place(topic.name, 1): 60}, [])
-        draft = DraftFile("d", topic.name, 1, None, 59, 59, 1, 1)
-        with pytest.raises(ArchiveError, match="up to offset 60 already"):
-            archive.commit({Place(topic.name, 1): 60}, [draft])

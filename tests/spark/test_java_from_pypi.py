@@ -63,8 +63,8 @@ def test_a_command_runs_without_a_java_of_the_machine_and_sigterm_ends_it_behind
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=tmp_path, env=no_java, **pipes) as job:
         try:
-            published = tmp_path / "archive" / "_tidelog" / "published.json"
-            wait_for(lambda: published.exists() or job.poll() is not None, "a round", _SECONDS)
+            committed = tmp_path / "archive" / "_tidelog" / "commits" / f"{1:020}.json"
+            wait_for(lambda: committed.exists() or job.poll() is not None, "a round", _SECONDS)
             job.send_signal(signal.SIGTERM)
             out, err = job.communicate(timeout=_SECONDS)
         finally:

@@ -38,14 +38,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 
 @pytest.fixture(scope="module")
-def folders(spark: SparkSession, broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With an archive of the topic in each format, written in two rounds."""
-    folder = tmp_path_factory.mktemp("archives")
-    for name in ("parquet", "delta"):
-        settings = ArchiveSettings(
-            ("7",), ClusterConfig(broker.bootstrap_servers), str(folder / name), name, max_rows=70
-        )
-        assert archive(spark, settings).rounds == 2
+def archived(spark: SparkSession, broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An archive of the topic, written in two rounds."""
+    folder = str(tmp_path_factory.mktemp("archives") / "archive")
+    settings = ArchiveSettings(("7",), ClusterConfig(broker.bootstrap_servers), folder, max_rows=70)
+    assert archive(spark, settings).rounds == 2
     return folder
 
 
@@ -64,11 +61,11 @@ def counts(report: ReplayReport) -> tuple[int, int, int]:
 
 
 def test_an_archive_comes_back_once_through_stops_and_lost_notes(
-    spark: SparkSession, broker: RunningBroker, folders: Path, tmp_path: Path
+    spark: SparkSession, broker: RunningBroker, archived: str, tmp_path: Path
 ) -> None:
     settings = ReplaySettings(
         ClusterConfig(broker.bootstrap_servers),
-        str(folders / "parquet"),
+        archived,
         to_topic="back",
         session=str(tmp_path / "session"),
         max_rows=50,
@@ -93,10 +90,10 @@ def test_an_archive_comes_back_once_through_stops_and_lost_notes(
     assert (audited.records, audited.is_clean) == (120, True)
 
 
-def test_what_is_replayed_can_be_chosen(spark: SparkSession, broker: RunningBroker, folders: Path) -> None:
+def test_what_is_replayed_can_be_chosen(spark: SparkSession, broker: RunningBroker, archived: str) -> None:
     settings = ReplaySettings(
         ClusterConfig(broker.bootstrap_servers),
-        str(folders / "delta"),
+        archived,
         topics=("7",),
         partitions=(1,),
         start_offset=10,
@@ -146,9 +143,9 @@ def test_a_topic_is_replayed_from_a_time_on(
 
 
 def test_what_chance_decides_or_is_not_there_is_refused_before_a_topic_is_made(
-    spark: SparkSession, broker: RunningBroker, folders: Path
+    spark: SparkSession, broker: RunningBroker, archived: str
 ) -> None:
-    given: dict[str, Any] = {"archive": str(folders / "parquet"), "to_topic": "never"}
+    given: dict[str, Any] = {"archive": archived, "to_topic": "never"}
     with pytest.raises(OptionError, match="chance decides"):
         run(spark, ReplaySettings(ClusterConfig(broker.bootstrap_servers), where="rand() < 0.5", **given))
     with pytest.raises(OptionError, match=r"where: .*`nothing` cannot be resolved"):

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidelog.pipeline.arrow.arrays import flags, integers, null, nulls, numbers, octets, repeated
+from tidelog.pipeline.arrow.arrays import flags, integers, nulls, numbers, octets, repeated
 
 SINK = """
 import sys
@@ -15,7 +15,6 @@ import numpy as np, pyarrow as pa
 from tidelog.pipeline.mirror import writer as mirror_writer
 from tidelog.pipeline.arrow.arrays import numbers, repeated
 from tidelog.pipeline.arrow.encoding import encode
-from tidelog.pipeline.spark.null_headers import null_for_empty
 from tidelog.pipeline.sink.rows import choose_partitions, chunks, groups, read_rows
 
 texts = repeated("text", 9)
@@ -45,7 +44,6 @@ def test_the_others_are_what_pyarrow_makes() -> None:
     assert flags(np.array([True, False] * 5)).to_pylist() == [True, False] * 5
     assert repeated("né", 2).to_pylist() == ["né", "né"]
     assert octets(b"ab") == pa.scalar(b"ab", pa.binary())
-    assert null(pa.binary()).as_py() is None
 
 
 def test_nulls_are_found_behind_an_offset() -> None:

@@ -3,7 +3,7 @@
 import os
 from typing import Any, NoReturn
 
-from tidelog.pipeline.jobs.archive_folder import Archive
+from tidelog.pipeline.jobs.archive_log import Archive
 
 
 class Killed(BaseException):

@@ -1,7 +1,7 @@
 """What of an archive a replay reads: whole rounds, files by their names, and nothing of what is under way."""
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ from tests.unit.pipeline.jobs.kills import Killed, die, release
 from tests.unit.pipeline.jobs.test_archive_log import PLACE, draft
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs import archive_log
-from tidelog.pipeline.jobs.archive_folder import ArchiveError, publish
-from tidelog.pipeline.jobs.archive_log import ParquetArchive
+from tidelog.pipeline.jobs.archive_files import ArchiveError
+from tidelog.pipeline.jobs.archive_log import Archive, publish
 from tidelog.pipeline.jobs.replay_settings import ReplaySettings
 from tidelog.pipeline.jobs.replay_sources import ArchivedRecords, Times
 from tidelog.pipeline.source.offsets import OffsetRange, OptionError, Place
@@ -29,13 +29,13 @@ def records(folder: Path, topics: Iterable[str] = (), times: Times = NO_TIMES) -
 def test_files_of_a_round_that_is_under_way_do_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive = ParquetArchive(str(tmp_path))
+    archive = Archive(str(tmp_path))
     archive.__enter__()
     archive.commit({PLACE: 20}, [draft(archive, 0, 9), draft(archive, 10, 19, None)])
     assert records(tmp_path).bounds() == {PLACE: (0, 20)}
 
-    def publish_one(moves: Iterable[tuple[Path, Path]]) -> None:
-        publish(list(moves)[:1])
+    def publish_one(root: Path, moves: Iterable[Sequence[str]]) -> None:
+        publish(root, list(moves)[:1])
         die()
 
     monkeypatch.setattr(archive_log, "publish", publish_one)
@@ -46,7 +46,7 @@ def test_files_of_a_round_that_is_under_way_do_not_count(
 
 
 def test_files_without_a_log_count_as_they_are(tmp_path: Path) -> None:
-    with ParquetArchive(str(tmp_path)) as archive:
+    with Archive(str(tmp_path)) as archive:
         archive.commit({PLACE: 10}, [draft(archive, 5, 9)])
     (tmp_path / "_tidelog").rename(tmp_path / "_elsewhere")
     assert records(tmp_path).bounds() == {PLACE: (5, 10)}
@@ -57,7 +57,7 @@ def test_files_without_a_log_count_as_they_are(tmp_path: Path) -> None:
 
 
 def test_an_archive_without_records_is_one_unless_it_had_some(tmp_path: Path) -> None:
-    with ParquetArchive(str(tmp_path)) as archive:
+    with Archive(str(tmp_path)) as archive:
         assert records(tmp_path).bounds() == {}
         archive.commit({PLACE: 10}, [draft(archive, 0, 9)])
     shutil.rmtree(tmp_path / "topic=t")
@@ -66,7 +66,7 @@ def test_an_archive_without_records_is_one_unless_it_had_some(tmp_path: Path) ->
 
 
 def test_a_file_that_is_gone_is_told_to_who_reads_its_offsets(tmp_path: Path) -> None:
-    with ParquetArchive(str(tmp_path)) as archive:
+    with Archive(str(tmp_path)) as archive:
         files = [draft(archive, first, first + 9) for first in (0, 10, 20)]
         archive.commit({PLACE: 30}, files)
     (tmp_path / files[2].name).unlink()
@@ -95,7 +95,7 @@ def test_files_are_chosen_by_offsets_and_dates(
     tmp_path: Path, asked: tuple[int, int], days: Times, expected: list[int]
 ) -> None:
     """The third file is of no date."""
-    with ParquetArchive(str(tmp_path)) as archive:
+    with Archive(str(tmp_path)) as archive:
         dates = ("1970-01-01", "1970-01-02", None)
         files = [draft(archive, 10 * n, 10 * n + 9, each) for n, each in enumerate(dates)]
         archive.commit({PLACE: 30}, files)
