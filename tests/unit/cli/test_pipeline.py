@@ -80,8 +80,8 @@ def test_every_command_explains_itself(job: str, capsys: pytest.CaptureFixture[s
         (["audit"], "an audit needs topics and bootstrap servers"),
         (["archive", "t", "-b", "x:1"], "an archive needs a path"),
         (
-            ["archive", "t", "-b", "x:1", "--path", "p", "--format", "orc"],
-            "format must be parquet or delta, not 'orc'",
+            ["archive", "t", "-b", "x:1", "--path", "p", "--compression", "brotli"],
+            "compression must be zstd, snappy, gzip, lz4 or none, not 'brotli'",
         ),
         (
             ["archive", "t", "-b", "x:1", "--path", "p", "--max-rows", "0"],
