@@ -99,6 +99,8 @@ class Broker:
                 steady_ms=SteadyClock().now_ms,
                 disk=disk,
             )
+            if any(listener.security_protocol.has_sasl for listener in config.listener_configs):
+                await services.authentication.start()
             handlers, faults = _with_faults(config, services, build_handlers(services))
             events = services.events
             server = Server(

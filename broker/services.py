@@ -51,6 +51,7 @@ from tidelog.broker.replicas.reconciler import Reconciler
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import NewTopic, Topics
 from tidelog.broker.replicas.transaction_verifier import TransactionVerifier
+from tidelog.broker.security.authentication import Authentication
 from tidelog.broker.security.users import Users
 from tidelog.broker.storage.checkpoints import FolderIdentity
 from tidelog.broker.storage.disk import Disk
@@ -111,6 +112,7 @@ class Services:
         self.handles = handles
         self.turns = turns
         self.users = Users(cluster)
+        self.authentication = Authentication(settings, self.users, metrics, events, clock_ms)
         self.transaction_verifier: TransactionVerifier = transactions
         self._reconciler = reconciler
         self._cluster = cluster

@@ -178,12 +178,13 @@ class FrameReader:
     """
 
     __slots__ = (
-        "_buffer", "_capacity", "_end", "_grant", "_max_frame_bytes", "_needed", "_small_rounds", "_start",
-        "_view", "completed",
+        "_buffer", "_capacity", "_end", "_grant", "_needed", "_small_rounds", "_start", "_view", "completed",
+        "max_frame_bytes",
     )  # fmt: skip
 
     def __init__(self, max_frame_bytes: int, grant: Callable[[int], int] | None = None) -> None:
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
+        """The longest frame that is accepted from now on."""
         self._grant = grant
         self.completed = 0
         """Changes when frames of a large buffer are returned."""
@@ -254,7 +255,7 @@ class FrameReader:
         large = False
         while end - start >= _SIZE.size:
             (size,) = unpack_size(view, start)
-            if not 0 <= size <= self._max_frame_bytes:
+            if not 0 <= size <= self.max_frame_bytes:
                 raise self._bad_size(size)
             needed = _SIZE.size + size
             if end - start < needed:
@@ -305,6 +306,6 @@ class FrameReader:
     def _bad_size(self, size: int) -> ProtocolError:
         came = _SIZE.pack(size)
         return ProtocolError(
-            f"frame length: expected 0 to {self._max_frame_bytes}, came {size} (bytes {came.hex(' ')}); "
+            f"frame length: expected 0 to {self.max_frame_bytes}, came {size} (bytes {came.hex(' ')}); "
             "the peer may use TLS or HTTP on this port, or the limit is too low"
         )

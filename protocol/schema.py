@@ -398,8 +398,9 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
 
 
 # librdkafka (2.16 and others) leaves three bytes after a flexible Metadata request for all topics: it
-# reserved them for the length of an array that it then wrote as null. Kafka does not read them.
-_MAY_HAVE_BYTES_BEHIND: Final = frozenset((ApiKey.METADATA,))
+# reserved them for the length of an array that it then wrote as null. Behind AlterUserScramCredentials it
+# leaves one. Kafka reads neither.
+_MAY_HAVE_BYTES_BEHIND: Final = frozenset((ApiKey.METADATA, ApiKey.ALTER_USER_SCRAM_CREDENTIALS))
 
 
 def decode_request(api_key: int, version: int, body: Buffer) -> Any:

@@ -44,6 +44,11 @@ ALL_BROKERS = ""
 """Kafka's name of the settings that hold for every broker that has none of its own."""
 
 
+NOBODY = ""
+"""An entry of `Catalog.users` that is no user. No password fits its credential. Its keys are a secret of the
+cluster. From them the answers to unknown users are computed, so that these look like those to known ones."""
+
+
 class Listener(NamedTuple):
     """An address by which clients reach a broker: what it advertises for its listener `name`.
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import (
+    NOBODY,
     AclsChanged,
     BrokerConfigsChanged,
     BrokerRegistered,
@@ -215,7 +216,12 @@ def credentials_fields(credentials: Mapping[ScramMechanism, ScramCredential]) ->
 
 def user_of(fields: Mapping[str, Any]) -> tuple[str, dict[ScramMechanism, ScramCredential]]:
     """The user that `user_fields` gave. Raises ValueError, KeyError."""
-    return text_of(fields["name"]), credentials_from(fields["credentials"])
+    return user_name(fields["name"]), credentials_from(fields["credentials"])
+
+
+def user_name(value: object) -> str:
+    """The name of a user, or NOBODY. Raises ValueError."""
+    return NOBODY if value == NOBODY else text_of(value)
 
 
 def credentials_from(value: object) -> dict[ScramMechanism, ScramCredential]:

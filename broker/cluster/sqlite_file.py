@@ -58,6 +58,7 @@ from tidelog.broker.cluster.facts import (
     topic_digest,
     topic_from,
     user_digest,
+    user_name,
     whole_number,
 )
 from tidelog.broker.cluster.store import StoreError
@@ -344,7 +345,7 @@ def _users(
     which = "" if name is None else "WHERE name = ?"
     values = () if name is None else (name,)
     rows = connection.execute(f"SELECT name, credentials FROM users {which} ORDER BY name", values)
-    return {text_of(user): credentials_from(json.loads(held)) for user, held in rows.fetchall()}
+    return {user_name(user): credentials_from(json.loads(held)) for user, held in rows.fetchall()}
 
 
 def _partitions(rows: Sequence[Any]) -> tuple[PartitionAssignment, ...]:

@@ -27,6 +27,7 @@ from tidelog.broker.configuration.listener_overrides import (
     plain,
 )
 from tidelog.broker.configuration.listeners import ListenerConfig, SecurityProtocol, listeners_of
+from tidelog.broker.configuration.sasl_settings import MECHANISMS
 from tidelog.broker.configuration.security_settings import NO_CLIENT_CERTIFICATE, SecuritySettings
 from tidelog.broker.configuration.settings import (
     BOOTSTRAP_SERVERS_VARIABLE,
@@ -293,6 +294,8 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
         check_compaction_lags(self.log_cleaner_min_compaction_lag_ms, self.log_cleaner_max_compaction_lag_ms)
         self._check_within("group_consumer_{}session_timeout_ms")
         self._check_within("group_consumer_{}heartbeat_interval_ms")
+        if not self.sasl_enabled_mechanisms:
+            raise ConfigError(f"sasl.enabled.mechanisms must name one of {', '.join(MECHANISMS)} or more")
         if not self.group_consumer_assignors:
             raise ConfigError("group.consumer.assignors must have an assignor: uniform, range or both")
         _ = self.listener_configs, self._by_listener  # Both raise ConfigError.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from tidelog.broker.configuration.listener_settings import ListenerSettings
+from tidelog.broker.configuration.sasl_settings import SaslSettings
 from tidelog.protocol.settings import setting as _setting
 
 _listener_setting = partial(_setting, per_listener=True)
@@ -21,7 +21,7 @@ TLS_1_3 = "TLSv1.3"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecuritySettings(ListenerSettings):
+class SecuritySettings(SaslSettings):
     """Part of `BrokerConfig`, which checks the values."""
 
     ssl_keystore_type: str = _listener_setting(

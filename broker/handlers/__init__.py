@@ -26,6 +26,7 @@ from tidelog.broker.handlers.offset_commits import OffsetCommitsHandler
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.producers import ProducersHandler
+from tidelog.broker.handlers.sasl import SaslHandler
 from tidelog.broker.handlers.topic_partitions import TopicPartitionsHandler
 from tidelog.broker.handlers.topics import TopicsHandler
 from tidelog.broker.handlers.transaction_markers import TransactionMarkersHandler
@@ -54,6 +55,7 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
     producers = ProducersHandler(services)
     transactions = TransactionsHandler(services)
     users = UsersHandler(services)
+    sasl = SaslHandler(services)
     return {
         ApiKey.PRODUCE: ProduceHandler(services).handle,
         ApiKey.FETCH: FetchHandler(services).handle,
@@ -71,6 +73,8 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.LIST_GROUPS: group_admin.list_groups,
         ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_groups.heartbeat,
         ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_groups.describe,
+        ApiKey.SASL_HANDSHAKE: sasl.handshake,
+        ApiKey.SASL_AUTHENTICATE: sasl.authenticate,
         ApiKey.API_VERSIONS: metadata.api_versions,
         ApiKey.CREATE_TOPICS: topics.create_topics,
         ApiKey.DELETE_TOPICS: topics.delete_topics,

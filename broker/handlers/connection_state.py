@@ -10,11 +10,15 @@ Pure.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.configuration.listeners import SecurityProtocol
+
+if TYPE_CHECKING:
+    from tidelog.broker.security.authentication import SaslSession
 
 
 class Principal(NamedTuple):
@@ -32,7 +36,24 @@ class AuthenticationStep(Enum):
     """The step of a connection. `broker.net.gate` says which APIs are open at each step."""
 
     NOT_REQUIRED = auto()
-    """The listener has no authentication."""
+    """The listener has no SASL."""
+    HANDSHAKE = auto()
+    """The client has to choose a mechanism."""
+    AUTHENTICATING = auto()
+    """It has to send tokens."""
+    AUTHENTICATED = auto()
+    """It is its principal."""
+    REAUTHENTICATING = auto()
+    """It is its principal, and has to send tokens to stay it (KIP-368)."""
+    EXPIRED = auto()
+    """Its session has ended: it may only authenticate again."""
+    FAILED = auto()
+    """It is not who it said; the connection ends with the last answer."""
+
+    @property
+    def is_early(self) -> bool:
+        """Whether the client has not been authenticated yet and has to be."""
+        return self in (AuthenticationStep.HANDSHAKE, AuthenticationStep.AUTHENTICATING)
 
 
 class ConnectionState:
@@ -41,8 +62,8 @@ class ConnectionState:
     """
 
     __slots__ = (
-        "authentication", "client_host", "client_software", "connection_id", "listener", "principal",
-        "security_protocol",
+        "authentication", "client_host", "client_software", "connection_id", "early_requests", "listener",
+        "principal", "security_protocol", "session", "session_lifetime_ms", "when_moved",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +74,20 @@ class ConnectionState:
         self.security_protocol = security_protocol
         self.client_host = client_host
         self.principal = ANONYMOUS
-        self.authentication = AuthenticationStep.NOT_REQUIRED
+        has_sasl = security_protocol.has_sasl
+        self.authentication = AuthenticationStep.HANDSHAKE if has_sasl else AuthenticationStep.NOT_REQUIRED
+        self.session: SaslSession | None = None
+        self.session_lifetime_ms = 0
+        """How long the last authentication holds; 0: without an end."""
+        self.early_requests = 0
+        """Requests before the client was authenticated."""
+        self.when_moved: Callable[[AuthenticationStep], None] | None = None
+        """Called with each new step."""
         self.client_software = ""
         """Name and version that the client gives itself (ApiVersions 3 and newer, KIP-511)."""
+
+    def move_to(self, step: AuthenticationStep) -> None:
+        """Go to another step of authentication. Requests that arrive after this are served as it says."""
+        self.authentication = step
+        if self.when_moved is not None:
+            self.when_moved(step)

@@ -35,7 +35,7 @@ class UsersHandler:
             times[wanted.name] = times.get(wanted.name, 0) + 1
             if pace.spent():
                 yield
-        times = times or dict.fromkeys(self._users.all, 1)
+        times = times or dict.fromkeys(self._users.names(), 1)
         results = yield from each(self._described, times.items(), pace)
         return {"error_code": ErrorCode.NONE, "results": results}
 
@@ -44,7 +44,7 @@ class UsersHandler:
         if times > 1:
             message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
             return {"user": user, "error_code": ErrorCode.DUPLICATE_RESOURCE, "error_message": message}
-        held = self._users.all.get(user)
+        held = self._users.get(user)
         if held is None:
             message = f"Attempt to describe a user credential that does not exist: {user}"
             return {"user": user, "error_code": ErrorCode.RESOURCE_NOT_FOUND, "error_message": message}

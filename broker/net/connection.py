@@ -27,11 +27,11 @@ import sys
 import termios
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import length_hint
 from typing import TYPE_CHECKING
 
-from tidelog.broker.handlers.connection_state import ConnectionState
+from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
 from tidelog.broker.limits.queued_memory import Held
 from tidelog.broker.net.dispatch import BadRequest, Pending
 from tidelog.protocol.errors import ProtocolError
@@ -64,7 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         "_backlog", "_closing", "_dispatcher", "_drained", "_endpoint", "_fetch_max_bytes",
         "_flush_scheduled", "_guard", "_handed_bytes", "_held_bytes", "_holder", "_is_held_back", "_loop",
         "_max_bytes", "_max_requests", "_memory", "_moved_at", "_out", "_parked_bytes", "_paused", "_queue",
-        "_reader", "_reserved_bytes", "_server", "_transport", "_unsent_bytes", "_writing_paused",
+        "_reader", "_reserved_bytes", "_server", "_timer", "_transport", "_unsent_bytes", "_writing_paused",
         "connection_id", "last_arrival", "peer", "routes", "state",
     )  # fmt: skip
 
@@ -96,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self._drained: asyncio.Future[None] | None = None
         self._unsent_bytes = 0  # At the last check; `_moved_at`: when it last changed.
         self._moved_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None  # Ends an authentication, or a session.
         self._transport: asyncio.Transport
         self.connection_id = connection_id
         self.state: ConnectionState
@@ -124,6 +125,53 @@ class Connection(asyncio.BufferedProtocol):
         if not self._server.connection_opened(self):
             self._closing = True
             self._transport.abort()
+        elif self.state.authentication is not AuthenticationStep.NOT_REQUIRED:
+            self._reader.max_frame_bytes = self._server.config.sasl_server_max_receive_size
+            self.state.when_moved = self._moved
+            self._call_later(self._authentication_timeout_ms(), self._too_late)
+
+    # Authentication
+
+    def _moved(self, step: AuthenticationStep) -> None:
+        """The state has gone to another step of authentication."""
+        if self._closing:
+            return
+        self.routes = self._dispatcher.routes_at(step)
+        match step:
+            case AuthenticationStep.AUTHENTICATED:
+                self._reader.max_frame_bytes = self._server.config.socket_request_max_bytes
+                self._call_later(self.state.session_lifetime_ms, self._session_ended)
+            case AuthenticationStep.REAUTHENTICATING:
+                self._call_later(self._authentication_timeout_ms(), self._too_late)
+            case AuthenticationStep.FAILED:
+                self._queue.append([])  # Behind the answer that says so.
+
+    def _authentication_timeout_ms(self) -> int:
+        config = self._server.config.of_listener(self._endpoint.config.name)
+        return config.connection_authentication_timeout_ms
+
+    def _call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """Call in place of what the timer would call; 0 milliseconds: never."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(delay_ms / 1000, call) if delay_ms else None
+
+    def _session_ended(self) -> None:
+        self.state.move_to(AuthenticationStep.EXPIRED)
+
+    def _too_late(self) -> None:
+        """The client was not authenticated in time."""
+        if self._closing:
+            return
+        self._server.events.info(
+            "connection_closed_not_authenticated",
+            self.state.client_host,
+            peer=self.peer,
+            listener=self.state.listener.name,
+            step=self.state.authentication.name,
+            reason="the client was not authenticated within connection.authentication.timeout.ms",
+        )
+        self._close()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return _DISCARDED if self._closing else self._reader.get_buffer(sizehint)
@@ -476,6 +524,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.state.when_moved = None
         self._backlog = None
         self._out.clear()
         self._abandon_all()

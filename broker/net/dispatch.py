@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Mapping
 from contextlib import nullcontext
 from contextvars import Context, copy_context
 from types import GeneratorType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Never, Protocol
 
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
 from tidelog.broker.handlers.context import (
@@ -37,7 +37,13 @@ from tidelog.broker.handlers.context import (
 )
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.turns import Turns
-from tidelog.broker.net.routes import Handler, Route, RouteTable
+from tidelog.broker.net.routes import (
+    MOST_EARLY_REQUESTS,
+    TOO_MANY_EARLY_REQUESTS,
+    Handler,
+    Route,
+    RouteTable,
+)
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.served_apis import SERVED_APIS, unsupported_api_versions_body
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
@@ -257,7 +263,7 @@ class Dispatcher:
         turns: Turns | None = None,
     ) -> None:
         self._events = events
-        self._routes = {step: RouteTable(handlers, metrics, step) for step in AuthenticationStep}
+        self._routes = {step: RouteTable(handlers, metrics, step, self._close) for step in AuthenticationStep}
         self._metrics = metrics
         self._turns = turns or Turns()
         self._long_requests = asyncio.Semaphore(MOST_LONG_REQUESTS)
@@ -279,7 +285,7 @@ class Dispatcher:
         api_key, version, _, _ = header
         route = client.routes[api_key, version]
         if route is None:
-            return self._unsupported(header, started)
+            return self._unsupported(client.state, header, started)
         try:
             request = route.decode(version, frame[position:])
             if request.__class__ is GeneratorType:
@@ -445,8 +451,27 @@ class Dispatcher:
             exc_info=error,
         )
 
-    def _unsupported(self, header: RequestHeader, started: float) -> list[Buffer]:
+    def _close(self, context: RequestContext, refused: ApiError) -> Never:
+        """End a connection whose request is not allowed at its step of authentication."""
+        connection = context.connection
+        if connection.authentication is AuthenticationStep.EXPIRED:
+            self._metrics.session_expired()
+        self._events.info(
+            "connection_closed_not_authenticated",
+            connection.client_host,
+            peer=connection.client_host,
+            listener=connection.listener.name,
+            step=connection.authentication.name,
+            reason=refused.message,
+        )
+        raise CloseConnection
+
+    def _unsupported(self, state: ConnectionState, header: RequestHeader, started: float) -> list[Buffer]:
         """The answer to a version or an API that is not served, where the protocol has one (KIP-511)."""
+        if state.authentication.is_early:
+            state.early_requests += 1
+            if state.early_requests > MOST_EARLY_REQUESTS:
+                raise BadRequest(TOO_MANY_EARLY_REQUESTS, header)
         if header.api_key != ApiKey.API_VERSIONS:
             raise BadRequest(_unsupported_reason(header), header)
         answer = unsupported_api_versions_body()

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Final, Never
 
 from tidelog.broker.handlers.connection_state import AuthenticationStep
-from tidelog.broker.handlers.context import EncodedAnswer, RequestContext
+from tidelog.broker.handlers.context import CloseConnection, EncodedAnswer, RequestContext
 from tidelog.broker.net.error_answers import (
     ERROR_ANSWERS,
     ErrorAnswer,
@@ -20,7 +20,7 @@ from tidelog.broker.net.error_answers import (
     declared_error_count,
     error_count_of,
 )
-from tidelog.broker.net.gate import check_complete, refusal
+from tidelog.broker.net.gate import check_complete, closes, refusal
 from tidelog.broker.observability.metrics import Metrics, RequestTally
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
@@ -44,6 +44,9 @@ from tidelog.protocol.types import Buffer
 if TYPE_CHECKING:
     from tidelog.protocol.codecs import Codec
 
+MOST_EARLY_REQUESTS: Final = 16
+"""Requests of a client before it is authenticated: ApiVersions in some versions, a handshake, the tokens."""
+TOO_MANY_EARLY_REQUESTS: Final = f"more than {MOST_EARLY_REQUESTS} requests before authentication"
 Handler = Callable[[RequestContext, Any], Any]
 """(context, request) -> response values, None for no answer, something that gives one of these later (a
 Future, a coroutine, a LateAnswer), or the steps to any of them.
@@ -156,6 +159,14 @@ _ENCODERS: Mapping[ApiKey, Callable[..., Any]] = {
 }
 
 
+def _close(context: RequestContext, refused: ApiError) -> Never:
+    raise CloseConnection
+
+
+def _decode_nothing(version: int, body: memoryview) -> None:
+    return None
+
+
 def _refuse(refused: ApiError, context: RequestContext, request: Any) -> Never:
     raise refused
 
@@ -167,9 +178,15 @@ class RouteTable(dict[tuple[int, int], Route | None]):
     """
 
     def __init__(
-        self, handlers: Mapping[ApiKey, Handler], metrics: Metrics, step: AuthenticationStep
+        self,
+        handlers: Mapping[ApiKey, Handler],
+        metrics: Metrics,
+        step: AuthenticationStep,
+        close: Callable[[RequestContext, ApiError], Never] | None = None,
     ) -> None:
+        """`close` ends the connection of a request for the given reason."""
         check_complete(handlers)
+        self._close = close or _close
         self._handlers = handlers
         self._metrics = metrics
         self._step = step
@@ -181,7 +198,11 @@ class RouteTable(dict[tuple[int, int], Route | None]):
             return None
         key = ApiKey(api_key)
         refused = refusal(key, self._step)
-        handler = self._handlers.get(key) if refused is None else partial(_refuse, refused)
+        handler = self._handlers.get(key)
+        if refused is not None:
+            handler = partial(self._end, refused) if closes(self._step) else partial(_refuse, refused)
+        elif handler is not None and self._step.is_early:
+            handler = partial(self._early, handler)
         if handler is None:
             return None
         is_old_produce = key == ApiKey.PRODUCE and 0 <= version < served.first
@@ -189,5 +210,18 @@ class RouteTable(dict[tuple[int, int], Route | None]):
             return None
         tally = self._metrics.request(APIS[key].name, version)
         route = OldProduceRoute(version, tally) if is_old_produce else Route(key, version, handler, tally)
+        if refused is not None and closes(self._step):
+            # Nothing of what it asks for is decoded.
+            route.decode, route.handle = _decode_nothing, handler
         self[key, version] = route
         return route
+
+    def _end(self, refused: ApiError, context: RequestContext, request: Any) -> Never:
+        self._close(context, refused)
+
+    def _early(self, handler: Handler, context: RequestContext, request: Any) -> Any:
+        """A request of a client that is not authenticated yet, of which only a few are served."""
+        context.connection.early_requests += 1
+        if context.connection.early_requests > MOST_EARLY_REQUESTS:
+            self._close(context, ApiError(ErrorCode.ILLEGAL_SASL_STATE, TOO_MANY_EARLY_REQUESTS))
+        return handler(context, request)

@@ -39,7 +39,7 @@ _IDLE_CHECKS = 10
 _LONGEST_CHECK_SECONDS = 60.0
 _CLOSE_SECONDS = 1.0
 _IPV4_IN_IPV6 = "::ffff:"
-_NOT_SERVED = (SecurityProtocol.SSL, SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+_NOT_SERVED = (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 """Protocols that may be configured and are not implemented: a listener of one does not start."""
 
 

@@ -4,9 +4,9 @@ Owns the counts of one broker as plain integers, and their exposition. Several b
 nothing here is global. prometheus_client's own counters take 0.5 us and a lock for each of a request's six
 counts; the counts are therefore kept here, and a collector hands them to prometheus_client at a scrape.
 
-Invariants: written on the event loop's thread only; label values are topics, API names, versions and error
-names, all bounded by the catalog or the protocol's tables, and 100 transactional ids; prometheus_client is
-imported by the first scrape.
+Invariants: written on the event loop's thread only; label values are topics, API names, versions, listeners,
+mechanisms and error names, all bounded by the catalog, the settings or the protocol's tables, and 100
+transactional ids; prometheus_client is imported by the first scrape.
 
 Source: kafka.network:type=RequestMetrics, kafka.server:type=BrokerTopicMetrics and type=ReplicaManager.
 """
@@ -141,6 +141,7 @@ class Metrics:
         self._requests: dict[tuple[str, int], RequestTally] = {}
         self._topics: dict[str, _TopicTally] = {}
         self._counts: Counter[str] = Counter()
+        self._authentications: Counter[tuple[str, str, bool, bool]] = Counter()
         self._duplicates = {"in_window": 0, "below_window": 0}
         self._group_commit = Distribution(GROUP_COMMIT_BUCKETS)
         self._producer_ids: Callable[[], int] = int
@@ -192,6 +193,18 @@ class Metrics:
     def bad_request(self) -> None:
         """A connection was closed because its bytes were not the protocol."""
         self._counts["bad_request"] += 1
+
+    def authenticated(self, listener: str, mechanism: str, *, is_again: bool) -> None:
+        """A client was authenticated, for the first time on its connection or again."""
+        self._authentications[listener, mechanism, is_again, True] += 1
+
+    def authentication_failed(self, listener: str, mechanism: str, *, is_again: bool) -> None:
+        """A client was refused."""
+        self._authentications[listener, mechanism, is_again, False] += 1
+
+    def session_expired(self) -> None:
+        """A connection was closed, because its client went on without authenticating again."""
+        self._counts["session_expired"] += 1
 
     def connection_refused(self) -> None:
         """A connection was closed because max.connections were open."""
@@ -259,6 +272,7 @@ class Metrics:
         yield from self._collect_requests()
         yield from self._collect_topics()
         yield from self._collect_transactions()
+        yield from self._collect_authentications()
         yield from self._collect_own()
         yield from self.cleaner.collect()
 
@@ -335,6 +349,23 @@ class Metrics:
             family.add_metric((transactional_id,), seconds)
         yield family
 
+    def _collect_authentications(self) -> Iterator[Metric]:
+        from prometheus_client.metrics_core import CounterMetricFamily
+
+        for is_again, is_success, name, description in _AUTHENTICATIONS:
+            family = CounterMetricFamily(
+                f"kafka_server_socketservermetrics_{name}", description, labels=("listener", "mechanism")
+            )
+            for (listener, mechanism, *kind), count in self._authentications.items():
+                if kind == [is_again, is_success]:
+                    family.add_metric((listener, mechanism), count)
+            yield family
+        yield CounterMetricFamily(
+            "kafka_server_socketservermetrics_expired_connections_killed",
+            "Connections closed because their clients did not authenticate again in time.",
+            self._counts["session_expired"],
+        )
+
     def _collect_own(self) -> Iterator[Metric]:
         from prometheus_client.metrics_core import (
             CounterMetricFamily,
@@ -389,6 +420,13 @@ class Metrics:
         yield group_commit
 
 
+_AUTHENTICATIONS = (
+    (False, True, "successful_authentication", "Clients that were authenticated by SASL."),
+    (False, False, "failed_authentication", "Clients that SASL refused."),
+    (True, True, "successful_reauthentication", "Clients that authenticated again on their connection."),
+    (True, False, "failed_reauthentication", "Clients that were refused when they authenticated again."),
+)
+"""(whether again, whether successful, name, description)"""
 _PLAIN_COUNTERS = (
     (
         "out_of_order",

@@ -18,9 +18,10 @@ from typing import Final
 
 import structlog
 
-from tidelog.broker.cluster.catalog import Catalog, UserChanged
+from tidelog.broker.cluster.catalog import NOBODY, Catalog, UserChanged
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.store import StoreConflict, StoreError
+from tidelog.broker.security.sasl import KnownOrNot
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.scram import (
     LEAST_ITERATIONS,
@@ -29,15 +30,13 @@ from tidelog.protocol.scram import (
     ScramMechanism,
     credential_of,
     is_password,
+    keyed_hash,
 )
 
 logger = structlog.get_logger(__name__)
 SALT_BYTES: Final = 32
 MOST_SALT_BYTES: Final = 1024
-_NOBODY: Final = credential_of(
-    ScramMechanism.SCRAM_SHA_512, os.urandom(64), os.urandom(SALT_BYTES), LEAST_ITERATIONS
-)
-"""The credential against which the password of an unknown user is checked. No password fits it."""
+_STRONGEST: Final = max(ScramMechanism)
 
 
 class Users:
@@ -46,11 +45,40 @@ class Users:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._thread: ThreadPoolExecutor | None = None
+        salted, salt = os.urandom(_STRONGEST.key_bytes), os.urandom(SALT_BYTES)
+        self._made_up = credential_of(_STRONGEST, salted, salt, LEAST_ITERATIONS)
+
+    async def make_secret(self) -> None:
+        """Store a secret of the cluster if it has none yet. Raises StoreError, OSError."""
+
+        def plan(catalog: Catalog) -> UserChanged:
+            return UserChanged(NOBODY, {_STRONGEST: self._made_up})
+
+        if NOBODY not in self._cluster.catalog.users:
+            await self._cluster.change(plan)
+
+    def names(self) -> list[str]:
+        return [name for name in self._cluster.catalog.users if name != NOBODY]
+
+    def get(self, user: str) -> Mapping[ScramMechanism, ScramCredential] | None:
+        """The credentials of a user, at least one; None if there is no such user."""
+        return None if user == NOBODY else self._cluster.catalog.users.get(user)
+
+    def known_or_not(self, user: str, mechanism: ScramMechanism) -> KnownOrNot:
+        """The user's credential for a mechanism; for another user one that is always the same."""
+        held = (self.get(user) or {}).get(mechanism)
+        # Computed for known users too, so that the time says nothing.
+        text = f"{mechanism.sasl_name} {user}".encode()
+        salt, salted = (
+            keyed_hash(_STRONGEST, key, text) for key in (self._nobody.stored_key, self._nobody.server_key)
+        )
+        made_up = credential_of(mechanism, salted[: mechanism.key_bytes], salt[:SALT_BYTES], LEAST_ITERATIONS)
+        return KnownOrNot(held or made_up, is_known=held is not None)
 
     @property
-    def all(self) -> Mapping[str, Mapping[ScramMechanism, ScramCredential]]:
-        """Name -> credentials by mechanism."""
-        return self._cluster.catalog.users
+    def _nobody(self) -> ScramCredential:
+        held = self._cluster.catalog.users.get(NOBODY)
+        return self._made_up if held is None else held[_STRONGEST]
 
     async def change(self, user: str, changes: Mapping[ScramMechanism, ScramCredential | None]) -> None:
         """Replace these credentials of a user, or delete those that are None. Returns when it is durable.
@@ -74,9 +102,9 @@ class Users:
 
         Takes about the same time for an unknown user.
         """
-        held = self.all.get(user)
-        mechanism = max(held) if held else ScramMechanism.SCRAM_SHA_512
-        credential = held[mechanism] if held else _NOBODY
+        held = self.get(user)
+        mechanism = max(held) if held else _STRONGEST
+        credential = held[mechanism] if held else self._nobody
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="passwords")
         loop = asyncio.get_running_loop()

@@ -28,7 +28,8 @@ class RunningBroker:
 
     def __init__(self, data_dir: Path, **settings: object) -> None:
         self.data_dir = data_dir
-        config = BrokerConfig(**{"port": 0, "http_port": 0, "data_dir": data_dir, **settings})  # type: ignore[arg-type]
+        chosen_port = {} if "listeners" in settings else {"port": 0}
+        config = BrokerConfig(**{**chosen_port, "http_port": 0, "data_dir": data_dir, **settings})  # type: ignore[arg-type]
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="broker", daemon=True)
         self._thread.start()

@@ -27,6 +27,7 @@ from tests.unit.broker.cluster.stores import (
     user,
 )
 from tidelog.broker.cluster.catalog import (
+    NOBODY,
     AclsChanged,
     BrokerConfigsChanged,
     Catalog,
@@ -301,6 +302,7 @@ async def test_one_of_the_two_files_of_the_release_before_is_enough(tmp_path: Pa
         led_anew(topic("a", 3), 0, 2),
         user("ü,=", ScramMechanism.SCRAM_SHA_256),
         user("gone"),
+        user(NOBODY, ScramMechanism.SCRAM_SHA_512),
         broker(7, 9092, 9093),
         AclsChanged((acl("User:ü"),), (acl("User:bob", "prefix-"),)),
         ProducerIdsReserved(2**63 - 1),
@@ -334,7 +336,7 @@ def test_what_is_decoded_equals_what_was_encoded(delta: Delta) -> None:
         {"acls_added": [[2, 3, "t", "User:a", "*", 99, 3]], "acls_removed": []},
         {"acls_added": [[2, 3, "", "User:a", "*", 3, 3]], "acls_removed": []},
         {"acls_added": [], "acls_removed": {}},
-        {"user": {"name": "", "credentials": []}},
+        {"user": {"name": 1, "credentials": []}},
         {"user": {"name": "a", "credentials": [[3, "00", "00" * 32, "00" * 32, 4096]]}},
         {"user": {"name": "a", "credentials": [[1, "", "00" * 32, "00" * 32, 4096]]}},
         {"user": {"name": "a", "credentials": [[1, "00", "00" * 32, "00" * 31, 4096]]}},

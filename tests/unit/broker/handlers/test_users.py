@@ -98,7 +98,7 @@ async def test_a_password_is_checked_against_the_strongest_mechanism_and_no_pass
 
 async def test_no_key_of_a_user_is_in_a_repr(asker: Asker) -> None:
     await altered(asker, upsertion("alice"))
-    held = asker.services.users.all["alice"][SHA_256]
+    held = asker.services.catalog.users["alice"][SHA_256]
     shown = repr(asker.services.catalog.users)
     for secret in (held.salt, held.stored_key, held.server_key):
         assert repr(secret) not in shown

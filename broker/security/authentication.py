@@ -1,0 +1,152 @@
+"""Authentication of connections by SASL: which mechanisms are open, and what became of each attempt.
+
+Owns the step from a client's token to its identity for all mechanisms, how long that identity holds, and the
+counts and events of every attempt. The mechanisms themselves are pure (`sasl`).
+
+Invariants: a failed attempt is counted, logged without anything secret, and answered after
+`connection.failed.authentication.delay.ms`. A user who does not exist is refused like one with a wrong
+password. In SCRAM its salt stays the same, because it is computed from a secret of the cluster, and its
+iterations are those of `tidelog user add`: give another number to all users or to none.
+
+On the event loop. Source: Kafka's SaslServerAuthenticator; KIP-306, KIP-368.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.security.sasl import (
+    PLAIN,
+    WRONG_PASSWORD,
+    Accepted,
+    Challenge,
+    Exchange,
+    PasswordClaimed,
+    PlainExchange,
+    Refused,
+    ScramExchange,
+)
+from tidelog.broker.security.users import Users
+from tidelog.protocol.scram import ScramMechanism
+
+_NONCE_BYTES: Final = 24
+_SCRAM: Final = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism}
+_UNKNOWN_MECHANISM: Final = "unknown"
+
+
+@dataclass(slots=True)
+class SaslSession:
+    """The authentication of one connection: the one that runs, and what the last one that ended said."""
+
+    mechanism: str
+    exchange: Exchange
+    is_again: bool = False
+    """Whether the client was authenticated before and authenticates again (KIP-368)."""
+    began_ms: int = 0
+    problem: Refused | None = None
+    """Why the first token will be refused."""
+
+
+class Peer(NamedTuple):
+    """Who tries: for counts and events."""
+
+    listener: str
+    host: str
+    mechanism: str
+
+
+class Outcome(NamedTuple):
+    """The answer to a token. `user` is None until the client is authenticated.
+
+    `lifetime_ms`: for how long; 0 means without an end.
+    """
+
+    token: bytes
+    user: str | None = None
+    lifetime_ms: int = 0
+
+
+class Authentication:
+    """The mechanisms of one broker."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        users: Users,
+        metrics: Metrics,
+        events: PeerEvents,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._users = users
+        self._metrics = metrics
+        self._events = events
+        self._clock_ms = clock_ms
+
+    async def start(self) -> None:
+        """Get ready for clients. Raises StoreError, OSError."""
+        await self._users.make_secret()
+
+    def _config(self, listener: str) -> BrokerConfig:
+        return self._settings.config.of_listener(listener)
+
+    def mechanisms(self, listener: str) -> tuple[str, ...]:
+        """The mechanisms that a listener offers, by their names in SaslHandshake."""
+        return self._config(listener).sasl_enabled_mechanisms
+
+    def begin(self, mechanism: str) -> Exchange:
+        """A new authentication by an enabled mechanism."""
+        if mechanism == PLAIN:
+            return PlainExchange()
+        return ScramExchange(
+            _SCRAM[mechanism],
+            lambda user: self._users.known_or_not(user, _SCRAM[mechanism]),
+            os.urandom(_NONCE_BYTES).hex(),
+        )
+
+    async def step(self, session: SaslSession, token: bytes, listener: str) -> Outcome:
+        """The answer to the next token of a client of `listener`. Raises Refused."""
+        if session.problem is not None:
+            raise session.problem
+        result = session.exchange.step(token)
+        if isinstance(result, PasswordClaimed):
+            if not await self._users.verify_password(*result):
+                is_known = self._users.get(result.user) is not None
+                raise Refused(WRONG_PASSWORD, "wrong password" if is_known else "unknown user")
+            result = Accepted(b"", result.user)
+        if isinstance(result, Challenge):
+            return Outcome(result.token)
+        return Outcome(result.token, result.user, self._lifetime_ms(listener, result.expires_at_ms))
+
+    def _lifetime_ms(self, listener: str, expires_at_ms: int | None) -> int:
+        most_ms = self._config(listener).connections_max_reauth_ms
+        limits = [most_ms] if most_ms else []
+        if expires_at_ms is not None:
+            limits.append(max(expires_at_ms - self._clock_ms(), 1))
+        return min(limits, default=0)
+
+    def succeeded(self, peer: Peer, *, is_again: bool) -> None:
+        """Count an authentication that succeeded."""
+        self._metrics.authenticated(peer.listener, peer.mechanism, is_again=is_again)
+
+    async def failed(self, peer: Peer, refused: Refused, *, is_again: bool = False) -> None:
+        """Count and log an authentication that failed. Returns after the delay, before the answer."""
+        mechanism = peer.mechanism if peer.mechanism in self.mechanisms(peer.listener) else _UNKNOWN_MECHANISM
+        self._metrics.authentication_failed(peer.listener, mechanism, is_again=is_again)
+        self._events.warning(
+            "authentication_failed",
+            peer.host,
+            peer=peer.host,
+            listener=peer.listener,
+            mechanism=mechanism,
+            reason=refused.reason,
+        )
+        await asyncio.sleep(self._settings.config.connection_failed_authentication_delay_ms / 1000)

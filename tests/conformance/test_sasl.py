@@ -1,0 +1,227 @@
+"""Clients of other projects authenticate by each mechanism, and each tells its user what went wrong."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as AioPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaConnectionError
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from confluent_kafka.admin import ScramMechanism as ConfluentMechanism
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPartition
+from kafka.errors import KafkaError as KafkaPythonError
+
+from tests.conformance.conftest import RunningBroker
+from tests.conformance.test_wire_sasl import sessions_have_ended
+from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+USER, PASSWORD = "ann,=ü", "pä=ss,word"
+"""SCRAM escapes the name; both have characters outside ASCII."""
+PLAIN_NAME = "ünn"
+"""For kafka-python, which does not escape names."""
+LISTENERS = ("SASL_PLAINTEXT", "AGAIN", "SHORT")
+"""AGAIN has sessions that are longer than the second that has to pass between two authentications."""
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    running = RunningBroker(
+        tmp_path_factory.mktemp("secured"),
+        listeners=tuple(f"{name}://127.0.0.1:0" for name in LISTENERS),
+        listener_security_protocol_map=tuple(f"{name}:SASL_PLAINTEXT" for name in LISTENERS),
+        listener_overrides={
+            "listener.name.again.connections.max.reauth.ms": "1300",
+            "listener.name.short.connections.max.reauth.ms": "300",
+        },
+        sasl_enabled_mechanisms=MECHANISMS,
+        connection_failed_authentication_delay_ms=1,
+    )
+    made = {}
+    for mechanism in ScramMechanism:
+        salted = salted_password(mechanism, PASSWORD, b"salt", 4096)
+        made[mechanism] = credential_of(mechanism, salted, b"salt", 4096)
+    for name in (USER, PLAIN_NAME):
+        running.run(running.broker.services.users.change(name, made))
+    yield running
+    running.stop()
+
+
+def address(secured: RunningBroker, listener: str = "SASL_PLAINTEXT") -> str:
+    return f"127.0.0.1:{secured.broker.ports[listener]}"
+
+
+def python_settings(secured: RunningBroker, mechanism: str, **changed: object) -> dict[str, Any]:
+    """Of aiokafka and kafka-python, which have the same names."""
+    settings = {
+        "bootstrap_servers": address(secured),
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": USER,
+        "sasl_plain_password": PASSWORD,
+    }
+    return {**settings, **changed}
+
+
+def librdkafka_settings(secured: RunningBroker, mechanism: str, **changed: object) -> dict[str, Any]:
+    settings = {
+        "bootstrap.servers": address(secured),
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": USER,
+        "sasl.password": PASSWORD,
+        "reconnect.backoff.ms": 10,
+        "reconnect.backoff.max.ms": 50,
+        "log_level": 0,
+    }
+    return {**settings, **changed}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_aiokafka_writes_reads_and_administers(secured: RunningBroker, mechanism: str) -> None:
+    settings, topic = python_settings(secured, mechanism), f"aiokafka-{mechanism}"
+    async with AIOKafkaProducer(**settings) as producer:
+        await producer.send_and_wait(topic, b"v")
+    async with AIOKafkaConsumer(auto_offset_reset="earliest", **settings) as consumer:
+        consumer.assign([AioPartition(topic, 0)])
+        assert (await consumer.getone()).value == b"v"
+    admin = AIOKafkaAdminClient(**settings)
+    await admin.start()
+    assert topic in await admin.list_topics()
+    await admin.close()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_confluent_kafka_writes_reads_and_administers(secured: RunningBroker, mechanism: str) -> None:
+    settings, topic = librdkafka_settings(secured, mechanism), f"confluent-{mechanism}"
+    producer = Producer(settings)
+    producer.produce(topic, b"v")
+    assert producer.flush(DEADLINE_SECONDS) == 0
+    consumer = Consumer({**settings, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    assert consumer.poll(DEADLINE_SECONDS).value() == b"v"
+    consumer.close()
+    assert topic in AdminClient(settings).list_topics(timeout=DEADLINE_SECONDS).topics
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kafka_python_writes_reads_and_administers(secured: RunningBroker, mechanism: str) -> None:
+    settings = python_settings(secured, mechanism, sasl_plain_username=PLAIN_NAME)
+    topic = f"kafka-python-{mechanism}"
+    producer = KafkaProducer(**settings)
+    producer.send(topic, b"v").get(DEADLINE_SECONDS)
+    producer.close()
+    consumer = KafkaConsumer(auto_offset_reset="earliest", **settings)
+    consumer.assign([KafkaPartition(topic, 0)])
+    assert next(consumer).value == b"v"
+    consumer.close()
+    admin = KafkaAdminClient(**settings)
+    assert topic in admin.list_topics()
+    admin.close()
+
+
+WRONG = [("password", "wrong"), ("username", "nobody")]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize(("what", "value"), WRONG)
+async def test_aiokafka_cannot_connect_with_wrong_credentials_and_logs_the_broker_s_words(
+    secured: RunningBroker, mechanism: str, what: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = AIOKafkaProducer(**python_settings(secured, mechanism, **{f"sasl_plain_{what}": value}))
+    with pytest.raises(KafkaConnectionError):
+        await producer.start()
+    await producer.stop()
+    assert "SaslAuthenticationFailed" in caplog.text
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize(("what", "value"), WRONG)
+def test_confluent_kafka_reports_an_authentication_error(
+    secured: RunningBroker, mechanism: str, what: str, value: str
+) -> None:
+    errors: list[KafkaError] = []
+    wrong = {f"sasl.{what}": value, "error_cb": errors.append}
+    producer = Producer(librdkafka_settings(secured, mechanism, **wrong))
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not errors and time.monotonic() < deadline:
+        producer.poll(0.05)
+    assert errors[0].code() == KafkaError._AUTHENTICATION
+    assert "Authentication failed" in errors[0].str()
+
+
+def test_kafka_python_reports_that_it_cannot_sign_in(
+    secured: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(KafkaPythonError):
+        KafkaAdminClient(
+            bootstrap_timeout_ms=300, **python_settings(secured, "PLAIN", sasl_plain_password="wrong")
+        )
+    assert "SaslAuthenticationFailed" in caplog.text
+
+
+def test_librdkafka_authenticates_again_on_its_connection_and_loses_nothing(secured: RunningBroker) -> None:
+    errors: list[KafkaError] = []
+    changed = {"bootstrap.servers": address(secured, "AGAIN"), "error_cb": errors.append}
+    producer = Producer(librdkafka_settings(secured, "SCRAM-SHA-256", **changed))
+    counted = secured.broker.metrics._authentications
+    stored: list[int] = []
+    sent = 0
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while counted["AGAIN", "SCRAM-SHA-256", True, True] < 1 and time.monotonic() < deadline:
+        producer.produce(
+            "again", str(sent).encode(), callback=lambda _, message: stored.append(message.offset())
+        )
+        sent += 1
+        producer.poll(0.02)
+    assert producer.flush(DEADLINE_SECONDS) == 0
+    assert sorted(stored) == list(range(sent))
+    assert not errors
+    assert counted["AGAIN", "SCRAM-SHA-256", True, True] >= 1
+
+
+async def test_aiokafka_which_cannot_authenticate_again_connects_anew_and_loses_nothing(
+    secured: RunningBroker,
+) -> None:
+    settings = python_settings(secured, "SCRAM-SHA-512", bootstrap_servers=address(secured, "SHORT"))
+    async with AIOKafkaProducer(enable_idempotence=True, **settings) as producer:
+        offsets = []
+        for number in range(3):
+            offsets.append((await producer.send_and_wait("anew", b"%d" % number)).offset)
+            await until(lambda: sessions_have_ended(secured.broker, "SHORT"))
+    assert offsets == [0, 1, 2]
+
+
+def test_confluent_kafka_makes_changes_describes_and_deletes_users(secured: RunningBroker) -> None:
+    admin = AdminClient(librdkafka_settings(secured, "SCRAM-SHA-512"))
+    sha_256, sha_512 = ConfluentMechanism.SCRAM_SHA_256, ConfluentMechanism.SCRAM_SHA_512
+
+    def alter(*alterations: Any) -> None:
+        for future in admin.alter_user_scram_credentials(list(alterations)).values():
+            future.result(DEADLINE_SECONDS)
+
+    alter(UserScramCredentialUpsertion("made", ScramCredentialInfo(sha_256, 5000), b"first", b"s"))
+    alter(UserScramCredentialUpsertion("made", ScramCredentialInfo(sha_512, 4096), b"second"))
+    described = admin.describe_user_scram_credentials(["made"])["made"].result(DEADLINE_SECONDS)
+    held = {info.mechanism: info.iterations for info in described.scram_credential_infos}
+    assert held == {sha_256: 5000, sha_512: 4096}
+    for mechanism, password in (("SCRAM-SHA-256", "first"), ("SCRAM-SHA-512", "second"), ("PLAIN", "second")):
+        settings = librdkafka_settings(
+            secured, mechanism, **{"sasl.username": "made", "sasl.password": password}
+        )
+        assert AdminClient(settings).list_topics(timeout=DEADLINE_SECONDS).brokers
+    alter(UserScramCredentialDeletion("made", sha_256))
+    alter(UserScramCredentialDeletion("made", sha_512))
+    everyone = admin.describe_user_scram_credentials().result(DEADLINE_SECONDS)
+    assert set(everyone) == {USER, PLAIN_NAME}
