@@ -9,7 +9,7 @@ from tidelog.broker.handlers.connection_state import AuthenticationStep
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.net import gate
 from tidelog.broker.net.dispatch import Dispatcher
-from tidelog.broker.net.gate import OPEN_AT, refusal
+from tidelog.broker.net.gate import OPEN_AT, closes, refusal
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ErrorCode
@@ -43,6 +43,22 @@ def test_an_api_that_the_table_forgets_cannot_be_served(
 def test_without_authentication_everything_is_open_but_sasl() -> None:
     step = AuthenticationStep.NOT_REQUIRED
     assert {key for key in OPEN_AT if refusal(key, step) is not None} == SASL_APIS
+
+
+@pytest.mark.parametrize(
+    ("step", "open_apis"),
+    [
+        (AuthenticationStep.HANDSHAKE, {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
+        (AuthenticationStep.AUTHENTICATING, {ApiKey.SASL_AUTHENTICATE}),
+        (AuthenticationStep.AUTHENTICATED, OPEN_AT.keys() - {ApiKey.SASL_AUTHENTICATE}),
+        (AuthenticationStep.REAUTHENTICATING, {ApiKey.SASL_AUTHENTICATE}),
+        (AuthenticationStep.EXPIRED, {ApiKey.SASL_HANDSHAKE}),
+        (AuthenticationStep.FAILED, set()),
+    ],
+)
+def test_what_is_open_at_each_step_of_sasl(step: AuthenticationStep, open_apis: set[ApiKey]) -> None:
+    assert {key for key in OPEN_AT if refusal(key, step) is None} == open_apis
+    assert closes(step) is (step is not AuthenticationStep.AUTHENTICATED)
 
 
 @pytest.mark.parametrize(("api_key", "version"), SASL_VERSIONS)
