@@ -302,7 +302,7 @@ async def test_one_of_the_two_files_of_the_release_before_is_enough(tmp_path: Pa
         led_anew(topic("a", 3), 0, 2),
         user("ü,=", ScramMechanism.SCRAM_SHA_256),
         user("gone"),
-        user(NOBODY, ScramMechanism.SCRAM_SHA_512),
+        user(NOBODY, ScramMechanism.SCRAM_SHA_256),
         broker(7, 9092, 9093),
         AclsChanged((acl("User:ü"),), (acl("User:bob", "prefix-"),)),
         ProducerIdsReserved(2**63 - 1),

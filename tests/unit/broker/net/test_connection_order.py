@@ -8,6 +8,7 @@ from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_fr
 from tests.unit.broker.net.test_connection import Held
 from tests.waiting import until
 from tidelog.broker.handlers import Handler
+from tidelog.broker.handlers.connection_state import AuthenticationStep
 from tidelog.broker.handlers.context import CloseConnection, LateEffect
 from tidelog.broker.net.gate import OPEN_AT
 from tidelog.broker.served_apis import SERVED_APIS
@@ -45,7 +46,9 @@ def handlers(first: ApiKey, held: Held, behind: Calls) -> dict[ApiKey, Handler]:
 HOLDING_BACK = [
     key
     for key, served in SERVED_APIS.items()
-    if served.kind.holds_back and OPEN_AT[key] and key not in (ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER)
+    if served.kind.holds_back
+    and AuthenticationStep.NOT_REQUIRED in OPEN_AT[key]
+    and key not in (ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER)
 ]
 
 
