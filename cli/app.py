@@ -29,6 +29,7 @@ from tidelog.cli import (
     topic,
     transaction,
 )
+from tidelog.cli.command_config import add_command_config
 from tidelog.cli.failures import Failure
 
 app = typer.Typer(
@@ -83,6 +84,7 @@ app.add_typer(bench.app, name="bench")
 app.add_typer(fault.app, name="fault")
 app.add_typer(pipeline.app, name="pipeline")
 app.command("config")(config.config)
+add_command_config(app)
 
 
 def run_command(arguments: Sequence[str]) -> int:

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from tidelog.cli.command_config import COMMAND_CONFIG
 from tidelog.cli.pipeline_run import run_job
 from tidelog.pipeline.jobs.settings import SERVERS, CommonSettings, cluster_prefix, table_of
 from tidelog.protocol.settings import Setting, as_text, settings_of
@@ -55,6 +56,8 @@ def _parameters(table: Any) -> Iterator[Parameter]:
     for each in settings_of(table):
         prefix = cluster_prefix(each)
         yield _flag(each.attribute if prefix is None else prefix + SERVERS, each)
+        if prefix is not None:
+            yield _flag(prefix + COMMAND_CONFIG.attribute, COMMAND_CONFIG)
 
 
 def _flag(name: str, each: Setting) -> Parameter:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from tidelog.cli.command_config import take_command_configs
 from tidelog.cli.failures import Failure, run
 from tidelog.cli.pipeline_progress import Screen, progress_shown, watched
 from tidelog.cli.pipeline_reports import show
@@ -75,12 +76,21 @@ def run_job(job: str, given: Mapping[str, Any]) -> None:
     values = _read_settings(Path(file)) if file is not None else {}
 
     from tidelog.pipeline.jobs.job import MetricsFile
-    from tidelog.pipeline.jobs.settings import CommonSettings, choose, make_settings, table_of
+    from tidelog.pipeline.jobs.settings import (
+        CommonSettings,
+        choose,
+        cluster_prefix,
+        make_settings,
+        table_of,
+    )
     from tidelog.pipeline.source.offsets import OptionError
     from tidelog.pipeline.spark.spark_session import start_session
+    from tidelog.protocol.settings import settings_of
 
     module = import_module(f"tidelog.pipeline.jobs.{job}")
     table = table_of(job)
+    prefixes = (cluster_prefix(each) for each in settings_of(table))
+    take_command_configs(flags, [prefix for prefix in prefixes if prefix is not None])
     try:
         chosen = choose(job, values, flags, table, CommonSettings)
         common = make_settings(CommonSettings, chosen)

@@ -14,16 +14,29 @@ from dataclasses import dataclass, replace
 from ssl import SSLContext
 from typing import Any, Final, TypedDict
 
+from tidelog.client.security.properties import PROPERTIES, to_settings
 from tidelog.client.security.token_provider import TokenProvider
 from tidelog.protocol.settings import ConfigError, as_text, hold_checked, setting, settings_of
 
-__all__ = ["ClusterConfig", "ClusterSettings", "cluster_from_options", "take_cluster"]
+__all__ = [
+    "ClusterConfig",
+    "ClusterSettings",
+    "cluster_from_options",
+    "keywords_from_options",
+    "take_cluster",
+]
 
 _DEFAULT_PORT = 9092
 _SSL: Final = "SSL"
 _OAUTHBEARER: Final = "OAUTHBEARER"
 PROTOCOLS: Final = ("PLAINTEXT", _SSL, "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", _OAUTHBEARER)
+_USER_AND_PASSWORD: Final = 2
+_OF_CREDENTIALS: Final = (
+    "sasl_oauthbearer_token_endpoint_url",
+    "sasl_oauthbearer_client_credentials_client_id",
+    "sasl_oauthbearer_client_credentials_client_secret",
+)
 # Which settings need one of these protocols, by the beginning of their names.
 _NEEDS: Final = {"ssl_": (_SSL, "SASL_SSL"), "sasl_": ("SASL_PLAINTEXT", "SASL_SSL")}
 
@@ -104,6 +117,16 @@ class ClusterConfig:
     sasl_oauth_token_provider: TokenProvider | None = setting(
         None, "Object whose method token() gives tokens for OAUTHBEARER.", read=_provider
     )
+    sasl_oauthbearer_token_endpoint_url: str | None = setting(
+        None, "URL of an identity provider that gives tokens for OAUTHBEARER by the client credentials grant."
+    )
+    sasl_oauthbearer_client_credentials_client_id: str | None = setting(
+        None, "Id of this client at the identity provider."
+    )
+    sasl_oauthbearer_client_credentials_client_secret: str | None = setting(
+        None, "Secret of this client at the identity provider.", secret=True
+    )
+    sasl_oauthbearer_scope: str | None = setting(None, "Scope of the tokens to ask for.")
 
     def __post_init__(self) -> None:
         hold_checked(self)
@@ -167,20 +190,31 @@ def _check_security(config: ClusterConfig) -> None:
         raise ConfigError(f"give either ssl_context or {others[0]}, not both")
     if config.ssl_certfile is None and (config.ssl_keyfile or config.ssl_password):
         raise ConfigError("ssl_keyfile and ssl_password need ssl_certfile")
-    if not config.has_sasl:
+    if config.has_sasl:
+        _check_mechanism(config, given)
+
+
+def _check_mechanism(config: ClusterConfig, given: Mapping[str, Any]) -> None:
+    of_tokens = [name for name in given if name.startswith("sasl_oauth")]
+    of_users = [name for name in given if name.startswith("sasl_plain")]
+    if config.sasl_mechanism != _OAUTHBEARER:
+        if of_tokens:
+            raise ConfigError(f"{of_tokens[0]} needs sasl_mechanism={_OAUTHBEARER}")
+        if len(of_users) < _USER_AND_PASSWORD:
+            raise ConfigError(
+                f"sasl_mechanism={config.sasl_mechanism} needs sasl_plain_username and sasl_plain_password"
+            )
         return
-    of_users = [config.sasl_plain_username, config.sasl_plain_password]
-    if config.sasl_mechanism == _OAUTHBEARER:
-        if config.sasl_oauth_token_provider is None:
-            raise ConfigError("sasl_mechanism=OAUTHBEARER needs sasl_oauth_token_provider")
-        if any(each is not None for each in of_users):
-            raise ConfigError("sasl_mechanism=OAUTHBEARER takes no user and password")
-    elif not all(of_users):
+    if of_users:
+        raise ConfigError(f"sasl_mechanism={_OAUTHBEARER} takes no user and password")
+    if config.sasl_oauth_token_provider is not None:
+        if len(of_tokens) > 1:
+            raise ConfigError(f"give either sasl_oauth_token_provider or {of_tokens[1]}, not both")
+    elif missing := [name for name in _OF_CREDENTIALS if name not in given]:
         raise ConfigError(
-            f"sasl_mechanism={config.sasl_mechanism} needs sasl_plain_username and sasl_plain_password"
+            f"sasl_mechanism={_OAUTHBEARER} needs sasl_oauth_token_provider, or an identity provider:"
+            f" {missing[0]} is missing"
         )
-    elif config.sasl_oauth_token_provider is not None:
-        raise ConfigError(f"sasl_oauth_token_provider needs sasl_mechanism={_OAUTHBEARER}")
 
 
 class ClusterSettings(TypedDict, total=False):
@@ -207,10 +241,14 @@ class ClusterSettings(TypedDict, total=False):
     sasl_plain_username: str | None
     sasl_plain_password: str | None
     sasl_oauth_token_provider: TokenProvider | None
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    sasl_oauthbearer_client_credentials_client_secret: str | None
+    sasl_oauthbearer_scope: str | None
 
 
-OPTIONS = frozenset(each.name for each in settings_of(ClusterConfig))
-"""Kafka's names of the settings, for example `bootstrap.servers`."""
+OPTIONS = PROPERTIES | {each.name for each in settings_of(ClusterConfig)}
+"""The names of options: `bootstrap.servers`, `ssl.cafile`, and Kafka's properties for the same."""
 
 
 def take_cluster(keywords: dict[str, Any], *, client_id: str) -> ClusterConfig:
@@ -230,5 +268,11 @@ def cluster_from_options(options: Mapping[str, str]) -> ClusterConfig | None:
     """
     if not options.get("bootstrap.servers"):
         return None
-    given = {each.attribute: (each, options.get(each.name)) for each in settings_of(ClusterConfig)}
-    return ClusterConfig(**{name: each.parse(text) for name, (each, text) in given.items() if text})
+    return ClusterConfig(**keywords_from_options(options))
+
+
+def keywords_from_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """The same settings as keywords of `ClusterConfig`. Empty text is no value. Raises ValueError."""
+    settings = to_settings(options)
+    given = {each.attribute: (each, settings.get(each.name)) for each in settings_of(ClusterConfig)}
+    return {name: each.parse(text) for name, (each, text) in given.items() if text}

@@ -42,7 +42,9 @@ async def begin_exchange(config: ClusterConfig) -> Exchange:
     if config.sasl_mechanism == "OAUTHBEARER":
         provider = config.sasl_oauth_token_provider
         if provider is None:
-            raise AuthenticationError("OAUTHBEARER needs sasl_oauth_token_provider")
+            from tidelog.client.security.client_credentials import ClientCredentials
+
+            provider = ClientCredentials(config)
         return _OAuthBearer(*await ask_for_token(provider))
     user, password = config.sasl_plain_username or "", config.sasl_plain_password or ""
     if config.sasl_mechanism == "PLAIN":

@@ -52,11 +52,12 @@ def test_no_command_brings_spark_or_a_clients_machinery_along() -> None:
 def test_a_commands_flags_are_its_tables_settings_with_their_meaning_and_default(
     job: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a cluster the flags name the servers; a file names what else there is."""
+    """Of a cluster the flags name the servers and a file; the file names what else there is."""
     tables = (table_of(job), CommonSettings)
     named = {name for table in tables for name in names_of(table)}
     of_clusters = {each.attribute for each in settings_of(ClusterConfig)} - {"bootstrap_servers"}
     flags = {name for name in named if not any(name.endswith(each) for each in of_clusters)}
+    flags |= {name.replace("bootstrap_servers", "command_config") for name in flags}
     assert set(inspect.signature(COMMANDS[job]).parameters) == flags | {"settings"}
     assert main(["pipeline", job, "--help"]) == 0
     shown = "".join(capsys.readouterr().out.split())

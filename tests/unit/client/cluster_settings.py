@@ -22,6 +22,13 @@ _USER = {
     "sasl_plain_username": "alice",
     "sasl_plain_password": "hunter2",
 }
+_CLIENT = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "OAUTHBEARER",
+    "sasl_oauthbearer_token_endpoint_url": "https://id.example/token",
+    "sasl_oauthbearer_client_credentials_client_id": "reader",
+    "sasl_oauthbearer_client_credentials_client_secret": "hunter2",
+}
 _BESIDE: dict[str, dict[str, Any]] = {
     "ssl_keyfile": {"ssl_certfile": "cert.pem"},
     "ssl_password": {"ssl_certfile": "cert.pem"},
@@ -29,6 +36,10 @@ _BESIDE: dict[str, dict[str, Any]] = {
     "sasl_plain_username": _USER,
     "sasl_plain_password": _USER,
     "sasl_oauth_token_provider": {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"},
+    "sasl_oauthbearer_token_endpoint_url": _CLIENT,
+    "sasl_oauthbearer_client_credentials_client_id": _CLIENT,
+    "sasl_oauthbearer_client_credentials_client_secret": _CLIENT,
+    "sasl_oauthbearer_scope": _CLIENT,
 }
 OBJECTS = ("ssl_context", "sasl_oauth_token_provider")
 """Settings that text cannot hold."""

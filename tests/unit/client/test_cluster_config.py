@@ -91,7 +91,11 @@ def test_it_never_changes_is_compared_by_value_and_travels_to_other_processes() 
 
 def test_a_secret_setting_is_shown_nowhere_and_is_not_lost() -> None:
     secrets = [each for each in SETTINGS if each.is_secret]
-    assert {each.attribute for each in secrets} == {"ssl_password", "sasl_plain_password"}
+    assert {each.attribute for each in secrets} == {
+        "ssl_password",
+        "sasl_plain_password",
+        "sasl_oauthbearer_client_credentials_client_secret",
+    }
     for each in secrets:
         given = {**with_another(each), each.attribute: "hunter2"}
         cluster = ClusterConfig("a:1", **given)
