@@ -51,6 +51,8 @@ from tidelog.broker.replicas.reconciler import Reconciler
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import NewTopic, Topics
 from tidelog.broker.replicas.transaction_verifier import TransactionVerifier
+from tidelog.broker.security.acls import Acls
+from tidelog.broker.security.authorizer import Authorizer
 from tidelog.broker.security.authentication import Authentication
 from tidelog.broker.security.users import Users
 from tidelog.broker.storage.checkpoints import FolderIdentity
@@ -81,6 +83,7 @@ class Services:
         clock_ms: Callable[[], int],
         *,
         cluster: Cluster,
+        acls: Acls,
         producer_ids: ProducerIds,
         partitions: Partitions,
         reconciler: Reconciler,
@@ -100,6 +103,7 @@ class Services:
         self.clock_ms = clock_ms
         self.node_id = settings.config.node_id
         self.catalog: Catalog = cluster.catalog
+        self.acls = acls
         self.producer_ids = producer_ids
         self.partitions = partitions
         self.replicas = partitions.replicas
@@ -229,6 +233,7 @@ async def open_services(
         metrics,
         clock_ms,
         cluster=cluster,
+        acls=_acls(config, cluster, groups),
         producer_ids=held[0],
         partitions=partitions,
         reconciler=reconciler,
@@ -307,6 +312,23 @@ def _groups(
     groups.start()
     cluster.follow(groups.follow)
     return groups
+
+
+def _acls(config: BrokerConfig, cluster: Cluster, groups: GroupCoordinator) -> Acls:
+    authorizer = None
+    if config.authorizer_class_name:
+        authorizer = Authorizer(
+            cluster.catalog.acls,
+            config.super_user_names,
+            allow_if_no_acl=config.allow_everyone_if_no_acl_found,
+        )
+        groups.hide_topics()
+        if not config.super_user_names and not cluster.catalog.acls:
+            advice = "nobody may create ACLs: set super.users"
+            logger.warning("authorizer_without_super_users", advice=advice)
+    acls = Acls(cluster, authorizer)
+    acls.follow(groups.refresh_soon)
+    return acls
 
 
 async def _give_up(group_commit: GroupCommit, store: ClusterStore, logs: LogManager) -> None:

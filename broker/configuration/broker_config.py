@@ -298,7 +298,7 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
             raise ConfigError(f"sasl.enabled.mechanisms must name one of {', '.join(MECHANISMS)} or more")
         if not self.group_consumer_assignors:
             raise ConfigError("group.consumer.assignors must have an assignor: uniform, range or both")
-        _ = self.listener_configs, self._by_listener  # Both raise ConfigError.
+        _ = self.listener_configs, self._by_listener, self.super_user_names  # All raise ConfigError.
 
     def _check_within(self, setting: str) -> None:
         """Raise ConfigError unless the setting is within its own minimum and maximum."""

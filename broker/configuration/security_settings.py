@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidelog.broker.configuration.sasl_settings import SaslSettings
+from tidelog.protocol.settings import ConfigError
 from tidelog.protocol.settings import setting as _setting
 
 _listener_setting = partial(_setting, per_listener=True)
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 NO_CLIENT_CERTIFICATE = "none"
 TLS_1_2 = "TLSv1.2"
 TLS_1_3 = "TLSv1.3"
@@ -23,6 +25,20 @@ TLS_1_3 = "TLSv1.3"
 @dataclass(frozen=True, kw_only=True)
 class SecuritySettings(SaslSettings):
     """Part of `BrokerConfig`, which checks the values."""
+
+    authorizer_class_name: str = _setting(
+        "",
+        f"What decides by ACLs which requests are allowed: {STANDARD_AUTHORIZER}, which stands for this "
+        "broker's own authorizer. Empty: everything is allowed to everyone.",
+        choices=("", STANDARD_AUTHORIZER),
+    )
+    super_users: str = _setting(
+        "",
+        "Principals that may do everything, separated by semicolons, for example User:admin;User:operator.",
+    )
+    allow_everyone_if_no_acl_found: bool = _setting(
+        False, "Whether everyone may use a resource that no ACL is about, when there is an authorizer."
+    )
 
     ssl_keystore_type: str = _listener_setting(
         "PEM", "Format of the broker's certificate and key. The only one is PEM.", choices=("PEM",)
@@ -74,3 +90,16 @@ class SecuritySettings(SaslSettings):
         "each RULE:pattern/replacement/, RULE:pattern/replacement/L (lower case), /U (upper case) or DEFAULT "
         "(the whole subject). The first rule whose pattern matches counts.",
     )
+
+    @property
+    def super_user_names(self) -> tuple[str, ...]:
+        """The principals of `super_users`. Raises ConfigError for one that is none."""
+        names = tuple(each.strip() for each in self.super_users.split(";") if each.strip())
+        for name in names:
+            kind, _, rest = name.partition(":")
+            if not kind or not rest:
+                raise ConfigError(
+                    "super.users must be principals as Type:name, separated by semicolons, for example "
+                    f"User:admin;User:operator, not {name!r}"
+                )
+        return names

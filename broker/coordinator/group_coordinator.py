@@ -10,7 +10,7 @@ On the event loop. Source: Kafka's GroupCoordinatorService.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -44,6 +44,7 @@ _ADVICE = (
     "check the disk that holds the data folder; `tidelog log verify` shows what is damaged. Until it can be "
     "read, groups of this partition cannot commit. Deleting the topic deletes what all groups have committed"
 )
+_Sees = Callable[[str], bool]
 Operation = Callable[[int], Decision[Any, ResponseT]]
 """One operation of a machine: see `CoordinatorRuntime.run`."""
 
@@ -76,6 +77,8 @@ class GroupCoordinator:
         self.check = self._shards.check
         self._sweep_soon = asyncio.Event()
         self._topics_changed = asyncio.Event()
+        self._viewers: dict[str, _Sees] | None = None
+        """Group -> which topics the member may describe that sent its newest heartbeat."""
         self._tasks: list[asyncio.Task[None]] = []
         settings.when_changed(self._settings_changed)
 
@@ -179,10 +182,26 @@ class GroupCoordinator:
         topic = self._catalog.topic(name)
         return None if topic is None else topic.topic_id
 
-    async def resolve(self, regex: str) -> ResolvedRegex:
-        """The topics that a regular expression matches. Raises ApiError(INVALID_REGULAR_EXPRESSION)."""
+    def hide_topics(self) -> None:
+        """From now on a regular expression matches only topics that a member of the group may describe."""
+        self._viewers = {}
+
+    def seen_by(self, group_id: str, sees: _Sees) -> None:
+        """A member of the group, which may describe the topics that `sees` says, sent a heartbeat."""
+        if self._viewers is None:
+            return
+        if group_id not in self._viewers:
+            self.refresh_soon()  # Nobody was known who may see what its expressions match.
+        self._viewers[group_id] = sees
+
+    async def resolve(self, regex: str, sees: _Sees | None = None) -> ResolvedRegex:
+        """The topics that a regular expression matches, of those that `sees` says (None: of all).
+
+        Raises ApiError(INVALID_REGULAR_EXPRESSION).
+        """
         revision = self._catalog.revision
-        steps = matching(regex, [topic.name for topic in self._catalog.topics()])
+        names = [topic.name for topic in self._catalog.topics() if sees is None or sees(topic.name)]
+        steps = matching(regex, names)
         try:
             while True:
                 next(steps)
@@ -205,12 +224,31 @@ class GroupCoordinator:
         """Let the groups of the consumer protocol know which topics exist now."""
         advice = "the broker tries again after the next change of a topic"
         await self._shards.for_each(self._refresh_shard, "groups_not_refreshed", advice)
+        if self._viewers:
+            present = {group_id for machine in self.machines() for group_id in machine.groups.consumer.ids()}
+            self._viewers = {name: sees for name, sees in self._viewers.items() if name in present}
 
     async def _refresh_shard(self, shard: Shard[GroupMachine]) -> None:
         groups = shard.machine.groups.consumer
         resolved = {regex: await self.resolve(regex) for regex in groups.regexes}
         for group_id in list(groups.ids()):
-            await shard.runtime.run(partial(groups.topics_changed, group_id, resolved))
+            seen = self._seen(group_id, groups.regexes_of(group_id), resolved)
+            await shard.runtime.run(partial(groups.topics_changed, group_id, seen))
+
+    def _seen(
+        self, group_id: str, regexes: Iterable[str], resolved: Mapping[str, ResolvedRegex]
+    ) -> Mapping[str, ResolvedRegex]:
+        """What of the matches the group may see; {} leaves its expressions as they are."""
+        if self._viewers is None:
+            return resolved
+        sees = self._viewers.get(group_id)
+        if sees is None:
+            return {}
+        return {
+            regex: found._replace(topics=frozenset(filter(sees, found.topics)))
+            for regex in regexes
+            if (found := resolved.get(regex)) is not None
+        }
 
     async def close(self) -> None:
         """Wait until the operations that began are done."""

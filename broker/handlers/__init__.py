@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from tidelog.broker.handlers.access_control import guarded
+from tidelog.broker.handlers.acls import AclsHandler
 from tidelog.broker.handlers.cluster_admin import ClusterAdminHandler
 from tidelog.broker.handlers.configs import ConfigsHandler
 from tidelog.broker.handlers.consumer_groups import ConsumerGroupsHandler
@@ -41,7 +43,11 @@ Handler = Callable[[RequestContext, Any], Response | Awaitable[Response]]
 
 
 def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
-    """Handlers over open services. Call it on the running loop."""
+    """Handlers over open services. Call it on the running loop.
+
+    Raises ValueError if the table of required access lacks one of their APIs.
+    """
+    acls = AclsHandler(services)
     cluster_admin = ClusterAdminHandler(services)
     consumer_groups = ConsumerGroupsHandler(services)
     group_admin = GroupAdminHandler(services)
@@ -56,7 +62,7 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
     transactions = TransactionsHandler(services)
     users = UsersHandler(services)
     sasl = SaslHandler(services)
-    return {
+    handlers: Mapping[ApiKey, Handler] = {
         ApiKey.PRODUCE: ProduceHandler(services).handle,
         ApiKey.FETCH: FetchHandler(services).handle,
         ApiKey.LIST_OFFSETS: offsets.list_offsets,
@@ -86,6 +92,9 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn,
         ApiKey.END_TXN: transactions.end_txn,
         ApiKey.TXN_OFFSET_COMMIT: offset_commits.txn_offset_commit,
+        ApiKey.DESCRIBE_ACLS: acls.describe_acls,
+        ApiKey.CREATE_ACLS: acls.create_acls,
+        ApiKey.DELETE_ACLS: acls.delete_acls,
         ApiKey.DESCRIBE_CONFIGS: configs.describe_configs,
         ApiKey.ALTER_CONFIGS: configs.alter_configs,
         ApiKey.CREATE_PARTITIONS: topics.create_partitions,
@@ -107,3 +116,4 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.LIST_CONFIG_RESOURCES: cluster_admin.list_config_resources,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: TopicPartitionsHandler(services).describe_topic_partitions,
     }
+    return guarded(services, handlers)

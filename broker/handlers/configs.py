@@ -26,8 +26,16 @@ from tidelog.broker.configuration.topic_settings import (
     check_number_of_settings,
     config_type,
 )
+from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.security.required_access import (
+    ALTER_CLUSTER_CONFIGS,
+    ALTER_TOPIC_CONFIGS,
+    DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_TOPIC_CONFIGS,
+)
 from tidelog.broker.services import Services
+from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.settings import Setting
 from tidelog.protocol.steps import Pace, Steps, each
@@ -54,15 +62,18 @@ class ConfigsHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._access = AccessControl(services)
         self._topics = services.topics
 
     def describe_configs(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
         pace = Pace()
         asked = yield from _asked_for(request.resources, pace)
-        describe = partial(self._describe, request)
+        describe = partial(self._describe, context, request)
         return {"results": (yield from each(describe, asked.items(), pace, ELEMENTS_A_DESCRIPTION))}
 
-    def _describe(self, request: Any, asked: tuple[tuple[int, str], set[str]]) -> dict[str, Any]:
+    def _describe(
+        self, context: RequestContext, request: Any, asked: tuple[tuple[int, str], set[str]]
+    ) -> dict[str, Any]:
         (resource_type, name), keys = asked
         answer: dict[str, Any] = {
             "error_code": ErrorCode.NONE,
@@ -71,6 +82,10 @@ class ConfigsHandler:
             "resource_name": name,
         }
         try:
+            if resource_type == TOPIC_RESOURCE:
+                self._access.check(context, DESCRIBE_TOPIC_CONFIGS, name)
+            elif resource_type == BROKER_RESOURCE:
+                self._access.check(context, DESCRIBE_CLUSTER_CONFIGS, CLUSTER_NAME)
             described = self._settings_of(resource_type, name)
         except ApiError as error:
             answer["error_code"] = error.code
@@ -108,16 +123,18 @@ class ConfigsHandler:
             configs = {config.name: config.value for config in resource.configs}
             return lambda present: configs
 
-        return await self._alter(request, replacement)
+        return await self._alter(context, request, replacement)
 
     async def incremental_alter_configs(self, context: RequestContext, request: Any) -> dict[str, Any]:
         def increment(resource: Any) -> _Change:
             known = BROKER_SETTINGS if resource.resource_type == BROKER_RESOURCE else TOPIC_SETTINGS
             return lambda present: _incremented(present, resource.configs, known)
 
-        return await self._alter(request, increment)
+        return await self._alter(context, request, increment)
 
-    async def _alter(self, request: Any, change_of: Callable[[Any], _Change]) -> dict[str, Any]:
+    async def _alter(
+        self, context: RequestContext, request: Any, change_of: Callable[[Any], _Change]
+    ) -> dict[str, Any]:
         turns, pace = self._services.turns, Pace()
         times: Counter[tuple[int, str]] = Counter()
         by_key = {}
@@ -135,7 +152,7 @@ class ConfigsHandler:
             try:
                 if times[key] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-                await self._alter_one(resource, change_of, validate_only=request.validate_only)
+                await self._alter_one(context, resource, change_of, validate_only=request.validate_only)
             except ApiError as error:
                 code, message = error.code, error.message
             answers.append(
@@ -149,14 +166,21 @@ class ConfigsHandler:
         return {"responses": answers}
 
     async def _alter_one(
-        self, resource: Any, change_of: Callable[[Any], _Change], *, validate_only: bool
+        self,
+        context: RequestContext,
+        resource: Any,
+        change_of: Callable[[Any], _Change],
+        *,
+        validate_only: bool,
     ) -> None:
         if resource.resource_type == BROKER_RESOURCE:
+            self._access.check(context, ALTER_CLUSTER_CONFIGS, CLUSTER_NAME)
             _check_keys(resource.configs, BROKER_SETTINGS)
             if resource.resource_name != ALL_BROKERS:
                 self._check_broker(resource.resource_name)
             apply = self._topics.change_broker_configs
         elif resource.resource_type == TOPIC_RESOURCE:
+            self._access.check(context, ALTER_TOPIC_CONFIGS, resource.resource_name)
             _check_keys(resource.configs, TOPIC_SETTINGS)
             check_topic_name(resource.resource_name)
             apply = self._topics.change_configs

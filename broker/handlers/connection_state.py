@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.configuration.listeners import SecurityProtocol
+from tidelog.broker.security.authorizer import Access
 
 if TYPE_CHECKING:
     from tidelog.broker.security.authentication import SaslSession
@@ -62,8 +63,8 @@ class ConnectionState:
     """
 
     __slots__ = (
-        "authentication", "client_host", "client_software", "connection_id", "early_requests", "listener",
-        "principal", "security_protocol", "session", "session_lifetime_ms", "when_moved",
+        "_principal", "access", "authentication", "client_host", "client_software", "connection_id",
+        "early_requests", "listener", "security_protocol", "session", "session_lifetime_ms", "when_moved",
     )  # fmt: skip
 
     def __init__(
@@ -91,3 +92,14 @@ class ConnectionState:
         self.authentication = step
         if self.when_moved is not None:
             self.when_moved(step)
+
+    @property
+    def principal(self) -> Principal:
+        """In whose name the client makes requests."""
+        return self._principal
+
+    @principal.setter
+    def principal(self, principal: Principal) -> None:
+        self._principal = principal
+        self.access: Access | None = None
+        """What this principal may do; `access_control` finds it with the first request that needs it."""

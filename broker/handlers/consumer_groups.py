@@ -19,11 +19,13 @@ from tidelog.broker.coordinator.consumer_groups.messages import (
     HeartbeatAnswer,
     MemberHeartbeat,
 )
+from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
-from tidelog.broker.handlers.group_admin import GROUP_OPERATIONS
+from tidelog.broker.security.required_access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from tidelog.broker.services import Services
+from tidelog.protocol.acls import ResourceType
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps
+from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps, each
 
 _MEMBERS_CHOOSE_IDS_FROM = 1
 _LIMITS = (ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
@@ -36,6 +38,7 @@ class ConsumerGroupsHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._access = AccessControl(services)
         self._groups = services.groups
         self._is_enabled = "consumer" in services.config.group_coordinator_rebalance_protocols
 
@@ -46,11 +49,18 @@ class ConsumerGroupsHandler:
                 "group.coordinator.rebalance.protocols does not have consumer: use group.protocol=classic",
             )
         wanted = _heartbeat(context, request, await self._services.turns.run(_owned(request)))
+        sees = None
+        if self._access.is_on:
+            check = partial(self._access.check, context, DESCRIBE_TOPIC)
+            await self._services.turns.run(each(check, wanted.topic_names or (), Pace()))
+            sees = self._access.seen_by(context, DESCRIBE_TOPIC)
         if wanted.topic_regex:
-            wanted = wanted._replace(regex=await self._groups.resolve(wanted.topic_regex))
+            wanted = wanted._replace(regex=await self._groups.resolve(wanted.topic_regex, sees))
         if wanted.member_epoch == JOINING_EPOCH:
             await self._groups.make_topic()
         answer = await self._answer(context, wanted)
+        if sees is not None:
+            self._groups.seen_by(wanted.group_id, sees)
         if wanted.regex is not None and wanted.regex.revision != self._services.catalog.revision:
             self._groups.refresh_soon()  # Topics were created while the expression was matched.
         assignment = answer.assignment
@@ -87,15 +97,18 @@ class ConsumerGroupsHandler:
     async def describe(self, context: RequestContext, request: Any) -> dict[str, Any]:
         groups = []
         for group_id in dict.fromkeys(request.group_ids):
-            answer = await self._described(group_id)
-            if request.include_authorized_operations:
-                answer["authorized_operations"] = GROUP_OPERATIONS
+            answer = await self._described(context, group_id)
+            if request.include_authorized_operations and answer["error_code"] == ErrorCode.NONE:
+                operations = self._access.operations(context, ResourceType.GROUP, group_id)
+                answer["authorized_operations"] = operations
             groups.append(answer)
             await self._services.turns.next()
         return {"groups": groups}
 
-    async def _described(self, group_id: str) -> dict[str, Any]:
+    async def _described(self, context: RequestContext, group_id: str) -> dict[str, Any]:
         group: DescribedConsumerGroup | None = None
+        if not self._access.allows(context, DESCRIBE_GROUP, group_id):
+            return {"group_id": group_id, "error_code": DESCRIBE_GROUP.refusal}
         if self._groups.has_topic:
             try:
                 group = await self._groups.run(
@@ -110,7 +123,20 @@ class ConsumerGroupsHandler:
                 "error_code": ErrorCode.GROUP_ID_NOT_FOUND,
                 "error_message": message,
             }
+        if not self._may_describe_topics(context, group):
+            return {
+                "group_id": group_id,
+                "error_code": DESCRIBE_TOPIC.refusal,
+                "error_message": "The group has described topic(s) that the client is not authorized to "
+                "describe.",
+            }
         return await self._services.turns.run(_described(group))
+
+    def _may_describe_topics(self, context: RequestContext, group: DescribedConsumerGroup) -> bool:
+        """Whether the request may describe all topics that are assigned to members of the group."""
+        if not self._access.is_on:
+            return True
+        return all(self._access.allows(context, DESCRIBE_TOPIC, name) for name in group.topics.values())
 
 
 def _owned(request: Any) -> Steps[Assignment | None]:
@@ -118,10 +144,10 @@ def _owned(request: Any) -> Steps[Assignment | None]:
         return None
     pace = Pace()
     owned: dict[UUID, frozenset[int]] = {}
-    for each in request.topic_partitions:
-        if each.partitions:
-            owned[each.topic_id] = owned.get(each.topic_id, frozenset()) | frozenset(each.partitions)
-        if pace.spent(1 + len(each.partitions) // NUMBERS_AN_ELEMENT):
+    for topic in request.topic_partitions:
+        if topic.partitions:
+            owned[topic.topic_id] = owned.get(topic.topic_id, frozenset()) | frozenset(topic.partitions)
+        if pace.spent(1 + len(topic.partitions) // NUMBERS_AN_ELEMENT):
             yield
     return owned
 
@@ -175,7 +201,7 @@ def _described(group: DescribedConsumerGroup) -> Steps[dict[str, Any]]:
                 "member_type": _CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
             }
         )
-        count = sum(len(partitions) for each in assignments for partitions in each.values())
+        count = sum(len(partitions) for assigned in assignments for partitions in assigned.values())
         if pace.spent(1 + count // NUMBERS_AN_ELEMENT):
             yield
     return {

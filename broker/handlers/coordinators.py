@@ -10,17 +10,24 @@ Source: Kafka's KafkaApis.handleFindCoordinatorRequest, KIP-699.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordinator
+from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.security.required_access import DESCRIBE_GROUP, DESCRIBE_TRANSACTION, Right
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.steps import Pace, each
+from tidelog.protocol.steps import Pace, Steps, each
 
 _GROUP, _TRANSACTION = 0, 1
 _KEY_TYPES = {_GROUP: "group", _TRANSACTION: "transaction"}
+
+
+_RIGHTS = {_GROUP: DESCRIBE_GROUP, _TRANSACTION: DESCRIBE_TRANSACTION}
 
 
 class CoordinatorsHandler:
@@ -28,11 +35,17 @@ class CoordinatorsHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._access = AccessControl(services)
 
     async def find_coordinator(self, context: RequestContext, request: Any) -> dict[str, Any]:
         """One answer per key; the first (or only) one also in the fields of versions with a single key."""
+        keys = dict.fromkeys(request.coordinator_keys or [request.key])
+        right = _RIGHTS.get(request.key_type)
+        denied = await self._services.turns.run(self._denied(context, right, keys))
         refusal: ApiError | None = None
-        if (of_type := self._of_type(request.key_type)) is not None:
+        of_type = self._of_type(request.key_type)
+        # Who may not ask for any of the keys causes no topic.
+        if of_type is not None and len(denied) < len(keys):
             try:
                 await of_type.make_topic()
             except ApiError as error:
@@ -40,6 +53,8 @@ class CoordinatorsHandler:
 
         def coordinator(key: str) -> dict[str, Any]:
             try:
+                if right is not None and key in denied:
+                    raise ApiError(right.refusal)
                 if refusal is not None:
                     raise refusal
                 return {"key": key, **self._coordinator(context, request.key_type, key)}
@@ -47,10 +62,16 @@ class CoordinatorsHandler:
                 answer = {"node_id": -1, "host": "", "port": -1, "error_code": error.code}
                 return {"key": key, **answer, "error_message": error.message}
 
-        keys = dict.fromkeys(request.coordinator_keys or [request.key])
         answers = await self._services.turns.run(each(coordinator, keys, Pace()))
         first = {name: value for name, value in answers[0].items() if name != "key"}
         return {**first, "coordinators": answers if request.coordinator_keys else []}
+
+    def _denied(self, context: RequestContext, right: Right | None, keys: Iterable[str]) -> Steps[set[str]]:
+        """The keys that the principal may not describe."""
+        if right is None or not self._access.is_on:
+            return set()
+        allowed = yield from each(partial(self._access.allows, context, right), keys, Pace())
+        return {key for key, is_allowed in zip(keys, allowed, strict=True) if not is_allowed}
 
     def _of_type(self, key_type: int) -> GroupCoordinator | TransactionCoordinator | None:
         if key_type == _GROUP:

@@ -26,9 +26,11 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import Parked, RequestContext
 from tidelog.broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
 from tidelog.broker.replicas.replica import Replica, all_caught_up
+from tidelog.broker.security.required_access import READ_TOPIC
 from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import ColdRead
 from tidelog.broker.storage.log_types import READ_COMMITTED, LogEnds
@@ -67,6 +69,7 @@ class FetchHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._access = AccessControl(services)
         self._replicas = services.replicas
         self._metrics = services.metrics
         self._clock_ms = services.clock_ms
@@ -94,8 +97,10 @@ class FetchHandler:
             )
         except ApiError as error:
             return FetchResponse(0, error.code, NO_SESSION, [])
+        if self._access.is_on:
+            fetch = fetch._replace(refused=(yield from self._refused(context, fetch)))
         try:
-            reading = yield from self._read(fetch.partitions, request, nowait=True)
+            reading = yield from self._read(fetch, request, nowait=True)
         except ColdRead:
             return self._parked(fetch, request, is_cold=True)
         if self._is_enough(reading, fetch, request):
@@ -103,6 +108,17 @@ class FetchHandler:
         if self._patience_ms(request) == 0 and not (yield from self._behind(fetch)):
             return (yield from self._respond(fetch, reading))
         return self._parked(fetch, request, is_cold=False)
+
+    def _refused(self, context: RequestContext, fetch: FetchContext) -> Steps[frozenset[str]]:
+        """The topics that the principal may not read, also of a session that it began when it might."""
+        pace = Pace(GLANCES_A_STEP)
+        refused = []
+        for topic in dict.fromkeys(topic for topic, _ in fetch.partitions):
+            if not self._access.allows(context, READ_TOPIC, topic):
+                refused.append(topic)
+            if pace.spent():
+                yield
+        return frozenset(refused)
 
     def _parked(self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool) -> Parked:
         held_bytes = PARKED_BYTES + PARKED_PARTITION_BYTES * len(fetch.partitions)
@@ -127,9 +143,7 @@ class FetchHandler:
                 yield
         return behind
 
-    def _read(
-        self, partitions: Sequence[tuple[str, FetchPartition]], request: FetchRequest, *, nowait: bool
-    ) -> Steps[_Reading]:
+    def _read(self, fetch: FetchContext, request: FetchRequest, *, nowait: bool) -> Steps[_Reading]:
         """Read every partition in order under the limits. Raises ColdRead when `nowait`."""
         pace = Pace()
         left = min(request.max_bytes, self._max_bytes)
@@ -139,11 +153,13 @@ class FetchHandler:
         sizes: dict[str, int] = {}
         must_answer = False
         results = []
-        for topic, wanted in partitions:
+        for topic, wanted in fetch.partitions:
             if pace.spent(ELEMENTS_A_READ):
                 yield
             replica = self._replicas.get((topic, wanted.partition))
             try:
+                if topic in fetch.refused:
+                    raise ApiError(READ_TOPIC.refusal)
                 if replica is None:
                     raise self._services.missing(topic, wanted.partition)
                 replica.check_leader_epoch(wanted.current_leader_epoch)
@@ -220,12 +236,12 @@ class FetchHandler:
 
     def _read_or_none(self, fetch: FetchContext, request: FetchRequest) -> Steps[_Reading | None]:
         try:
-            return (yield from self._read(fetch.partitions, request, nowait=True))
+            return (yield from self._read(fetch, request, nowait=True))
         except ColdRead:
             return None
 
     def _read_cold(self, fetch: FetchContext, request: FetchRequest) -> _Reading:
-        return finish(self._read(fetch.partitions, request, nowait=False))
+        return finish(self._read(fetch, request, nowait=False))
 
     def _watched(self, fetch: FetchContext) -> Iterator[tuple[Replica, int]]:
         """The replicas of the requested partitions, and the most bytes that are wanted of each."""

@@ -100,6 +100,8 @@ class FetchContext(NamedTuple):
     session: FetchSession | None
     epoch: int
     """The epoch the session had when the request came; 0 for one that this request opened."""
+    refused: frozenset[str] = frozenset()
+    """Topics that the client may not read."""
 
     @property
     def is_incremental(self) -> bool:

@@ -15,13 +15,14 @@ from typing import Any
 
 from tidelog.broker.coordinator.groups.messages import DescribedGroup, ListedGroup
 from tidelog.broker.coordinator.groups.states import GroupState
+from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.security.required_access import DELETE_GROUP, DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from tidelog.broker.services import Services
+from tidelog.protocol.acls import CLUSTER_NAME, ResourceType
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, each
 
-GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-"""Read, delete, describe, describe and alter configs: with no ACLs, all are allowed."""
 _NOT_FOUND_FROM = 6
 # One group takes as long as about this many elements: its coordinator runs a transition.
 _ELEMENTS_PER_GROUP = 10
@@ -32,22 +33,26 @@ class GroupAdminHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._access = AccessControl(services)
         self._groups = services.groups
 
     async def describe_groups(self, context: RequestContext, request: Any) -> dict[str, Any]:
         groups = []
         pace = Pace()
         for group_id in dict.fromkeys(request.groups):
-            answer = await self._described(group_id, context.header.api_version)
-            if request.include_authorized_operations:
-                answer["authorized_operations"] = GROUP_OPERATIONS
+            answer = await self._described(context, group_id)
+            if request.include_authorized_operations and answer["error_code"] == ErrorCode.NONE:
+                operations = self._access.operations(context, ResourceType.GROUP, group_id)
+                answer["authorized_operations"] = operations
             groups.append(answer)
             if pace.spent(_ELEMENTS_PER_GROUP):
                 await self._services.turns.next()
         return {"groups": groups}
 
-    async def _described(self, group_id: str, version: int) -> dict[str, Any]:
+    async def _described(self, context: RequestContext, group_id: str) -> dict[str, Any]:
+        version = context.header.api_version
         try:
+            self._access.check(context, DESCRIBE_GROUP, group_id)
             group = await self._describe(group_id)
         except ApiError as error:
             return {"group_id": group_id, "error_code": error.code, **_message(error.message, version)}
@@ -71,10 +76,15 @@ class GroupAdminHandler:
         pace = Pace()
         groups = []
         code = ErrorCode.NONE
+        shows_all = self._access.shows(context, DESCRIBE_CLUSTER, CLUSTER_NAME)
         async for listed in self._groups.listed():
             if isinstance(listed, ApiError):
                 code = listed.code
-            elif (not states or listed.state.lower() in states) and (not types or listed.type in types):
+            elif (
+                (not states or listed.state.lower() in states)
+                and (not types or listed.type in types)
+                and (shows_all or self._access.shows(context, DESCRIBE_GROUP, listed.group_id))
+            ):
                 groups.append(_listed(listed))
             if pace.spent():
                 await self._services.turns.next()
@@ -87,12 +97,14 @@ class GroupAdminHandler:
         results = []
         pace = Pace()
         for group_id in dict.fromkeys(request.groups_names):
-            results.append({"group_id": group_id, "error_code": await self._delete(group_id)})
+            results.append({"group_id": group_id, "error_code": await self._delete(context, group_id)})
             if pace.spent(_ELEMENTS_PER_GROUP):
                 await self._services.turns.next()
         return {"results": results}
 
-    async def _delete(self, group_id: str) -> ErrorCode:
+    async def _delete(self, context: RequestContext, group_id: str) -> ErrorCode:
+        if not self._access.allows(context, DELETE_GROUP, group_id):
+            return DELETE_GROUP.refusal
         if not self._groups.has_topic:
             return ErrorCode.GROUP_ID_NOT_FOUND
         try:

@@ -24,7 +24,9 @@ from tidelog.broker.cluster.catalog import Topic
 from tidelog.broker.coordinator.group_machine import GroupMachine
 from tidelog.broker.coordinator.offsets.committed_offsets import is_of
 from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset
+from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.security.required_access import DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_TOPIC
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps, each
@@ -44,6 +46,7 @@ class GroupOffsetsHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._access = AccessControl(services)
         self._groups = services.groups
         self._catalog = services.catalog
 
@@ -51,8 +54,9 @@ class GroupOffsetsHandler:
         """An answer for each group, or for the one that older versions name."""
         by_id = context.header.api_version >= _TOPIC_IDS_FROM
         if context.header.api_version < _SEVERAL_GROUPS_FROM:
+            self._access.check(context, DESCRIBE_GROUP, request.group_id)
             unstable = await self._unstable(request, request.group_id)
-            return {"topics": await self._group(request.group_id, request.topics, unstable, by_id=False)}
+            return {"topics": await self._group(context, request.group_id, request.topics, unstable)}
         pace = Pace()
         wanted: dict[str, list[Any] | None] = {}
         members: dict[str, _MemberEpoch] = {}
@@ -69,9 +73,10 @@ class GroupOffsetsHandler:
         for group_id, topics in wanted.items():
             answer: dict[str, Any] = {"group_id": group_id}
             try:
+                self._access.check(context, DESCRIBE_GROUP, group_id)
                 unstable = await self._unstable(request, group_id)
                 member = members[group_id]
-                answer["topics"] = await self._group(group_id, topics, unstable, member, by_id=by_id)
+                answer["topics"] = await self._group(context, group_id, topics, unstable, member, by_id=by_id)
             except ApiError as error:
                 answer["error_code"] = error.code
             groups.append(answer)
@@ -89,12 +94,13 @@ class GroupOffsetsHandler:
 
     async def _group(
         self,
+        context: RequestContext,
         group_id: str,
         topics: Sequence[Any] | None,
         unstable: _Unstable,
         member: _MemberEpoch = _NO_MEMBER,
         *,
-        by_id: bool,
+        by_id: bool = False,
     ) -> list[dict[str, Any]]:
         """The committed offsets of the group in these topics (None: in all); each topic names its partitions.
 
@@ -103,11 +109,11 @@ class GroupOffsetsHandler:
         turns = self._services.turns
         if topics is None:
             held = await self._held(group_id, None, member)
-            return await turns.run(self._all_committed(held, unstable, by_id=by_id))
+            return await turns.run(self._all_committed(context, held, unstable, by_id=by_id))
         wanted = await turns.run(self._wanted(topics, by_id=by_id))
         names = [topic.name for topic, _ in wanted.values() if topic]
         held = await self._held(group_id, names, member)
-        return await turns.run(self._committed(wanted, held, unstable, by_id=by_id))
+        return await turns.run(self._committed(context, wanted, held, unstable, by_id=by_id))
 
     async def _held(self, group_id: str, names: Sequence[str] | None, member: _MemberEpoch) -> _Held:
         if not self._groups.has_topic:
@@ -134,6 +140,7 @@ class GroupOffsetsHandler:
 
     def _committed(
         self,
+        context: RequestContext,
         wanted: Mapping[str | UUID, tuple[Topic | None, dict[int, None]]],
         held: _Held,
         unstable: _Unstable,
@@ -146,6 +153,9 @@ class GroupOffsetsHandler:
             committed = {} if topic is None else held.get(topic.name, {})
             topic_id = None if topic is None else topic.topic_id
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.NONE
+            name = topic.name if topic is not None else "" if by_id else str(key)
+            if name and not self._access.allows(context, DESCRIBE_TOPIC, name):
+                topic, committed, code = None, {}, DESCRIBE_TOPIC.refusal
 
             def answer(index: int) -> dict[str, Any]:
                 if topic is not None and (topic.name, index) in unstable:  # noqa: B023 (called in this turn)
@@ -161,10 +171,14 @@ class GroupOffsetsHandler:
                 yield
         return answers
 
-    def _all_committed(self, held: _Held, unstable: _Unstable, *, by_id: bool) -> Steps[list[dict[str, Any]]]:
+    def _all_committed(
+        self, context: RequestContext, held: _Held, unstable: _Unstable, *, by_id: bool
+    ) -> Steps[list[dict[str, Any]]]:
         pace = Pace()
         answers = []
         for name, committed in held.items():
+            if not self._access.shows(context, DESCRIBE_TOPIC, name):
+                continue
             topic = self._catalog.topic(name)
             topic_id = None if topic is None else topic.topic_id
             partitions = []
@@ -189,9 +203,13 @@ class GroupOffsetsHandler:
         def delete(machine: GroupMachine) -> Any:
             return machine.offsets.delete(request.group_id, [(name, wanted[name]) for name in known])
 
+        allows = partial(self._access.allows, context, READ_TOPIC)
+        allowed = await turns.run(each(allows, wanted, Pace()))
+        denied = {name for name, is_allowed in zip(wanted, allowed, strict=True) if not is_allowed}
         topics = await turns.run(each(self._catalog.topic, wanted, Pace()))
-        known = [topic.name for topic in topics if topic is not None]
+        known = [topic.name for topic in topics if topic is not None and topic.name not in denied]
         codes = await self._groups.run(request.group_id, delete)
+        codes = {**codes, **dict.fromkeys(denied, READ_TOPIC.refusal)}
         return {"error_code": ErrorCode.NONE, "topics": await turns.run(_deleted(wanted, codes))}
 
     def _to_delete(self, topics: Sequence[Any]) -> Steps[dict[str, dict[int, None]]]:

@@ -20,9 +20,12 @@ from uuid import UUID
 
 from tidelog.broker.cluster.catalog import Listener, Topic, check_topic_name
 from tidelog.broker.features import api_versions_features
+from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.security.required_access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC
 from tidelog.broker.served_apis import advertised_api_keys
 from tidelog.broker.services import Services
+from tidelog.protocol.acls import ResourceType
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, Steps
 
@@ -32,10 +35,6 @@ MAX_CREATED_AT_ONCE = 100
 """How many topics one Metadata request may create."""
 MAX_SOFTWARE_CHARACTERS = 100
 """Maximum length that is kept of a client's name and version."""
-TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-"""Read, write, create, delete, alter, describe, describe and alter configs: with no ACLs, all are allowed."""
-CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-"""Create, alter, describe, cluster action, describe configs, alter configs, idempotent write."""
 
 
 class MetadataHandler:
@@ -43,6 +42,7 @@ class MetadataHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._access = AccessControl(services)
         self._api_keys = advertised_api_keys()
         self._features = api_versions_features()
 
@@ -60,19 +60,25 @@ class MetadataHandler:
         wanted = request.topics
         pace = Pace()
         if wanted is None or (version == 0 and not wanted):
-            return self._response(context, request, (yield from self._all_topics(request, pace)))
+            return self._response(context, request, (yield from self._all_topics(context, request, pace)))
         if request.allow_auto_topic_creation and self._services.config.auto_create_topics_enable:
-            missing = yield from self._missing(wanted, pace)
+            missing = yield from self._missing(context, wanted, pace)
             if missing:
                 return self._create_then_answer(context, request, missing)
-        return self._response(context, request, (yield from self._topics(request, code_of_unknown, pace)))
+        topics = yield from self._topics(context, request, code_of_unknown, pace)
+        return self._response(context, request, topics)
 
-    def _missing(self, wanted: Sequence[Any], pace: Pace) -> Steps[list[str]]:
-        """The first names of unknown topics, as many as may be created at once."""
+    def _missing(self, context: RequestContext, wanted: Sequence[Any], pace: Pace) -> Steps[list[str]]:
+        """The first names of unknown topics that the client may know of, as many as may be created at
+        once."""
         catalog = self._services.catalog
         missing: dict[str, None] = {}
         for topic in wanted:
-            if _is_by_name(topic) and catalog.topic(topic.name) is None:
+            if (
+                _is_by_name(topic)
+                and catalog.topic(topic.name) is None
+                and self._access.shows(context, DESCRIBE_TOPIC, topic.name)
+            ):
                 missing[topic.name] = None
                 if len(missing) == MAX_CREATED_AT_ONCE:
                     break
@@ -86,6 +92,8 @@ class MetadataHandler:
         refused: dict[str, ErrorCode] = {}
         for name in missing:
             try:
+                if not self._access.allows_one(context, (CREATE_CLUSTER, CREATE_TOPIC), name):
+                    raise ApiError(CREATE_TOPIC.refusal)
                 await self._services.topics.create(name)
             except ApiError as error:
                 if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -95,19 +103,20 @@ class MetadataHandler:
             # If not all could be created at once, the client asks again, and more of them exist then.
             return refused.get(name, ErrorCode.LEADER_NOT_AVAILABLE)
 
-        topics = await self._services.turns.run(self._topics(request, code_of_missing, Pace()))
+        topics = await self._services.turns.run(self._topics(context, request, code_of_missing, Pace()))
         return self._response(context, request, topics)
 
-    def _all_topics(self, request: Any, pace: Pace) -> Steps[list[dict[str, Any]]]:
+    def _all_topics(self, context: RequestContext, request: Any, pace: Pace) -> Steps[list[dict[str, Any]]]:
         answers = []
         for topic in list(self._services.catalog.topics()):  # The catalog may change between two steps.
-            answers.append((yield from self._topic(topic, request, pace)))
+            if self._access.shows(context, DESCRIBE_TOPIC, topic.name):
+                answers.append((yield from self._topic(context, topic, request, pace)))
             if pace.spent():
                 yield
         return answers
 
     def _topics(
-        self, request: Any, code_for: Callable[[str], ErrorCode], pace: Pace
+        self, context: RequestContext, request: Any, code_for: Callable[[str], ErrorCode], pace: Pace
     ) -> Steps[list[dict[str, Any]]]:
         catalog = self._services.catalog
         answers = []
@@ -121,21 +130,21 @@ class MetadataHandler:
                 continue
             seen.add(key)
             topic = catalog.topic(wanted.name) if by_name else catalog.topic_by_id(wanted.topic_id)
-            if topic is not None:
-                answers.append((yield from self._topic(topic, request, pace)))
+            name = wanted.name if by_name else None if topic is None else topic.name
+            # As for a topic that does not exist, an answer names nothing but what the request named.
+            if name is not None and not self._access.allows(context, DESCRIBE_TOPIC, name):
+                answers.append({"error_code": DESCRIBE_TOPIC.refusal, **_as_named(wanted)})
+            elif topic is not None:
+                answers.append((yield from self._topic(context, topic, request, pace)))
             elif by_name:
-                answers.append({"error_code": code_for(wanted.name), "name": wanted.name})
+                answers.append({"error_code": code_for(wanted.name), **_as_named(wanted)})
             else:
-                answers.append(
-                    {
-                        "error_code": ErrorCode.UNKNOWN_TOPIC_ID,
-                        "name": "",
-                        "topic_id": wanted.topic_id,
-                    }
-                )
+                answers.append({"error_code": ErrorCode.UNKNOWN_TOPIC_ID, **_as_named(wanted)})
         return answers
 
-    def _topic(self, topic: Topic, request: Any, pace: Pace) -> Steps[dict[str, Any]]:
+    def _topic(
+        self, context: RequestContext, topic: Topic, request: Any, pace: Pace
+    ) -> Steps[dict[str, Any]]:
         partitions: list[dict[str, Any]] = []
         for index in range(len(topic.partitions)):
             partitions.append(described_partition(self._services, topic, index))
@@ -149,7 +158,8 @@ class MetadataHandler:
             "partitions": partitions,
         }
         if request.include_topic_authorized_operations:
-            answer["topic_authorized_operations"] = TOPIC_OPERATIONS
+            operations = self._access.operations(context, ResourceType.TOPIC, topic.name)
+            answer["topic_authorized_operations"] = operations
         return answer
 
     def _response(
@@ -166,7 +176,7 @@ class MetadataHandler:
             "topics": topics,
         }
         if request.include_cluster_authorized_operations:
-            answer["cluster_authorized_operations"] = CLUSTER_OPERATIONS
+            answer["cluster_authorized_operations"] = self._access.cluster_operations(context)
         return answer
 
     def _reachable(self, context: RequestContext) -> Iterator[tuple[int, Listener]]:
@@ -199,7 +209,7 @@ class MetadataHandler:
             ],
         }
         if request.include_cluster_authorized_operations:
-            answer["cluster_authorized_operations"] = CLUSTER_OPERATIONS
+            answer["cluster_authorized_operations"] = self._access.cluster_operations(context)
         return answer
 
 
@@ -231,6 +241,11 @@ def code_of_unknown(name: str) -> ErrorCode:
     except ApiError as error:
         return error.code
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _as_named(wanted: Any) -> dict[str, Any]:
+    """A topic of which the answer tells no more than the request: by its name, or by its id."""
+    return {"name": wanted.name} if _is_by_name(wanted) else {"name": "", "topic_id": wanted.topic_id}
 
 
 def _is_by_name(wanted: Any) -> bool:

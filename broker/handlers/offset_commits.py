@@ -21,7 +21,9 @@ from tidelog.broker.coordinator.group_machine import GroupMachine
 from tidelog.broker.coordinator.offsets.committed_offsets import Committer
 from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
+from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.security.required_access import READ_TOPIC
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, Steps, each
@@ -39,13 +41,14 @@ class OffsetCommitsHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._access = AccessControl(services)
         self._groups = services.groups
         self._catalog = services.catalog
 
     async def offset_commit(self, context: RequestContext, request: Any) -> dict[str, Any]:
         records: list[OffsetRecord] = []
         by_id = context.header.api_version >= _TOPIC_IDS_FROM
-        plan = self._planned(request.group_id, request.topics, request.retention_time_ms, by_id, records)
+        plan = self._planned(context, request, request.retention_time_ms, by_id, records)
         topics = await self._services.turns.run(plan)
         if records:
             committer = Committer(
@@ -64,7 +67,7 @@ class OffsetCommitsHandler:
 
     async def txn_offset_commit(self, context: RequestContext, request: Any) -> dict[str, Any]:
         records: list[OffsetRecord] = []
-        plan = self._planned(request.group_id, request.topics, _DEFAULT_RETENTION, False, records)
+        plan = self._planned(context, request, _DEFAULT_RETENTION, False, records)
         topics = await self._services.turns.run(plan)
         if records:
             try:
@@ -108,8 +111,8 @@ class OffsetCommitsHandler:
 
     def _planned(
         self,
-        group_id: str,
-        topics: Sequence[Any],
+        context: RequestContext,
+        request: Any,
         retention_ms: int,
         by_id: bool,
         records: list[OffsetRecord],
@@ -120,10 +123,12 @@ class OffsetCommitsHandler:
         longest = self._services.config.offset_metadata_max_bytes
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-        def commit_one(topic: Topic | None, wanted: Any) -> dict[str, Any]:
+        def commit_one(topic: Topic | None, refused: ErrorCode, wanted: Any) -> dict[str, Any]:
             metadata = wanted.committed_metadata or ""
             code = ErrorCode.NONE
-            if topic is None:
+            if refused:
+                code = refused
+            elif topic is None:
                 code = unknown
             elif len(metadata) > longest:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -132,14 +137,18 @@ class OffsetCommitsHandler:
                 committed = CommittedOffset(
                     wanted.committed_offset, epoch, metadata, now_ms, expires_ms, topic.topic_id
                 )
-                records.append(OffsetRecord(group_id, topic.name, wanted.partition_index, committed))
+                records.append(OffsetRecord(request.group_id, topic.name, wanted.partition_index, committed))
             return {"partition_index": wanted.partition_index, "error_code": code}
 
         pace = Pace()
         answers = []
-        for wanted in topics:
+        for wanted in request.topics:
             topic = self._catalog.topic_by_id(wanted.topic_id) if by_id else self._catalog.topic(wanted.name)
-            partitions = yield from each(partial(commit_one, topic), wanted.partitions, pace)
+            name = wanted.name if topic is None else topic.name
+            # An id that no topic has names nothing that could be allowed.
+            is_allowed = (by_id and topic is None) or self._access.allows(context, READ_TOPIC, name)
+            refused = ErrorCode.NONE if is_allowed else READ_TOPIC.refusal
+            partitions = yield from each(partial(commit_one, topic, refused), wanted.partitions, pace)
             answer = {"name": wanted.name, "partitions": partitions}
             answers.append({**answer, "topic_id": wanted.topic_id} if by_id else answer)
             if pace.spent():

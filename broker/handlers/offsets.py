@@ -20,8 +20,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
+from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.replicas.replica import MovedStart, Replica, all_caught_up
+from tidelog.broker.security.required_access import CLUSTER_ACTION, DELETE_TOPIC, DESCRIBE_TOPIC
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, Steps, each
@@ -39,6 +41,7 @@ class OffsetsHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._access = AccessControl(services)
 
     def list_offsets(
         self, context: RequestContext, request: Any
@@ -65,6 +68,7 @@ class OffsetsHandler:
         topic: str,
         asked: Any,
     ) -> dict[str, Any]:
+        self._access.check(context, DESCRIBE_TOPIC, topic)
         timestamp = asked.timestamp
         if timestamp < MAX_TIMESTAMP or (
             timestamp == MAX_TIMESTAMP and context.header.api_version < _MAX_TIMESTAMP_FROM
@@ -95,13 +99,17 @@ class OffsetsHandler:
         """Where a leader epoch ended, so that a consumer can detect a log truncated below its offset."""
         asked = _Asked(request.topics, "topic", "partition")
         behind = yield from asked.look(self._services)
-        answer = self._ends_of_epochs(asked)
+        answer = self._ends_of_epochs(context, asked)
         return self._once_visible(behind, answer) if behind else (yield from answer)
 
-    def _ends_of_epochs(self, asked: _Asked) -> Steps[dict[str, Any] | Awaitable[dict[str, Any]]]:
-        return {"topics": (yield from asked.answers(self._end_of_epoch))}
+    def _ends_of_epochs(
+        self, context: RequestContext, asked: _Asked
+    ) -> Steps[dict[str, Any] | Awaitable[dict[str, Any]]]:
+        return {"topics": (yield from asked.answers(partial(self._end_of_epoch, context)))}
 
-    def _end_of_epoch(self, topic: str, asked: Any) -> dict[str, Any]:
+    def _end_of_epoch(self, context: RequestContext, topic: str, asked: Any) -> dict[str, Any]:
+        if not self._access.allows_one(context, (CLUSTER_ACTION, DESCRIBE_TOPIC), topic):
+            raise ApiError(DESCRIBE_TOPIC.refusal)
         replica = self._services.replica(topic, asked.partition, asked.current_leader_epoch)
         epoch, end_offset = replica.end_offset_for_epoch(asked.leader_epoch)
         return {"leader_epoch": epoch, "end_offset": min(end_offset, replica.high_watermark)}
@@ -112,7 +120,9 @@ class OffsetsHandler:
         asked = _Asked(request.topics, "name", "partition_index")
         await all_caught_up(await turns.run(asked.look(self._services)))
         moved: list[tuple[dict[str, Any], MovedStart]] = []
-        topics = await turns.run(asked.answers(partial(self._delete_before, moved), low_watermark=NO_OFFSET))
+        topics = await turns.run(
+            asked.answers(partial(self._delete_before, context, moved), low_watermark=NO_OFFSET)
+        )
         try:
             starts = await self._services.partitions.save_start_offsets([start for _, start in moved])
         except OSError as error:
@@ -130,8 +140,13 @@ class OffsetsHandler:
         return {"topics": topics}
 
     def _delete_before(
-        self, moved: list[tuple[dict[str, Any], MovedStart]], topic: str, asked: Any
+        self,
+        context: RequestContext,
+        moved: list[tuple[dict[str, Any], MovedStart]],
+        topic: str,
+        asked: Any,
     ) -> dict[str, Any]:
+        self._access.check(context, DELETE_TOPIC, topic)
         if topic in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         replica = self._services.replica(topic, asked.partition_index)

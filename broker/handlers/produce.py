@@ -34,9 +34,11 @@ from functools import partial
 
 from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
+from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, LateEffect, RequestContext
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.replica import Replica, Written
+from tidelog.broker.security.required_access import WRITE_TOPIC, WRITE_TRANSACTION
 from tidelog.broker.services import Services
 from tidelog.broker.storage.batch_inspection import Effort, TooMuchError
 from tidelog.broker.storage.log_config import LogConfig
@@ -163,6 +165,7 @@ class ProduceHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._access = AccessControl(services)
         self._replicas = services.replicas
         self._metrics: Metrics = services.metrics
         self._events = services.events
@@ -178,7 +181,9 @@ class ProduceHandler:
         self, context: RequestContext, request: ProduceRequest
     ) -> ProduceResponse | LateAnswer | Steps[ProduceResponse | LateAnswer | None] | None:
         """Append every batch; the response, a LateAnswer of it, or None when acks=0."""
-        _, acks, _, topics = request
+        transactional_id, acks, _, topics = request
+        if transactional_id is not None:
+            self._access.check(context, WRITE_TRANSACTION, transactional_id)
         if acks not in _VALID_ACKS:
             return _all_refused(request, ErrorCode.INVALID_REQUIRED_ACKS)
         if len(topics) != 1 or len(topics[0][1]) != 1:
@@ -186,7 +191,7 @@ class ProduceHandler:
         topic, partitions = topics[0]
         index, records = partitions[0]
         if request.transactional_id is not None and context.header.api_version >= _ADDS_PARTITIONS_FROM:
-            lacking = finish(self._lacking(request))
+            lacking = finish(self._lacking(context, request))
             if lacking:
                 return self._append_late(context, _copied(request), lacking)
         results: list[ProducePartitionResult] = []
@@ -206,7 +211,7 @@ class ProduceHandler:
         self, context: RequestContext, request: ProduceRequest
     ) -> Steps[ProduceResponse | LateAnswer | None]:
         if request.transactional_id is not None and context.header.api_version >= _ADDS_PARTITIONS_FROM:
-            lacking = yield from self._lacking(request)
+            lacking = yield from self._lacking(context, request)
             if lacking:
                 return self._append_late(context, _copied(request), lacking)
         try:
@@ -227,12 +232,16 @@ class ProduceHandler:
                 yield
         return verdicts
 
-    def _lacking(self, request: ProduceRequest) -> Steps[dict[Producer, list[TopicPartition]]]:
+    def _lacking(
+        self, context: RequestContext, request: ProduceRequest
+    ) -> Steps[dict[Producer, list[TopicPartition]]]:
         """The partitions that do not take part in the transactions yet which batches of the request name."""
         pace = Pace()
         lacking: dict[Producer, list[TopicPartition]] = {}
         permits = self._services.transactions.permits
         for topic, partitions in request.topics:
+            if not self._access.shows(context, WRITE_TOPIC, topic):
+                continue  # The append refuses it.
             for index, batch in partitions:
                 producer = _transactional_producer(batch)
                 if producer is not None and (topic, index) in self._replicas and topic not in INTERNAL_TOPICS:
@@ -344,6 +353,10 @@ class ProduceHandler:
 
         With an effort it is inspected here. Raises TooMuchError; then nothing has happened.
         """
+        if self._access.is_on and not self._access.allows(context, WRITE_TOPIC, topic):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            results.append(_refused(index, code, code.message))
+            return pending
         version = context.header.api_version
         replica = self._replicas.get((topic, index))
         try:

@@ -20,10 +20,18 @@ from typing import Any
 from tidelog.broker.coordinator.producer_ids import check_init_producer_id
 from tidelog.broker.coordinator.transactions.messages import Initialization
 from tidelog.broker.coordinator.transactions.transaction import Producer
+from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import EncodedAnswer, RequestContext
+from tidelog.broker.security.required_access import (
+    IDEMPOTENT_WRITE,
+    READ_TOPIC,
+    TWO_PHASE_COMMIT,
+    WRITE_TOPIC,
+)
 from tidelog.broker.services import Services
 from tidelog.broker.storage.producer_memory import ProducerStates
 from tidelog.broker.storage.producer_table import FrozenTable, ProducerEntry, entries_of
+from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey, encode_response_steps
 from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps, each
@@ -37,14 +45,17 @@ class ProducersHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._access = AccessControl(services)
 
     def init_producer_id(
         self, context: RequestContext, request: Any
     ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         try:
+            if request.transactional_id is None:
+                self._check_may_produce(context)
             check_init_producer_id(request.transactional_id, request.producer_id, request.producer_epoch)
             if request.transactional_id is not None:
-                self._check_two_phase_commit(request)
+                self._check_two_phase_commit(context, request)
                 return self._initialized(context, request)
         except ApiError as error:
             return self._refused(context, request, error)
@@ -53,11 +64,19 @@ class ProducersHandler:
             return _fresh(producer_id)
         return self._wait_for_one()
 
-    def _check_two_phase_commit(self, request: Any) -> None:
+    def _check_may_produce(self, context: RequestContext) -> None:
+        """Raise ApiError for a client that may write nowhere (KIP-679)."""
+        if not self._access.shows(context, IDEMPOTENT_WRITE, CLUSTER_NAME) and not self._access.allows_any(
+            context, WRITE_TOPIC
+        ):
+            raise ApiError(IDEMPOTENT_WRITE.refusal)
+
+    def _check_two_phase_commit(self, context: RequestContext, request: Any) -> None:
         """Raise ApiError unless this transactional id may do what the request says (KIP-939)."""
         config = self._services.config
         if not request.enable2_pc and not request.keep_prepared_txn:
             return
+        self._access.check(context, TWO_PHASE_COMMIT, request.transactional_id)
         if not config.transaction_two_phase_commit_enable:
             problem = "two-phase commit is off: set transaction.two.phase.commit.enable=true"
         elif not _is_allowed(request.transactional_id, config.transaction_two_phase_commit_allowed_ids):
@@ -121,7 +140,7 @@ class ProducersHandler:
         try:
             topics = []
             for name, indexes in wanted.items():
-                partitions = yield from each(partial(self._describe, frozen, name), indexes, pace)
+                partitions = yield from each(partial(self._describe, context, frozen, name), indexes, pace)
                 topics.append({"name": name, "partitions": partitions})
                 if pace.spent():
                     yield
@@ -134,9 +153,12 @@ class ProducersHandler:
                 producers.thaw()
         return EncodedAnswer(body, answer)
 
-    def _describe(self, frozen: list[ProducerStates], topic: str, index: int) -> dict[str, Any]:
+    def _describe(
+        self, context: RequestContext, frozen: list[ProducerStates], topic: str, index: int
+    ) -> dict[str, Any]:
         """One partition; its producers are frozen, and noted in `frozen`, until they are encoded."""
         try:
+            self._access.check(context, READ_TOPIC, topic)
             producers = self._services.replica(topic, index).log.producers
         except ApiError as error:
             return {"partition_index": index, "error_code": error.code, "error_message": error.message}

@@ -16,9 +16,12 @@ from heapq import heapify, heappop
 from typing import Any
 
 from tidelog.broker.cluster.catalog import Topic
+from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
-from tidelog.broker.handlers.metadata import TOPIC_OPERATIONS, code_of_unknown, described_partition
+from tidelog.broker.handlers.metadata import code_of_unknown, described_partition
+from tidelog.broker.security.required_access import DESCRIBE_TOPIC
 from tidelog.broker.services import Services
+from tidelog.protocol.acls import ResourceType
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, Steps, each
 
@@ -28,11 +31,12 @@ class TopicPartitionsHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._access = AccessControl(services)
 
     def describe_topic_partitions(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
         pace = Pace()
         cursor = request.cursor
-        names = yield from self._names(request, pace)
+        names = yield from self._names(context, request, pace)
         left = min(request.response_partition_limit, self._services.config.max_request_partition_size_limit)
         left = max(1, left)
         answers: list[dict[str, Any]] = []
@@ -41,11 +45,14 @@ class TopicPartitionsHandler:
             if left == 0:
                 return _answer(answers, name, 0)
             topic = self._services.catalog.topic(name)
-            if topic is not None:
+            if request.topics and not self._access.allows(context, DESCRIBE_TOPIC, name):
+                answers.append({"error_code": DESCRIBE_TOPIC.refusal, "name": name})
+            elif topic is not None:
                 begin = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
                 end = min(begin + left, len(topic.partitions))
                 partitions = yield from each(partial(self._partition, topic), range(begin, end), pace)
-                answers.append(_described_topic(topic, partitions))
+                operations = self._access.operations(context, ResourceType.TOPIC, name)
+                answers.append(_described_topic(topic, partitions, operations))
                 left -= len(partitions)
                 if end < len(topic.partitions):
                     return _answer(answers, name, end)
@@ -55,13 +62,14 @@ class TopicPartitionsHandler:
                 yield
         return _answer(answers)
 
-    def _names(self, request: Any, pace: Pace) -> Steps[list[str]]:
+    def _names(self, context: RequestContext, request: Any, pace: Pace) -> Steps[list[str]]:
         """A heap of the names to answer: none before the cursor. Raises ApiError for a bad cursor."""
         cursor = request.cursor
         first = "" if cursor is None else cursor.topic_name
         names: set[str] = set()
         for topic in request.topics or list(self._services.catalog.topics()):
-            if topic.name >= first:
+            is_named = bool(request.topics)
+            if topic.name >= first and (is_named or self._access.shows(context, DESCRIBE_TOPIC, topic.name)):
                 names.add(topic.name)
             if pace.spent():
                 yield
@@ -82,13 +90,13 @@ class TopicPartitionsHandler:
         return {**described, "eligible_leader_replicas": none, "last_known_elr": none}
 
 
-def _described_topic(topic: Topic, partitions: list[dict[str, Any]]) -> dict[str, Any]:
+def _described_topic(topic: Topic, partitions: list[dict[str, Any]], operations: int) -> dict[str, Any]:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
         "partitions": partitions,
-        "topic_authorized_operations": TOPIC_OPERATIONS,
+        "topic_authorized_operations": operations,
     }
 
 

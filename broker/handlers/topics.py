@@ -19,10 +19,21 @@ from uuid import UUID
 
 from tidelog.broker.cluster.catalog import MAX_PARTITIONS_PER_REQUEST, Topic
 from tidelog.broker.configuration.topic_settings import check_number_of_settings
+from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.metadata import NO_TOPIC_ID
 from tidelog.broker.replicas.topics import NewTopic
+from tidelog.broker.security.required_access import (
+    ALTER_TOPIC,
+    CREATE_CLUSTER,
+    CREATE_TOPIC,
+    DELETE_CLUSTER,
+    DELETE_TOPIC,
+    DESCRIBE_TOPIC,
+    DESCRIBE_TOPIC_CONFIGS,
+)
 from tidelog.broker.services import Services
+from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, Steps, each
 
@@ -37,6 +48,7 @@ class TopicsHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._access = AccessControl(services)
         self._topics = services.topics
 
     async def create_topics(self, context: RequestContext, request: Any) -> dict[str, Any]:
@@ -51,20 +63,27 @@ class TopicsHandler:
                     raise _too_many(asked)
                 if times[name] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                if not self._access.allows_one(context, (CREATE_CLUSTER, CREATE_TOPIC), name):
+                    raise ApiError(CREATE_TOPIC.refusal, "Authorization failed.")
                 new_topic = await turns.run(_new_topic(wanted, pace))
                 created = await self._topics.create(name, new_topic, validate_only=request.validate_only)
             except ApiError as error:
                 answers.append(_topic_refused(name, error))
             else:
-                answers.append(self._created(created, validate_only=request.validate_only))
+                answers.append(self._created(context, created, validate_only=request.validate_only))
         return {"topics": answers}
 
-    def _created(self, topic: Topic, *, validate_only: bool) -> dict[str, Any]:
-        return {
+    def _created(self, context: RequestContext, topic: Topic, *, validate_only: bool) -> dict[str, Any]:
+        answer: dict[str, Any] = {
             "name": topic.name,
             "topic_id": NO_TOPIC_ID if validate_only else topic.topic_id,
             "error_code": ErrorCode.NONE,
             "error_message": None,
+        }
+        if not self._access.shows(context, DESCRIBE_TOPIC_CONFIGS, topic.name):
+            return {**answer, "topic_config_error_code": DESCRIBE_TOPIC_CONFIGS.refusal, "configs": None}
+        return {
+            **answer,
             "num_partitions": len(topic.partitions),
             "replication_factor": len(topic.partitions[0].replicas),
             "configs": [
@@ -91,8 +110,13 @@ class TopicsHandler:
             try:
                 if times > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
-                topic = self._find_for_deletion(name, topic_id)
+                topic = self._find_for_deletion(context, name, topic_id)
                 # The answer names a topic only if the request does, or once it is found by id.
+                is_by_id = name is None
+                if is_by_id and self._access.shows(context, DESCRIBE_TOPIC, topic.name):
+                    name = topic.name
+                if not self._access.allows_one(context, (DELETE_CLUSTER, DELETE_TOPIC), topic.name):
+                    raise ApiError(DELETE_TOPIC.refusal)
                 name, topic_id = topic.name, topic.topic_id
                 await self._topics.delete(topic.topic_id)
             except ApiError as error:
@@ -100,11 +124,14 @@ class TopicsHandler:
             answers.append({"name": name, "topic_id": topic_id, "error_code": code, "error_message": message})
         return {"responses": answers}
 
-    def _find_for_deletion(self, name: str | None, topic_id: UUID) -> Topic:
+    def _find_for_deletion(self, context: RequestContext, name: str | None, topic_id: UUID) -> Topic:
         catalog = self._services.catalog
         if name is not None and topic_id != NO_TOPIC_ID:
             raise ApiError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
         if name is not None:
+            # Who may not describe a topic does not get to know whether it exists.
+            if not self._access.shows(context, DELETE_CLUSTER, CLUSTER_NAME):
+                self._access.check(context, DESCRIBE_TOPIC, name)
             topic = catalog.topic(name)
             if topic is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TOPIC)
@@ -129,6 +156,7 @@ class TopicsHandler:
                     raise _too_many(asked)
                 if times[name] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                self._access.check(context, ALTER_TOPIC, name)
                 assignments = await turns.run(_new_replicas(wanted, pace))
                 await self._topics.add_partitions(
                     name, wanted.count, assignments, validate_only=request.validate_only

@@ -20,7 +20,9 @@ from tidelog.broker.coordinator.consumer_groups.regexes import compiled, element
 from tidelog.broker.coordinator.transactions.messages import Held
 from tidelog.broker.coordinator.transactions.states import TransactionState
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
+from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.security.required_access import DESCRIBE_TOPIC, DESCRIBE_TRANSACTION, WRITE_TOPIC
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps, each
@@ -41,6 +43,7 @@ class TransactionsHandler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._access = AccessControl(services)
         self._transactions = services.transactions
 
     async def add_partitions_to_txn(self, context: RequestContext, request: Any) -> dict[str, Any]:
@@ -48,7 +51,7 @@ class TransactionsHandler:
         if version < _SEVERAL_TRANSACTIONS_FROM:
             client = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
             results = await self._add(
-                version, request.v3_and_below_transactional_id, client, request.v3_and_below_topics
+                context, request.v3_and_below_transactional_id, client, request.v3_and_below_topics
             )
             return {"results_by_topic_v3_and_below": results}
         answers = []
@@ -57,7 +60,7 @@ class TransactionsHandler:
         for asked in asked_of.values():
             client = Producer(asked.producer_id, asked.producer_epoch)
             results = await self._add(
-                version, asked.transactional_id, client, asked.topics, only_verify=asked.verify_only
+                context, asked.transactional_id, client, asked.topics, only_verify=asked.verify_only
             )
             answers.append({"transactional_id": asked.transactional_id, "topic_results": results})
             await turns.next()
@@ -65,7 +68,7 @@ class TransactionsHandler:
 
     async def _add(
         self,
-        version: int,
+        context: RequestContext,
         transactional_id: str,
         client: Producer,
         topics: Iterable[Any],
@@ -74,9 +77,10 @@ class TransactionsHandler:
     ) -> list[dict[str, Any]]:
         """Add partitions to one transaction, or look whether it has them; the answer for each."""
         turns = self._services.turns
+        version = context.header.api_version
         wanted = await turns.run(_named(topics))
         codes: dict[TopicPartition, ErrorCode] = {}
-        partitions = await turns.run(self._known(wanted, codes))
+        partitions = await turns.run(self._known(context, wanted, codes))
         if only_verify:
             permits = self._transactions.permits
             for where in partitions:
@@ -92,15 +96,22 @@ class TransactionsHandler:
             codes = dict.fromkeys(partitions, code)
         return await turns.run(_results(wanted, codes))
 
-    def _known(self, wanted: _Wanted, codes: dict[TopicPartition, ErrorCode]) -> Steps[list[TopicPartition]]:
-        """The partitions that exist; notes the code of the others."""
+    def _known(
+        self, context: RequestContext, wanted: _Wanted, codes: dict[TopicPartition, ErrorCode]
+    ) -> Steps[list[TopicPartition]]:
+        """The partitions that exist and may be written to; notes the code of the others."""
         pace = Pace()
         known = []
+        # From version 4 on, another broker sends it, which has checked its client.
+        is_client = context.header.api_version < _SEVERAL_TRANSACTIONS_FROM
         for name, indexes in wanted.items():
+            is_denied = is_client and not self._access.allows(context, WRITE_TOPIC, name)
             topic = self._services.catalog.topic(name)
             for index in indexes:
                 where = TopicPartition(name, index)
-                if topic is not None and topic.has_partition(index):
+                if is_denied:
+                    codes[where] = WRITE_TOPIC.refusal
+                elif topic is not None and topic.has_partition(index):
                     known.append(where)
                 else:
                     codes[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -139,18 +150,20 @@ class TransactionsHandler:
     async def describe_transactions(self, context: RequestContext, request: Any) -> dict[str, Any]:
         answers = []
         for transactional_id in dict.fromkeys(request.transactional_ids):
-            answers.append(await self._described(transactional_id))
+            answers.append(await self._described(context, transactional_id))
             await self._services.turns.next()
         return {"transaction_states": answers}
 
-    async def _described(self, transactional_id: str) -> dict[str, Any]:
+    async def _described(self, context: RequestContext, transactional_id: str) -> dict[str, Any]:
         try:
+            self._access.check(context, DESCRIBE_TRANSACTION, transactional_id)
             held = await self._transactions.describe(transactional_id)
         except ApiError as error:
             return {"transactional_id": transactional_id, "error_code": error.code}
         topics: dict[str, list[int]] = {}
         for topic, index in sorted(held.partitions):
-            topics.setdefault(topic, []).append(index)
+            if self._access.shows(context, DESCRIBE_TOPIC, topic):
+                topics.setdefault(topic, []).append(index)
         return {
             "error_code": ErrorCode.NONE,
             "transactional_id": transactional_id,
@@ -181,6 +194,7 @@ class TransactionsHandler:
                 and (not producer_ids or held.transaction.producer.producer_id in producer_ids)
                 and (request.duration_filter < 0 or _runs_since(held, since_ms))
                 and (pattern is None or pattern.fullmatch(held.transactional_id))
+                and self._access.shows(context, DESCRIBE_TRANSACTION, held.transactional_id)
             ):
                 answers.append(_listed(held))
             if pace.spent(elements):

@@ -287,6 +287,14 @@ def _alter_user_scram_credentials(
     return {"results": (yield from each(failed, named, Pace()))}
 
 
+def _create_acls(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {"results": [{"error_code": code, "error_message": message} for _ in request.creations]}
+
+
+def _delete_acls(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {"filter_results": [{"error_code": code, "error_message": message} for _ in request.filters]}
+
+
 ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
@@ -313,6 +321,9 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.END_TXN: _top_level,
     ApiKey.WRITE_TXN_MARKERS: _write_txn_markers,
     ApiKey.TXN_OFFSET_COMMIT: _by_partition("name", "partition_index"),
+    ApiKey.DESCRIBE_ACLS: _top_level_with_message,
+    ApiKey.CREATE_ACLS: _create_acls,
+    ApiKey.DELETE_ACLS: _delete_acls,
     ApiKey.DESCRIBE_CONFIGS: _by_resource("results"),
     ApiKey.ALTER_CONFIGS: _by_resource("responses"),
     ApiKey.SASL_AUTHENTICATE: _top_level_with_message,

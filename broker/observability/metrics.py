@@ -142,6 +142,7 @@ class Metrics:
         self._topics: dict[str, _TopicTally] = {}
         self._counts: Counter[str] = Counter()
         self._authentications: Counter[tuple[str, str, bool, bool]] = Counter()
+        self._denied: Counter[tuple[str, str]] = Counter()
         self._duplicates = {"in_window": 0, "below_window": 0}
         self._group_commit = Distribution(GROUP_COMMIT_BUCKETS)
         self._producer_ids: Callable[[], int] = int
@@ -213,6 +214,10 @@ class Metrics:
     def connection_cut(self) -> None:
         """A connection was closed because memory was short and it held the most."""
         self._counts["connection_cut"] += 1
+
+    def access_denied(self, operation: str, resource_type: str) -> None:
+        """The authorizer refused an operation on a resource."""
+        self._denied[operation, resource_type] += 1
 
     def group_commit(self, batches: int) -> None:
         """One fdatasync will make `batches` durable."""
@@ -411,6 +416,14 @@ class Metrics:
         for window, count in self._duplicates.items():
             duplicates.add_metric((window,), count)
         yield duplicates
+        denied = CounterMetricFamily(
+            "tidelog_access_denied",
+            "Operations on resources that the authorizer refused.",
+            labels=("operation", "resource_type"),
+        )
+        for denied_labels, count in self._denied.items():
+            denied.add_metric(denied_labels, count)
+        yield denied
         for key, name, description in _PLAIN_COUNTERS:
             yield CounterMetricFamily(f"tidelog_{name}", description, self._counts[key])
         group_commit = HistogramMetricFamily(

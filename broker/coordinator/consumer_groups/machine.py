@@ -107,6 +107,11 @@ class ConsumerGroups:
         """All regular expressions to which members are subscribed."""
         return frozenset(regex for group in self._groups.values() for regex in group.regexes)
 
+    def regexes_of(self, group_id: str) -> Collection[str]:
+        """The regular expressions of one group; none if it does not exist."""
+        group = self._groups.get(group_id)
+        return () if group is None else list(group.regexes)
+
     # Members
 
     def update(self, group: ConsumerGroup, now_ms: int) -> GroupUpdate:

@@ -8,7 +8,8 @@ from structlog.testing import capture_logs
 
 from tests.unit.broker.handlers.conftest import Asker
 from tests.waiting import until
-from tidelog.broker.handlers.group_admin import GROUP_OPERATIONS
+from tidelog.broker.security.authorizer import SUPPORTED_OPERATIONS
+from tidelog.protocol.acls import ResourceType
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
 
@@ -125,7 +126,7 @@ async def test_operations_are_described_if_the_request_asks_for_them(asker: Aske
     await asker.join_consumer_group("g", topic_names=["t"])
     asked = {"group_ids": ["g"], "include_authorized_operations": True}
     answer = await asker.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, **asked)
-    assert answer.groups[0].authorized_operations == GROUP_OPERATIONS
+    assert answer.groups[0].authorized_operations == SUPPORTED_OPERATIONS[ResourceType.GROUP]
 
 
 async def test_offsets_of_a_member_are_read_with_its_epoch(asker: Asker) -> None:

@@ -9,12 +9,12 @@ import pytest
 from tests.unit.broker.handlers.conftest import LISTENER, Asker
 from tidelog.broker.cluster.catalog import BrokerRegistered, BrokerRegistration, Listener
 from tidelog.broker.handlers.metadata import (
-    CLUSTER_OPERATIONS,
     MAX_CREATED_AT_ONCE,
     MAX_SOFTWARE_CHARACTERS,
-    TOPIC_OPERATIONS,
 )
+from tidelog.broker.security.authorizer import SUPPORTED_OPERATIONS
 from tidelog.broker.served_apis import SERVED_APIS
+from tidelog.protocol.acls import ResourceType
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.metadata import NO_AUTHORIZED_OPERATIONS
 from tidelog.protocol.schema import ApiKey
@@ -131,8 +131,8 @@ async def test_authorized_operations_are_told_only_when_asked_for(asker: Asker) 
         include_topic_authorized_operations=True,
         include_cluster_authorized_operations=True,
     )
-    assert asked.cluster_authorized_operations == CLUSTER_OPERATIONS
-    assert asked.topics[0].topic_authorized_operations == TOPIC_OPERATIONS
+    assert asked.cluster_authorized_operations == SUPPORTED_OPERATIONS[ResourceType.CLUSTER]
+    assert asked.topics[0].topic_authorized_operations == SUPPORTED_OPERATIONS[ResourceType.TOPIC]
 
 
 async def test_an_offline_partition_has_no_leader(asker: Asker) -> None:
@@ -176,7 +176,7 @@ async def test_describe_cluster_names_this_broker_as_controller(asker: Asker, ve
         (1, LISTENER.host, LISTENER.port)
     ]
     assert answer.cluster_authorized_operations == (
-        CLUSTER_OPERATIONS if version else NO_AUTHORIZED_OPERATIONS
+        SUPPORTED_OPERATIONS[ResourceType.CLUSTER] if version else NO_AUTHORIZED_OPERATIONS
     )
 
 

@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 
 from tests.unit.broker.handlers.conftest import Asker
-from tidelog.broker.handlers.metadata import TOPIC_OPERATIONS
+from tidelog.broker.security.authorizer import SUPPORTED_OPERATIONS
+from tidelog.protocol.acls import ResourceType
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
 
@@ -51,7 +52,7 @@ async def test_a_partition_is_described_as_metadata_describes_it(asker: Asker) -
     (described,) = (await asker.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, topics=[])).topics
     (topic,) = (await asker.ask(ApiKey.METADATA, 12, topics=[{"name": "t"}])).topics
     assert (described.topic_id, described.is_internal) == (topic.topic_id, False)
-    assert described.topic_authorized_operations == TOPIC_OPERATIONS
+    assert described.topic_authorized_operations == SUPPORTED_OPERATIONS[ResourceType.TOPIC]
     for part, known in zip(described.partitions, topic.partitions, strict=True):
         assert {name: part[name] for name in known} == dict(known)
         assert part.eligible_leader_replicas == part.last_known_elr == []
