@@ -79,8 +79,9 @@ class Effect(Enum):
 
 
 class Need(NamedTuple):
-    """One of `rights` is needed, of requests in the versions `first` to `last`. `when` says of which
-    requests; empty: of all. `field` is the field of the request that names the resource, or `OF_CLUSTER`.
+    """One of `rights` is needed (the last one says with which code a request is refused), of requests in the
+    versions `first` to `last`. `when` says of which requests; empty: of all. `field` is the field of the
+    request that names the resource, or `OF_CLUSTER`.
     """
 
     rights: tuple[Right, ...]
@@ -157,7 +158,7 @@ REQUIRED_ACCESS: Final[Mapping[ApiKey, tuple[Need, ...]]] = {
         _whole(WRITE_TRANSACTION, field="transactional_id", when="it names a transactional id"),
         Need((TWO_PHASE_COMMIT,), Effect.REFUSED, "it asks for two-phase commit"),
         Need(
-            (IDEMPOTENT_WRITE, WRITE_TOPIC),
+            (WRITE_TOPIC, IDEMPOTENT_WRITE),
             Effect.REFUSED,
             "it names no transactional id; Write on any topic is enough",
         ),
