@@ -11,6 +11,7 @@ from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator.offset_metrics import FAMILIES, LEFT_OUT
 from tidelog.broker.handlers.fetch_sessions import FetchSessions
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.security.required_access import LAST, REQUIRED_ACCESS, Need
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.consumer_config import ConsumerConfig
@@ -21,6 +22,7 @@ from tidelog.pipeline.sink.options import FOREIGN as FOREIGN_TO_SINK
 from tidelog.pipeline.sink.options import OPTIONS as SINK_OPTIONS
 from tidelog.pipeline.source.options import FOREIGN as FOREIGN_TO_SOURCE
 from tidelog.pipeline.source.options import OPTIONS as SOURCE_OPTIONS
+from tidelog.protocol.schema import APIS
 from tidelog.protocol.settings import Setting, as_text, settings_of
 
 
@@ -81,6 +83,29 @@ def job_settings() -> str:
     """The settings of all jobs, one table each under its name."""
     tables = {job: table_of(job) for job in JOBS} | {"every job": CommonSettings}
     return "\n\n".join(f"**{job}**\n\n{_settings(table)}" for job, table in tables.items())
+
+
+def required_access() -> str:
+    rows = [(key, need) for key, needs in REQUIRED_ACCESS.items() for need in needs]
+    named = sorted((APIS[key].name, *_access(need)) for key, need in rows)
+    nothing = sorted(APIS[key].name for key, needs in REQUIRED_ACCESS.items() if not needs)
+    head = ("API", "needs one of", "when", "without it")
+    return f"{_table(head, named)}\n\nNothing is needed for {', '.join(nothing)}."
+
+
+def _access(need: Need) -> tuple[str, str, str]:
+    rights = " or ".join(
+        f"{_words(right.operation.name)} on the {right.resource_type.name.lower().replace('_', ' ')}"
+        for right in need.rights
+    )
+    versions = "" if need.last == LAST else f"version {need.last} or older"
+    versions = f"version {need.first} or newer" if need.first else versions
+    return rights, need.when or versions, need.effect.value
+
+
+def _words(operation: str) -> str:
+    """An operation as Kafka's tools write it: DescribeConfigs."""
+    return "".join(word.capitalize() for word in operation.split("_"))
 
 
 def broker_metrics() -> str:
@@ -144,6 +169,7 @@ myst_substitutions = {
         broker_settings,
         topic_settings,
         topic_settings_without_effect,
+        required_access,
         cluster_settings,
         producer_settings,
         consumer_settings,

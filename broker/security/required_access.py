@@ -70,11 +70,15 @@ ALTER_CLUSTER_CONFIGS: Final = _right(Operation.ALTER_CONFIGS, ResourceType.CLUS
 IDEMPOTENT_WRITE: Final = _right(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
 
 
+LAST: Final = 99
+"""Later than all versions."""
+
+
 class Effect(Enum):
     """What happens without a right."""
 
     REFUSED = "the request is refused"
-    REFUSED_ALONE = "the resource is refused, the others of the request are served"
+    REFUSED_ALONE = "only this resource is refused"
     LEFT_OUT = "the resource is left out of the answer"
 
 
@@ -89,18 +93,18 @@ class Need(NamedTuple):
     when: str = ""
     field: str = ""
     first: int = 0
-    last: int = 99
+    last: int = LAST
 
 
 OF_CLUSTER: Final = "(cluster)"
 """The `field` of a need that concerns the whole request and the cluster."""
 
 
-def _whole(*rights: Right, field: str = OF_CLUSTER, when: str = "", first: int = 0, last: int = 99) -> Need:
+def _whole(*rights: Right, field: str = OF_CLUSTER, when: str = "", first: int = 0, last: int = LAST) -> Need:
     return Need(rights, Effect.REFUSED, when, field, first, last)
 
 
-def _each(*rights: Right, when: str = "", first: int = 0, last: int = 99) -> Need:
+def _each(*rights: Right, when: str = "", first: int = 0, last: int = LAST) -> Need:
     return Need(rights, Effect.REFUSED_ALONE, when, "", first, last)
 
 
