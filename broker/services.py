@@ -52,8 +52,8 @@ from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import NewTopic, Topics
 from tidelog.broker.replicas.transaction_verifier import TransactionVerifier
 from tidelog.broker.security.acls import Acls
-from tidelog.broker.security.authorizer import Authorizer
 from tidelog.broker.security.authentication import Authentication
+from tidelog.broker.security.authorizer import Authorizer
 from tidelog.broker.security.users import Users
 from tidelog.broker.storage.checkpoints import FolderIdentity
 from tidelog.broker.storage.disk import Disk
@@ -189,12 +189,11 @@ async def open_services(
 ) -> Services:
     """Open the data folder and everything in it.
 
-    `clock_ms` gives milliseconds since the epoch; `steady_ms` (default: `clock_ms`) is never set: see
-    `broker.clock`. `listeners` are the addresses that the catalog names for this broker. `store` and `disk`
-    replace the embedded store and the system calls. Raises DataFolderError, StoreError or OSError.
+    `clock_ms` gives milliseconds since the epoch; for `steady_ms` (default: `clock_ms`) see `broker.clock`.
+    `listeners` are the addresses that the catalog names for this broker. `store` and `disk` replace the
+    embedded store and the system calls. Raises DataFolderError, StoreError or OSError.
     """
-    disk, steady_ms = disk or Disk(), steady_ms or clock_ms
-    events, turns = PeerEvents(), Turns()
+    disk, steady_ms, events, turns = disk or Disk(), steady_ms or clock_ms, PeerEvents(), Turns()
     held: list[ProducerIds] = []
     logs = LogManager(
         config.data_dir, next_producer_id=lambda: held[0].bound(), disk=disk, steady_ms=steady_ms

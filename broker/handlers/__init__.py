@@ -47,6 +47,10 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
 
     Raises ValueError if the table of required access lacks one of their APIs.
     """
+    return guarded(services, _unguarded(services))
+
+
+def _unguarded(services: Services) -> Mapping[ApiKey, Handler]:
     acls = AclsHandler(services)
     cluster_admin = ClusterAdminHandler(services)
     consumer_groups = ConsumerGroupsHandler(services)
@@ -62,7 +66,7 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
     transactions = TransactionsHandler(services)
     users = UsersHandler(services)
     sasl = SaslHandler(services)
-    handlers: Mapping[ApiKey, Handler] = {
+    return {
         ApiKey.PRODUCE: ProduceHandler(services).handle,
         ApiKey.FETCH: FetchHandler(services).handle,
         ApiKey.LIST_OFFSETS: offsets.list_offsets,
@@ -116,4 +120,3 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.LIST_CONFIG_RESOURCES: cluster_admin.list_config_resources,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: TopicPartitionsHandler(services).describe_topic_partitions,
     }
-    return guarded(services, handlers)

@@ -302,6 +302,8 @@ ANSWERED_AS_A_WHOLE = {
     ApiKey.LIST_GROUPS,
     ApiKey.LIST_TRANSACTIONS,
 }
+# With an authorizer only: `test_acls`.
+ABOUT_ACLS = {ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS}
 # What they name is not made by anybody, so `test_cluster_admin` asks them twice.
 ABOUT_THE_CLUSTER = {ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES}
 
@@ -309,7 +311,7 @@ ABOUT_THE_CLUSTER = {ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_QUORUM
 def test_each_api_that_can_name_a_thing_twice_is_of_a_known_kind() -> None:
     naming = {key for key in SERVED_APIS if any(field.is_array for field in APIS[key].request.fields)}
     answered = ANSWERED_ONCE.keys() | ANSWERED_EACH | ANSWERED_AS_A_WHOLE
-    assert naming == answered | REFUSED.keys() | ABOUT_THE_CLUSTER
+    assert naming == answered | REFUSED.keys() | ABOUT_THE_CLUSTER | ABOUT_ACLS
 
 
 @pytest.mark.parametrize("api_key", ANSWERED_ONCE)

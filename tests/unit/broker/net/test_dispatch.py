@@ -140,7 +140,7 @@ def test_produce_before_3_answers_unsupported_version_for_each_partition(version
             99,
             f"Produce is served in versions 3 to {APIS[ApiKey.PRODUCE].max_version}, not 99",
         ),
-        (29, 0, "API key 29 is not served"),
+        (41, 0, "API key 41 is not served"),
         (999, 0, "API key 999 is not served"),
     ],
 )
