@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from faults.honest_disk import named_files, synced_sizes
 from faults.power import cut_power
 from faults.process import BrokerProcess, BrokerProcessError
 from faults.proxy import FaultProxy
@@ -181,5 +182,7 @@ class Saboteur:
             await site.proxy.wait_until(lambda: len(in_flight()) >= step.frames, step.duration_ms + 1)
         await site.broker.kill_9()
         rng = random.Random(step.draw)
-        self.bytes_lost += await asyncio.to_thread(cut_power, site.data_dir, site.journal, rng)
+        self.bytes_lost += await asyncio.to_thread(
+            cut_power, site.data_dir, synced_sizes(site.journal), named_files(site.journal), rng
+        )
         await self._start()

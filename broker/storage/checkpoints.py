@@ -171,11 +171,9 @@ def is_same_boot(disk: Disk, folder: Path) -> bool:
     return bool(boot_id) and disk.exists(path) and bytes(disk.read_file(path)) == boot_id
 
 
-def note_boot(disk: Disk, folder: Path) -> bool:
-    """As `is_same_boot`, and save the machine's current boot id for the next start."""
-    is_same = is_same_boot(disk, folder)
-    if not is_same:
-        # Not durably: if a power cut removes it, the next start has the same facts as without it.
-        with suppress(OSError):
-            disk.replace_file(folder / BOOT_ID, [disk.boot_id().encode()], durably=False)
-    return is_same
+def note_boot(disk: Disk, folder: Path) -> None:
+    """Save the machine's current boot id for the next start. Only after the logs were recovered: what a power
+    cut left is in them until then, also when this process is killed."""
+    # Not durably: if a power cut removes it, the next start has the same facts as without it.
+    with suppress(OSError):
+        disk.replace_file(folder / BOOT_ID, [disk.boot_id().encode()], durably=False)

@@ -32,6 +32,7 @@ import structlog
 from tidelog.broker.storage.checkpoints import (
     PARTITION_METADATA,
     TopicPartition,
+    is_same_boot,
     note_boot,
 )
 from tidelog.broker.storage.disk import Disk, HandleLimitError, advice_on, is_out_of_handles
@@ -149,7 +150,9 @@ class LogManager:
         marker = self.data_dir / CLEAN_SHUTDOWN
         has_marker = self._disk.exists(marker)
         is_new = not self._checkpoints.exist() and not self.found_partitions()
-        self._is_same_boot = note_boot(self._disk, self.data_dir)
+        self._is_same_boot = is_same_boot(self._disk, self.data_dir)
+        if is_new:
+            note_boot(self._disk, self.data_dir)
         are_known = self._checkpoints.load(must_exist=has_marker and not is_new)
         self.was_clean = are_known and (has_marker or is_new)
         # Last: a start that fails before leaves the folder as it was.
@@ -191,6 +194,8 @@ class LogManager:
                     error=str(error),
                     advice=_FOREIGN_ADVICE if is_foreign else _OPEN_ADVICE,
                 )
+        if not self._is_same_boot:
+            note_boot(self._disk, self.data_dir)
         return self.logs
 
     def create(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from faults.transactions.client import POLL_S, Abortable, Client
 from faults.transactions.history import Place, Source
@@ -16,6 +16,7 @@ from tidelog.client import (
 )
 
 _RETRY_S: Final = 0.05
+_ClientT = TypeVar("_ClientT", Producer, Consumer)
 
 
 class TidelogClient(Client):
@@ -28,32 +29,40 @@ class TidelogClient(Client):
             "retry_backoff_ms": 20,
             "retry_backoff_max_ms": 200,
         }
-        while True:
-            self._producer = Producer(
+        self._producer = await self._started(
+            lambda: Producer(
                 transactional_id=self.job.transactional_id,
                 transaction_timeout_ms=self.job.timeout_ms,
                 max_batch_size=2048,
                 **shared,
             )
-            try:
-                await self._producer.start()
-                break
-            except ClientError as error:
-                if not error.retriable:
-                    raise
-                await self._producer.stop()
-                await asyncio.sleep(_RETRY_S)
-        self._consumer = Consumer(
-            group_id=self.job.group,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
-            **shared,
+        )
+        self._consumer = await self._started(
+            lambda: Consumer(
+                group_id=self.job.group,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                isolation_level="read_committed",
+                **shared,
+            )
         )
         self._keys = [TopicPartition(self.job.input_topic, each) for each in self.job.partitions]
         self._consumer.assign(self._keys)
-        await self._again(self._consumer.start)
         await self.rewind()
+
+    @staticmethod
+    async def _started(make: Callable[[], _ClientT]) -> _ClientT:
+        """A client that has started: one whose start failed cannot be started again."""
+        while True:
+            client = make()
+            try:
+                await client.start()
+                return client
+            except ClientError as error:
+                if not error.retriable:
+                    raise
+                await client.stop()
+                await asyncio.sleep(_RETRY_S)
 
     @staticmethod
     async def _again(call: Callable[..., Any], *arguments: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Final
 from faults.transactions.client import Abortable, Client, Job, client_of
 from faults.transactions.history import AttemptId, commit_line, outputs_of, record_of
 
-_MOST_SOURCES: Final = 25
+MOST_SOURCES: Final = 25
 _ABORTED_SHARE: Final = 0.1
 _LONGEST_PAUSE_S: Final = 0.03
 
@@ -31,12 +31,15 @@ class Journal:
         os.write(self._fd, line.encode() + b"\n")
 
 
-async def process(name: str, client: Client, journal: Journal, rng: random.Random) -> None:
-    """Process inputs without end. Raises whatever the client raises where it can do nothing more."""
+async def process(
+    name: str, client: Client, journal: Journal, rng: random.Random, most_sources: int = MOST_SOURCES
+) -> None:
+    """Process inputs without end, up to `most_sources` in a transaction. Raises whatever the client raises
+    where it can do nothing more."""
     await client.open()
     number = 0
     while True:
-        sources = await client.read(rng.randint(1, _MOST_SOURCES))
+        sources = await client.read(rng.randint(1, most_sources))
         if not sources:
             continue
         journal.note(f"begin {number}")

@@ -5,7 +5,7 @@ import os
 import random
 from pathlib import Path
 
-from faults.honest_disk import Journal, NotingQueue, synced_sizes
+from faults.honest_disk import Journal, NotingQueue, named_files, synced_sizes
 from faults.power import cut_power
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.storage.sync_queue import SyncQueue
@@ -68,7 +68,7 @@ def test_a_power_cut_takes_files_whose_folder_was_not_synced_and_no_others(tmp_p
     os.close(fd)
     for number in range(20, 40):
         made(f"{number}.log")
-    assert cut_power(folder, journal, random.Random(1)) > 0
+    assert cut_power(folder, synced_sizes(journal), named_files(journal), random.Random(1)) > 0
     left = {int(path.stem) for path in folder.iterdir()}
     assert left >= set(range(20))
     assert 20 <= len(left) < 40

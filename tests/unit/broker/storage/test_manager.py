@@ -354,6 +354,28 @@ def test_what_a_power_cut_leaves_at_a_roll_is_no_damage(tmp_path: Path) -> None:
     assert len(list(first.parent.glob("*.damaged"))) > 0
 
 
+def test_what_a_power_cut_leaves_is_no_damage_though_the_first_start_after_it_was_killed(
+    tmp_path: Path,
+) -> None:
+    machine = Machine()
+    torn_at_a_roll(tmp_path, machine)
+    machine.life = "second"
+    kill(manager(tmp_path, machine))
+    assert told_at_the_start(tmp_path, machine) == ("log_tail_truncated", "warning")
+
+
+def test_a_machine_is_known_again_once_its_logs_were_recovered(tmp_path: Path) -> None:
+    machine = Machine()
+    torn_at_a_roll(tmp_path, machine)
+    machine.life = "second"
+    logs = manager(tmp_path, machine)
+    log = logs.open_all([("topic", TOPIC_ID, 0, SMALL)], NOW_MS)["topic", 0]
+    fill(log)
+    kill(logs)
+    cut(min(log.folder.glob("*.log")), 5)
+    assert told_at_the_start(tmp_path, machine) == ("log_damage_found", "error")
+
+
 def test_a_hole_in_the_log_of_a_machine_that_never_stopped_is_damage(tmp_path: Path) -> None:
     machine = Machine()
     torn_at_a_roll(tmp_path, machine)

@@ -1,0 +1,122 @@
+"""Plays seeds of `world`: everything in one process and on one thread, so that a seed replays exactly.
+
+`python -m tests.simulation.transactions --seeds 5000` plays many; `--first N --seeds 1` replays one. Half of
+the seeds use clients that know transaction.version 2, the others do not.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import structlog
+
+from faults.checker import Kind
+from tests.simulation.virtual_broker import VirtualGroupCommit
+from tests.simulation.virtual_loop import NODE, VirtualLoop
+from tests.simulation.world import Run, World
+from tidelog.broker import services as broker_services
+from tidelog.client.connection import Connection
+
+
+def play(seed: int, parent: Path | None = None) -> Run:
+    """Play one seed in a folder of its own below `parent`."""
+    folder = Path(tempfile.mkdtemp(prefix="simulated-", dir=parent or _memory_folder()))
+    loop = VirtualLoop(random.Random(f"loop {seed}"))
+    alarms: list[str] = []
+    # A seed plays with every transaction.version that clients meet.
+    has_epochs = bool(seed % 2)
+    try:
+        with _patched(seed, alarms, has_epochs=has_epochs):
+            loop.set_exception_handler(lambda _, context: _note(alarms, context))
+            asyncio.set_event_loop(loop)
+            world = World(seed, folder, loop, has_epochs=has_epochs)
+            run = loop.run_until_complete(world.play())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    for text in alarms:
+        run.find(Kind.ALARM, text)
+    return run
+
+
+def _note(alarms: list[str], context: Mapping[str, Any]) -> None:
+    error = context.get("exception")
+    if isinstance(error, Exception):
+        alarms.append(f"{context.get('message')}: {error!r}")
+
+
+def _memory_folder() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+@contextmanager
+def _patched(seed: int, alarms: list[str], *, has_epochs: bool) -> Iterator[None]:
+    """Randomness from the seed alone, syncs on virtual time, errors in the broker's log as alarms."""
+    real = random.Random
+    drawn = real(f"all {seed}")
+
+    def seeded(*arguments: Any) -> random.Random:
+        return real(*(arguments or (drawn.random(),)))
+
+    def keep_errors(_: Any, method: str, event: Any) -> Any:
+        node = NODE.get()
+        if method in ("error", "critical") and node is not None and node.name.startswith("broker"):
+            alarms.append(str(event))
+        raise structlog.DropEvent
+
+    before = structlog.get_config()
+    structlog.configure(processors=[keep_errors], cache_logger_on_first_use=False)
+    features: Any = property(lambda _: {}, lambda _, __: None) if not has_epochs else Connection.features
+    try:
+        with (
+            patch.object(random, "Random", seeded),
+            patch.object(broker_services, "GroupCommit", VirtualGroupCommit),
+            patch.object(Connection, "features", features),
+        ):
+            yield
+    finally:
+        structlog.configure(**before)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play many seeds; the exit code is 1 if any has findings."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.transactions")
+    parser.add_argument("--seeds", type=int, default=5_000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
+    options = parser.parse_args(arguments)
+    logging.disable(logging.CRITICAL)
+    sys.unraisablehook = lambda _: None
+    began, done, failed = time.monotonic(), Counter[str](), 0
+    seed = options.first
+    while seed < options.first + options.seeds and time.monotonic() - began < options.seconds:
+        run = play(seed)
+        done += run.done
+        if run.findings:
+            failed += 1
+            print(f"seed {seed}: {len(run.findings)} findings")
+            for finding in run.findings[:6]:
+                print(f"  {finding.kind}: {finding.text}")
+        seed += 1
+    seconds = time.monotonic() - began
+    print(f"{seed - options.first} seeds from {options.first} in {seconds:.0f} s: {failed} with findings")
+    for what, count in sorted(done.items()):
+        print(f"{count:>9,} × {what}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
