@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
-from functools import partial
 from heapq import heappush
 from typing import Any
 
@@ -176,13 +175,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timer
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
-        result: asyncio.Future[Any] = self.create_future()
+        seconds = self.rng.random() * _LONGEST_WORK_S
         try:
-            finish = partial(_set, result, func(*args), None)
+            return self.after(seconds, func(*args))
         except Exception as error:
-            finish = partial(_set, result, None, error)
-        self.call_later(self.rng.random() * _LONGEST_WORK_S, finish)
-        return result
+            return self.after(seconds, error=error)
+
+    def after(
+        self, seconds: float, result: Any = None, error: Exception | None = None
+    ) -> "asyncio.Future[Any]":
+        """Resolved after this time."""
+        future: asyncio.Future[Any] = self.create_future()
+        self.call_later(seconds, _set, future, result, error)
+        return future
 
     async def create_connection(self, factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
         return await self.connect(factory)

@@ -64,7 +64,7 @@ class Network:
         return self.faults.delay_s * self.rng.random() ** 3 + _NEVER_AT_ONCE_S
 
     async def _connect(self, factory: Callable[[], Any]) -> tuple[Any, Any]:
-        await asyncio.sleep(self.delay_s())
+        await self.loop.after(self.delay_s())
         endpoint = self.endpoint
         if endpoint.accept is None or endpoint.node is None or endpoint.node.is_paused:
             raise ConnectionRefusedError("nobody listens")
