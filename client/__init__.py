@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tidelog.client.admin_types import (
+    ClaimedTransaction,
     ClusterDescription,
     CommittedOffset,
     ConfigEntry,
@@ -100,6 +101,7 @@ __all__ = [
     "BatchBuilder",
     "BrokerError",
     "BrokerUnavailableError",
+    "ClaimedTransaction",
     "ClientClosedError",
     "ClientError",
     "ClusterAuthorizationFailedError",

@@ -153,3 +153,12 @@ class TransactionDescription(NamedTuple):
     timeout_ms: int | None
     start_ms: int | None
     partitions: tuple[TopicPartition, ...]
+
+
+class ClaimedTransaction(NamedTuple):
+    """A transactional id that was taken over. `claim` is the producer id and epoch that may end its
+    transaction, `transaction` those of the transaction itself, None if the id has none."""
+
+    transactional_id: str
+    claim: tuple[int, int]
+    transaction: tuple[int, int] | None

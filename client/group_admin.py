@@ -86,13 +86,16 @@ class GroupAdmin:
             group.group_id, group.group_state, group.protocol_type, group.protocol_data, members
         )
 
-    async def offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """All committed offsets of the group, by topic and partition."""
+    async def offsets(
+        self, group_id: str, *, require_stable: bool = False
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """All committed offsets of the group, by topic and partition. With `require_stable` it waits for
+        transactions that may replace one."""
 
         def results(answer: Any) -> Any:
             return [answer, *(each for topic in answer.topics for each in topic.partitions)]
 
-        values = {"group_id": group_id, "topics": None}
+        values = {"group_id": group_id, "topics": None, "require_stable": require_stable}
         answer = await self._of(group_id, ApiKey.OFFSET_FETCH, values, results)
         return {
             TopicPartition(topic.name, each.partition_index): CommittedOffset(

@@ -303,6 +303,11 @@ class Producer:
         self._require_open()
         return {each.partition for each in (await self._cluster.topic(topic)).partitions}
 
+    async def topic_id(self, topic: str) -> str:
+        """The id of the topic: another topic of the same name has another. Raises as `partitions_for`."""
+        self._require_open()
+        return str((await self._cluster.topic(topic)).topic_id)
+
     async def session(self) -> ProducerSession:
         """The session after all records that were sent before this call, for `Producer(session=...)`.
 

@@ -6,10 +6,10 @@ transaction, so that it cannot add to what was decided.
 Source: KIP-664, KIP-939 (prepared transactions).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tidelog.client.admin_types import TransactionDescription, TransactionListing
+from tidelog.client.admin_types import ClaimedTransaction, TransactionDescription, TransactionListing
 from tidelog.client.cluster import Cluster
 from tidelog.client.connection import Connection
 from tidelog.client.errors import BrokerError
@@ -32,10 +32,12 @@ class TransactionAdmin:
         self._cluster = cluster
         self._retry = retry
 
-    async def list(self, pattern: str | None = None) -> list[TransactionListing]:
+    async def list(self, pattern: str | None = None, states: Iterable[str] = ()) -> list[TransactionListing]:
         """All transactional ids, sorted, or those that a regular expression in RE2's syntax matches as a
-        whole (KIP-1152). Raises UnsupportedVersionError where a broker knows no patterns."""
+        whole (KIP-1152), or those in one of these states. Raises UnsupportedVersionError where a broker knows
+        no patterns."""
         at_least = 0 if pattern is None else _FIRST_WITH_PATTERNS
+        values = {"transactional_id_pattern": pattern, "state_filters": [*states]}
         await self._cluster.refresh()
         found = []
         for node_id in self._cluster.image.nodes:
@@ -43,7 +45,6 @@ class TransactionAdmin:
             async def ask(node_id: int = node_id) -> Any:
                 connection = await self._cluster.connected(node_id)
                 version = connection.version(ApiKey.LIST_TRANSACTIONS, at_least)
-                values = {"transactional_id_pattern": pattern}
                 return await connection.call(ApiKey.LIST_TRANSACTIONS, values, version=version)
 
             answer = await self._retry(ask, _itself, lambda _: "the list of transactions")
@@ -80,6 +81,19 @@ class TransactionAdmin:
         `prepared` is the producer id and epoch that the transaction must have, where they are known; another
         transaction is not committed. Raises BrokerError(INVALID_TXN_STATE) if there is no such transaction.
         """
+        claimed = await self.claim(transactional_id)
+        kept = claimed.transaction
+        if kept is None or prepared not in (None, kept):
+            what = (
+                "no transaction" if kept is None else f"the transaction of producer {kept[0]} epoch {kept[1]}"
+            )
+            raise BrokerError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id!r} has {what}")
+        await self.end(claimed, is_commit=True)
+
+    async def claim(self, transactional_id: str) -> ClaimedTransaction:
+        """Take over the id, and with it the transaction that it has, prepared or not. The transaction stays
+        open. Only the last claim can end it, and its producer can begin no other. An unknown id is created.
+        """
         values = {
             "transactional_id": transactional_id,
             "transaction_timeout_ms": _NO_TIMEOUT_MS,
@@ -88,18 +102,19 @@ class TransactionAdmin:
         }
         client = await self._of(transactional_id, ApiKey.INIT_PRODUCER_ID, values, _itself)
         kept = client.ongoing_txn_producer_id, client.ongoing_txn_producer_epoch
-        if kept[0] < 0 or prepared not in (None, kept):
-            what = (
-                "no transaction" if kept[0] < 0 else f"the transaction of producer {kept[0]} epoch {kept[1]}"
-            )
-            raise BrokerError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id!r} has {what}")
+        claim = client.producer_id, client.producer_epoch
+        return ClaimedTransaction(transactional_id, claim, None if kept[0] < 0 else kept)
+
+    async def end(self, claimed: ClaimedTransaction, *, is_commit: bool) -> None:
+        """Commit or abort a transaction that was claimed. Raises PRODUCER_FENCED after a later claim."""
+        producer_id, producer_epoch = claimed.claim
         ending = {
-            "transactional_id": transactional_id,
-            "producer_id": client.producer_id,
-            "producer_epoch": client.producer_epoch,
-            "committed": True,
+            "transactional_id": claimed.transactional_id,
+            "producer_id": producer_id,
+            "producer_epoch": producer_epoch,
+            "committed": is_commit,
         }
-        await self._of(transactional_id, ApiKey.END_TXN, ending, _itself, _last_end)
+        await self._of(claimed.transactional_id, ApiKey.END_TXN, ending, _itself, _last_end)
 
     async def abort(self, transactional_id: str, timeout_ms: int = 60_000) -> None:
         """Abort the id's transaction if it has one, prepared or not. The timeout becomes that of the id."""

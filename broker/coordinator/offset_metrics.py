@@ -7,6 +7,8 @@ Invariants:
 - a family is shown whole or not at all. In the order of `FAMILIES`, those are shown that fit into
   `metrics.max.offset.series` together, and `tidelog_metrics_series_left_out` counts the others;
 - an offset that was committed for a deleted topic is not shown;
+- an offset in a topic of the broker's own is not shown: no group reads there, and programs that keep their
+  state as committed offsets have no lag;
 - a lag is never negative: an offset beyond the high watermark has the lag 0.
 
 Event loop only. Source: danielqsj/kafka_exporter.
@@ -86,6 +88,8 @@ class OffsetMetrics:
         series.add(_MEMBERS, group, machine.member_count(group_id))
         for name, offsets in machine.offsets.of_group(group_id):
             topic = self._catalog.topic(name)
+            if topic is not None and topic.is_internal:
+                continue
             lag_sum = offset_sum = 0
             is_shown = False
             labels = f'{group},topic="{name}"'

@@ -194,13 +194,15 @@ class TransactionCoordinator:
         held: Transaction = await shard.run(partial(shard.machine.describe, transactional_id))
         return held
 
-    async def listed(self) -> AsyncIterator[Held | ApiError]:
-        """All transactional ids, and the error of each partition that cannot list its ids."""
+    async def listed(self, *, only_active: bool) -> AsyncIterator[Held | ApiError]:
+        """All transactional ids, or those with a transaction, and the error of each partition that cannot
+        list its ids."""
         for index in range(self._shards.partition_count):
             try:
                 shard = self._shards.of_partition(index)
                 await shard.ready()
-                for some in some_at_once(list(shard.machine.ids())):
+                ids = shard.machine.active_ids() if only_active else shard.machine.ids()
+                for some in some_at_once(list(ids)):
                     for held in await shard.run(partial(shard.machine.listed, some)):
                         yield held
             except ApiError as error:

@@ -186,7 +186,8 @@ class TransactionsHandler:
         elements = 1 if pattern is None else elements_a_match(pattern)
         pace = Pace()
         code, answers = ErrorCode.NONE, []
-        async for held in self._transactions.listed():
+        only_active = bool(names) and not any(state.is_idle for state in wanted)
+        async for held in self._transactions.listed(only_active=only_active):
             if isinstance(held, ApiError):
                 code = held.code
             elif (

@@ -4,8 +4,10 @@ Owns the parsing of the sink's options and the check of its columns; both are pu
 the write, so that nothing is refused half written. Whatever the sink does not understand it refuses.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql.types import (
     ArrayType,
@@ -35,8 +37,8 @@ from tidelog.protocol.settings import default_of
 
 AT_LEAST_ONCE = "at_least_once"
 MIRROR = "mirror"
+EXACTLY_ONCE = "exactly_once"
 SESSION_FOLDER = "tidelog-session"
-_EXACTLY_ONCE = "exactly_once"
 POSITION_COLUMNS = ("source_topic", "source_partition", "source_offset")
 _CONTENT_COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp")
 _CLIENT_ID = "tidelog-sink"
@@ -44,11 +46,17 @@ _BATCH_BYTES = 512 * 1024
 _DELIVERY_TIMEOUT_MS: int = default_of(ProducerConfig, "delivery_timeout_ms")
 OPTIONS: OptionTable = {
     "topic": Option("", "Topic to write to. It goes before the column topic."),
-    "delivery": Option(AT_LEAST_ONCE, "at_least_once, or mirror: each row exactly once."),
+    "delivery": Option(AT_LEAST_ONCE, "at_least_once; exactly_once; or mirror: each row of a topic once."),
     "compression.type": Option("none", f"Compression of batches: {', '.join(CODECS)}."),
     "batch.size": Option(str(_BATCH_BYTES), "Size of a batch before compression, in bytes."),
     "delivery.timeout.ms": Option(
         str(_DELIVERY_TIMEOUT_MS), "Time after which a record that is not acknowledged is given up."
+    ),
+    "exactly_once.name": Option(
+        "", "With exactly_once: name of this write, for good. A stream has the id of its query by default."
+    ),
+    "exactly_once.batch": Option(
+        "", "With exactly_once in a batch: its number. A number that was written before is not written again."
     ),
     "session.path": Option("", "With mirror: folder of its session. A stream keeps it in the checkpoint."),
     "mirror.plan": Option("", "With mirror: names what is done to the rows. Another name is another mirror."),
@@ -73,12 +81,16 @@ FOREIGN = Foreign(
         "key.serializer": "the column key is binary or string; convert it with DataFrame operations",
         "value.serializer": "the column value is binary or string; convert it with DataFrame operations",
         "partitioner.class": "write the partition into the column partition",
-        "transactional.id": "use delivery=mirror, which stores each row exactly once without transactions",
+        "transactional.id": "use delivery=exactly_once, which gives each task a transactional id",
         "interceptor.classes": "the sink runs no interceptors",
     },
 )
 """The other options of Spark's Kafka sink. Each batch waits for all replicas (acks=all) and is idempotent."""
-_OF_MIRROR = {"session.path", "mirror.plan", "mirror.gaps"}
+_OF_DELIVERY = {
+    MIRROR: {"session.path", "mirror.plan", "mirror.gaps"},
+    EXACTLY_ONCE: {"exactly_once.name", "exactly_once.batch"},
+}
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 # Spark's own, which it hands to every sink.
 _OF_SPARK = {"checkpointlocation", "queryname", "path"}
 
@@ -87,9 +99,10 @@ _OF_SPARK = {"checkpointlocation", "queryname", "path"}
 class SinkOptions:
     """The options of one write. Sizes in bytes, times in milliseconds.
 
-    `topic` goes before the column of that name. The rest is for delivery=mirror: `session_path` is the folder
-    that holds the mirror's session, `plan` names what is done to the rows on their way, `allows_gaps` says
-    that offsets may be missing between rows.
+    `topic` goes before the column of that name. For delivery=mirror: `session_path` is the folder that holds
+    the mirror's session, `plan` names what is done to the rows on their way, `allows_gaps` says that offsets
+    may be missing between rows. For delivery=exactly_once: `name` is the write's ("": that of its query),
+    `batch` its number outside of a stream, `checkpoint` the folder of the stream's checkpoint.
     """
 
     cluster: ClusterConfig
@@ -101,6 +114,9 @@ class SinkOptions:
     session_path: str | None = None
     plan: str = ""
     allows_gaps: bool = False
+    name: str = ""
+    batch: int | None = None
+    checkpoint: str | None = None
 
 
 def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
@@ -113,15 +129,11 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
     if cluster is None:
         raise no_servers()
     delivery = text_of(given, OPTIONS, "delivery").lower()
-    if delivery == _EXACTLY_ONCE:
-        raise OptionError(
-            "delivery=exactly_once needs transactions, which this sink does not have yet. For rows from"
-            " topics use delivery=mirror, which is exact. For other rows use at_least_once"
-        )
-    if delivery not in (AT_LEAST_ONCE, MIRROR):
-        raise OptionError(f"delivery={delivery}: expected {AT_LEAST_ONCE} or {MIRROR}")
-    if delivery != MIRROR and (stray := sorted(given.keys() & _OF_MIRROR)):
-        raise OptionError(f"option {stray[0]} belongs to delivery=mirror")
+    if delivery not in (AT_LEAST_ONCE, MIRROR, EXACTLY_ONCE):
+        raise OptionError(f"delivery={delivery}: expected {AT_LEAST_ONCE}, {EXACTLY_ONCE} or {MIRROR}")
+    for other, names in _OF_DELIVERY.items():
+        if delivery != other and (stray := sorted(given.keys() & names)):
+            raise OptionError(f"option {stray[0]} belongs to delivery={other}")
     compression = text_of(given, OPTIONS, "compression.type").lower()
     check_codec(compression)
     gaps = text_of(given, OPTIONS, "mirror.gaps").lower()
@@ -137,7 +149,30 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
         session_path=_session_path(given, is_stream=is_stream) if delivery == MIRROR else None,
         plan=given.get("mirror.plan", ""),
         allows_gaps=gaps == "allow",
+        **(_of_exactly_once(given, is_stream=is_stream) if delivery == EXACTLY_ONCE else {}),
     )
+
+
+def _of_exactly_once(given: Mapping[str, str], *, is_stream: bool) -> dict[str, Any]:
+    name, batch = given.get("exactly_once.name", ""), given.get("exactly_once.batch", "")
+    checkpoint = given.get("checkpointlocation", "")
+    if name and not _NAME.fullmatch(name):
+        raise OptionError(f"exactly_once.name={name}: expected up to 100 letters, digits, - and _")
+    if is_stream and batch:
+        raise OptionError("a stream numbers its batches itself: leave out exactly_once.batch")
+    if is_stream and not checkpoint:
+        raise OptionError("delivery=exactly_once needs option checkpointLocation on the stream")
+    if not is_stream and not (name and batch.isdecimal()):
+        raise OptionError(
+            "delivery=exactly_once in a batch needs exactly_once.name, which names this write for good, and"
+            " exactly_once.batch, a number that is larger for each new batch. A repeated number is not"
+            " written again"
+        )
+    return {
+        "name": name,
+        "batch": int(batch) if batch else None,
+        "checkpoint": folder_path("checkpointLocation", checkpoint) if checkpoint else None,
+    }
 
 
 def check_codec(name: str) -> None:
@@ -231,7 +266,7 @@ def folder_path(name: str, text: str) -> str:
     """The folder that an option names, as a path or a file: URI. Raises OptionError for other URIs."""
     if (path := local_path(text)) is None:
         raise OptionError(
-            f"{name}={text}: the session of delivery=mirror must be in a folder that driver and executors"
-            " see as a path. Set option session.path to a folder on a shared file system"
+            f"{name}={text}: exact delivery needs a folder that driver and executors see as a path, on a"
+            " shared file system. delivery=mirror takes another folder by option session.path"
         )
     return str(path)

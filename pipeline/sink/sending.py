@@ -8,18 +8,20 @@ in `send` or in `finish`. The producer bounds the memory: `send` waits for free 
 """
 
 import asyncio
+import random
 import threading
 from collections import deque
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from tidelog.client.delivery import Delivery
 from tidelog.client.producer import Producer
 from tidelog.client.producer_session import ProducerSession
 from tidelog.client.record_batch import BatchBuilder
-from tidelog.pipeline.arrow.encoding import EncodedBatch
+from tidelog.pipeline.arrow.encoding import EncodedBatch, encode
 from tidelog.pipeline.sink.options import SinkOptions
+from tidelog.pipeline.sink.rows import choose_partitions, groups, read_rows
 
 _BUFFER_BYTES = 32 * 1024 * 1024
 _LARGEST_REQUEST_BYTES = 16 * 1024 * 1024
@@ -50,8 +52,10 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
-def make_producer(options: SinkOptions, session: ProducerSession | None = None) -> Producer:
-    """An idempotent producer for large batches."""
+def make_producer(
+    options: SinkOptions, session: ProducerSession | None = None, transactional_id: str | None = None
+) -> Producer:
+    """An idempotent producer for large batches; with a transactional id, its transactions can be prepared."""
     largest = max(options.batch_bytes, _LARGEST_REQUEST_BYTES)
     return Producer(
         cluster=options.cluster,
@@ -61,7 +65,16 @@ def make_producer(options: SinkOptions, session: ProducerSession | None = None) 
         buffer_memory=max(2 * options.batch_bytes, largest, _BUFFER_BYTES),
         delivery_timeout_ms=options.delivery_timeout_ms,
         session=session,
+        transactional_id=transactional_id,
+        transaction_two_phase_commit_enable=transactional_id is not None,
     )
+
+
+class SinkTopic(NamedTuple):
+    """How many partitions rows are spread over, and the topic's id."""
+
+    partitions: int
+    topic_id: str
 
 
 class BatchSender:
@@ -69,7 +82,14 @@ class BatchSender:
 
     def __init__(self, producer: Producer) -> None:
         self.producer = producer
+        self.topics: dict[str, SinkTopic] = {}
         self._deliveries: deque[Delivery] = deque()
+
+    async def look_up(self, topic: str) -> None:
+        """Note the topic in `topics`, as it is before the first row. Raises UnknownTopicError."""
+        if topic not in self.topics:
+            count = len(await self.producer.partitions_for(topic))
+            self.topics[topic] = SinkTopic(count, await self.producer.topic_id(topic))
 
     async def send(self, topic: str, partition: int, batches: list[EncodedBatch]) -> None:
         """Send the batches in this order.
@@ -91,3 +111,17 @@ class BatchSender:
     async def close(self, timeout_ms: int | None = None) -> None:
         """Close the producer; batches that are not stored by then are abandoned."""
         await self.producer.stop(timeout_ms)
+
+
+def send_rows(options: SinkOptions, sender: BatchSender, loop: LoopThread, table: Any) -> int:
+    """Send the rows of one Arrow table with the sink's columns. Returns their number."""
+    rows = read_rows(table, options.topic)
+    for topic in rows.topics:
+        loop.run(sender.look_up(topic))
+    counts = {topic: sender.topics[topic].partitions for topic in rows.topics}
+    partitions = choose_partitions(rows, counts, options.batch_bytes, random.randrange(2**16))
+    for place, chosen in groups(rows, partitions):
+        columns = rows.columns if chosen is None else rows.columns.take(chosen)
+        for batch in encode(columns, options.batch_bytes):
+            loop.run(sender.send(*place, [batch]))
+    return len(rows)

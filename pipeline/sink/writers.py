@@ -1,20 +1,21 @@
 """The sink of `format("tidelog")`, for batches and streams: stores rows as records.
 
 Owns the interface to Spark: options and columns are checked when the write is planned, each task sends its
-rows, and the tasks' messages return what they did. Two deliveries:
+rows, and the tasks' messages return what they did. Three deliveries:
 - `at_least_once` takes any rows. Each task sends through its own idempotent producer, so resends store
   nothing twice. But Spark repeats a failed task, or a batch that was not committed, and then rows may be
   stored again.
-- `mirror` takes rows that name their source record, and stores each once: see `pipeline.mirror.writer`.
+- `exactly_once` takes any rows, and stores each once. The broker must have prepared transactions: see
+  `pipeline.exactly_once.writer`.
+- `mirror` takes rows that name their source record, and stores each once, on any broker: see
+  `pipeline.mirror.writer`.
 
-Exact delivery of any rows needs transactions. Its name, exactly_once, is refused until they exist.
-
-Invariants: a task succeeds only when all of its rows are stored. `abort` undoes nothing: Spark calls it also
-after a commit that failed half-way. Spark pickles the writers and runs them in Python workers, and makes a
-new one for `commit`: nothing here may hold a connection, or remember anything between calls.
+Invariants: a task succeeds only when all of its rows are stored. `abort` undoes nothing that may be
+committed: Spark calls it also after a commit that failed half-way. Spark pickles the writers and runs them in
+Python workers, and makes a new one for `commit`: nothing here may hold a connection, or remember anything
+between calls.
 """
 
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,10 +23,9 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from tidelog.pipeline.arrow.encoding import encode
 from tidelog.pipeline.ignored import warn_of_columns, warn_of_options
-from tidelog.pipeline.mirror.writer import MirrorStreamWriter, MirrorWriter
 from tidelog.pipeline.sink.options import (
+    EXACTLY_ONCE,
     FOREIGN,
     MIRROR,
     SinkOptions,
@@ -33,8 +33,8 @@ from tidelog.pipeline.sink.options import (
     columns_left_out,
     parse_sink_options,
 )
-from tidelog.pipeline.sink.rows import choose_partitions, chunks, groups, read_rows
-from tidelog.pipeline.sink.sending import BatchSender, LoopThread, make_producer
+from tidelog.pipeline.sink.rows import chunks
+from tidelog.pipeline.sink.sending import BatchSender, LoopThread, make_producer, send_rows
 
 
 @dataclass
@@ -50,7 +50,15 @@ def make_writer(options: dict[str, str], schema: StructType, *, overwrite: bool)
     check_columns(schema, chosen, overwrite=overwrite)
     warn_of_options(options, FOREIGN)
     warn_of_columns(columns_left_out(schema, chosen))
-    return MirrorWriter(chosen) if chosen.delivery == MIRROR else AtLeastOnceWriter(chosen)
+    if chosen.delivery == MIRROR:
+        from tidelog.pipeline.mirror.writer import MirrorWriter
+
+        return MirrorWriter(chosen)
+    if chosen.delivery == EXACTLY_ONCE:
+        from tidelog.pipeline.exactly_once.writer import ExactlyOnceWriter
+
+        return ExactlyOnceWriter(chosen)
+    return AtLeastOnceWriter(chosen)
 
 
 def make_stream_writer(
@@ -61,7 +69,15 @@ def make_stream_writer(
     check_columns(schema, chosen, overwrite=overwrite)
     warn_of_options(options, FOREIGN)
     warn_of_columns(columns_left_out(schema, chosen))
-    return MirrorStreamWriter(chosen) if chosen.delivery == MIRROR else AtLeastOnceStreamWriter(chosen)
+    if chosen.delivery == MIRROR:
+        from tidelog.pipeline.mirror.writer import MirrorStreamWriter
+
+        return MirrorStreamWriter(chosen)
+    if chosen.delivery == EXACTLY_ONCE:
+        from tidelog.pipeline.exactly_once.writer import ExactlyOnceStreamWriter
+
+        return ExactlyOnceStreamWriter(chosen)
+    return AtLeastOnceStreamWriter(chosen)
 
 
 class AtLeastOnceWriter(DataSourceArrowWriter):  # type: ignore[misc]
@@ -103,21 +119,11 @@ def write_rows(options: SinkOptions, batches: Iterator[Any]) -> int:
     written = 0
     with LoopThread() as loop:
         sender = BatchSender(make_producer(options))
-        counts: dict[str, int] = {}
         try:
             for table in chunks(batches):
                 if not written:
                     loop.run(sender.producer.start())
-                rows = read_rows(table, options.topic)
-                for topic in rows.topics:
-                    if topic not in counts:
-                        counts[topic] = len(loop.run(sender.producer.partitions_for(topic)))
-                partitions = choose_partitions(rows, counts, options.batch_bytes, random.randrange(2**16))
-                for place, chosen in groups(rows, partitions):
-                    columns = rows.columns if chosen is None else rows.columns.take(chosen)
-                    for batch in encode(columns, options.batch_bytes):
-                        loop.run(sender.send(*place, [batch]))
-                written += len(rows)
+                written += send_rows(options, sender, loop, table)
             loop.run(sender.finish())
         finally:
             # No batch is in flight any more, or the task has failed.

@@ -99,10 +99,10 @@ def _raise_if_refused(code: int, what: str) -> None:
 
 
 @contextmanager
-def running_broker(data_dir: Path) -> Iterator[RunningBroker]:
-    """Start a broker, and kill it when the block ends."""
+def running_broker(data_dir: Path, **settings: str) -> Iterator[RunningBroker]:
+    """Start a broker with these settings, and kill it when the block ends."""
     with LoopThread() as loop:
-        broker = RunningBroker(BrokerProcess(data_dir), loop)
+        broker = RunningBroker(BrokerProcess(data_dir, settings=settings), loop)
         try:
             broker.run(broker.process.start())
             yield broker

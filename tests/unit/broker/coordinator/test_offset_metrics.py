@@ -50,7 +50,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
             partitions = [{"partition_index": index, "committed_offset": offset} for index in (0, 1)]
             topics = [
                 {"name": name, "partitions": partitions[:count]}
-                for name, count in (("flights", 2), ("gone", 1))
+                for name, count in (("flights", 2), ("gone", 1), ("__consumer_offsets", 1))
             ]
             await ask(peer, ApiKey.OFFSET_COMMIT, 9, group_id=group_id, topics=topics)
         protocols = [{"name": "range", "metadata": b""}]
@@ -84,7 +84,8 @@ async def test_a_scrape_shows_offsets_lag_and_members_as_kafka_exporter_does(bro
         assert shown["kafka_topic_partition_oldest_offset", flights, partition] == 0
     assert shown[f"{group}_lag_sum", GROUP, flights] == 4
     assert shown[f"{group}_current_offset_sum", GROUP, flights] == 2
-    assert not [key for key in shown if "gone" in key and key[0].startswith(group)]
+    for hidden in ("gone", "__consumer_offsets"):
+        assert not [key for key in shown if hidden in key and key[0].startswith(group)]
     assert shown[LEFT_OUT.name,] == 0
 
 

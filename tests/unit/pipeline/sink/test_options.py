@@ -22,6 +22,7 @@ from tidelog.pipeline.source.offsets import OptionError
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 MIRROR = SERVERS | {"delivery": "mirror"}
+ONCE = SERVERS | {"delivery": "exactly_once"}
 POSITION = {"source_topic": StringType(), "source_partition": IntegerType(), "source_offset": LongType()}
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -45,14 +46,22 @@ def test_a_mirrors_session_lies_in_the_checkpoint_or_where_it_is_told() -> None:
     assert folder_path("checkpoint", "relative/folder") == "relative/folder"
 
 
+def test_exact_delivery_has_a_checkpoint_in_a_stream_and_a_name_and_number_in_a_batch() -> None:
+    stream = parse_sink_options(ONCE | {"checkpointLocation": "file:/c"}, is_stream=True)
+    assert (stream.checkpoint, stream.name, stream.batch) == ("/c", "", None)
+    batch = parse_sink_options(
+        ONCE | {"exactly_once.name": "n-1", "exactly_once.batch": "7"}, is_stream=False
+    )
+    assert (batch.checkpoint, batch.name, batch.batch) == (None, "n-1", 7)
+
+
 @pytest.mark.parametrize(
     ("options", "is_stream", "message"),
     [
         ({}, True, r"bootstrap\.servers is missing"),
         (SERVERS | {"ackz": "all"}, True, "unknown option 'ackz'"),
         (SERVERS | {"kafka.key.serializer": "x"}, True, "option key.serializer is not supported: "),
-        (SERVERS | {"delivery": "exactly_once"}, True, "needs transactions"),
-        (SERVERS | {"delivery": "twice"}, True, "expected at_least_once or mirror"),
+        (SERVERS | {"delivery": "twice"}, True, "expected at_least_once, exactly_once or mirror"),
         (SERVERS | {"mirror.gaps": "allow"}, True, "belongs to delivery=mirror"),
         (SERVERS | {"compression.type": "rar"}, True, "expected none, gzip"),
         (SERVERS | {"batch.size": "-5"}, True, "expected a whole number above 0"),
@@ -60,6 +69,13 @@ def test_a_mirrors_session_lies_in_the_checkpoint_or_where_it_is_told() -> None:
         (MIRROR, False, r"Set option session\.path"),
         (MIRROR | {"checkpointLocation": "hdfs://host/c"}, True, "on a shared file system"),
         (MIRROR | {"session.path": "/s", "mirror.gaps": "yes"}, True, "expected refuse or allow"),
+        (MIRROR | {"exactly_once.name": "n"}, False, "belongs to delivery=exactly_once"),
+        (ONCE, True, "needs option checkpointLocation"),
+        (ONCE | {"checkpointLocation": "s3://bucket/c"}, True, "on a shared file system"),
+        (ONCE | {"checkpointLocation": "/c", "exactly_once.batch": "1"}, True, "numbers its batches itself"),
+        (ONCE | {"exactly_once.name": "n"}, False, r"exactly_once\.batch, a number"),
+        (ONCE | {"exactly_once.batch": "1"}, False, r"needs exactly_once\.name"),
+        (ONCE | {"exactly_once.name": "a.b", "exactly_once.batch": "1"}, False, "letters, digits"),
     ],
 )
 def test_options_that_cannot_be_followed_are_refused(

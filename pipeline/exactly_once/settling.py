@@ -1,0 +1,239 @@
+"""Settles a batch with the broker: one durable decision, then the end of every transaction of the batch.
+
+Owns the requests of the driver, and their order. `pipeline.exactly_once.writer` says why they are exact.
+
+Invariants:
+- nothing is aborted, and nothing new is committed, before the decision that says so is durable. A decision is
+  durable only if no other driver of the sink has begun to settle in between;
+- a settlement that fails anywhere may be repeated, by the same driver or another one, as often as needed.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
+
+from tidelog.client.admin import Admin
+from tidelog.client.admin_types import ClaimedTransaction, ConfigResource, ConfigResourceType
+from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client.errors import BrokerError, ClientError, UnknownTopicError
+from tidelog.client.events import logger
+from tidelog.client.producer import Producer
+from tidelog.client.transaction_admin import TransactionAdmin
+from tidelog.pipeline.exactly_once.decision import (
+    Decision,
+    ExactlyOnceError,
+    TransactionName,
+    following,
+    from_offsets,
+    group_of,
+    to_offsets,
+)
+from tidelog.protocol.errors import ErrorCode
+
+_RETENTION: Final = "offsets.retention.minutes"
+_COMMITTED: Final = ("PrepareCommit", "CompleteCommit")
+# An operator's abort begins the id anew, so it is empty afterwards.
+_ABORTED: Final = ("PrepareAbort", "CompleteAbort", "Empty")
+_AT_ONCE: Final = 32
+_RETRY_SECONDS: Final = 0.5
+_MS_A_MINUTE: Final = 60_000
+_ResultT = TypeVar("_ResultT")
+
+
+class Sink(NamedTuple):
+    """A sink of exact delivery: its name, the way to its broker, and how long to try to settle a batch."""
+
+    name: str
+    cluster: ClusterConfig
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What is known of a batch. `decision` is what to decide, None if the batch failed: then its transactions
+    are aborted, unless an earlier execution of the batch was decided.
+
+    `prepared` holds the producer id and epoch of each transaction to commit, `topic_ids` the topics that were
+    written to, as text. `planned_ms` is when Spark planned the batch, None if that is not known.
+    """
+
+    batch: int
+    decision: Decision | None = None
+    prepared: Mapping[TransactionName, tuple[int, int]] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    planned_ms: int | None = None
+
+
+async def settle(sink: Sink, settlement: Settlement) -> None:
+    """Settle a batch, again and again while the broker is away.
+
+    Raises ExactlyOnceError, or ClientError if the broker stays away for `sink.timeout_ms`.
+    """
+    deadline = time.monotonic() + sink.timeout_ms / 1000
+    while True:
+        try:
+            await _settle_once(sink, settlement)
+        except ClientError as error:
+            if not error.retriable or time.monotonic() + _RETRY_SECONDS > deadline:
+                raise
+            logger.warning("settlement_repeated", sink=sink.name, batch=settlement.batch, error=str(error))
+            await asyncio.sleep(_RETRY_SECONDS)
+        else:
+            return
+
+
+async def _settle_once(sink: Sink, settlement: Settlement) -> None:
+    group = group_of(sink.name)
+    # From its start on, no other driver of the sink can decide anything that this one does not see.
+    decider = Producer(cluster=sink.cluster, transactional_id=group)
+    async with Admin(cluster=sink.cluster) as admin, decider:
+        transactions = admin.transactions
+        last = from_offsets(sink.name, await admin.groups.offsets(group, require_stable=True))
+        now = last or Decision()
+        if settlement.decision is not None:
+            if last is None:
+                await _check_age(admin, sink, settlement)
+            now = following(sink.name, last, settlement.decision)
+        is_new = now is not last and settlement.decision is not None
+        names = now.transactions(sink.name)
+        ongoing = await _ongoing(transactions, sink.name, settlement.batch)
+        if last is not None:
+            decided = last.transactions(sink.name)
+            await _finish(transactions, ongoing.intersection(decided))
+            if now is last and settlement.decision is not None:
+                await _check_not_aborted(transactions, last, set(decided) - ongoing)
+            ongoing.difference_update(decided)
+        winners = []
+        if is_new:
+            await _check_topics(admin, settlement.topic_ids)
+            winners = await _claim_prepared(transactions, names, ongoing, settlement.prepared)
+        losers = await _claim(transactions, ongoing.difference(names))
+        if is_new or losers:
+            async with decider.transaction():
+                await decider.send_offsets_to_transaction(to_offsets(now), group)
+        await _end(transactions, winners, is_commit=True)
+        await _end(transactions, losers, is_commit=False)
+    if losers:
+        logger.info("transactions_aborted", sink=sink.name, batch=settlement.batch, count=len(losers))
+
+
+async def _ongoing(transactions: TransactionAdmin, sink: str, batch: int) -> set[TransactionName]:
+    """The open transactions of the sink, up to this batch."""
+    listed = await transactions.list(states=["Ongoing"])
+    names = (TransactionName.parse(each.transactional_id) for each in listed)
+    return {name for name in names if name is not None and name.sink == sink and name.batch <= batch}
+
+
+async def _finish(transactions: TransactionAdmin, names: Iterable[TransactionName]) -> None:
+    """Commit what was decided and is still open."""
+    await _end(transactions, await _claim(transactions, names), is_commit=True)
+
+
+async def _check_not_aborted(
+    transactions: TransactionAdmin, decision: Decision, names: Iterable[TransactionName]
+) -> None:
+    """Raises ExactlyOnceError if one of these decided transactions was aborted."""
+    for name in names:
+        if await _state(transactions, name) in _ABORTED:
+            raise ExactlyOnceError(
+                f"transaction {str(name)!r} was aborted by hand after batch {decision.batch} was decided: its"
+                " rows are lost, the other rows of the batch are stored. Write the lost rows by hand. Then"
+                " start with a new checkpointLocation, from behind this batch"
+            )
+
+
+async def _claim_prepared(
+    transactions: TransactionAdmin,
+    names: Iterable[TransactionName],
+    ongoing: set[TransactionName],
+    prepared: Mapping[TransactionName, tuple[int, int]],
+) -> list[ClaimedTransaction]:
+    """The transactions to commit. Raises ExactlyOnceError unless each is as its task prepared it."""
+    claimed = await _claim(transactions, ongoing.intersection(names))
+    found = {each.transactional_id: each.transaction for each in claimed}
+    for name in names:
+        # An operator may have committed it already.
+        is_committed = name not in ongoing and await _state(transactions, name) in _COMMITTED
+        if not is_committed and found.get(str(name)) != prepared[name]:
+            break
+    else:
+        return claimed
+    raise ExactlyOnceError(
+        f"transaction {str(name)!r} was ended before its batch was decided, by hand or by another driver on a"
+        " copy of the checkpoint. Nothing of the batch is committed: start the query again"
+    )
+
+
+async def _claim(
+    transactions: TransactionAdmin, names: Iterable[TransactionName]
+) -> list[ClaimedTransaction]:
+    """Those that still have a transaction."""
+    claimed = await _all(transactions.claim(str(name)) for name in names)
+    return [each for each in claimed if each.transaction is not None]
+
+
+async def _end(
+    transactions: TransactionAdmin, claimed: Iterable[ClaimedTransaction], *, is_commit: bool
+) -> None:
+    await _all(transactions.end(each, is_commit=is_commit) for each in claimed)
+
+
+async def _state(transactions: TransactionAdmin, name: TransactionName) -> str | None:
+    """None for an id that the broker has forgotten, since its transaction ended long ago."""
+    try:
+        return (await transactions.describe(str(name))).state
+    except BrokerError as error:
+        if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise
+        return None
+
+
+async def _check_age(admin: Admin, sink: Sink, settlement: Settlement) -> None:
+    """The broker knows no decision of the sink. Raises ExactlyOnceError if it may have forgotten one about
+    this batch."""
+    if settlement.planned_ms is None:
+        return
+    node = (await admin.describe_cluster()).controller_id
+    resource = ConfigResource(ConfigResourceType.BROKER, str(node))
+    entries = (await admin.describe_configs([resource]))[resource]
+    minutes = next((each.value for each in entries if each.name == _RETENTION), None)
+    age_ms = time.time() * 1000 - settlement.planned_ms
+    if minutes is not None and age_ms < int(minutes) * _MS_A_MINUTE:
+        return
+    raise ExactlyOnceError(
+        f"batch {settlement.batch} was planned {age_ms / _MS_A_MINUTE:.0f} minutes ago, and the broker keeps"
+        f" decisions for {minutes} minutes ({_RETENTION}), so nobody knows whether it was committed. Look"
+        f" whether the topics hold its rows. Then start with a new checkpointLocation, from behind the last"
+        " row that they hold"
+    )
+
+
+async def _check_topics(admin: Admin, topic_ids: Mapping[str, str]) -> None:
+    """Raises ExactlyOnceError if a topic is not the one that the tasks wrote to."""
+    try:
+        found = await admin.describe_topics(topic_ids)
+    except UnknownTopicError as error:
+        raise ExactlyOnceError(f"a topic was deleted while rows were written to it: {error}") from None
+    for each in found:
+        if str(each.topic_id) != topic_ids[each.name]:
+            raise ExactlyOnceError(
+                f"topic {each.name!r} was deleted and created again while rows were written to it, so some"
+                " of them are gone. Nothing of the batch is committed: start the query again"
+            )
+
+
+async def _all(requests: Iterable[Awaitable[_ResultT]]) -> list[_ResultT]:
+    """What these give, some of them at a time. Raises the first error after all have ended."""
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def limited(request: Awaitable[_ResultT]) -> _ResultT:
+        async with limit:
+            return await request
+
+    outcomes = await asyncio.gather(*map(limited, requests), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]

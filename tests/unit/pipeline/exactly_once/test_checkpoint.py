@@ -1,0 +1,30 @@
+"""What is read of Spark's checkpoint."""
+
+from pathlib import Path
+
+import pytest
+
+from tidelog.pipeline.exactly_once.checkpoint import planned_batch, query_of
+from tidelog.pipeline.exactly_once.decision import ExactlyOnceError
+
+PLANNED = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":%d,"conf":{}}\n{"t-0":5}'
+
+
+def test_a_checkpoint_names_its_query_and_what_was_planned(tmp_path: Path) -> None:
+    (tmp_path / "metadata").write_text('{"id":"0f5e"}')
+    (tmp_path / "offsets").mkdir()
+    for batch in (0, 1, 2):
+        (tmp_path / "offsets" / str(batch)).write_text(PLANNED % (1000 + batch // 2))
+    assert query_of(tmp_path) == "0f5e"
+    first, second, third = (planned_batch(tmp_path, batch) for batch in (0, 1, 2))
+    assert first == second
+    assert first.planned_ms == 1000
+    assert first.digest != third.digest
+
+
+def test_a_checkpoint_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text("v1\n")
+    for read in (lambda: query_of(tmp_path), lambda: planned_batch(tmp_path, 0)):
+        with pytest.raises(ExactlyOnceError, match="the checkpoint cannot be read at"):
+            read()
