@@ -4,6 +4,16 @@ A sink's decisions are the committed offsets of one group, in a topic that every
 The offset is the number of the next batch. The metadata holds the decision as JSON, in as many pieces as it
 needs, one per partition number. One transaction commits all pieces, so a reader finds all of them or none.
 
+Refused, because it cannot be known whether the rows are stored:
+- a batch before the last decision, or the same one planned otherwise (`plan` is a digest of what Spark
+  planned): two drivers run on copies of a checkpoint, or it was restored from a backup. The driver whose plan
+  was decided goes on;
+- another query under the name of this one: its checkpoint was deleted. Without a name, the sink has the
+  query's id, and a new checkpoint is a new sink;
+- the same batch twice in one run: two writes of a function have one name, and would hide each other;
+- offsets that the sink did not write. `settling` also refuses a batch without a decision that is so old that
+  the broker may have forgotten one, and a topic that was created again while rows were written to it.
+
 Invariants: a batch is decided once; what was decided never changes. No transactional id is used twice: it
 names the sink, the batch, one planning of its write, and one attempt of one task.
 """

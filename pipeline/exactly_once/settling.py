@@ -1,11 +1,26 @@
 """Settles a batch with the broker: one durable decision, then the end of every transaction of the batch.
 
-Owns the requests of the driver, and their order. `pipeline.exactly_once.writer` says why they are exact.
+Owns the requests of a driver, in this order, and why they are exact whoever dies or competes:
+1. It starts the producer whose transactional id is the sink's. That fences every other driver of the sink.
+2. It reads the last decision, and commits those of its transactions that are still open.
+3. It claims the open transactions of the batch and of earlier ones: InitProducerId with KeepPreparedTxn gives
+   it the only epoch that can end them. Each one to commit must be open, as its task prepared it.
+4. It commits the decision, in one transaction of the sink's producer. **This is the commit point.** It fails
+   if another driver has passed 1 since.
+5. It commits and aborts what it has claimed, and only then returns.
 
-Invariants:
-- nothing is aborted, and nothing new is committed, before the decision that says so is durable. A decision is
-  durable only if no other driver of the sink has begun to settle in between;
-- a settlement that fails anywhere may be repeated, by the same driver or another one, as often as needed.
+No driver D aborts a transaction of a decision that another driver made. If D passed 1 after it was made, D
+sees it in 2. If D passed 1 before, D's own decision was durable before the other driver's 1, and so D claimed
+before the other's 3, by which D's claims are fenced. If D ended one even before, the other found it not open,
+and decided nothing.
+
+If the driver dies before 4, nothing is committed, and the next settlement aborts it all. Within 4: the next
+1 waits for the outcome. After 4: the next 2 does the rest, when Spark repeats the batch or calls `abort`. A
+task that dies leaves a transaction that no decision names: 3 and 5 abort it, also the open one of a task that
+prepared nothing. A late attempt is fenced by 3; one that begins after that is aborted by the next settlement.
+A broker that dies has made each answer durable before it gave it.
+
+Invariants: a settlement may be repeated anywhere, by any driver; nothing is aborted before 4 has succeeded.
 """
 
 import asyncio

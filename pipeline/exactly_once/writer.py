@@ -1,72 +1,26 @@
 """delivery=exactly_once: each row of any DataFrame is stored once, whatever is killed, repeated or late.
 
-Owns the interface to Spark, and the argument. It needs a broker with prepared transactions (KIP-939), and no
-state beside Spark's checkpoint and the broker. What is stored exactly once is what readers of committed
-records (`isolation.level=read_committed`) see.
+Owns the interface to Spark. It needs a broker with prepared transactions (KIP-939) and, beside that broker
+and Spark's checkpoint, no state. Readers of committed records (`isolation.level=read_committed`) see each row
+once.
 
-**What happens.** Each attempt of each task writes its rows in a transaction of its own, prepares it, and
-returns its name, producer id and epoch in its commit message. Its transactional id was never used before: it
-names the sink, the batch, one planning of the write, and the attempt. The driver then settles the batch
-(`settling`):
-1. It starts the producer whose transactional id is the sink's. That fences every other driver of the sink.
-2. It reads the last decision from the committed offsets of the sink's group, and commits those of its
-   transactions that are still open.
-3. It claims the batch's transactions, those to commit and those to abort: InitProducerId with
-   KeepPreparedTxn gives it the only epoch that can end them. It checks that each one to commit is open, as
-   its task prepared it.
-4. It commits the decision (batch, and the names of the transactions to commit) as offsets, in one transaction
-   of the sink's producer. **This is the commit point.** It succeeds only if no other driver began since 1.
-5. It commits and aborts what it has claimed. Only then does it return, and Spark notes the batch as done.
-
-**Why each row is there once.** Spark repeats a batch with the same number and input until it is noted as
-done, and plans no other before. The decision says whether a batch is still to be written: one that is decided
-is never decided again, so the rows of exactly one execution are committed, and tasks, their layout and the
-order of rows may differ between executions. A decision names single attempts, so of attempts that ran at the
-same time one is committed. All its transactions are committed before the next decision replaces it (2, 5).
-No transaction of a decision is aborted:
-- not by a time: transactions of a producer with two-phase commit have no timeout, and their state never
-  expires;
-- not by this driver: it aborts only what neither the last decision nor the new one names;
-- not by another driver D, on the same checkpoint or a copy of it. Say that this driver decided. If D started
-  later, D sees the decision (2). If D started before, D's decision must be durable before this driver's start
-  (4), so D claimed its transactions before this driver claimed its own. From then on D's claims are fenced
-  here, and D can end none of them. If D had ended one before, this driver would have found it not open (3),
-  and decided nothing.
-
-**Every crash point.**
-- A task, or its worker, dies while it writes, or after it prepared: its transaction is in no decision. The
-  batch's settlement aborts it, or that of the next batch (a batch aborts what is open of itself and of all
-  earlier ones). A late attempt that still runs is fenced by that; one that begins later is aborted next time.
-- The driver dies before 4: nothing is committed. The next start repeats the batch; its settlement aborts the
-  old transactions. If it dies within 4, the next producer start (1) learns the outcome.
-- The driver dies after 4: the next start repeats the batch, finds it decided, commits the rest and aborts
-  what the repetition wrote. The same if Spark did not note the batch as done.
-- `commit` raises, with an unknown outcome: Spark calls `abort`, which settles too. It commits what was
-  decided, and aborts only the rest. If neither works, the next start does it.
-- The broker dies: transactions, claims and decisions are durable before they are answered. The settlement is
-  repeated until the broker answers, for up to delivery.timeout.ms.
-
-**What is refused**, because it would not be exact:
-- two drivers on copies of a checkpoint, or a checkpoint that was restored: the decision holds a digest of
-  what Spark planned for the batch (`offsets/N` in the checkpoint). The driver whose plan was decided goes on.
-  The other one finds its batch decided for other rows, or that a later batch was;
-- another query with the name of this one (a deleted checkpoint with exactly_once.name): the decision holds
-  the query. Without a name the sink has the query's id, and a new checkpoint is a new sink;
-- a batch without a known decision that was planned before offsets.retention.minutes began: the broker may
-  have forgotten the decision;
-- a topic that was deleted and created again between a task's rows and the decision. Later, rows are gone as
-  in any deleted topic;
-- a transaction that an operator ended: aborted before the decision, the batch fails and is repeated.
-  Committed before the decision, it counts as committed. Aborted after it, its rows are lost: each
-  settlement says so until the checkpoint is given up. An operator must not commit an attempt that is not in
-  the decision: then its rows are there twice. The metadata of the group's offsets shows the decision;
-- a broker without prepared transactions, or that does not allow them to this sink.
-
-A transactional id that the broker has forgotten (transactional.id.expiration.ms) had no open transaction, so
-its transaction ended as it was decided.
-
+Each attempt of each task writes its rows in a transaction of its own, prepares it, and names it in its commit
+message. Its transactional id was never used before. The driver then settles the batch (`settling`): it makes
+one durable decision, which names the transactions to commit, and ends all transactions of the batch by it.
+1. Spark repeats a batch under the same number, with the same input, until `commit` has returned; it plans no
+   other before. A batch that is decided is never decided again: a repetition finishes the first decision,
+   and its own rows are aborted. So the rows of one execution are committed, and an execution may have other
+   tasks, another order of rows, or other results of functions that are not deterministic.
+2. A decision names single attempts. Of attempts that ran at the same time it names one; `settling` aborts
+   what failed, repeated and late attempts wrote, also after their driver died.
+3. All transactions of a decision are committed before another decision replaces it, and none of them is
+   aborted: no timeout ends a transaction of a producer with two-phase commit, its state never expires, and
+   `settling` says why no driver can.
+4. `abort` settles too: it may follow a commit of unknown outcome, and then commits what was decided.
 In a batch query and in `foreachBatch`, exactly_once.name and exactly_once.batch stand for query and batch.
-Within one run a number can be written once only, because two writes under one name would hide each other.
+`decision` says which batches are refused because it cannot be known whether their rows are stored.
+Not promised: that all rows of a batch become visible in one instant, order between tasks, rows that an
+operator commits or aborts against the decision, and that a new checkpoint knows the rows of an old one.
 
 Invariants: as in `pipeline.sink.writers`.
 """
