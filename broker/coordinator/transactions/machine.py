@@ -10,7 +10,8 @@ Invariants:
   (CONCURRENT_TRANSACTIONS);
 - a partition is permitted to take data of a transaction only after `confirm`, when it is durable that it
   takes part;
-- requests never make all ids together hold more than `TransactionLimits.max_bytes`.
+- requests never make all ids together hold more than `TransactionLimits.max_bytes`. Before one is refused for
+  that, ids go that had no transaction for the longest transaction timeout, the longest idle first.
 
 Pure. Source: Kafka's TransactionCoordinator, KIP-98, KIP-360, KIP-664, KIP-890, KIP-939.
 """
@@ -18,6 +19,7 @@ Pure. Source: Kafka's TransactionCoordinator, KIP-98, KIP-360, KIP-664, KIP-890,
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
 
 from tidelog.broker.coordinator.decision import Decision
 from tidelog.broker.coordinator.transactions.messages import (
@@ -47,6 +49,8 @@ _Changing = Callable[[int], Decision[TransactionRecord, None]]
 _NOTHING = Decision[TransactionRecord, None]((), None)
 _ID_BYTES = 1_000
 """Memory of an id without the bytes of its name and without partitions."""
+_MOST_FORGOTTEN = 100
+"""Idle ids that go together when memory is needed, so that this is seldom."""
 _PARTITION_BYTES = 300
 """Memory of a partition that takes part."""
 
@@ -59,6 +63,8 @@ class Transactions:
         self.held_bytes = 0
         self._held: dict[str, Transaction] = {}
         self._active: dict[str, None] = {}
+        # In the order in which they became idle.
+        self._idle: dict[str, None] = {}
         self._confirmed: dict[str, frozenset[TopicPartition]] = {}
 
     def apply(self, record: TransactionRecord) -> None:
@@ -68,26 +74,42 @@ class Transactions:
             self._held.pop(transactional_id, None)
         else:
             self._held[transactional_id] = transaction
+        self._idle.pop(transactional_id, None)
         if transaction is None or transaction.state.is_idle:
             self._active.pop(transactional_id, None)
         else:
             self._active[transactional_id] = None
+        if transaction is not None and transaction.state.is_idle:
+            self._idle[transactional_id] = None
         if transaction is None or transaction.state is not TransactionState.ONGOING:
             self._confirmed.pop(transactional_id, None)
 
     def _bytes_of_held(self, transactional_id: str) -> int:
         return _bytes_of(TransactionRecord(transactional_id, self._held.get(transactional_id)))
 
-    def _check_memory(self, record: TransactionRecord, code: ErrorCode) -> None:
-        """Raise ApiError of this code if the record needs more memory than is free."""
+    def _within_memory(
+        self, record: TransactionRecord, code: ErrorCode, now_ms: int
+    ) -> list[TransactionRecord]:
+        """The record, behind those by which idle ids are forgotten where it needs their memory. Raises
+        ApiError of this code if that is not enough."""
         added_bytes = _bytes_of(record) - self._bytes_of_held(record.transactional_id)
-        if added_bytes > max(self.limits.max_bytes - self.held_bytes, 0):
+        lacking_bytes = added_bytes - max(self.limits.max_bytes - self.held_bytes, 0)
+        if lacking_bytes <= 0:
+            return [record]
+        forgotten = []
+        for transactional_id in islice(self._idle, _MOST_FORGOTTEN):
+            idle_ms = now_ms - self._held[transactional_id].updated_ms
+            if idle_ms >= self.limits.max_timeout_ms and transactional_id != record.transactional_id:
+                forgotten.append(TransactionRecord(transactional_id, None))
+                lacking_bytes -= self._bytes_of_held(transactional_id)
+        if lacking_bytes > 0:
             raise ApiError(
                 code,
                 "all transactional ids of this partition of __transaction_state together hold as much as "
                 f"transactions.max.bytes allows ({self.limits.max_bytes} bytes): raise it, or lower "
                 "transactional.id.expiration.ms",
             )
+        return [*forgotten, record]
 
     def ids(self) -> Collection[str]:
         return self._held.keys()
@@ -112,10 +134,10 @@ class Transactions:
             held = self._held.get(asked.transactional_id)
             if held is None:
                 unnamed = TransactionRecord(asked.transactional_id, Transaction(NO_PRODUCER, timeout_ms))
-                self._check_memory(unnamed, ErrorCode.POLICY_VIOLATION)
+                *forgotten, _ = self._within_memory(unnamed, ErrorCode.POLICY_VIOLATION, now_ms)
                 first = Producer(_needed(fresh_producer_id), 0)
                 created = Transaction(first, timeout_ms, updated_ms=now_ms)
-                return self._initialized(asked, created, Initialized(first))
+                return self._initialized(asked, created, Initialized(first), forgotten)
             _check_expected_id(held, asked.expected)
             if held.state.is_decided:
                 raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -153,9 +175,13 @@ class Transactions:
         return asked.timeout_ms
 
     def _initialized(
-        self, asked: Initialization, transaction: Transaction, response: Initialized
+        self,
+        asked: Initialization,
+        transaction: Transaction,
+        response: Initialized,
+        forgotten: Iterable[TransactionRecord] = (),
     ) -> Decision[TransactionRecord, Initialized | None]:
-        return Decision((TransactionRecord(asked.transactional_id, transaction),), response)
+        return Decision((*forgotten, TransactionRecord(asked.transactional_id, transaction)), response)
 
     def add_partitions(
         self, transactional_id: str, client: Producer, partitions: Iterable[TopicPartition]
@@ -172,8 +198,7 @@ class Transactions:
             if not wanted or (held.state is TransactionState.ONGOING and wanted <= held.partitions):
                 return _NOTHING
             record = TransactionRecord(transactional_id, held.with_partitions(wanted, now_ms))
-            self._check_memory(record, ErrorCode.TRANSACTION_ABORTABLE)
-            return Decision((record,), None)
+            return Decision(self._within_memory(record, ErrorCode.TRANSACTION_ABORTABLE, now_ms), None)
 
         return operation
 

@@ -49,6 +49,27 @@ def test_new_ids_and_larger_transactions_are_refused_once_all_ids_hold_what_they
     assert site.begin().producer_id == client.producer_id
 
 
+@restarted_or_not
+def test_where_memory_is_lacking_the_longest_idle_ids_go_and_those_in_use_stay(
+    site: Site, restarts: bool
+) -> None:
+    names = [f"id-{number:03}" for number in range(150)]
+    clients = [site.begin(name) for name in names]
+    site.add(clients[0], P0, name=names[0])
+    if restarts:
+        site.restart()
+    site.machine.limits = site.machine.limits._replace(max_bytes=site.machine.held_bytes)
+    assert code_of(site.begin, "early") == ErrorCode.POLICY_VIOLATION
+    site.now_ms += LIMITS.max_timeout_ms
+    site.begin(names[1])
+    site.begin("new")
+    kept = set(site.machine.ids())
+    assert {names[0], names[1], "new"} <= kept
+    assert kept.isdisjoint(names[2:102])
+    assert kept.issuperset(names[102:])
+    assert code_of(site.add, clients[2], P0, name=names[2]) == UNMAPPED
+
+
 def test_memory_is_free_again_when_an_id_expires(site: Site) -> None:
     site.begin()
     site.now_ms += LIMITS.id_expiration_ms
