@@ -3,8 +3,8 @@
 Owns the order of a run. Tidelog is measured beside Tansu's in-memory broker and a raw sink, its client beside
 aiokafka, kafka-python and confluent-kafka's AIOProducer. Each round starts all targets on fresh folders and
 visits every scenario, target by target, so that what disturbs the machine disturbs all alike; ratios are
-taken within rounds. Scale and cost of idempotence come once, at the end, and so do many groups (beside Apache
-Kafka too) and the pipeline on Spark.
+taken within rounds. At the end come scale, the cost of idempotence, many groups and transactions (both beside
+Apache Kafka too), and the pipeline on Spark.
 Servers are killed by their id at the end of each round, whatever happens. Exit code 0 also when a requirement
 is not held (the table says so); 1 when a server or a load failed.
 """
@@ -35,6 +35,7 @@ from bench.scenarios import (
     scale,
     startup,
     throughput,
+    transactions,
 )
 from bench.targets.process import Target, TargetError
 from bench.targets.sink import Sink
@@ -46,7 +47,7 @@ RESULTS = Path(__file__).parent / "results"
 TARGETS: tuple[type[Target], ...] = (Tidelog, Tansu, Sink)
 _WIDTH = 200
 _OF_BROKERS = ("startup", "memory", "throughput", "requests", "compaction")
-SCENARIOS = (*_OF_BROKERS, "client", "scale", "groups", "pipeline")
+SCENARIOS = (*_OF_BROKERS, "client", "scale", "groups", "transactions", "pipeline")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -60,6 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     client_results = Results(clients.PEERS, clients.TITLE)
     scale_results = Results(scale.PEERS, scale.TITLE)
     groups_results = Results(groups.PEERS, groups.TITLE)
+    transactions_results = Results(transactions.PEERS, transactions.TITLE)
     pipeline_results = Results(pipeline.PEERS, pipeline.TITLE)
     RESULTS.mkdir(exist_ok=True)
     begin = time.perf_counter()
@@ -80,6 +82,10 @@ def main(arguments: list[str] | None = None) -> int:
         if "groups" in options.only:
             console.print("groups", highlight=False)
             groups.measure(groups_results, folder / "groups")
+        if "transactions" in options.only:
+            console.print("transactions", highlight=False)
+            seconds = options.transaction_seconds
+            transactions.measure(transactions_results, folder / "transactions", options.rounds, seconds)
         if "pipeline" in options.only:
             console.print("pipeline", highlight=False)
             pipeline.measure(pipeline_results, folder / "pipeline", options.rounds)
@@ -92,7 +98,10 @@ def main(arguments: list[str] | None = None) -> int:
         shutil.rmtree(folder, ignore_errors=True)
     if exit_code == 0 and "requests" in options.only:
         disk.note_ceiling(results)
-    measured = (results, client_results, scale_results, groups_results, pipeline_results)
+    measured = (
+        *(results, client_results, scale_results, groups_results),
+        *(transactions_results, pipeline_results),
+    )
     tables = [table for table in measured if table.rows]
     if tables:
         tables[-1].notes.append(machine.note())
@@ -110,6 +119,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--throughput-seconds", type=float, default=2.0, help="of each run, default 2")
     parser.add_argument("--request-seconds", type=float, default=1.5, help="of each run, default 1.5")
     parser.add_argument("--client-seconds", type=float, default=1.0, help="of each sending, default 1")
+    parser.add_argument("--transaction-seconds", type=float, default=1.5, help="of each run, default 1.5")
     parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=SCENARIOS, help="leave others out")
     return parser.parse_args(arguments)
 

@@ -39,11 +39,19 @@ READ_BYTES = 1 << 20
 class LogJournal(Generic[RecordT]):
     """The journal over one replica. Only the journal appends to that replica."""
 
-    def __init__(self, replica: Replica, formats: RecordFormats, clock_ms: Callable[[], int]) -> None:
-        """`clock_ms` is the wall clock, for the timestamps of batches."""
+    def __init__(
+        self,
+        replica: Replica,
+        formats: RecordFormats,
+        clock_ms: Callable[[], int],
+        may_wait: Callable[[Any], bool] = lambda _: False,
+    ) -> None:
+        """`clock_ms` is the wall clock, for the timestamps of batches; `may_wait` says of a record whether it
+        may become durable later, with those that are written after it."""
         self._replica = replica
         self._formats = formats
         self._clock_ms = clock_ms
+        self._may_wait = may_wait
         self._is_replayed = False
         self._is_stopped = False
 
@@ -126,7 +134,8 @@ class LogJournal(Generic[RecordT]):
             )
         else:
             batch = builder.build()
-        return self._replica.append_as_coordinator(batch, now_ms)
+        may_wait = all(map(self._may_wait, records))
+        return self._replica.append_as_coordinator(batch, now_ms, may_wait=may_wait)
 
 
 class _Replayed:

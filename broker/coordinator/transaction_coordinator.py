@@ -39,7 +39,8 @@ from tidelog.broker.coordinator.transactions.messages import (
     ProducerIdNeeded,
     TransactionLimits,
 )
-from tidelog.broker.coordinator.transactions.records import TRANSACTION_RECORD_FORMATS
+from tidelog.broker.coordinator.transactions.records import TRANSACTION_RECORD_FORMATS, TransactionRecord
+from tidelog.broker.coordinator.transactions.states import TransactionState
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition, Transaction
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.observability.metrics import TransactionCounts
@@ -88,6 +89,7 @@ class TransactionCoordinator:
             self._begin,
             ErrorCode.INVALID_REQUEST,
             _ADVICE,
+            _is_complete,
         )
         self._shards = Shards(kind, catalog, topics, replicas, clock_ms, steady_ms)
         self.make_topic = self._shards.make_topic
@@ -287,7 +289,23 @@ class TransactionCoordinator:
             )
             lacking = failed
             await asyncio.sleep(MARKERS_RETRY_SECONDS)
-        await shard.run(shard.machine.complete(transactional_id, held.producer))
+        await self._complete(shard, transactional_id, held.producer)
+
+    async def _complete(self, shard: _Shard, transactional_id: str, markers: Producer) -> None:
+        """Complete a transaction; returns once that is decided, and does not wait for the disk.
+
+        What the next transaction writes comes later in the same log, and one flush makes both durable. After
+        a crash before that the markers are written again.
+        """
+        operation = shard.machine.complete(transactional_id, markers)
+        decided = asyncio.get_running_loop().create_future()
+
+        def completing(now_ms: int) -> Any:
+            decided.set_result(None)
+            return operation(now_ms)
+
+        task = self._begin_task(shard.run(completing))
+        await asyncio.wait([task, decided], return_when=asyncio.FIRST_COMPLETED)
 
     async def _sweep_repeatedly(self) -> None:
         config = self._settings.config
@@ -333,6 +351,11 @@ class TransactionCoordinator:
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self._shards.close()
+
+
+def _is_complete(record: TransactionRecord) -> bool:
+    held = record.transaction
+    return held is not None and held.state.is_idle and held.state is not TransactionState.EMPTY
 
 
 def _limits_of(config: BrokerConfig) -> TransactionLimits:

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 
 from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
@@ -276,14 +275,19 @@ class ProduceHandler:
         lacking: Mapping[Producer, Sequence[TopicPartition]] | None,
     ) -> None:
         try:
+            to_retry: dict[tuple[str, int], ApiError] = {}
             for producer, partitions in (lacking or {}).items():
-                # If this fails, the append finds that they do not take part, and why.
-                with suppress(ApiError):
+                try:
                     await self._services.transactions.add_partitions(
                         request.transactional_id or "", producer, partitions
                     )
+                except ApiError as error:
+                    # Else the append finds that they do not take part, and why. But what may be added later
+                    # may not be found then: the transaction before it may have ended meanwhile.
+                    if error.code.retriable:
+                        to_retry.update(dict.fromkeys(partitions, error))
             verdicts = await self._inspected_late(request, in_a_thread=lacking is None)
-            result = await self._services.turns.run(self._append_all(context, request, verdicts))
+            result = await self._services.turns.run(self._append_all(context, request, verdicts, to_retry))
         except Exception as error:
             late.give(error)
             return
@@ -307,9 +311,15 @@ class ProduceHandler:
             return await asyncio.to_thread(inspect)
 
     def _append_all(
-        self, context: RequestContext, request: ProduceRequest, verdicts: Sequence[Verdict]
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        verdicts: Sequence[Verdict],
+        to_retry: Mapping[tuple[str, int], ApiError] = {},
     ) -> Steps[ProduceResponse | PendingProduce | None]:
-        """Each partition must be named once: two answers for one could not be distinguished."""
+        """Append all but `to_retry`. Each partition must be named once: two answers for one could not be
+        distinguished.
+        """
         repeated = yield from _named_twice(request)
         pace = Pace()
         response: ProduceResponse = []
@@ -327,6 +337,10 @@ class ProduceHandler:
                 verdict = next(verdict_of_next)
                 if (topic, index) in repeated:
                     results.append(_refused(index, ErrorCode.INVALID_REQUEST, _NAMED_TWICE))
+                elif error := to_retry.get((topic, index)):
+                    results.append(
+                        _refused(index, _OF_THE_COORDINATOR.get(error.code, error.code), error.message)
+                    )
                 else:
                     self._append(context, request, topic, index, records, verdict, results, response, pending)
                 if pace.spent(ELEMENTS_AN_APPEND + len(records or b"") // RECORD_BYTES_AN_ELEMENT):

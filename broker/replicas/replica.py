@@ -215,15 +215,21 @@ class Replica:
             self._unflushed_batches += 1
         return result
 
-    def append_as_coordinator(self, batch: Buffer, now_ms: int) -> asyncio.Future[AppendResult]:
-        """Write a batch of this broker's own: see AppendOrigin.COORDINATOR.
+    def append_as_coordinator(
+        self, batch: Buffer, now_ms: int, *, may_wait: bool = False
+    ) -> asyncio.Future[AppendResult]:
+        """Write a batch of this broker's own: see AppendOrigin.COORDINATOR. With `may_wait` it becomes
+        durable as `soon_durable` says.
 
         Its offsets are known at once, and given when it is durable. Raises ApiError where it is refused, then
         nothing was written; the future raises it where the batch was written and does not become durable.
         """
         written = self.append_as_leader(batch, now_ms, origin=AppendOrigin.COORDINATOR)
         result: AppendResult = written  # type: ignore[assignment]
-        return self._settled(result.last_offset + 1, result)
+        settled = self._settled(result.last_offset + 1, result, may_wait=may_wait)
+        if may_wait:
+            self.soon_durable(written)
+        return settled
 
     def write_marker(self, marker: TransactionMarker, now_ms: int) -> Written:
         """End a producer's transaction on this partition, with AppendOrigin.COORDINATOR.
@@ -266,8 +272,11 @@ class Replica:
         """Resolved once all before `end_offset` is durable; raises ApiError when it cannot be."""
         return self._settled(end_offset, None)
 
-    def _settled(self, end_offset: int, result: _ResultT) -> asyncio.Future[_ResultT]:
-        """Resolved with `result` once all before `end_offset` is durable."""
+    def _settled(
+        self, end_offset: int, result: _ResultT, *, may_wait: bool = False
+    ) -> asyncio.Future[_ResultT]:
+        """Resolved with `result` once all before `end_offset` is durable; with `may_wait` another flush makes
+        it so."""
         future: asyncio.Future[_ResultT] = self._loop.create_future()
         if self.stopped is not None:
             future.set_exception(ApiError(self.stopped))
@@ -275,7 +284,8 @@ class Replica:
             future.set_result(result)
         else:
             self._waiters.append((end_offset, _FutureWaiter(future, result), 0))
-            self._group_commit.request(self)
+            if not may_wait:
+                self._group_commit.request(self)
         return future
 
     @property

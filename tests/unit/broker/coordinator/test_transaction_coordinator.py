@@ -20,6 +20,7 @@ from tidelog.broker.coordinator.transactions.messages import Initialization
 from tidelog.broker.coordinator.transactions.states import TransactionState
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.replicas import replica
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services, open_services
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -234,3 +235,33 @@ async def test_a_marker_that_a_later_epoch_has_made_needless_does_not_hold_its_t
     await services.transactions.end("x", client, is_commit=True, version=2)
     await reached(services, TransactionState.COMPLETE_COMMIT)
     assert markers(services) == [1, 1]
+
+
+async def test_one_flush_makes_the_end_of_a_transaction_and_the_beginning_of_the_next_durable(
+    open_one: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica, "FLUSH_SOON_MS", 600_000)
+    services = await open_one()
+    client = await begun(services, P0, P1)
+    flushed: list[str] = []
+    begin_flush = Replica.begin_flush
+
+    def counted(self: Replica) -> Any:
+        work = begin_flush(self)
+        flushed.extend([] if work is None else [self.topic])
+        return work
+
+    monkeypatch.setattr(Replica, "begin_flush", counted)
+    for _ in range(3):
+        client = await services.transactions.end("x", client, is_commit=True, version=2)
+        await services.transactions.add_partitions("x", client, [P0, P1])
+    assert flushed.count(TRANSACTIONS_TOPIC) == 2 * 3
+    assert (await services.transactions.describe("x")).state is TransactionState.ONGOING
+
+
+async def test_a_transaction_that_is_complete_becomes_so_on_disk_without_a_request(open_one: Open) -> None:
+    services = await open_one()
+    client = await begun(services, P0)
+    await services.transactions.end("x", client, is_commit=True, version=2)
+    state = services.replicas[TRANSACTIONS_TOPIC, partition_of("x", 5)]
+    await until(lambda: state.high_watermark == 4)  # Empty, Ongoing, PrepareCommit, CompleteCommit.

@@ -195,6 +195,25 @@ async def test_a_pattern_of_transactional_ids_that_is_no_regular_expression_is_r
     assert caught.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
+async def test_a_batch_whose_partition_may_be_added_later_is_sent_again_and_the_transaction_goes_on(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The markers of the transaction before it become durable just when the coordinator has given up."""
+    await asker.create("t")
+    client = TransactionalClient(asker, is_new=True)
+    await client.begin()
+    transactions = asker.services.transactions
+
+    async def add(*_: Any) -> None:
+        raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transactions, "add_partitions", add)
+        assert (await client.produce("t")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert (await client.produce("t")).error_code == NONE
+    assert await client.end() == NONE
+
+
 def give_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each id and each partition needs more than all may hold from now on."""
     monkeypatch.setattr(machine, "_ID_BYTES", 1 << 40)
