@@ -33,6 +33,7 @@ from tidelog.broker.services import Services, open_services
 from tidelog.broker.storage.disk import HANDLES_ADVICE, Disk, is_out_of_handles
 from tidelog.broker.storage.manager import DataFolderError
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.settings import ConfigError
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -191,7 +192,7 @@ class _Sockets:
                 for endpoint in self.endpoints:
                     endpoint.socket.close()
                 raise
-        except BindError as error:
+        except (BindError, ConfigError) as error:
             raise StartError(str(error)) from None
 
     def as_bound(self, config: BrokerConfig) -> BrokerConfig:

@@ -40,6 +40,8 @@ _READ_BYTES: Final = 64 * 1024
 """The buffer size that a busy connection reaches with frames of any size."""
 _KEPT_BYTES: Final = 2 * 1024 * 1024
 _SMALL_ROUNDS_BEFORE_SHRINKING: Final = 64
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+"""How a connection with TLS begins."""
 _JOINED_BYTES: Final = 16 * 1024
 
 
@@ -305,7 +307,10 @@ class FrameReader:
 
     def _bad_size(self, size: int) -> ProtocolError:
         came = _SIZE.pack(size)
+        cause = "the peer may use HTTP on this port, or the limit is too low"
+        if came.startswith(_TLS_HANDSHAKE):
+            cause = "the peer uses TLS, and this port does not: change its security.protocol"
         return ProtocolError(
             f"frame length: expected 0 to {self.max_frame_bytes}, came {size} (bytes {came.hex(' ')}); "
-            "the peer may use TLS or HTTP on this port, or the limit is too low"
+            f"{cause}"
         )

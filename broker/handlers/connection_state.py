@@ -29,7 +29,9 @@ class Principal(NamedTuple):
     name: str
 
 
-ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+USER: Final = "User"
+"""The type of every principal that a connection can have."""
+ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
 """The principal of a client of a listener without authentication."""
 
 

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator
 from operator import length_hint
 from typing import TYPE_CHECKING
 
-from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
+from tidelog.broker.handlers.connection_state import USER, AuthenticationStep, ConnectionState, Principal
 from tidelog.broker.limits.queued_memory import Held
 from tidelog.broker.net.dispatch import BadRequest, Pending
 from tidelog.protocol.errors import ProtocolError
@@ -45,10 +45,12 @@ if TYPE_CHECKING:
 WRITE_HIGH_WATER_BYTES = 1 << 20
 FLUSH_BYTES = 1 << 18
 """Answers to frames of one read that are given to the transport before the other frames are served."""
-_WRITELINES_PAUSES = not (
-    (3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2)
-)
+WRITELINES_PAUSES = not ((3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2))
 """In some versions asyncio's writelines forgets to pause the protocol (CVE-2024-12254); write never does."""
+CLIENT_USER = "client_user"
+"""`get_extra_info` of this name is the user that the client's certificate names, or empty."""
+RECEIVED_BYTES = "received_bytes"
+"""`get_extra_info` of this name counts the bytes that the transport received and did not deliver."""
 _LATELY_SECONDS = 0.3
 _LEAST_GROWTH_BYTES = 4096
 _REQUEST_BYTES = 1024
@@ -64,8 +66,8 @@ class Connection(asyncio.BufferedProtocol):
         "_backlog", "_closing", "_dispatcher", "_drained", "_endpoint", "_fetch_max_bytes",
         "_flush_scheduled", "_guard", "_handed_bytes", "_held_bytes", "_holder", "_is_held_back", "_loop",
         "_max_bytes", "_max_requests", "_memory", "_moved_at", "_out", "_parked_bytes", "_paused", "_queue",
-        "_reader", "_reserved_bytes", "_server", "_timer", "_transport", "_unsent_bytes", "_writing_paused",
-        "connection_id", "last_arrival", "peer", "routes", "state",
+        "_reader", "_received_bytes", "_reserved_bytes", "_server", "_timer", "_transport", "_unsent_bytes",
+        "_writing_paused", "connection_id", "last_arrival", "peer", "routes", "state",
     )  # fmt: skip
 
     def __init__(self, server: Server, endpoint: Endpoint, connection_id: int) -> None:
@@ -121,6 +123,9 @@ class Connection(asyncio.BufferedProtocol):
         listener = self._endpoint.listener_at(transport.get_extra_info("sockname"))
         protocol = self._endpoint.config.security_protocol
         self.state = ConnectionState(self.connection_id, listener, protocol, client_host)
+        if user := transport.get_extra_info(CLIENT_USER):
+            self.state.principal = Principal(USER, user)
+        self._received_bytes = transport.get_extra_info(RECEIVED_BYTES) or int
         self.routes = self._dispatcher.routes_at(self.state.authentication)
         if not self._server.connection_opened(self):
             self._closing = True
@@ -358,7 +363,7 @@ class Connection(asyncio.BufferedProtocol):
             self._guard.passed()
         if len(out) == 1:
             self._transport.write(out[0])
-        elif _WRITELINES_PAUSES:
+        elif WRITELINES_PAUSES:
             self._transport.writelines(out)
         else:
             self._transport.write(b"".join(out))
@@ -400,6 +405,7 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes of memory that this connection holds."""
         return (
             self._reader.capacity_bytes
+            + self._received_bytes()
             + self._transport.get_write_buffer_size()
             + self._held_bytes
             + self._parked_bytes
@@ -411,7 +417,7 @@ class Connection(asyncio.BufferedProtocol):
         reader = self._reader
         is_within_frame = reader.pending_bytes > 0 and self._backlog is None
         return Held(
-            receiving=reader.capacity_bytes,
+            receiving=reader.capacity_bytes + self._received_bytes(),
             missing=reader.missing_bytes if is_within_frame else 0,
             unsent=self._transport.get_write_buffer_size(),
             waiting=self._held_bytes + self._parked_bytes + _REQUEST_BYTES * len(self._queue),
@@ -421,7 +427,9 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _has_unread(self) -> bool:
-        """Whether the kernel holds bytes of the client that were not read."""
+        """Whether bytes of the client wait that were not read."""
+        if self._received_bytes():
+            return True
         try:
             handle = self._transport.get_extra_info("socket").fileno()
             return fcntl.ioctl(handle, termios.FIONREAD, bytes(4)) != bytes(4)

@@ -23,24 +23,27 @@ from functools import partial
 from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
-from tidelog.broker.configuration.listeners import ListenerConfig, SecurityProtocol
+from tidelog.broker.configuration.listeners import ListenerConfig
 from tidelog.broker.limits.handle_budget import HandleBudget
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.queued_memory import QueuedMemory
 from tidelog.broker.net.acceptor import Acceptor
 from tidelog.broker.net.connection import Connection
 from tidelog.broker.net.dispatch import Dispatcher
+from tidelog.broker.net.handshakes import Handshakes
 from tidelog.broker.net.memory_guard import MemoryGuard
+from tidelog.broker.net.tls_transport import TlsTransport
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.security.certificate_watch import CertificateWatch
+from tidelog.broker.security.tls import ListenerTls
 from tidelog.broker.storage.disk import HANDLES_ADVICE
+from tidelog.protocol.settings import ConfigError
 
 BACKLOG = 1024
 _IDLE_CHECKS = 10
 _LONGEST_CHECK_SECONDS = 60.0
 _CLOSE_SECONDS = 1.0
 _IPV4_IN_IPV6 = "::ffff:"
-_NOT_SERVED = (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
-"""Protocols that may be configured and are not implemented: a listener of one does not start."""
 
 
 class BindError(Exception):
@@ -53,6 +56,7 @@ class Endpoint:
 
     config: ListenerConfig
     socket: socket.socket
+    tls: ListenerTls | None = None
 
     @property
     def port(self) -> int:
@@ -98,18 +102,18 @@ def bind_error(host: str, port: int, setting: str, error: OSError) -> BindError:
 
 
 def bind_endpoints(config: BrokerConfig) -> list[Endpoint]:
-    """The sockets of the configured listeners. Raises BindError."""
+    """The sockets of the configured listeners. Raises BindError, and ConfigError for certificates."""
     endpoints: list[Endpoint] = []
     try:
         for listener in config.listener_configs:
-            if listener.security_protocol in _NOT_SERVED:
-                raise BindError(
-                    f"the listener {listener.name} has the security protocol {listener.security_protocol}, "
-                    "which this release does not serve"
-                )
+            tls = None
+            if listener.security_protocol.has_tls:
+                own = config.of_listener(listener.name)
+                has_sasl = listener.security_protocol.has_sasl
+                tls = ListenerTls(own, listener.name, names_users=not has_sasl)
             bound = bind(listener.host, listener.port, listener.setting)
-            endpoints.append(Endpoint(listener, bound))
-    except BindError:
+            endpoints.append(Endpoint(listener, bound, tls))
+    except (BindError, ConfigError):
         for endpoint in endpoints:
             endpoint.socket.close()
         raise
@@ -136,6 +140,8 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self._connections: set[Connection] = set()
         self.guard = MemoryGuard(self._connections, memory, events, metrics, self.loop)
+        self.handshakes = Handshakes(events, metrics)
+        self._watch: CertificateWatch | None = None
         self._ids = itertools.count(1)
         self._acceptors: list[Acceptor] = []
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -150,8 +156,10 @@ class Server:
 
     def start(self, endpoints: Iterable[Endpoint]) -> None:
         """Accept clients on these sockets, which the server owns from now on. Raises BindError."""
+        endpoints = list(endpoints)
+        self._watch = CertificateWatch([each.tls for each in endpoints if each.tls is not None])
         for endpoint in endpoints:
-            acceptor = Acceptor(endpoint.socket, partial(self._connection, endpoint), self._admits)
+            acceptor = Acceptor(endpoint.socket, partial(self._accepted, endpoint), self._admits)
             self._acceptors.append(acceptor)
             try:
                 acceptor.start(BACKLOG)
@@ -161,12 +169,17 @@ class Server:
                 raise bind_error(host, port, endpoint.config.setting, error) from None
         self._schedule_idle_check()
 
+    def _accepted(self, endpoint: Endpoint) -> asyncio.BufferedProtocol:
+        """The protocol of an accepted socket."""
+        connect = partial(self._connection, endpoint)
+        return connect() if endpoint.tls is None else TlsTransport(endpoint.tls, self.handshakes, connect)
+
     def _connection(self, endpoint: Endpoint) -> Connection:
         return Connection(self, endpoint, next(self._ids))
 
     def _admits(self, peer: str) -> bool:
         """Whether one more connection gets a file handle."""
-        if self._handles.admits(len(self._connections)):
+        if self._handles.admits(len(self._connections) + len(self.handshakes)):
             return True
         self.metrics.connection_refused()
         self.events.warning(
@@ -224,6 +237,9 @@ class Server:
         self._is_stopping = True
         for acceptor in self._acceptors:
             acceptor.close()
+        self.handshakes.close()
+        if self._watch is not None:
+            self._watch.close()
         self.guard.close()
         if self._idle_timer is not None:
             self._idle_timer.cancel()

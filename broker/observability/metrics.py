@@ -211,6 +211,10 @@ class Metrics:
         """A connection was closed because max.connections were open."""
         self._counts["connection_refused"] += 1
 
+    def tls_failed(self) -> None:
+        """A connection was closed because its TLS, or its client's certificate, was not as it should be."""
+        self._counts["tls_failed"] += 1
+
     def connection_cut(self) -> None:
         """A connection was closed because memory was short and it held the most."""
         self._counts["connection_cut"] += 1
@@ -473,5 +477,10 @@ _PLAIN_COUNTERS = (
         "connection_cut",
         "connections_cut_for_memory",
         "Connections closed because queued.max.bytes were held, and the most of it by them.",
+    ),
+    (
+        "tls_failed",
+        "tls_failures",
+        "Connections closed because their TLS or their client's certificate was not accepted.",
     ),
 )

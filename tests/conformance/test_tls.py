@@ -1,0 +1,255 @@
+"""Clients by others and ours over TLS: they work unchanged, and are told what is wrong with a certificate."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import NewTopic as AioKafkaTopic
+from aiokafka.errors import KafkaConnectionError
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.admin import NewTopic as KafkaPythonTopic
+from kafka.errors import KafkaTimeoutError
+
+from tests.certificates import Certificates
+from tests.conformance.conftest import RunningBroker
+from tests.waiting import DEADLINE_SECONDS, wait_for
+from tidelog.client import Admin, TlsError
+from tidelog.client import Consumer as OurConsumer
+from tidelog.client import NewTopic as OurTopic
+from tidelog.client import Producer as OurProducer
+
+PROTOCOLS = "ONE_WAY:SSL,MUTUAL:SSL,EXPIRED:SSL,ELSEWHERE:SSL"
+
+
+class Served(NamedTuple):
+    broker: RunningBroker
+    certificates: Certificates
+    client: str
+
+    def address(self, listener: str) -> str:
+        # The certificates are for this name as well as for the address.
+        return f"localhost:{self.broker.broker.ports[listener]}"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A broker with listeners for TLS, for certificates of both sides, and two that clients must refuse."""
+    folder = tmp_path_factory.mktemp("certificates")
+    certificates = Certificates(folder)
+    own = Path(certificates.keystore).read_bytes()
+    overrides: dict[str, object] = {"listener.name.mutual.ssl.client.auth": "required"}
+    for listener, given in {
+        "expired": {"expires": datetime.now(UTC) - timedelta(days=1)},
+        "elsewhere": {"host": "elsewhere.example.org"},
+    }.items():
+        certificates.issue(*([given["host"]] if "host" in given else []), expires=given.get("expires"))  # type: ignore[list-item, arg-type]
+        path = folder / f"{listener}.pem"
+        path.write_bytes(Path(certificates.keystore).read_bytes())
+        overrides[f"listener.name.{listener}.ssl.keystore.location"] = str(path)
+    Path(certificates.keystore).write_bytes(own)
+    running = RunningBroker(
+        tmp_path_factory.mktemp("broker"),
+        listeners=tuple(f"{name}://127.0.0.1:0" for name in ("ONE_WAY", "MUTUAL", "EXPIRED", "ELSEWHERE")),
+        listener_security_protocol_map=tuple(PROTOCOLS.split(",")),
+        ssl_keystore_location=certificates.keystore,
+        ssl_truststore_location=certificates.authority,
+        ssl_principal_mapping_rules="RULE:CN=(.*?),.*/$1/",
+        listener_overrides=overrides,
+        group_initial_rebalance_delay_ms=0,
+    )
+    yield Served(running, certificates, certificates.client("alice"))
+    running.stop()
+
+
+def with_aiokafka(served: Served, listener: str, client: str) -> bytes:
+    async def exchanged() -> bytes:
+        settings: Any = {
+            "bootstrap_servers": served.address(listener),
+            "security_protocol": "SSL",
+            "ssl_context": served.certificates.context(client),
+        }
+        admin = AIOKafkaAdminClient(**settings)
+        await admin.start()
+        await admin.create_topics([AioKafkaTopic(f"aiokafka-{listener}", 1, 1)])
+        await admin.close()
+        async with AIOKafkaProducer(**settings) as producer:
+            await producer.send_and_wait(f"aiokafka-{listener}", b"from aiokafka")
+        async with AIOKafkaConsumer(
+            f"aiokafka-{listener}", auto_offset_reset="earliest", group_id="aiokafka", **settings
+        ) as consumer:
+            return bytes((await consumer.getone()).value)
+
+    return asyncio.run(asyncio.wait_for(exchanged(), DEADLINE_SECONDS))
+
+
+def with_librdkafka(served: Served, listener: str, client: str) -> bytes:
+    topic = f"librdkafka-{listener}"
+    settings: dict[str, Any] = {
+        "bootstrap.servers": served.address(listener),
+        "security.protocol": "SSL",
+        "ssl.ca.location": served.certificates.authority,
+    }
+    if client:
+        settings |= {"ssl.certificate.location": client, "ssl.key.location": client}
+    admin = AdminClient(settings)
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(DEADLINE_SECONDS)
+    producer = Producer(settings)
+    producer.produce(topic, b"from librdkafka")
+    assert producer.flush(DEADLINE_SECONDS) == 0
+    consumer = Consumer({**settings, "group.id": "librdkafka", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    message = consumer.poll(DEADLINE_SECONDS)
+    consumer.close()
+    return bytes(message.value())
+
+
+def with_kafka_python(served: Served, listener: str, client: str) -> bytes:
+    topic = f"kafka-python-{listener}"
+    settings: dict[str, Any] = {
+        "bootstrap_servers": served.address(listener),
+        "security_protocol": "SSL",
+        "ssl_context": served.certificates.context(client),
+    }
+    admin = KafkaAdminClient(**settings)
+    admin.create_topics([KafkaPythonTopic(topic, 1, 1)])
+    admin.close()
+    producer = KafkaProducer(**settings)
+    producer.send(topic, b"from kafka-python").get(DEADLINE_SECONDS)
+    producer.close()
+    consumer = KafkaConsumer(topic, auto_offset_reset="earliest", group_id="kafka-python", **settings)
+    message = next(consumer)
+    consumer.close()
+    return bytes(message.value)
+
+
+def with_ours(served: Served, listener: str, client: str) -> bytes:
+    async def exchanged() -> bytes:
+        topic = f"ours-{listener}"
+        settings: Any = {
+            "bootstrap_servers": served.address(listener),
+            "security_protocol": "SSL",
+            "ssl_cafile": served.certificates.authority,
+            **({"ssl_certfile": client} if client else {}),
+        }
+        async with Admin(**settings) as admin:
+            await admin.create_topics([OurTopic(topic, 1)])
+        async with OurProducer(**settings) as producer:
+            await producer.send_and_wait(topic, b"from ours")
+        async with OurConsumer(topic, auto_offset_reset="earliest", **settings) as consumer:
+            value = (await consumer.getone()).value
+            assert value is not None
+            return bytes(value)
+
+    return asyncio.run(asyncio.wait_for(exchanged(), DEADLINE_SECONDS))
+
+
+CLIENTS: dict[str, Callable[[Served, str, str], bytes]] = {
+    "aiokafka": with_aiokafka,
+    "librdkafka": with_librdkafka,
+    "kafka-python": with_kafka_python,
+    "ours": with_ours,
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("listener", ["ONE_WAY", "MUTUAL"])
+def test_every_client_creates_topics_writes_and_reads_over_tls(
+    served: Served, listener: str, client: str
+) -> None:
+    certificate = served.client if listener == "MUTUAL" else ""
+    assert CLIENTS[client](served, listener, certificate) == f"from {client}".encode()
+
+
+def test_the_certificate_of_a_client_names_its_user(served: Served) -> None:
+    async def users() -> list[str]:
+        connections = served.broker.broker._server._connections
+        return [connection.state.principal.name for connection in connections]
+
+    with tls_connection(served, "MUTUAL", served.client), tls_connection(served, "ONE_WAY", served.client):
+        wait_for(
+            lambda: sorted(served.broker.run(users()))[-2:] == ["ANONYMOUS", "alice"] or None,
+            "both",
+            DEADLINE_SECONDS,
+        )
+
+
+def tls_connection(served: Served, listener: str, client: str) -> ssl.SSLSocket:
+    host, port = served.address(listener).split(":")
+    plain = socket.create_connection((host, int(port)))
+    return served.certificates.context(client).wrap_socket(plain, server_hostname=host)
+
+
+def refusal_of_aiokafka(served: Served, listener: str) -> str:
+    async def refused() -> None:
+        await AIOKafkaProducer(
+            bootstrap_servers=served.address(listener),
+            security_protocol="SSL",
+            ssl_context=served.certificates.context(),
+        ).start()
+
+    with pytest.raises(KafkaConnectionError) as caught:
+        asyncio.run(refused())
+    return str(caught.value)
+
+
+def refusal_of_librdkafka(served: Served, listener: str) -> str:
+    errors: list[KafkaError] = []
+    admin = AdminClient(
+        {
+            "bootstrap.servers": served.address(listener),
+            "security.protocol": "SSL",
+            "ssl.ca.location": served.certificates.authority,
+            "error_cb": errors.append,
+            "log_level": 0,
+        }
+    )
+    wait_for(lambda: admin.poll(0.01) or errors, "an error", DEADLINE_SECONDS)
+    return errors[0].str()
+
+
+def refusal_of_kafka_python(served: Served, listener: str) -> str:
+    with pytest.raises(KafkaTimeoutError) as caught:
+        KafkaProducer(
+            bootstrap_servers=served.address(listener),
+            security_protocol="SSL",
+            ssl_context=served.certificates.context(),
+            bootstrap_timeout_ms=200,
+        )
+    return str(caught.value)
+
+
+def refusal_of_ours(served: Served, listener: str) -> str:
+    async def refused() -> None:
+        address, authority = served.address(listener), served.certificates.authority
+        async with Admin(bootstrap_servers=address, security_protocol="SSL", ssl_cafile=authority) as admin:
+            await admin.list_topics()
+
+    with pytest.raises(TlsError) as caught:
+        asyncio.run(refused())
+    return str(caught.value)
+
+
+_BOOTSTRAP = "Unable to bootstrap"
+_REFUSALS = {
+    refusal_of_aiokafka: (_BOOTSTRAP, _BOOTSTRAP, _BOOTSTRAP),
+    refusal_of_librdkafka: ("certificate verify failed", "certificate verify failed", "certificate required"),
+    refusal_of_kafka_python: (_BOOTSTRAP, _BOOTSTRAP, _BOOTSTRAP),
+    refusal_of_ours: ("has expired", "is for another host", "the broker refuses the client's certificate"),
+}
+
+
+@pytest.mark.parametrize("refusal", _REFUSALS, ids=lambda function: function.__name__)
+def test_a_certificate_that_is_not_accepted_is_the_error_that_each_client_documents(
+    served: Served, refusal: Callable[[Served, str], str]
+) -> None:
+    for listener, expected in zip(("EXPIRED", "ELSEWHERE", "MUTUAL"), _REFUSALS[refusal], strict=True):
+        assert expected in refusal(served, listener)

@@ -1,0 +1,320 @@
+"""TLS on a real socket: bytes and their order, back-pressure in both directions, and handshakes that fail."""
+
+import asyncio
+import fcntl
+import random
+import ssl
+import sys
+import termios
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.certificates import Certificates
+from tests.unit.broker.net.peers import Peer, serving
+from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.net import handshakes as handshakes_module
+from tidelog.broker.net import tls_transport as tls_transport_module
+from tidelog.broker.net.connection import RECEIVED_BYTES
+from tidelog.broker.net.handshakes import Handshakes
+from tidelog.broker.net.tls_transport import RECEIVE_BYTES, TlsTransport
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.security.tls import ListenerTls
+from tidelog.protocol.schema import ApiKey
+
+LARGE = 5 << 20
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+class Echo(asyncio.BufferedProtocol):
+    """Sends back what it gets, in pieces of any size, and stops reading now and then."""
+
+    def __init__(self, choice: random.Random) -> None:
+        self.choice = choice
+        self.buffer = bytearray(1)
+        self.transport: Any
+        self.is_lost = asyncio.Event()
+        self.is_writing_paused = False
+        self.pauses = 0
+        self.goes_on = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.transport.set_write_buffer_limits(high=1 << 20)
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        self.buffer = bytearray(self.choice.choice((1, 700, 20_000, 300_000)) if self.goes_on else 1)
+        return memoryview(self.buffer)  # type: ignore[return-value]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        got = bytes(self.buffer[:nbytes])
+        cuts = sorted(self.choice.randrange(nbytes + 1) for _ in range(self.choice.randrange(4)))
+        pieces = [got[begin:end] for begin, end in zip([0, *cuts], [*cuts, nbytes], strict=True)]
+        self.transport.writelines(pieces)
+        if self.choice.random() < 0.3 or not self.goes_on:
+            self.transport.pause_reading()
+            if self.goes_on:
+                asyncio.get_running_loop().call_soon(self.transport.resume_reading)
+
+    def pause_writing(self) -> None:
+        self.is_writing_paused = True
+        self.pauses += 1
+
+    def resume_writing(self) -> None:
+        self.is_writing_paused = False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_lost.set()
+
+
+@asynccontextmanager
+async def echoing(
+    certificates: Certificates, seed: int, **settings: Any
+) -> AsyncIterator[tuple[int, list[Echo]]]:
+    """(port, connections) of a server whose connections echo."""
+    config = BrokerConfig(ssl_keystore_location=certificates.keystore, **settings)
+    tls = ListenerTls(config, "SSL")
+    handshakes = Handshakes(PeerEvents(), Metrics())
+    made: list[Echo] = []
+
+    def make() -> Echo:
+        made.append(Echo(random.Random(seed)))
+        return made[-1]
+
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: TlsTransport(tls, handshakes, make), "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], made
+    finally:
+        server.close()
+        handshakes.close()
+        for each in made:
+            each.transport.abort()
+            await each.is_lost.wait()
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+async def test_what_a_client_sends_arrives_whole_and_in_order_and_so_does_what_it_is_sent(
+    certificates: Certificates, version: str
+) -> None:
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    sent = random.Random(seed).randbytes(LARGE)
+    async with echoing(certificates, seed, ssl_enabled_protocols=(version,)) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=certificates.context())
+        assert writer.get_extra_info("ssl_object").version() == version
+        writer.write(sent)
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            assert await reader.readexactly(LARGE) == sent
+        writer.close()
+
+
+async def test_a_client_that_does_not_read_is_not_encrypted_for_in_advance(
+    certificates: Certificates,
+) -> None:
+    async with echoing(certificates, 1) as (port, made):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=certificates.context(), limit=1)
+        await until(lambda: made)
+        echo = made[0]
+        sent = random.Random(1).randbytes(4 * LARGE)
+        echo.transport.writelines([sent[:100], memoryview(sent)[100:]])
+        assert echo.is_writing_paused
+        assert echo.transport.get_write_buffer_size() > 3 * LARGE
+        assert echo.transport._raw.get_write_buffer_size() < 3 * tls_transport_module._AHEAD_BYTES
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            assert await reader.readexactly(len(sent)) == sent
+        await until(lambda: not echo.is_writing_paused and not echo.transport.get_write_buffer_size())
+        assert echo.pauses == 1
+        writer.close()
+
+
+async def test_a_connection_that_does_not_read_keeps_at_most_one_read_of_the_socket(
+    certificates: Certificates,
+) -> None:
+    async with echoing(certificates, 2) as (port, made):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=certificates.context())
+        await until(lambda: made)
+        transport = made[0].transport
+        made[0].goes_on = False
+        sent = random.Random(2).randbytes(4 * LARGE)
+        writer.write(sent)
+        received = transport.get_extra_info(RECEIVED_BYTES)
+        await until(received)
+        await until(lambda: waiting_in_the_kernel(transport) > 16 * 1024)
+        assert 0 < received() <= RECEIVE_BYTES + 2 * 16 * 1024
+        made[0].goes_on = True
+        transport.resume_reading()
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            assert await reader.readexactly(len(sent)) == sent
+        writer.close()
+
+
+def waiting_in_the_kernel(transport: Any) -> int:
+    size = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.FIONREAD, bytes(4))
+    return int.from_bytes(size, sys.byteorder)
+
+
+async def test_what_was_written_before_a_close_is_sent_and_the_end_is_announced(
+    certificates: Certificates,
+) -> None:
+    async with echoing(certificates, 3) as (port, made):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=certificates.context())
+        await until(lambda: made)
+        sent = bytes(LARGE)
+        made[0].transport.write(sent)
+        made[0].transport.close()
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            assert await reader.read() == sent  # Without the announcement this is an error of ssl.
+        writer.close()
+
+
+def tls_settings(certificates: Certificates) -> dict[str, object]:
+    return {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": certificates.keystore}
+
+
+def api_versions(context: Any, request: Any) -> Any:
+    return {"error_code": 0}
+
+
+HANDLERS = {ApiKey.API_VERSIONS: api_versions}
+
+
+@pytest.fixture
+def logged() -> Iterator[list[Any]]:
+    with capture_logs() as events:
+        yield events
+
+
+async def test_a_client_without_tls_is_disconnected_with_one_event_that_says_so(
+    certificates: Certificates, logged: list[Any]
+) -> None:
+    async with (
+        serving(HANDLERS, **tls_settings(certificates)) as server,
+        await Peer.connect(server.port) as peer,
+    ):
+        peer.request(ApiKey.API_VERSIONS, 3, {})
+        assert await peer.closed() == b""
+    (event,) = logged
+    assert event["event"] == "connection_closed_bad_tls"
+    assert event["listener"] == "SSL"
+    assert event["reason"].startswith("the client does not begin with TLS (first bytes 00 00 00")
+    assert "security.protocol" in event["advice"]
+
+
+async def test_a_client_with_tls_at_a_port_without_it_is_disconnected_with_one_event_that_says_so(
+    certificates: Certificates, logged: list[Any]
+) -> None:
+    async with serving(HANDLERS) as server:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.open_connection("127.0.0.1", server.port, ssl=certificates.context())
+    (event,) = logged
+    assert event["event"] == "connection_closed_bad_request"
+    assert "the peer uses TLS, and this port does not" in event["reason"]
+
+
+async def test_a_handshake_has_a_deadline(
+    certificates: Certificates, logged: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes_module, "DEADLINE_SECONDS", 0.05)
+    async with (
+        serving(HANDLERS, **tls_settings(certificates)) as server,
+        await Peer.connect(server.port) as peer,
+    ):
+        peer.send(b"\x16\x03\x01\x02\x00\x01")
+        assert await peer.closed() == b""
+        assert len(server.handshakes) == 0
+    (event,) = logged
+    assert event["reason"] == "the handshake took longer than 0.05 seconds"
+
+
+async def test_a_handshake_takes_bounded_memory(
+    certificates: Certificates, logged: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_transport_module, "_MOST_HANDSHAKE_BYTES", 1000)
+    async with (
+        serving(HANDLERS, **tls_settings(certificates)) as server,
+        await Peer.connect(server.port) as peer,
+    ):
+        peer.send(b"\x16\x03\x01\x3f\xff\x01\x00\xff\xff" + bytes(2000))
+        await peer.closed()
+    (event,) = logged
+    assert event["reason"] == "the handshake is longer than 1000 bytes"
+
+
+async def test_of_too_many_handshakes_the_oldest_ends_and_the_newest_is_served(
+    certificates: Certificates, logged: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes_module, "MOST", 2)
+    async with (
+        serving(HANDLERS, **tls_settings(certificates)) as server,
+        await Peer.connect(server.port) as first,
+        await Peer.connect(server.port) as second,
+    ):
+        await until(lambda: len(server.handshakes) == 2)
+        streams = await asyncio.open_connection("127.0.0.1", server.port, ssl=certificates.context())
+        assert (await Peer(*streams).ask(ApiKey.API_VERSIONS, 3)).error_code == 0
+        assert await first.closed() == b""
+        assert len(server.handshakes) == 1
+        await second.close()
+        await until(lambda: not len(server.handshakes))
+        streams[1].close()
+    (event,) = logged  # A client that only connects and leaves, as a health check does, is no event.
+    assert event["reason"].startswith("more than 2 handshakes are under way")
+
+
+async def test_connections_in_their_handshake_count_among_the_file_handles(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(HANDLERS, **tls_settings(certificates)) as server:
+        asked: list[int] = []
+        monkeypatch.setattr(server._handles, "admits", lambda count: asked.append(count) or True)
+        async with await Peer.connect(server.port):
+            await until(lambda: len(server.handshakes) == 1)
+            async with await Peer.connect(server.port):
+                await until(lambda: len(server.handshakes) == 2)
+    assert asked == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_bytes_that_are_not_tls_end_only_their_connection(
+    certificates: Certificates, logged: list[Any], seed: int
+) -> None:
+    choice = random.Random(seed)
+    async with serving(HANDLERS, **tls_settings(certificates)) as server:
+        async with await Peer.connect(server.port) as peer:
+            if seed % 2:
+                # A whole greeting, and what follows is damaged.
+                hello = ssl.MemoryBIO()
+                client = certificates.context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost")
+                with pytest.raises(ssl.SSLWantReadError):
+                    client.do_handshake()
+                peer.send(hello.read())
+            peer.send(b"\x16\x03\x03" + choice.randbytes(choice.randrange(1, 40_000)))
+            peer.writer.write_eof()
+            await peer.closed()
+        streams = await asyncio.open_connection("127.0.0.1", server.port, ssl=certificates.context())
+        assert (await Peer(*streams).ask(ApiKey.API_VERSIONS, 3)).error_code == 0
+        streams[1].close()
+    assert all(event["event"] == "connection_closed_bad_tls" for event in logged)
+
+
+async def test_a_server_that_stops_does_not_wait_for_handshakes(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    async with (
+        serving(HANDLERS, **tls_settings(certificates)) as server,
+        await Peer.connect(server.port) as peer,
+    ):
+        await until(lambda: len(server.handshakes) == 1)
+        await server.stop(60_000)
+        assert await peer.closed() == b""

@@ -1,0 +1,101 @@
+"""TLS of a listener from its settings and files: what is accepted, and what is said of what is not."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from structlog.testing import capture_logs
+
+from tests.certificates import Certificates
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.security.tls import ListenerTls
+from tidelog.protocol.settings import ConfigError
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path)
+
+
+def tls_with(**settings: Any) -> ListenerTls:
+    return ListenerTls(BrokerConfig(**settings), "SSL")
+
+
+def complaint_about(**settings: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        tls_with(**settings)
+    assert "-----" not in str(caught.value)
+    assert "sesame" not in str(caught.value)
+    return str(caught.value)
+
+
+def as_text(certificates: Certificates, password: bytes = b"") -> tuple[str, str]:
+    """(certificate chain, key) of a new certificate."""
+    issued = certificates.issue()
+    key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
+    algorithm: Any = (
+        serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
+    )
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, algorithm)
+    return "".join(each.bytes().decode() for each in issued.cert_chain_pems), pem.decode()
+
+
+def test_the_certificate_and_its_key_come_from_one_file_or_as_text(certificates: Certificates) -> None:
+    from_file = tls_with(ssl_keystore_location=certificates.keystore)
+    chain, key = as_text(certificates)
+    from_text = tls_with(ssl_keystore_certificate_chain=chain, ssl_keystore_key=key)
+    in_one_line = tls_with(
+        ssl_keystore_certificate_chain=chain.replace("\n", "\\n"), ssl_keystore_key=key.replace("\n", "\\n")
+    )
+    assert from_file.certificate.expires == from_text.certificate.expires
+    assert from_text.certificate == in_one_line.certificate
+
+
+def test_an_encrypted_key_needs_its_password_and_nobody_is_asked_for_it(certificates: Certificates) -> None:
+    chain, key = as_text(certificates, b"sesame")
+    given = {"ssl_keystore_certificate_chain": chain, "ssl_keystore_key": key}
+    assert tls_with(**given, ssl_key_password="sesame")
+    assert complaint_about(**given) == "the private key is encrypted: set ssl.key.password"
+    assert "a private key that ssl.key.password decrypts" in complaint_about(
+        **given, ssl_key_password="barley"
+    )
+
+
+def test_what_does_not_fit_together_is_refused_with_what_was_expected(certificates: Certificates) -> None:
+    chain, _ = as_text(certificates)
+    _, other_key = as_text(certificates)
+    given = {"ssl_keystore_certificate_chain": chain, "ssl_keystore_key": other_key}
+    assert "the private key is not that of the first certificate" in complaint_about(**given)
+    assert "cannot be set together" in complaint_about(**given, ssl_keystore_location=certificates.keystore)
+    assert "needs ssl.keystore.location, or both" in complaint_about(ssl_keystore_key=other_key)
+    assert "as PEM, a private key and its certificate chain" in complaint_about(
+        ssl_keystore_location=certificates.authority
+    )
+    assert "cannot read nowhere.pem (ssl.keystore.location)" in complaint_about(
+        ssl_keystore_location="nowhere.pem"
+    )
+
+
+@pytest.mark.parametrize("auth", ["requested", "required"])
+def test_clients_certificates_are_checked_against_authorities_that_are_named(
+    certificates: Certificates, auth: str
+) -> None:
+    given = {"ssl_keystore_location": certificates.keystore, "ssl_client_auth": auth}
+    assert tls_with(**given, ssl_truststore_location=certificates.authority)
+    assert tls_with(**given, ssl_truststore_certificates=Path(certificates.authority).read_text())
+    assert f"ssl.client.auth={auth} needs ssl.truststore.location" in complaint_about(**given)
+    key_only = certificates.client("alice")
+    Path(key_only).write_text("sesame")
+    assert "expected certificates as PEM" in complaint_about(**given, ssl_truststore_location=key_only)
+
+
+def test_a_broker_whose_certificate_has_expired_starts_and_says_so(certificates: Certificates) -> None:
+    expired = datetime.now(UTC) - timedelta(days=1)
+    certificates.issue(expires=expired)
+    with capture_logs() as logged:
+        tls_with(ssl_keystore_location=certificates.keystore)
+    (event,) = logged
+    assert event["event"] == "certificate_expired"
+    assert event["expires"][:10] == expired.isoformat()[:10]
