@@ -49,6 +49,9 @@ _OURS = re.compile(
     re.MULTILINE,
 )
 _OF_JAVA = re.compile(r"^(?::|Caused by:) [\w.$]+: (.+)$", re.MULTILINE)
+# What Spark says of a stream's error around it, and of a Python process that ended.
+_OF_STREAM = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: (.*?)(?: SQLSTATE: \w+)?$")
+_PYTHON_ENDED = re.compile(r"Python worker (?:exited|failed)|java\.io\.EOFException")
 _STOPPED = "Cannot call methods on a stopped SparkContext"
 _GOES_ON = {"set failOnDataLoss=false": "give --no-fail-on-data-loss"}
 _AGAIN = {"set failOnDataLoss=false to skip lost records, with a warning in the log": "run it again"}
@@ -182,7 +185,7 @@ def _run(
         raise Failure(_as_flags(job, " ".join(str(error).split()))) from None
     except AnalysisException as error:
         # Below its first line comes Spark's plan of the query.
-        raise Failure(_as_flags(job, _reason(str(error), lines=1))) from None
+        raise Failure(_as_flags(job, _reason(str(error)))) from None
     except (PySparkException, Py4JJavaError) as error:
         raise Failure(_as_flags(job, _reason(str(error)))) from None
     return report
@@ -217,16 +220,23 @@ def _as_flags(job: str, text: str) -> str:
     return text
 
 
-def _reason(text: str, lines: int | None = None) -> str:
-    """Of Spark's error, what our code said in it; where it said nothing, the cause that Java names; else all
-    of it, or its first `lines`."""
+def _reason(text: str) -> str:
+    """Of Spark's error, what our code said in it; where it said nothing, the cause that Java names; else its
+    first line."""
     if _STOPPED in text:
         return (
             "Spark's master did not answer, or ended the application. Does it run, and does --master name the"
             " address that it writes to its log? Spark's log says more"
         )
-    found = _OURS.findall(text) or _OF_JAVA.findall(text)
-    return found[-1] if found else "\n".join(text.strip().splitlines()[:lines])
+    if found := _OURS.findall(text):
+        return str(found[-1])
+    if _PYTHON_ENDED.search(text):
+        return (
+            "a Python process of Spark ended before its work was done. It may have been killed, or there was"
+            " not enough memory. Run the job again; Spark's log says more"
+        )
+    found = _OF_JAVA.findall(text)
+    return str(found[-1]) if found else _OF_STREAM.sub(r"\1", text.strip().partition("\n")[0])
 
 
 @contextmanager

@@ -224,9 +224,21 @@ def test_of_a_tasks_traceback_only_the_reason_is_shown() -> None:
     full = "Traceback (most recent call last):\n  raise\nOSError: [Errno 28] No space left on device\n"
     assert pipeline_run._reason(full) == "[Errno 28] No space left on device"
     assert pipeline_run._reason(" Job aborted \n") == "Job aborted"
-    assert pipeline_run._reason("no column x\n'Filter\n", lines=1) == "no column x"
+    assert pipeline_run._reason("no column x\n'Filter\n") == "no column x"
     java = "An error.\n: org.a.SparkException: Job aborted\n\tat A\nCaused by: java.io.IOException: full\n"
     assert pipeline_run._reason(java) == "full"
+
+
+def test_the_error_of_a_stream_is_one_line() -> None:
+    stream = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {} SQLSTATE: XXKST\n"
+        "=== Streaming Query ===\nIdentifier: [id = 1, runId = 2]\nThread State: RUNNABLE\n"
+    )
+    assert pipeline_run._reason(stream.format("no such table")) == "no such table"
+    for killed in ("Python worker failed to connect back.", "Python worker exited unexpectedly (crashed)"):
+        reason = pipeline_run._reason(stream.format(killed))
+        assert reason.startswith("a Python process of Spark ended")
+        assert "\n" not in reason
 
 
 def test_a_master_that_does_not_answer_is_named_as_the_reason() -> None:
