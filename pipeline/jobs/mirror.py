@@ -87,6 +87,7 @@ def _rows(spark: "SparkSession", settings: MirrorSettings, lost: Path | None) ->
     source = {
         **settings.cluster.to_options(),
         "startingOffsets": "earliest",
+        "isolation.level": settings.isolation_level,
         "columns": ",".join((*KEPT, *PLACED)),
         "failOnDataLoss": str(settings.fail_on_data_loss).lower(),
     }
@@ -229,10 +230,12 @@ def waiting_offsets(progress: Mapping[str, Any] | None) -> int | None:
 
 def _plan(settings: MirrorSettings) -> str:
     """What decides which rows go where."""
-    decisive: Mapping[str, Any] = {
+    decisive: dict[str, Any] = {
         "where": settings.where,
         "select": settings.select,
         "rename": sorted(settings.names.items()),
         "prefix": settings.prefix,
     }
+    if settings.isolation_level != "read_uncommitted":  # The plan of older sessions names none.
+        decisive |= {"isolation_level": settings.isolation_level}
     return json.dumps(decisive)

@@ -41,6 +41,11 @@ class MirrorSettings:
     compression_type: str = setting(
         "none", f"Compression of the copies: {', '.join(CODECS)}.", choices=CODECS
     )
+    isolation_level: str = setting(
+        "read_uncommitted",
+        "read_uncommitted, or read_committed: leave out records of aborted transactions.",
+        choices=("read_uncommitted", "read_committed"),
+    )
     fail_on_data_loss: bool = setting(
         True, "Fail where offsets are gone from the source. Otherwise count them and continue."
     )

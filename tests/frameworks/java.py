@@ -58,6 +58,11 @@ def registry_command() -> tuple[str, ...]:
     )
 
 
+def jar(name: str) -> Path:
+    """The jar whose file name begins so."""
+    return next((_FOLDER / "jars").glob(f"{name}*.jar"))
+
+
 def plugin_path() -> str:
     """Where Kafka Connect looks for connectors."""
     return str(_FOLDER / "jars")

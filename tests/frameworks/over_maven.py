@@ -9,19 +9,27 @@ import asyncio
 import json
 import os
 import subprocess
+import sys
+import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bench.targets.kafka import Kafka
+from bench.wire import HOST
 from tests.frameworks import judgement
 from tests.frameworks.connect import ConnectTrial
-from tests.frameworks.java import TERMINATED, fetch_jars, java
+from tests.frameworks.java import TERMINATED, fetch_jars, jar, java
 from tests.frameworks.registry import running_registry
 from tests.frameworks.trial import Framework, Outcome, Trial, bill_orders
 from tests.frameworks.workers import PROGRAMS, environment
 from tests.spark.brokers import running_broker
+from tests.tidy.house import ROOT
 from tests.waiting import DEADLINE_SECONDS
+from tidelog import Admin, Consumer, Producer, TopicPartition
+from tidelog.client import NewTopic
 
 _TOOLS = "org.apache.kafka.tools"
 _TOPOLOGIES = {"streams": "at_least_once", "streams-exactly-once": "exactly_once_v2"}
@@ -145,7 +153,60 @@ def test_a_schema_registry_keeps_the_schemas_of_avro_over_a_kill_of_the_broker(t
         # A new registry knows only what the broker has stored.
         with running_registry(tmp_path / "second", servers) as registry:
             orders = [json.loads(line) for line in avro(registry, "read", 60)]
+            orders.sort(key=lambda order: order["number"])
+            assert spark_rows(servers, registry) == orders
     expected = [
         {"number": number, **{f"field{n}": str(number) for n in range(number // 20)}} for number in range(60)
     ]
-    assert sorted(orders, key=lambda order: order["number"]) == expected
+    assert orders == expected
+
+
+def spark_rows(servers: str, registry: str) -> list[Any]:
+    """What the recipe of docs/recipes.md reads of these orders, in their order."""
+    settings = {
+        **os.environ,
+        "KAFKA": servers,
+        "REGISTRY": registry,
+        "PYSPARK_SUBMIT_ARGS": f"--jars {jar('spark-avro_')} pyspark-shell",
+        "PYTHONPATH": str(ROOT),
+    }
+    command = [sys.executable, PROGRAMS / "avro_table.py"]
+    done = subprocess.run(
+        command, env=settings, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return sorted(rows, key=lambda order: order["number"])
+
+
+def test_a_topic_moves_from_kafka_with_its_history_and_with_what_groups_committed(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as broker, Kafka(tmp_path / "kafka") as kafka:
+        asyncio.run(_move(f"{HOST}:{kafka.port}", broker.bootstrap_servers, tmp_path / "mirror"))
+
+
+async def _move(servers: str, target: str, checkpoint: Path) -> None:
+    first = time.time_ns() // 1_000_000
+    async with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers) as producer:
+        await admin.create_topics([NewTopic("orders", 1)])
+        for number in range(100):
+            _ = await producer.send(
+                "orders", b"%d" % number, key=b"k", timestamp_ms=first + number, headers=[("h", b"x")]
+            )
+        await producer.flush()
+        await admin.groups.commit("billing", {TopicPartition("orders", 0): 60})
+    tidelog = [sys.executable, "-m", "tidelog"]
+    mirror = ["pipeline", "mirror", "orders", "-b", servers, "--checkpoint", str(checkpoint)]
+    settings = {"FROM": servers, "TO": target, "PYTHONPATH": str(ROOT)}
+    for command in (
+        [*tidelog, *mirror, "--to-bootstrap-servers", target],
+        [sys.executable, str(PROGRAMS / "carry_groups.py"), "billing"],
+    ):
+        program = await asyncio.create_subprocess_exec(*command, env=os.environ | settings)
+        assert await asyncio.wait_for(program.wait(), DEADLINE_SECONDS) == 0
+    async with Consumer(
+        "orders", bootstrap_servers=target, group_id="billing", auto_offset_reset="none"
+    ) as consumer:
+        left = [await asyncio.wait_for(consumer.getone(), DEADLINE_SECONDS) for _ in range(60, 100)]
+    assert [(each.offset, each.value, each.key, each.timestamp, each.headers[0]) for each in left] == [
+        (number, b"%d" % number, b"k", first + number, ("h", b"x")) for number in range(60, 100)
+    ]

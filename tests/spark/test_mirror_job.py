@@ -1,6 +1,10 @@
 """The mirror job copies topics under new names, filtered and projected, and goes on where it stopped."""
 
-from collections.abc import Iterator
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -8,8 +12,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.frameworks.workers import PROGRAMS
 from tests.spark.brokers import RunningBroker, running_broker
+from tests.tidy.house import ROOT
 from tests.unit.pipeline.batches import make_batch
+from tests.waiting import DEADLINE_SECONDS
+from tidelog.client import Admin, Producer, TopicPartition
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs.job import JobProgress
 from tidelog.pipeline.jobs.mirror import MirrorReport, run
@@ -101,9 +109,85 @@ def test_what_cannot_be_mirrored_is_refused(
         run(spark, MirrorSettings(cluster=ClusterConfig(broker.bootstrap_servers), **given))
 
 
-async def _names(broker: RunningBroker) -> list[str]:
-    from tidelog.client import Admin
+def test_a_topic_moves_with_its_history_and_with_what_groups_committed(
+    spark: SparkSession, broker: RunningBroker, other: RunningBroker, tmp_path: Path
+) -> None:
+    """Also where the source has lost its first records, and an aborted transaction lies among the others."""
+    broker.create_topic("history", 2)
+    for partition in (0, 1):
+        append(broker, "history", partition, 0, 40)
+    broker.delete_records("history", 1, 10)
+    asyncio.run(_abort_between(broker, "history"))
+    committed = {("early", 0): 0, ("early", 1): 0, ("late", 0): 15, ("late", 1): 47, ("end", 0): 50}
+    asyncio.run(_commit(broker, "history", committed))
+    settings = MirrorSettings(
+        checkpoint=str(tmp_path / "checkpoint"),
+        cluster=ClusterConfig(broker.bootstrap_servers),
+        to_cluster=ClusterConfig(other.bootstrap_servers),
+        topics=("history",),
+        isolation_level="read_committed",
+    )
+    assert run(spark, settings).summary()["rows_written"] == 40 + 30 + 2 * 10
+    kept = ("key", "value", "timestamp", "partition")
+    originals = [row for row in read(spark, broker, "history") if not row.value.startswith(b"aborted")]
+    copies = read(spark, other, "history")
+    assert [[row[name] for name in kept] for row in copies] == [
+        [row[name] for name in kept] for row in originals
+    ]
+    assert [row.offset for row in copies if row.partition == 0][:40] == list(range(40))
 
+    program = [sys.executable, str(PROGRAMS / "carry_groups.py"), "early", "late", "end"]
+    servers = {"FROM": broker.bootstrap_servers, "TO": other.bootstrap_servers, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        program,
+        env=os.environ | servers,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = asyncio.run(_committed(other, ("early", "late", "end")))
+    for (group, partition), offset in committed.items():
+        unread = [row.value for row in originals if row.partition == partition and row.offset >= offset]
+        left = [
+            row.value
+            for row in copies
+            if row.partition == partition and row.offset >= found[group, partition]
+        ]
+        assert left == unread, (group, partition)
+
+
+async def _abort_between(broker: RunningBroker, topic: str) -> None:
+    """Five records of an aborted transaction, then ten others, to each partition."""
+    async with Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="history") as producer:
+        for count, text, ends in (
+            (5, "aborted", producer.abort_transaction),
+            (10, "after", producer.commit_transaction),
+        ):
+            await producer.begin_transaction()
+            for number in range(count):
+                for partition in (0, 1):
+                    _ = await producer.send(topic, f"{text} {number}".encode(), partition=partition)
+            await ends()
+
+
+async def _commit(broker: RunningBroker, topic: str, committed: dict[tuple[str, int], int]) -> None:
+    async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        for (group, partition), offset in committed.items():
+            await admin.groups.commit(group, {TopicPartition(topic, partition): offset})
+
+
+async def _committed(broker: RunningBroker, groups: Iterable[str]) -> dict[tuple[str, int], int]:
+    async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        return {
+            (group, place.partition): each.offset
+            for group in groups
+            for place, each in (await admin.groups.offsets(group)).items()
+        }
+
+
+async def _names(broker: RunningBroker) -> list[str]:
     async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         return await admin.list_topics()
 
