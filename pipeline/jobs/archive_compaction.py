@@ -19,14 +19,14 @@ import shutil
 import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidelog.pipeline.jobs.archive_files import (
     ArchiveError,
+    DraftFile,
     describe,
     join_files,
     offsets_in_name,
-    rows_of,
     sync,
 )
 
@@ -34,20 +34,10 @@ _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 
 
-class ArchiveFile(NamedTuple):
-    """A file of one date by its name, and the rows in it."""
-
-    partition: int
-    first_offset: int
-    last_offset: int
-    path: Path
-    rows: int
-
-
-def plan(files: Iterable[ArchiveFile], rows_per_file: int) -> list[list[ArchiveFile]]:
+def plan(files: Iterable[DraftFile], rows_per_file: int) -> list[list[DraftFile]]:
     """Which files of one date become one, each group in the order of offsets."""
-    groups: list[list[ArchiveFile]] = []
-    for file in sorted(files):
+    groups: list[list[DraftFile]] = []
+    for file in sorted(files, key=lambda each: each.name):
         last = groups[-1] if groups else []
         is_next = bool(last) and last[0].partition == file.partition
         if is_next and sum(each.rows for each in last) + file.rows <= rows_per_file:
@@ -57,7 +47,7 @@ def plan(files: Iterable[ArchiveFile], rows_per_file: int) -> list[list[ArchiveF
     return [joined for group in groups for joined in _without_large(group)]
 
 
-def _without_large(files: list[ArchiveFile]) -> list[list[ArchiveFile]]:
+def _without_large(files: list[DraftFile]) -> list[list[DraftFile]]:
     """Consecutive files as they are joined: one with more than half of the rows stays as it is."""
     if len(files) <= 1:
         return []
@@ -81,45 +71,38 @@ def compact(root: Path, workspace: Path, rows_per_file: int, compression: str) -
     return gone
 
 
-def _files_in(folder: Path) -> list[ArchiveFile]:
-    """The folder's files; none where it holds anything else, or too few to be joined."""
-    files = []
-    for path in folder.iterdir():
-        if (offsets := offsets_in_name(path.name)) is None:
-            return []
-        files.append((offsets, path))
-    if len({partition for (partition, _, _), _ in files}) == len(files):
+def _files_in(folder: Path) -> list[DraftFile]:
+    """The folder's files; none where it holds anything else, or too few to be joined.
+
+    Raises ArchiveError where a file does not hold what its name says.
+    """
+    paths = sorted(folder.iterdir())
+    offsets = [found for path in paths if (found := offsets_in_name(path.name)) is not None]
+    if len(offsets) < len(paths) or len({partition for partition, _, _ in offsets}) == len(paths):
         return []
-    return [ArchiveFile(*offsets, path, rows_of(path)) for offsets, path in files]
+    files = [describe(path) for path in paths]
+    for file in files:
+        if Path(file.name).name != file.draft.name:
+            raise ArchiveError(f"{file.draft} holds the offsets of {Path(file.name).name}: restore it")
+    return files
 
 
 def _compact_folder(
     folder: Path,
     workspace: Path,
-    files: Sequence[ArchiveFile],
-    groups: Sequence[Sequence[ArchiveFile]],
+    files: Sequence[DraftFile],
+    groups: Sequence[Sequence[DraftFile]],
     compression: str,
 ) -> int:
     new = workspace / uuid.uuid4().hex / folder.parent.name / folder.name
     new.mkdir(parents=True)
-    joined = {each.path for group in groups for each in group}
+    joined = {each.draft for group in groups for each in group}
     for file in files:
-        if file.path not in joined:
-            os.link(file.path, new / file.path.name)
+        if file.draft not in joined:
+            os.link(file.draft, new / file.draft.name)
     for group in groups:
-        paths = [each.path for each in group]
-        join_files(paths, new / "draft", compression)
-        draft = describe(new / "draft")
-        if (draft.first_offset, draft.last_offset, draft.rows) != (
-            group[0].first_offset,
-            group[-1].last_offset,
-            sum(each.rows for each in group),
-        ):
-            raise ArchiveError(
-                f"{paths[0]} to {paths[-1].name} hold offsets {draft.first_offset} to {draft.last_offset} in"
-                f" {draft.rows} rows, which is not what their names say: restore them"
-            )
-        draft.draft.rename(new / Path(draft.name).name)
+        join_files([each.draft for each in group], new / "draft", compression)
+        (new / "draft").rename(new / Path(describe(new / "draft").name).name)
     for made in (new, *new.parents[:3]):
         sync(made)
     try:

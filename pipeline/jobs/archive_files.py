@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 FILE_SCHEMA = pa.schema([field for field in ARROW_SCHEMA if field.name != "topic"])
-DEFAULT_DATE = "__HIVE_DEFAULT_PARTITION__"
 _NAME = re.compile(r"(\d+)-(\d{20})-(\d{20})\.parquet")
 _STATISTICS = ["partition", "offset", "timestamp"]
 _MICROSECONDS_A_DAY = 86_400_000_000
@@ -49,10 +48,6 @@ class DraftFile(NamedTuple):
     first_offset: int
     last_offset: int
     rows: int
-
-    @property
-    def topic(self) -> str:
-        return topic_of(self.name)
 
 
 def topic_of(name: str) -> str:
@@ -107,11 +102,6 @@ def describe(draft: Path) -> DraftFile:
     folder = "/".join(draft.parts[-3:-1])
     name = f"{folder}/{partition:05}-{first:020}-{last:020}.parquet"
     return DraftFile(draft, name, partition, first, last, footer.num_rows)
-
-
-def rows_of(file: Path) -> int:
-    """The number of records in a file."""
-    return int(pq.read_metadata(file).num_rows)
 
 
 def join_files(files: Sequence[Path], target: Path, compression: str) -> None:

@@ -39,6 +39,7 @@ from tidelog.pipeline.source.micro_batches import from_json
 from tidelog.pipeline.source.offsets import OptionError, Place, to_json
 
 OWN_FOLDER = "_tidelog"
+_ORIGIN = "origin.json"
 _KIND = {"format": "parquet", "version": 1}
 _COMMITS_KEPT = 16
 
@@ -104,7 +105,7 @@ class Archive:
 
         Raises ArchiveError if it has records of another cluster, or of an earlier topic of that name.
         """
-        origin = _origin_file(self.root)
+        origin = self._own / _ORIGIN
         before = _read_json(origin) or {"cluster_id": "", "topics": {}}
         known: dict[str, str] = before["topics"]
         elsewhere = f"archive into another folder than {self.root}"
@@ -218,7 +219,7 @@ def missing_files(root: Path) -> list[str]:
 
 def archived_topic_ids(root: Path) -> dict[str, str]:
     """The known ids of the topics that an archive's records come from."""
-    origin = _read_json(_origin_file(root))
+    origin = _read_json(root / OWN_FOLDER / _ORIGIN)
     return {} if origin is None else dict(origin["topics"])
 
 
@@ -255,10 +256,6 @@ def _is_missed(file: Path) -> bool:
     return not any(
         each is None or (each[0] == partition and each[1] <= first and last <= each[2]) for each in found
     )
-
-
-def _origin_file(root: Path) -> Path:
-    return root / OWN_FOLDER / "origin.json"
 
 
 def _commit_file(commits: Path, number: int) -> Path:

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
 from tidelog.pipeline.jobs.job import JobProgress, OnProgress, teller
-from tidelog.pipeline.segments.data_folders import Segment, by_place, find_segments, folder_bounds
-from tidelog.pipeline.segments.segment_ranges import read_segments
+from tidelog.pipeline.segments.data_folders import Bounds, by_place, find_segments, folder_bounds
 from tidelog.pipeline.source.fetch import find_bounds
-from tidelog.pipeline.source.offsets import Place
+from tidelog.pipeline.source.offsets import OffsetRange, Place
+from tidelog.pipeline.source.options import options_of_ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -100,22 +100,21 @@ def run(spark: "SparkSession", settings: AuditSettings, on_progress: OnProgress 
 def records(spark: "SparkSession", settings: AuditSettings) -> "DataFrame":
     """COLUMNS of every record that is to be judged."""
     settings.check()
-    if settings.path is not None:
-        segments, ends = _files(settings, settings.path)
-        return read_segments(spark, segments, COLUMNS, ends)
-    options = {
-        **(settings.cluster.to_options() if settings.cluster is not None else {}),
-        "subscribe": ",".join(settings.topics),
-        "columns": ",".join(COLUMNS),
-    }
+    options = {"columns": ",".join(COLUMNS)}
+    if settings.path is None:
+        cluster = settings.cluster.to_options() if settings.cluster is not None else {}
+        options |= {**cluster, "subscribe": ",".join(settings.topics)}
+    else:
+        folder, bounds = _files(settings, settings.path)
+        ranges = [OffsetRange(*place, start, end) for place, (start, end) in bounds.items()]
+        options |= {"read.path": str(folder), **options_of_ranges(ranges)}
     return spark.read.format("tidelog").options(**options).load()
 
 
 def whole_logs(settings: AuditSettings) -> list[Place]:
     """The partitions whose logs still begin at offset 0. Raises ClientError, FileNotFoundError."""
     if settings.path is not None:
-        segments, ends = _files(settings, settings.path)
-        bounds = folder_bounds(Path(segments[0].path).parent.parent, by_place(segments), ends)
+        _, bounds = _files(settings, settings.path)
     elif settings.cluster is not None:
         bounds = find_bounds(settings.cluster, settings.topics, None)
     else:
@@ -123,13 +122,16 @@ def whole_logs(settings: AuditSettings) -> list[Place]:
     return [place for place, (start, _) in bounds.items() if not start]
 
 
-def _files(settings: AuditSettings, path: str) -> tuple[list[Segment], dict[Place, int] | None]:
-    """The segment files, and the high watermarks where a broker names them."""
-    segments = find_segments(Path(path), settings.topics)
-    if settings.cluster is None:
-        return segments, None
-    bounds = find_bounds(settings.cluster, None, sorted(by_place(segments)))
-    return segments, {place: end for place, (_, end) in bounds.items()}
+def _files(settings: AuditSettings, path: str) -> tuple[Path, Bounds]:
+    """The data folder, and the bounds of the logs in its segment files: to the high watermarks where a broker
+    names them, else to the last whole batch."""
+    segments = by_place(found := find_segments(Path(path), settings.topics))
+    ends = None
+    if settings.cluster is not None:
+        bounds = find_bounds(settings.cluster, None, sorted(segments))
+        ends = {place: end for place, (_, end) in bounds.items()}
+    folder = Path(found[0].path).parent.parent
+    return folder, folder_bounds(folder, segments, ends)
 
 
 def find(records: "DataFrame", whole: Iterable[Place] = ()) -> "DataFrame":

@@ -167,7 +167,9 @@ def _rows(
     """The rows of some ranges for the sink."""
     from pyspark.sql import functions as f
 
-    found = records.read(ranges)
+    from tidelog.pipeline.schema import SCHEMA
+
+    found = records.read(ranges) if ranges else spark.createDataFrame([], SCHEMA)
     start_ms, end_ms = settings.times
     milliseconds = f.unix_millis("timestamp")
     if start_ms is not None:

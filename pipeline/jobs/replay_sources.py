@@ -81,8 +81,6 @@ class TopicRecords:
         }
 
     def read(self, ranges: Sequence[OffsetRange]) -> "DataFrame":
-        if not ranges:
-            return _nothing(self._spark)
         options = self._cluster.to_options() | options_of_ranges(ranges)
         return self._spark.read.format("tidelog").options(**options).load()
 
@@ -112,7 +110,7 @@ class ArchivedRecords:
         self._ends = published_ends(root)
         refuse_delta(root)
         gone = [str(root / name) for name in missing_files(root)]
-        paths = {*map(str, _parquet_files(root)), *gone}
+        paths = {*map(str, root.glob("topic=*/date=*/[!._]*.parquet")), *gone}
         if not paths and self._ends is None:
             raise OptionError(f"there is no archive in {root}")
         if not paths and self._ends:
@@ -128,13 +126,11 @@ class ArchivedRecords:
 
     def bounds(self) -> Bounds:
         bounds: Bounds = {}
-        if all(each.offsets for each in self._files):
-            for topic, (partition, first, last) in (
-                (each.topic, each.offsets) for each in self._files if each.offsets
-            ):
-                start, end = bounds.get(place := Place(topic, partition), (first, last + 1))
-                bounds[place] = (min(start, first), max(end, last + 1))
-        else:
+        named = [(each.topic, *each.offsets) for each in self._files if each.offsets]
+        for topic, partition, first, last in named:
+            start, end = bounds.get(place := Place(topic, partition), (first, last + 1))
+            bounds[place] = (min(start, first), max(end, last + 1))
+        if len(named) < len(self._files):
             from pyspark.sql import functions as f
 
             read = self._load(self._present(self._files)).groupBy("topic", "partition")
@@ -150,8 +146,6 @@ class ArchivedRecords:
 
         from pyspark.sql import functions as f
 
-        if not ranges:
-            return _nothing(self._spark)
         files = self._present(self._files_of(ranges))
         wanted = [
             (f.col("topic") == each.topic)
@@ -204,23 +198,10 @@ class ArchivedRecords:
         return reader.parquet(*(each.path for each in files))
 
 
-def _nothing(spark: "SparkSession") -> "DataFrame":
-    """No record, with the source's columns."""
-    from tidelog.pipeline.schema import SCHEMA
-
-    return spark.createDataFrame([], SCHEMA)
-
-
-def _parquet_files(root: Path) -> list[Path]:
-    return [path for path in root.glob("topic=*/date=*/*.parquet") if path.name[0] not in "._"]
-
-
 def _file(path: str) -> _File:
-    folders = dict(part.split("=", 1) for part in Path(path).parts if "=" in part)
-    if not folders.keys() >= {"topic", "date"}:
-        raise OptionError(f"{path} is not a file of an archive: those are in folders topic=.../date=...")
+    topic, day, name = (part.rpartition("=")[2] for part in Path(path).parts[-3:])
     try:
-        day = date.fromisoformat(folders["date"]).toordinal() - _EPOCH
+        number = date.fromisoformat(day).toordinal() - _EPOCH
     except ValueError:
-        day = None
-    return _File(path, folders["topic"], day, offsets_in_name(Path(path).name))
+        number = None
+    return _File(path, topic, number, offsets_in_name(name))

@@ -11,20 +11,16 @@ read: so no position in a file is kept from the planning, and a task looks for t
 by then. Each file holds all that its log has between its first offset and that of the next file.
 """
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from tidelog.pipeline.segments.data_folders import Segment, by_place, find_segments, folder_bounds
+from tidelog.pipeline.segments.data_folders import Segment, find_segments
 from tidelog.pipeline.segments.segment_files import SegmentFile
-from tidelog.pipeline.source.offsets import OffsetRange, Place, lose, to_json
+from tidelog.pipeline.source.offsets import OffsetRange, Place, lose
 from tidelog.protocol.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 PIECE_BYTES = 32 * 1024 * 1024
 
@@ -135,26 +131,3 @@ def open_piece(piece: Piece) -> SegmentFile | None:
                 return file
             file.close()
     return None
-
-
-def read_segments(
-    spark: "SparkSession",
-    segments: Sequence[Segment],
-    columns: Sequence[str],
-    ends: Mapping[Place, int] | None = None,
-) -> "DataFrame":
-    """The records of `segments` as the data source reads them with `read.path`: of each partition those
-    before its end in `ends`, without it all to the last whole batch."""
-    folder = Path(segments[0].path).parent.parent
-    bounds = folder_bounds(folder, by_place(segments), ends)
-    assigned: dict[str, list[int]] = {}
-    for place in bounds:
-        assigned.setdefault(place.topic, []).append(place.partition)
-    stops = {place: end for place, (_, end) in bounds.items()}
-    options = {
-        "read.path": str(folder),
-        "assign": json.dumps(assigned),
-        "endingOffsets": json.dumps(to_json(stops)),
-        "columns": ",".join(columns),
-    }
-    return spark.read.format("tidelog").options(**options).load()

@@ -52,17 +52,11 @@ def find_bounds(
     config: ClusterConfig,
     topics: Iterable[str] | None,
     assigned: Iterable[Place] | None,
-    pattern: str | None = None,
     *,
     read_committed: bool = False,
 ) -> dict[Place, tuple[int, int]]:
-    """The first and end offset of each log now: of all partitions of `topics`, of those assigned, or of all
-    topics whose whole name matches the regular expression `pattern` (possibly none). The end is the high
-    watermark, with `read_committed` the last stable offset: before the first open transaction.
-
-    Raises ClientError if the broker cannot be reached, or does not know a topic or partition.
-    """
-    return find_logs(config, topics, assigned, pattern, read_committed=read_committed).bounds
+    """The bounds that `find_logs` finds."""
+    return find_logs(config, topics, assigned, read_committed=read_committed).bounds
 
 
 def find_logs(
@@ -73,7 +67,13 @@ def find_logs(
     *,
     read_committed: bool = False,
 ) -> Logs:
-    """The same as `find_bounds`, with the ids of the topics."""
+    """The ids of the topics, and the first and end offset of each log now: of all partitions of `topics`, of
+    those assigned, or of all topics whose whole name matches the regular expression `pattern` (possibly
+    none). The end is the high watermark, with `read_committed` the last stable offset: before the first open
+    transaction.
+
+    Raises ClientError if the broker cannot be reached, or does not know a topic or partition.
+    """
     return asyncio.run(_find_logs(config, topics, assigned, pattern, read_committed))
 
 
@@ -93,13 +93,6 @@ class Answer(NamedTuple):
     data: bytes
     end: int
     aborted: Sequence[tuple[int, int]]
-
-
-def read_record_sets(
-    config: ClusterConfig, offsets: OffsetRange, fetch_bytes: int = FETCH_BYTES
-) -> Iterator[bytes]:
-    """The bytes of `read_answers`, aborted transactions included."""
-    return (answer.data for answer in read_answers(config, offsets, fetch_bytes=fetch_bytes))
 
 
 def read_answers(

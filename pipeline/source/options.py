@@ -203,6 +203,8 @@ def _known(options: Mapping[str, str]) -> dict[str, str]:
             "give either subscribe (topics, separated by commas), assign (JSON) or subscribePattern"
             " (a regular expression)"
         )
+    if "subscribepattern" in given:
+        check_pattern("subscribePattern", given["subscribepattern"])
     return given
 
 
@@ -213,20 +215,20 @@ def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -
         assigned=_parse_assignment(given["assign"]) if "assign" in given else None,
         starting=starting,
         ending=ending,
-        min_partitions=_parse_count("minPartitions", given.get("minpartitions")),
+        min_partitions=_count(given, "minPartitions"),
         columns=_columns(given),
-        pattern=_parse_pattern(given.get("subscribepattern")),
+        pattern=given.get("subscribepattern"),
         starting_times=_parse_times("starting", given),
         ending_times=_parse_times("ending", given),
-        starts_at_end=_parse_strategy(_text(given, "startingOffsetsByTimestampStrategy")),
-        max_offsets_per_trigger=_parse_count("maxOffsetsPerTrigger", given.get("maxoffsetspertrigger")),
-        fail_on_data_loss=_parse_flag("failOnDataLoss", _text(given, "failOnDataLoss")),
-        read_committed=_parse_isolation(_text(given, "isolation.level")),
+        starts_at_end=_is_second(given, "startingOffsetsByTimestampStrategy", "error", "latest"),
+        max_offsets_per_trigger=_count(given, "maxOffsetsPerTrigger"),
+        fail_on_data_loss=_is_second(given, "failOnDataLoss", "false", "true"),
+        read_committed=_is_second(given, "isolation.level", "read_uncommitted", "read_committed"),
         read_path=given.get("read.path") or None,
         losses_path=given.get("losses.path") or None,
-        min_offsets_per_trigger=_parse_count("minOffsetsPerTrigger", given.get("minoffsetspertrigger")),
+        min_offsets_per_trigger=_count(given, "minOffsetsPerTrigger"),
         max_trigger_delay_ms=_parse_delay(_text(given, "maxTriggerDelay")),
-        max_records_per_partition=_parse_count("maxRecordsPerPartition", given.get("maxrecordsperpartition")),
+        max_records_per_partition=_count(given, "maxRecordsPerPartition"),
     )
 
 
@@ -301,7 +303,8 @@ def _json_object(text: str) -> dict[str, Any]:
     return value
 
 
-def _parse_count(option: str, text: str | None) -> int | None:
+def _count(given: Mapping[str, str], option: str) -> int | None:
+    text = given.get(option.lower())
     if text is None:
         return None
     if not text.isdecimal() or int(text) < 1:
@@ -316,28 +319,11 @@ def _parse_delay(text: str) -> int:
     return int(match[1]) * _UNITS_MS[match[2]]
 
 
-def _parse_flag(option: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise OptionError(f"{option}: {text!r} is neither true nor false")
-    return text.lower() == "true"
-
-
-def _parse_strategy(text: str) -> bool:
-    if text.lower() not in ("error", "latest"):
-        raise OptionError(f"startingOffsetsByTimestampStrategy: {text!r} is neither error nor latest")
-    return text.lower() == "latest"
-
-
-def _parse_isolation(text: str) -> bool:
-    if text not in ("read_uncommitted", "read_committed"):
-        raise OptionError(f"isolation.level: {text!r} is neither read_uncommitted nor read_committed")
-    return text == "read_committed"
-
-
-def _parse_pattern(text: str | None) -> str | None:
-    if text is not None:
-        check_pattern("subscribePattern", text)
-    return text
+def _is_second(given: Mapping[str, str], option: str, first: str, second: str) -> bool:
+    text = _text(given, option)
+    if text.lower() not in (first, second):
+        raise OptionError(f"{option}: {text!r} is neither {first} nor {second}")
+    return text.lower() == second
 
 
 def _parse_times(edge: str, given: Mapping[str, str]) -> Positions | None:
@@ -357,7 +343,7 @@ def _parse_times(edge: str, given: Mapping[str, str]) -> Positions | None:
 
 def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
     """Spark's own source leaves the headers out unless told otherwise, this one only where told so."""
-    with_headers = _parse_flag("includeHeaders", _text(given, "includeHeaders"))
+    with_headers = _is_second(given, "includeHeaders", "false", "true")
     if (text := given.get("columns")) is None:
         return tuple(name for name in COLUMNS if with_headers or name != "headers")
     by_name = {name.lower(): name for name in COLUMNS}

@@ -132,18 +132,8 @@ class RefusedStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     def __init__(self, error: OptionError) -> None:
         self._error = error
 
-    def initialOffset(self) -> _Json:  # noqa: N802
+    def _refuse(self, *_: object) -> Any:
         """Raises OptionError."""
         raise self._error
 
-    def latestOffset(self, start: Mapping[str, Mapping[str, Any]], limit: ReadLimit) -> _Json:  # noqa: N802
-        """Raises OptionError."""
-        raise self._error
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Raises OptionError."""
-        raise self._error
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raises OptionError."""
-        raise self._error
+    initialOffset = latestOffset = read = _refuse  # noqa: N815

@@ -17,7 +17,7 @@ from tests.unit.pipeline.jobs.kills import Killed, die, release
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs import archive_files, archive_log
 from tidelog.pipeline.jobs.archive import ArchiveReport, build, run
-from tidelog.pipeline.jobs.archive_files import DEFAULT_DATE, ArchiveError, describe, write_drafts
+from tidelog.pipeline.jobs.archive_files import ArchiveError, describe, write_drafts
 from tidelog.pipeline.jobs.archive_log import Archive, publish
 from tidelog.pipeline.jobs.archive_settings import ArchiveSettings
 from tidelog.pipeline.jobs.job import JobProgress
@@ -165,7 +165,7 @@ def test_records_have_the_date_of_their_timestamp_in_utc_and_none_outside_the_ca
     for each in files:
         date = each.name.split("/")[1].removeprefix("date=")
         for micros in pq.ParquetFile(each.draft).read()["timestamp"].cast("int64").to_pylist():
-            found[micros] = None if date == DEFAULT_DATE else date
+            found[micros] = None if date == "__HIVE_DEFAULT_PARTITION__" else date
     assert found == dates
 
 

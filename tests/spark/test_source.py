@@ -15,7 +15,7 @@ from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.errors import OffsetOutOfRangeError
 from tidelog.pipeline.arrow.columnar import ARROW_SCHEMA
 from tidelog.pipeline.schema import SCHEMA
-from tidelog.pipeline.source.fetch import find_bounds, read_record_sets
+from tidelog.pipeline.source.fetch import find_bounds, read_answers
 from tidelog.pipeline.source.offsets import OffsetRange, Place
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.records import iter_batches
@@ -69,7 +69,7 @@ def expected(broker: RunningBroker) -> list[dict[str, Any]]:
     found = []
     for partition in (0, 1):
         offsets = OffsetRange("mixed", partition, 0, PER_PARTITION)
-        data = b"".join(read_record_sets(ClusterConfig(broker.bootstrap_servers), offsets))
+        data = b"".join(each.data for each in read_answers(ClusterConfig(broker.bootstrap_servers), offsets))
         found += expected_rows(data, "mixed", partition)
     assert len(found) == 2 * PER_PARTITION
     return found
@@ -136,16 +136,13 @@ def test_a_topic_whose_head_was_deleted_begins_where_it_now_starts(
 
 def test_records_deleted_after_planning_are_an_error_not_a_gap(broker: RunningBroker) -> None:
     with pytest.raises(OffsetOutOfRangeError, match="deleted-0: offset 100 is gone"):
-        list(read_record_sets(ClusterConfig(broker.bootstrap_servers), OffsetRange("deleted", 0, 100, 300)))
+        list(read_answers(ClusterConfig(broker.bootstrap_servers), OffsetRange("deleted", 0, 100, 300)))
 
 
 def test_small_fetches_cover_a_range_without_gap(broker: RunningBroker) -> None:
-    pieces = list(
-        read_record_sets(
-            ClusterConfig(broker.bootstrap_servers), OffsetRange("mixed", 0, 0, PER_PARTITION), 100
-        )
-    )
-    found = [header.base_offset for piece in pieces for _, header in iter_batches(piece)]
+    offsets = OffsetRange("mixed", 0, 0, PER_PARTITION)
+    answers = list(read_answers(ClusterConfig(broker.bootstrap_servers), offsets, fetch_bytes=100))
+    found = [header.base_offset for each in answers for _, header in iter_batches(each.data)]
     assert found == [0, 100, 200, 300, 400]
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.unit.pipeline.jobs.kills import Killed, die, release
 from tidelog.pipeline.jobs import archive_compaction
-from tidelog.pipeline.jobs.archive_compaction import ArchiveFile, exchange, plan
-from tidelog.pipeline.jobs.archive_files import FILE_SCHEMA, ArchiveError, describe
+from tidelog.pipeline.jobs.archive_compaction import exchange, plan
+from tidelog.pipeline.jobs.archive_files import FILE_SCHEMA, ArchiveError, DraftFile, describe
 from tidelog.pipeline.jobs.archive_log import Archive, missing_files
 from tidelog.pipeline.source.offsets import Place
 
@@ -143,9 +143,11 @@ def test_without_an_exchange_in_one_step_nothing_is_replaced(
     check(root)
 
 
-def sized(*rows: int, partition: int = 0) -> list[ArchiveFile]:
+def sized(*rows: int, partition: int = 0) -> list[DraftFile]:
     return [
-        ArchiveFile(partition, 100 * number, 100 * number + 99, Path(f"{number}"), count)
+        DraftFile(
+            Path(f"{number}"), f"{partition}-{number}", partition, 100 * number, 100 * number + 99, count
+        )
         for number, count in enumerate(rows)
     ]
 
@@ -166,7 +168,7 @@ def sized(*rows: int, partition: int = 0) -> list[ArchiveFile]:
 def test_files_are_joined_where_that_at_least_doubles_each_of_them(
     rows: list[int], joined: list[list[str]]
 ) -> None:
-    assert [[str(each.path) for each in group] for group in plan(sized(*rows), 100)] == joined
+    assert [[str(each.draft) for each in group] for group in plan(sized(*rows), 100)] == joined
 
 
 def test_files_of_two_partitions_are_never_joined() -> None:
