@@ -21,6 +21,7 @@ from tidelog.client.backoff import Backoff
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.connection import Connection
 from tidelog.client.errors import (
+    AuthenticationError,
     BrokerUnavailableError,
     ClientClosedError,
     ClientError,
@@ -256,6 +257,11 @@ class Cluster:
             self._age_timer = self._loop.call_later(age, self.request_refresh)
 
     # Connections
+
+    @property
+    def refusal(self) -> AuthenticationError | None:
+        """Why a broker did not accept this client the last time; None if the last one accepted it."""
+        return self._links.refusal
 
     def connection(self, node_id: int) -> Connection | None:
         """A ready connection to the node. If there is none, None, and one is being opened."""

@@ -24,6 +24,7 @@ __all__ = [
     "CorruptRecordError",
     "DeliveryError",
     "DeliveryFailedError",
+    "DeliveryNotAuthorizedError",
     "DeliveryTimeoutError",
     "DeliveryUncertainError",
     "FencedInstanceError",
@@ -248,6 +249,18 @@ class DeliveryFailedError(DeliveryError):
     """The broker refused the records. They are not stored."""
 
     hint = "The records are not stored. A retry of the same records fails again"
+
+
+class DeliveryNotAuthorizedError(DeliveryFailedError, TopicAuthorizationFailedError):
+    """The user may not write to the topic. The records are not stored."""
+
+    hint = "The records are not stored. Ask an administrator for the permission to write to the topic"
+    code: ErrorCode
+
+    def __init__(self, message: str, topic: str, partition: int, code: ErrorCode) -> None:
+        BrokerError.__init__(self, code, f"{topic}-{partition}: {message}")
+        self.topic = topic
+        self.partition = partition
 
 
 class DeliveryTimeoutError(DeliveryError):

@@ -18,13 +18,14 @@ from tidelog.client.backoff import Backoff
 from tidelog.client.cluster import Cluster
 from tidelog.client.connection import Connection
 from tidelog.client.consumer_config import RESET_TIMESTAMPS, ConsumerConfig
-from tidelog.client.errors import ClientError
+from tidelog.client.errors import ClientError, broker_error
 from tidelog.client.events import logger
 from tidelog.client.fetch_answers import FetchAnswers, Verdict
 from tidelog.client.fetch_session import FINAL_EPOCH, FetchSession
 from tidelog.client.offset_lookup import LATEST, look_up_offsets
 from tidelog.client.partition_reader import PartitionReader
 from tidelog.client.types import TopicPartition
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import (
     FetchPartition,
     FetchRequest,
@@ -100,9 +101,19 @@ class Fetcher:
         leaders = {self._cluster.image.leader(key) for key in self._readers}
         if -1 in leaders:
             self._cluster.request_refresh()
+            self._fail_forbidden()
         for leader in leaders - {-1}:
             self._changes.setdefault(leader, asyncio.Event()).set()
             self._spawn(leader, lambda leader=leader: self._poll_node(leader))  # type: ignore[misc]
+
+    def _fail_forbidden(self) -> None:
+        """Readers of topics that the user may not see, which have no leader therefore."""
+        for key, reader in self._readers.items():
+            info = self._cluster.image.topics.get(key.topic)
+            code = ErrorCode.NONE if info is None else info.error
+            if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED and reader.error is None:
+                reader.fail(broker_error(code, f"topic {key.topic!r}"))
+                self._on_data()
 
     def _spawn(self, name: object, work: Callable[[], Any]) -> None:
         if name not in self._tasks:

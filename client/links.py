@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from tidelog.client.backoff import Backoff
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.connection import Connection
-from tidelog.client.errors import ClientClosedError, ClientError
+from tidelog.client.errors import AuthenticationError, ClientClosedError, ClientError
 from tidelog.client.events import logger
 from tidelog.client.metrics import ClientMetrics
 
@@ -68,6 +68,8 @@ class Links:
         self._on_trouble = on_trouble
         self._links: dict[Address, _Link] = {}
         self._is_closed = False
+        self.refusal: AuthenticationError | None = None
+        """Why a broker did not accept this client, until one accepts it."""
 
     def ready(self, address: Address) -> Connection | None:
         """A connection that takes requests. If there is none, None, and one is being opened."""
@@ -134,6 +136,8 @@ class Links:
                 on_close=lambda closed, error: self._on_closed(link, closed, error),
             )
         except ClientError as error:
+            if isinstance(error, AuthenticationError):
+                self.refusal = error
             link.failures += 1
             link.retry_at = loop.time() + self._backoff.delay_ms(link.failures) / 1000
             where = f"{host}:{port}"
@@ -142,6 +146,7 @@ class Links:
             raise
         else:
             link.failures = 0
+            self.refusal = None
             link.connection = connection
             connection.on_writable = self._on_change
             connection.metrics = self._metrics

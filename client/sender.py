@@ -160,6 +160,9 @@ class Sender:
         if self.outcomes.is_settled:
             self._wake_settled()
             return
+        if self._cluster.refusal is not None:
+            # As in Kafka's clients, what authenticates no more has failed for good.
+            self.outcomes.fail(self._cluster.refusal)
         now_ms = self.now_ms()
         if now_ms >= self._next_expiry_ms:
             self.outcomes.expire(now_ms)

@@ -21,6 +21,8 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.connection import Connection
 from tidelog.client.coordinators import GROUP, TRANSACTION, find_coordinator
 from tidelog.client.errors import (
+    AuthorizationError,
+    BrokerError,
     ClientError,
     CommitFailedError,
     ConnectionLostError,
@@ -254,7 +256,7 @@ class Transactions:
         if is_undecided:
             error.message = f"it is not known whether the transaction was committed: {error.message}"
         if meaning_of(request, code) is Meaning.ABORTABLE and not is_undecided:
-            if request is Request.COMMIT_OFFSETS:
+            if request is Request.COMMIT_OFFSETS and not isinstance(error, AuthorizationError):
                 error = CommitFailedError(error.message)
             was_open = self.state.phase is Phase.IN_TRANSACTION
             self.state.fail(error, code)
@@ -343,7 +345,12 @@ class Transactions:
     ) -> tuple[Connection, Any]:
         node_id = self._coordinators.get(of)
         if node_id is None:
-            node_id = self._coordinators[of] = await find_coordinator(self._cluster, *of)
+            try:
+                node_id = self._coordinators[of] = await find_coordinator(self._cluster, *of)
+            except BrokerError as error:
+                if error.retriable:
+                    raise
+                raise self._fail(Request.FIND_COORDINATOR, error.code) from error
         connection = await self._cluster.connected(node_id)
         api_key = _API_KEYS[request]
         at_most = None if self.state.has_epoch_per_transaction else LAST_WITHOUT_EPOCHS.get(request)

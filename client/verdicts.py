@@ -13,9 +13,11 @@ from tidelog.client.batch import ProducerBatch
 from tidelog.client.errors import (
     ClientError,
     DeliveryFailedError,
+    DeliveryNotAuthorizedError,
     DeliveryUncertainError,
     ProducerFencedError,
     SessionError,
+    broker_error,
 )
 from tidelog.protocol.errors import ErrorCode
 
@@ -43,6 +45,7 @@ REFUSED_BEFORE_APPEND: Final = frozenset(
         ErrorCode.INVALID_REQUIRED_ACKS,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ErrorCode.INVALID_TIMESTAMP,
         ErrorCode.UNSUPPORTED_VERSION,
         ErrorCode.INVALID_REQUEST,
@@ -65,6 +68,10 @@ SEQUENCE_REFUSALS: Final = frozenset(
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.UNKNOWN_PRODUCER_ID,
     }
+)
+# These end the producer, whatever the records are.
+_NOT_AUTHORIZED: Final = frozenset(
+    {ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 )
 # After these the broker may accept the same records in smaller batches.
 SPLITTABLE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -96,6 +103,10 @@ def refusal(batch: ProducerBatch, code: ErrorCode, message: str | None) -> Clien
     text = f"{message or code.message} [{code.name} {code.value}]"
     if batch.may_be_stored:
         return uncertain(batch, f"an acknowledgement was lost, and then the broker answered: {text}")
+    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return DeliveryNotAuthorizedError(message or code.message, *batch.key, code)
+    if code in _NOT_AUTHORIZED:
+        return broker_error(code, f"records of {batch.key.topic}-{batch.key.partition}", message)
     if code is ErrorCode.PRODUCER_FENCED:
         return ProducerFencedError(text)
     return DeliveryFailedError(text, *batch.key, code)

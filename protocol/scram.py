@@ -83,6 +83,14 @@ def is_proof(
     return hmac.compare_digest(hashlib.new(mechanism.hash_name, client_key).digest(), credential.stored_key)
 
 
+def client_proof(mechanism: ScramMechanism, salted: bytes, auth_message: bytes) -> bytes:
+    """What a client sends to show that it knows the password: `is_proof` checks it."""
+    client_key = keyed_hash(mechanism, salted, b"Client Key")
+    stored_key = hashlib.new(mechanism.hash_name, client_key).digest()
+    signature = keyed_hash(mechanism, stored_key, auth_message)
+    return bytes(mine ^ theirs for mine, theirs in zip(client_key, signature, strict=True))
+
+
 def keyed_hash(mechanism: ScramMechanism, key: bytes, message: bytes) -> bytes:
     """HMAC with the mechanism's hash function."""
     return hmac.digest(key, message, mechanism.hash_name)

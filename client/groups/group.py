@@ -90,6 +90,8 @@ class Group:
         # A commit that is repeated must not come after a later one: it would take the offsets back.
         self._commit_turn = asyncio.Lock()
         self._listener_error: Exception | None = None
+        # Why the group does not read one of its topics.
+        self._refusal: ClientError | None = None
         self.commits = 0
 
     def start(self) -> None:
@@ -125,12 +127,13 @@ class Group:
             self._react()
 
     def raise_error(self) -> None:
-        """Raise what ended the membership, or once what a callback raised."""
+        """Raise what ended the membership or forbids a topic, or once what a callback raised."""
         raised, self._listener_error = self._listener_error, None
         if raised is not None:
             raise raised
-        if self.membership.error is not None:
-            raise self.membership.error.with_traceback(None)
+        error = self.membership.error or self._refusal
+        if error is not None:
+            raise error.with_traceback(None)
 
     async def close(self) -> None:
         """Commit what is finished if commits are automatic, run the callback, and leave. Logs what fails."""
@@ -408,6 +411,9 @@ class Group:
 
     def _on_metadata(self) -> None:
         subscription = self._subscription
+        self._refusal = None if subscription is None else subscription.refusal(self._cluster.image)
+        if self._refusal is not None:
+            self._on_data()
         topics = None if subscription is None else subscription.topics(self._cluster.image)
         self.membership.subscribe(topics)
         self.membership.metadata_changed(self._counts())

@@ -63,6 +63,7 @@ class Phase(Enum):
 
 
 _FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+_FINAL: Final = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_AUTHORIZATION_FAILED})
 
 
 class Membership:
@@ -348,7 +349,7 @@ class Membership:
             self._must_rejoin = True
         elif code is ErrorCode.ILLEGAL_GENERATION and self.awaits_join:
             return
-        elif code in _FORGOTTEN or code is ErrorCode.FENCED_INSTANCE_ID or code in MOVED:
+        elif code in _FORGOTTEN or code in _FINAL or code in MOVED:
             self._refused(code)
 
     def _refused(self, code: ErrorCode) -> None:

@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from tidelog.client.errors import ClientError, broker_error
 from tidelog.client.metadata import ClusterImage
+from tidelog.protocol.errors import ErrorCode
 
 __all__ = ["TopicSubscription"]
 
@@ -36,6 +38,14 @@ class TopicSubscription(NamedTuple):
             return cls(None, re.compile(pattern))
         except re.error as error:
             raise ValueError(f"pattern is {pattern!r}, expected a regular expression ({error})") from error
+
+    def refusal(self, image: ClusterImage) -> ClientError | None:
+        """The error of a named topic that the user may not see."""
+        for name in self.names or ():
+            info = image.topics.get(name)
+            if info is not None and info.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                return broker_error(info.error, f"topic {name!r}")
+        return None
 
     def topics(self, image: ClusterImage) -> frozenset[str]:
         """The names of the topics; of those that exist, if it is a pattern."""

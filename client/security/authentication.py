@@ -36,6 +36,7 @@ __all__ = ["Authentication"]
 _SOONEST: Final = 0.85
 _LATEST: Final = 0.95
 _SHORTEST_WAIT_S: Final = 1.0
+"""Brokers refuse to authenticate a connection again twice within a second (KIP-368)."""
 _FIRST_WITH_AUTHENTICATE: Final = 1
 
 
@@ -50,6 +51,7 @@ class Authentication:
         self._task: asyncio.Task[None] | None = None
         # Seconds of the loop's clock.
         self._session_end = 0.0
+        self._last_began = -_SHORTEST_WAIT_S
 
     async def begin(self) -> None:
         """Authenticate a new connection. Raises AuthenticationError, or a retriable ClientError."""
@@ -83,6 +85,9 @@ class Authentication:
             return
         connection.hold_requests()
         try:
+            # The session may end earlier than the broker accepts the next one. Requests wait meanwhile.
+            await asyncio.sleep(self._last_began + _SHORTEST_WAIT_S - self._loop.time())
+            self._last_began = self._loop.time()
             await self._exchange(exchange)
         except ClientError as error:
             connection.close(error)

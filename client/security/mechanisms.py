@@ -1,6 +1,6 @@
 """SASL mechanisms of a client: which bytes it sends, and when it believes the broker.
 
-Owns: PLAIN (RFC 4616), SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, 7677; by the library scramp) and
+Owns: PLAIN (RFC 4616), SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, 7677; `protocol.scram` has the keys) and
 OAUTHBEARER (RFC 7628). An exchange is used once. `first()` is what the client sends first; `respond` gets
 each answer and returns what is sent next, or None at the end.
 
@@ -12,17 +12,35 @@ Invariants:
 """
 
 import asyncio
+import hmac
+import re
+from base64 import b64decode, b64encode
+from secrets import token_urlsafe
 from typing import Final, Protocol
 
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.errors import AuthenticationError
 from tidelog.client.security.token_provider import ask_for_token
+from tidelog.protocol.scram import (
+    LEAST_ITERATIONS,
+    ScramMechanism,
+    client_proof,
+    keyed_hash,
+    salted_password,
+)
 
 __all__ = ["MOST_ITERATIONS", "Exchange", "begin_exchange"]
 
 MOST_ITERATIONS: Final = 1_000_000
 """Kafka creates users with at most 16384. This number takes about half a second."""
 _SEPARATOR: Final = "\x01"
+_SCRAM: Final = {each.sasl_name: each for each in ScramMechanism}
+_NO_BINDING: Final = "n,,"
+_NONCE_BYTES: Final = 24
+_SERVER_FIRST: Final = re.compile(
+    r"r=([\x21-\x2b\x2d-\x7e]+),s=((?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?),i=([1-9][0-9]{0,9})"
+    r"(?:,[A-Za-z]=[^,]*)*"
+)
 
 
 class Exchange(Protocol):
@@ -49,7 +67,7 @@ async def begin_exchange(config: ClusterConfig) -> Exchange:
     user, password = config.sasl_plain_username or "", config.sasl_plain_password or ""
     if config.sasl_mechanism == "PLAIN":
         return _Plain(user, password)
-    return _Scram(config.sasl_mechanism, user, password)
+    return _Scram(_SCRAM[config.sasl_mechanism], user, password)
 
 
 class _Plain:
@@ -64,44 +82,48 @@ class _Plain:
 
 
 class _Scram:
-    def __init__(self, mechanism: str, user: str, password: str) -> None:
-        # It takes a tenth of a second to import.
-        from scramp import ScramClient, ScramException
-
-        self._error = ScramException
-        try:
-            self._client = ScramClient([mechanism], user, password)
-        except ScramException:
-            # Its text may have a part of the password in it.
-            raise AuthenticationError(
-                "sasl_plain_username or sasl_plain_password has characters that SCRAM does not allow"
-            ) from None
-        self._is_proof_sent = False
+    def __init__(self, mechanism: ScramMechanism, user: str, password: str) -> None:
+        self._mechanism = mechanism
+        self._password = password
+        self._nonce = token_urlsafe(_NONCE_BYTES)
+        self._first = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={self._nonce}"
+        # The signature that proves that the broker knows the password.
+        self._expected: bytes | None = None
 
     def first(self) -> bytes:
-        message: str = self._client.get_client_first()
-        return message.encode()
+        return f"{_NO_BINDING}{self._first}".encode()
 
     async def respond(self, challenge: bytes) -> bytes | None:
-        try:
-            text = challenge.decode()
-            if self._is_proof_sent:
-                self._client.set_server_final(text)
-                return None
-            self._client.set_server_first(text)
-            self._is_proof_sent = True
-            if int(self._client.iterations) > MOST_ITERATIONS:
+        text = challenge.decode(errors="replace")
+        if self._expected is not None:
+            if not hmac.compare_digest(text.partition(",")[0].encode(), b"v=" + b64encode(self._expected)):
                 raise AuthenticationError(
-                    f"the broker asks for {self._client.iterations} iterations of SCRAM, expected 4096 to"
-                    f" {MOST_ITERATIONS}"
+                    "the broker did not prove that it knows the password, so it is not trusted"
                 )
-            # In a thread: it is slow on purpose.
-            message: str = await asyncio.to_thread(self._client.get_client_final)
-            return message.encode()
-        except (self._error, ValueError, KeyError) as error:
-            what = "the proof of" if self._is_proof_sent else "the challenge of"
-            reason = str(error) if isinstance(error, self._error) else "it is malformed"
-            raise AuthenticationError(f"{what} the broker for SCRAM is refused ({reason})") from None
+            return None
+        found = _SERVER_FIRST.fullmatch(text)
+        if found is None:
+            raise AuthenticationError("the broker's challenge for SCRAM is malformed")
+        nonce, salt, count = found.groups()
+        iterations = int(count)
+        if not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
+            raise AuthenticationError(
+                f"the broker asks for {iterations} iterations of SCRAM, expected {LEAST_ITERATIONS} to"
+                f" {MOST_ITERATIONS}"
+            )
+        if not nonce.startswith(self._nonce) or nonce == self._nonce:
+            raise AuthenticationError("the broker's challenge for SCRAM is for another client")
+        # In a thread: it is slow on purpose.
+        salted = await asyncio.to_thread(
+            salted_password, self._mechanism, self._password, b64decode(salt), iterations
+        )
+        final = f"c={b64encode(_NO_BINDING.encode()).decode()},r={nonce}"
+        message = f"{self._first},{text},{final}".encode()
+        self._expected = keyed_hash(
+            self._mechanism, keyed_hash(self._mechanism, salted, b"Server Key"), message
+        )
+        proof = client_proof(self._mechanism, salted, message)
+        return f"{final},p={b64encode(proof).decode()}".encode()
 
 
 class _OAuthBearer:
