@@ -44,6 +44,8 @@ AnswerHandler: TypeAlias = Callable[[memoryview | None, ClientError | None], Non
 _MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 _SOFTWARE_NAME: Final = "tidelog"
 _SOFTWARE_VERSION: Final = "0.1.0"
+# Answers to ApiVersions, of which an older broker refuses the first.
+_MOST_OF_NEGOTIATION: Final = 2
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 _BROKEN_OFF: Final = (ssl.SSLError, ConnectionResetError, ConnectionAbortedError, ConnectionLostError)
 _OF_AUTHENTICATION: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
@@ -347,6 +349,9 @@ class Connection(asyncio.BufferedProtocol):
 
             error = tls.explain(self.address, exc)
         text = f"{self.address}: connection lost ({exc or 'closed by the broker'})"
+        answered = self._next_correlation_id - len(self._waiting)
+        if self._is_negotiated and self._authentication is None and answered <= _MOST_OF_NEGOTIATION:
+            text += ". The listener may need a user: check security_protocol"
         self._closed(error or ConnectionLostError(text))
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -1,0 +1,156 @@
+"""Our clients and commands at a broker with users: what they can do, and what they say when it is refused."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.commands import typist
+from tests.conformance.conftest import RunningBroker
+from tidelog.client import (
+    Admin,
+    AuthenticationError,
+    BrokerUnavailableError,
+    Consumer,
+    NewTopic,
+    Producer,
+    TopicPartition,
+)
+from tidelog.client.cluster_config import ClusterConfig
+from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+USER, PASSWORD = "ann,=ü", 'pä="ss,w\\ord'
+SESSION_MS = 1_300
+"""Longer than the second that has to pass between two authentications of a connection."""
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    """Sessions of the listener AGAIN are short; a client of OTHER can use only one mechanism."""
+    listeners = ("SASL_PLAINTEXT", "AGAIN", "OTHER")
+    running = RunningBroker(
+        tmp_path_factory.mktemp("secured"),
+        listeners=tuple(f"{name}://127.0.0.1:0" for name in listeners),
+        listener_security_protocol_map=tuple(f"{name}:SASL_PLAINTEXT" for name in listeners),
+        listener_overrides={
+            "listener.name.again.connections.max.reauth.ms": str(SESSION_MS),
+            "listener.name.other.sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        },
+        sasl_enabled_mechanisms=MECHANISMS,
+        connection_failed_authentication_delay_ms=1,
+        group_initial_rebalance_delay_ms=0,
+    )
+    made = {}
+    for mechanism in ScramMechanism:
+        salted = salted_password(mechanism, PASSWORD, b"salt", 4096)
+        made[mechanism] = credential_of(mechanism, salted, b"salt", 4096)
+    running.run(running.broker.services.users.change(USER, made))
+    yield running
+    running.stop()
+
+
+def way(
+    secured: RunningBroker, mechanism: str, listener: str = "SASL_PLAINTEXT", **more: Any
+) -> ClusterConfig:
+    settings: dict[str, Any] = {
+        "bootstrap_servers": f"127.0.0.1:{secured.broker.ports[listener]}",
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": USER,
+        "sasl_plain_password": PASSWORD,
+    }
+    return ClusterConfig(**{**settings, **more})
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_our_clients_write_read_and_administer(secured: RunningBroker, mechanism: str) -> None:
+    cluster, topic = way(secured, mechanism), f"ours-{mechanism}"
+    async with Admin(cluster=cluster) as admin:
+        await admin.create_topics([NewTopic(topic, 1, 1)])
+        assert topic in await admin.list_topics()
+    async with Producer(cluster=cluster) as producer:
+        await producer.send_and_wait(topic, b"v", partition=0)
+    async with Consumer(
+        topic, cluster=cluster, group_id=f"group-{mechanism}", auto_offset_reset="earliest"
+    ) as consumer:
+        assert (await consumer.getone()).value == b"v"
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("wrong", [{"sasl_plain_password": "no"}, {"sasl_plain_username": "nobody"}])
+async def test_a_wrong_user_or_password_ends_the_start_at_once(
+    secured: RunningBroker, mechanism: str, wrong: dict[str, str]
+) -> None:
+    for client in (Producer, Consumer, Admin):
+        with pytest.raises(
+            AuthenticationError, match=f"refuses the authentication of user .* by {mechanism}"
+        ):
+            await client(cluster=way(secured, mechanism, **wrong)).start()
+
+
+async def test_a_mechanism_that_the_listener_lacks_is_named(secured: RunningBroker) -> None:
+    with pytest.raises(AuthenticationError, match=r"does not have .* PLAIN\. It has: SCRAM-SHA-256"):
+        await Admin(cluster=way(secured, "PLAIN", "OTHER")).start()
+
+
+async def test_a_client_without_a_user_is_told_that_the_listener_may_need_one(secured: RunningBroker) -> None:
+    servers = way(secured, "PLAIN").bootstrap_servers
+    with pytest.raises(BrokerUnavailableError, match="security_protocol"):
+        await Admin(bootstrap_servers=servers, request_timeout_ms=300).start()
+
+
+async def test_records_keep_their_order_and_connections_stay_while_sessions_end(
+    secured: RunningBroker,
+) -> None:
+    """A producer with five requests in flight, and a consumer that waits for records, over three sessions."""
+    cluster, topic = way(secured, "SCRAM-SHA-256", "AGAIN"), "again"
+    loop = asyncio.get_running_loop()
+    async with Admin(cluster=cluster) as admin:
+        await admin.create_topics([NewTopic(topic, 1, 1)])
+    values: list[bytes] = []
+    async with (
+        Producer(cluster=cluster, max_batch_size=1_000) as producer,
+        Consumer(cluster=cluster) as consumer,
+    ):
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek(TopicPartition(topic, 0), 0)
+        ends, sent = loop.time() + 2.5 * SESSION_MS / 1000, 0
+        while loop.time() < ends:
+            deliveries = [
+                await producer.send(topic, b"%d" % (sent + each), partition=0) for each in range(50)
+            ]
+            sent += len(deliveries)
+            offsets = [(await each).offset for each in deliveries]
+            assert offsets == list(range(sent - 50, sent))
+        while len(values) < sent:
+            values += [
+                record.value or b"" for records in (await consumer.getmany()).values() for record in records
+            ]
+            await asyncio.sleep(0)
+        assert producer.metrics()["record-retry-total"] == 0
+    assert values == [b"%d" % each for each in range(sent)]
+
+
+def test_commands_take_a_file_of_properties(
+    secured: RunningBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ann.properties"
+    password = PASSWORD.replace("\\", "\\\\\\\\").replace('"', '\\\\"')
+    file.write_text(
+        f"bootstrap.servers={way(secured, 'PLAIN')}\nsecurity.protocol=SASL_PLAINTEXT\n"
+        "sasl.mechanism=SCRAM-SHA-512\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\\n"
+        f'  username="{USER}" password="{password}";\n'
+    )
+    tidelog = typist(capfd)
+    typed = tidelog("topic", "create", "by-command", "--command-config", str(file))
+    assert typed[0] == 0, typed
+    assert "by-command" in tidelog("topic", "list", "--command-config", str(file))[1]
+    file.write_text(file.read_text().replace(password, "wrong"))
+    code, _, shown = tidelog("topic", "list", "--command-config", str(file))
+    assert code == 1
+    assert "refuses the authentication of user" in shown
+    assert "wrong" not in shown
