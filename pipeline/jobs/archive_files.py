@@ -12,7 +12,8 @@ one successful attempt of each. Records that are not in these files are an error
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -107,23 +108,33 @@ def describe(draft: Path) -> DraftFile:
 def join_files(files: Sequence[Path], target: Path, compression: str) -> None:
     """Write the records of files of one topic, partition and date, which are in the order of their offsets,
     into `target`. It is durable. Raises ArchiveError where their offsets do not ascend."""
-    held: list[pa.RecordBatch] = []
     last = -1
     with pq.ParquetWriter(
         target, FILE_SCHEMA, compression=compression, write_statistics=_STATISTICS
     ) as writer:
-        for file in files:
-            with pq.ParquetFile(file) as parquet:
-                for batch in parquet.iter_batches(_JOINED_ROWS):
-                    offsets = batch.column("offset").to_pylist()
-                    if offsets != sorted(set(offsets)) or (offsets and offsets[0] <= last):
-                        raise ArchiveError(f"the offsets in {file} do not ascend from {last}: restore it")
-                    last = max(offsets, default=last)
-                    held.append(batch.cast(FILE_SCHEMA))
-            if sum(each.num_rows for each in held) >= _GROUP_ROWS or file == files[-1]:
-                writer.write_table(pa.Table.from_batches(held), row_group_size=_GROUP_ROWS)
-                held = []
+        for table in _groups(files):
+            offsets = [last, *table.column("offset").to_pylist()]
+            if any(before >= after for before, after in pairwise(offsets)):
+                raise ArchiveError(
+                    f"the offsets in {files[0]} to {files[-1].name} do not ascend: restore them"
+                )
+            last = offsets[-1]
+            writer.write_table(table, row_group_size=len(table))
     sync(target)
+
+
+def _groups(files: Sequence[Path]) -> Iterator[pa.Table]:
+    """Their records in tables of about _GROUP_ROWS: small groups make a file large and slow to read."""
+    held: list[pa.RecordBatch] = []
+    for file in files:
+        with pq.ParquetFile(file) as parquet:
+            for batch in parquet.iter_batches(_JOINED_ROWS):
+                held.append(batch.cast(FILE_SCHEMA))
+                if sum(each.num_rows for each in held) >= _GROUP_ROWS:
+                    yield pa.Table.from_batches(held)
+                    held = []
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def sync(path: Path) -> None:

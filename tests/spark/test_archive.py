@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from tests.spark.brokers import RunningBroker, running_broker
@@ -167,6 +168,29 @@ def test_records_have_the_date_of_their_timestamp_in_utc_and_none_outside_the_ca
         for micros in pq.ParquetFile(each.draft).read()["timestamp"].cast("int64").to_pylist():
             found[micros] = None if date == "__HIVE_DEFAULT_PARTITION__" else date
     assert found == dates
+
+
+def test_records_of_a_task_that_failed_and_was_repeated_are_there_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def fail_once(batches: Iterable[Any]) -> Iterable[Any]:
+        yield from batches
+        task = TaskContext.get()
+        if task is not None and task.partitionId() == 1 and task.attemptNumber() == 0:
+            raise RuntimeError("its first attempt fails")
+
+    rows = spark.range(40, numPartitions=2).selectExpr(
+        "'t' AS topic",
+        "CAST(id / 20 AS INT) AS partition",
+        "id AS offset",
+        "TIMESTAMP '2026-11-22' AS timestamp",
+    )
+    rows = rows.mapInArrow(fail_once, rows.schema)
+    files = write_drafts(rows, tmp_path / "drafts", "none", 1000)
+    assert [(each.partition, each.first_offset, each.last_offset, each.rows) for each in files] == [
+        (0, 0, 19, 20),
+        (1, 20, 39, 20),
+    ]
 
 
 def test_records_that_are_not_where_the_driver_looks_are_an_error(
