@@ -28,6 +28,7 @@ from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.http import HttpServer
 from tidelog.broker.net.server import BindError, Endpoint, Server, bind, bind_endpoints
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.security.signing_keys import KeysError
 from tidelog.broker.served_apis import unsupported_api_versions_body
 from tidelog.broker.services import Services, open_services
 from tidelog.broker.storage.disk import HANDLES_ADVICE, Disk, is_out_of_handles
@@ -247,7 +248,7 @@ def _add_routes(services: Services, faults: FaultInjector | None, application: w
 
 def _reason(error: BaseException, data_dir: Path) -> str | None:
     """One line for a failure that the environment caused; None for any other."""
-    if isinstance(error, BindError | DataFolderError | StoreError):
+    if isinstance(error, BindError | DataFolderError | StoreError | KeysError):
         return str(error)
     if is_out_of_handles(error):
         return f"cannot open all that {data_dir} holds: {HANDLES_ADVICE}"

@@ -160,6 +160,7 @@ class Services:
         if self._closed:
             return
         self._closed = True
+        await self.authentication.close()
         self.users.close()
         await self.cleaner.stop()
         await self.maintenance.stop()

@@ -28,6 +28,7 @@ from tidelog.cli import (
     storage,
     topic,
     transaction,
+    user,
 )
 from tidelog.cli.command_config import add_command_config
 from tidelog.cli.failures import Failure
@@ -74,6 +75,7 @@ def _serve(context: typer.Context) -> None:
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(transaction.app, name="transaction")
+app.add_typer(user.app, name="user")
 app.add_typer(broker.app, name="broker")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)

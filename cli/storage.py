@@ -1,7 +1,7 @@
 """`tidelog storage`: a data folder put in order while no broker runs on it.
 
 `rebuild-catalog` makes a new catalog of the partitions' folders where the old one was lost, is damaged or
-older than they are. It shows what it will write and asks; nothing is deleted.
+older than they are. It shows what it will write and asks; nothing is deleted. `add-user` makes a user.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.cli.failures import Failure
+from tidelog.cli.passwords import Iterations, Mechanisms, PasswordFile, mechanisms_of, read_password
 
 if TYPE_CHECKING:
     from tidelog.broker.data_folder.catalog_rebuilding import Rebuilt
 
-app = typer.Typer(no_args_is_help=True, help="Repair a data folder while no broker runs on it.")
+app = typer.Typer(no_args_is_help=True, help="Work on a data folder while no broker runs on it.")
 
 
 @app.callback()
 def _storage() -> None:
-    """Repair a data folder while no broker runs on it."""
+    """Work on a data folder while no broker runs on it."""
 
 
 @app.command("rebuild-catalog")
@@ -73,6 +74,57 @@ def rebuild_catalog(
         raise Failure(f"cannot use {where}: {error.strerror or error}") from None
     kept = f"; the old one is kept as {', '.join(rebuilt.kept)}" if rebuilt.kept else ""
     print(f"written{kept}. Now start the broker.")
+
+
+@app.command("add-user")
+def add_user(
+    data_dir: Annotated[Path, typer.Argument(metavar="DIR", help="Data folder of a stopped broker.")],
+    user: Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")],
+    password_file: PasswordFile = None,
+    mechanisms: Mechanisms = None,
+    iterations: Iterations = 4096,
+    cluster_id: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster-id", help="For a folder of no broker yet. Else: a new one.", show_default=False
+        ),
+    ] = None,
+    node_id: Annotated[int, typer.Option("--node-id", min=0, help="For a folder of no broker yet.")] = 1,
+) -> None:
+    """Make a user while no broker runs: the first one, or one whose password is lost.
+
+    Without --password-file the password is asked for, or read from the first line of the standard input.
+    """
+    import os
+
+    from tidelog.broker.cluster.store import StoreError
+    from tidelog.broker.data_folder.first_users import add_user
+    from tidelog.broker.data_folder.ownership import locked
+    from tidelog.broker.storage.checkpoints import CheckpointError
+    from tidelog.broker.storage.disk import Disk
+    from tidelog.broker.storage.manager import DataFolderError
+    from tidelog.protocol.errors import ApiError
+    from tidelog.protocol.scram import SALT_BYTES, credential_of, salted_password
+
+    made = {}
+    password = read_password(password_file)
+    for mechanism in mechanisms_of(mechanisms):
+        salt = os.urandom(SALT_BYTES)
+        salted = salted_password(mechanism, password, salt, iterations)
+        made[mechanism] = credential_of(mechanism, salted, salt, iterations)
+    disk = Disk()
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        with locked(disk, data_dir, shared=False):
+            is_new = add_user(data_dir, disk, user, made, node_id=node_id, cluster_id=cluster_id)
+    except ApiError as error:
+        raise Failure(error.message) from None
+    except (DataFolderError, StoreError, CheckpointError) as error:
+        raise Failure(str(error)) from None
+    except OSError as error:
+        where = error.filename or data_dir
+        raise Failure(f"cannot use {where}: {error.strerror or error}") from None
+    print(f"{'made' if is_new else 'changed'} {user}")
 
 
 def _show(data_dir: Path, rebuilt: Rebuilt) -> None:

@@ -28,6 +28,7 @@ from tidelog.client.metadata import EMPTY, ClusterImage, apply_metadata
 from tidelog.client.signatures import shows_settings
 from tidelog.client.transaction_admin import TransactionAdmin
 from tidelog.client.types import TopicPartition
+from tidelog.client.user_admin import UserAdmin
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
 
@@ -52,6 +53,8 @@ class Admin:
         self.groups = GroupAdmin(self._cluster, self._retry)
         """Consumer groups."""
         self.transactions = TransactionAdmin(self._cluster, self._retry)
+        self.users = UserAdmin(self._cluster, self._retry)
+        """Users that authenticate by SASL, with PLAIN or SCRAM."""
 
     async def start(self) -> None:
         """Connect. Raises BrokerUnavailableError."""

@@ -27,7 +27,7 @@ from tidelog.broker.configuration.listener_overrides import (
     plain,
 )
 from tidelog.broker.configuration.listeners import ListenerConfig, SecurityProtocol, listeners_of
-from tidelog.broker.configuration.sasl_settings import MECHANISMS
+from tidelog.broker.configuration.sasl_settings import MECHANISMS, OAUTHBEARER
 from tidelog.broker.configuration.security_settings import NO_CLIENT_CERTIFICATE, SecuritySettings
 from tidelog.broker.configuration.settings import (
     BOOTSTRAP_SERVERS_VARIABLE,
@@ -294,6 +294,8 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
         check_compaction_lags(self.log_cleaner_min_compaction_lag_ms, self.log_cleaner_max_compaction_lag_ms)
         self._check_within("group_consumer_{}session_timeout_ms")
         self._check_within("group_consumer_{}heartbeat_interval_ms")
+        if OAUTHBEARER in self.sasl_enabled_mechanisms and not self.sasl_oauthbearer_jwks_endpoint_url:
+            raise ConfigError("OAUTHBEARER needs the keys of tokens: set sasl.oauthbearer.jwks.endpoint.url")
         if not self.sasl_enabled_mechanisms:
             raise ConfigError(f"sasl.enabled.mechanisms must name one of {', '.join(MECHANISMS)} or more")
         if not self.group_consumer_assignors:

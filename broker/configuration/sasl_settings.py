@@ -3,21 +3,37 @@
 Owns `SaslSettings`, a part of the table of a broker's settings (`broker_config`). A setting that is marked
 `per_listener` may be given for one listener (`listener_overrides`). Pure.
 
-Source: Kafka's BrokerSecurityConfigs and SaslConfigs; KIP-306, KIP-368.
+Source: Kafka's BrokerSecurityConfigs and SaslConfigs; KIP-306, KIP-368, KIP-768.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from urllib.parse import urlsplit
 
 from tidelog.broker.configuration.listener_settings import ListenerSettings
+from tidelog.protocol.settings import ConfigError
 from tidelog.protocol.settings import setting as _setting
 
 _INT = 2**31 - 1
 _LONG = 2**63 - 1
 _listener_setting = partial(_setting, per_listener=True)
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
+
+
+def _keys_url(value: object) -> str:
+    if value == "":
+        return ""
+    parts = urlsplit(value) if isinstance(value, str) else None
+    if parts is not None and (parts.scheme in ("http", "https") and parts.hostname):
+        return parts.geturl()
+    if parts is not None and parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
+        return parts.geturl()
+    raise ConfigError(
+        "sasl.oauthbearer.jwks.endpoint.url must be a URL that begins with https://, http:// or file:///"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +44,36 @@ class SaslSettings(ListenerSettings):
         ("SCRAM-SHA-512", "SCRAM-SHA-256"),
         "SASL mechanisms that clients may use. With PLAIN the client sends its password: use it over TLS.",
         choices=MECHANISMS,
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str = _setting(
+        "",
+        "Where the keys of tokens are: a JWK set at an https: or http: URL, or in a file (file:///path). "
+        "OAUTHBEARER needs it.",
+        read=_keys_url,
+    )
+    sasl_oauthbearer_expected_issuer: str = _setting(
+        "", "Issuer (claim iss) that a token must name. Empty: any."
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = _setting(
+        (),
+        "Audiences (claim aud), of which a token must name one, separated by commas. Empty: any, so a token "
+        "for another service of the issuer is accepted here too.",
+    )
+    sasl_oauthbearer_sub_claim_name: str = _setting("sub", "Claim of a token that names its user.")
+    sasl_oauthbearer_clock_skew_seconds: int = _setting(
+        30, "How far the clocks of issuer and broker may differ.", low=0, high=3600
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = _setting(
+        3_600_000, "Interval at which the keys of tokens are read again.", low=1, high=_INT
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = _setting(
+        100, "First wait after the keys of tokens could not be read. It doubles.", low=1, high=_INT
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = _setting(
+        10_000,
+        "Longest wait after the keys of tokens could not be read, and shortest time between two reads.",
+        low=1,
+        high=_INT,
     )
     sasl_server_max_receive_size: int = _setting(
         524_288,

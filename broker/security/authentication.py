@@ -17,25 +17,32 @@ import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.security.sasl import (
+    OAUTHBEARER,
     PLAIN,
     WRONG_PASSWORD,
     Accepted,
     Challenge,
     Exchange,
+    OAuthBearerExchange,
     PasswordClaimed,
     PlainExchange,
     Refused,
     ScramExchange,
+    TokenClaims,
+    invalid_credentials,
 )
 from tidelog.broker.security.users import Users
 from tidelog.protocol.scram import ScramMechanism
+
+if TYPE_CHECKING:
+    from tidelog.broker.security.signing_keys import SigningKeys
 
 _NONCE_BYTES: Final = 24
 _SCRAM: Final = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism}
@@ -90,10 +97,22 @@ class Authentication:
         self._metrics = metrics
         self._events = events
         self._clock_ms = clock_ms
+        self._signing_keys: SigningKeys | None = None
 
     async def start(self) -> None:
-        """Get ready for clients. Raises StoreError, OSError."""
+        """Get ready for clients. Raises StoreError, KeysError, OSError."""
         await self._users.make_secret()
+        config = self._settings.config
+        listeners = [one.name for one in config.listener_configs if one.security_protocol.has_sasl]
+        if any(OAUTHBEARER in self.mechanisms(listener) for listener in listeners):
+            from tidelog.broker.security.signing_keys import SigningKeys
+
+            self._signing_keys = SigningKeys(config)
+            await self._signing_keys.start()
+
+    async def close(self) -> None:
+        if self._signing_keys is not None:
+            await self._signing_keys.close()
 
     def _config(self, listener: str) -> BrokerConfig:
         return self._settings.config.of_listener(listener)
@@ -106,11 +125,26 @@ class Authentication:
         """A new authentication by an enabled mechanism."""
         if mechanism == PLAIN:
             return PlainExchange()
+        if mechanism == OAUTHBEARER:
+            return OAuthBearerExchange(self._verified)
         return ScramExchange(
             _SCRAM[mechanism],
             lambda user: self._users.known_or_not(user, _SCRAM[mechanism]),
             os.urandom(_NONCE_BYTES).hex(),
         )
+
+    def _verified(self, token: str) -> TokenClaims:
+        """The user of a token. Raises Refused."""
+        from tidelog.broker.security.tokens import TokenRules, UnknownKey, verified
+
+        held = self._signing_keys
+        if held is None or held.keys is None:
+            raise Refused(invalid_credentials(OAUTHBEARER), "the keys of tokens have not been read yet")
+        try:
+            return verified(token, held.keys, TokenRules.of(self._settings.config), self._clock_ms())
+        except UnknownKey:
+            held.ask_again()
+            raise
 
     async def step(self, session: SaslSession, token: bytes, listener: str) -> Outcome:
         """The answer to the next token of a client of `listener`. Raises Refused."""

@@ -26,6 +26,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.scram import (
     LEAST_ITERATIONS,
     MOST_ITERATIONS,
+    SALT_BYTES,
     ScramCredential,
     ScramMechanism,
     credential_of,
@@ -34,7 +35,6 @@ from tidelog.protocol.scram import (
 )
 
 logger = structlog.get_logger(__name__)
-SALT_BYTES: Final = 32
 MOST_SALT_BYTES: Final = 1024
 _STRONGEST: Final = max(ScramMechanism)
 

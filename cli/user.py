@@ -1,0 +1,90 @@
+"""`tidelog user`: make, list and delete the users that clients authenticate as.
+
+Asks a broker through `client.Admin`. A password comes from a prompt, a file or the standard input, never from
+an argument, which every process of the machine could read. The first user of a cluster is made by `tidelog
+storage add-user`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from tidelog.cli.failures import run
+from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster
+from tidelog.cli.passwords import Iterations, Mechanisms, PasswordFile, mechanisms_of, read_password
+
+if TYPE_CHECKING:
+    from tidelog.client.cluster_config import ClusterConfig
+    from tidelog.protocol.scram import ScramMechanism
+
+app = typer.Typer(no_args_is_help=True, help="Make, list and delete users.")
+User: TypeAlias = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.", show_default=False)]
+
+
+@app.command()
+def add(
+    user: User,
+    password_file: PasswordFile = None,
+    mechanisms: Mechanisms = None,
+    iterations: Iterations = 4096,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """Make a user, or change its password.
+
+    Without --password-file the password is asked for, or read from the first line of the standard input.
+    """
+    chosen = mechanisms_of(mechanisms)
+    run(_add(user, read_password(password_file), chosen, iterations, cluster), cluster)
+
+
+async def _add(
+    user: str,
+    password: str,
+    mechanisms: list[ScramMechanism],
+    iterations: int,
+    cluster: ClusterConfig,
+) -> None:
+    from tidelog.client import Admin
+
+    async with Admin(cluster=cluster) as admin:
+        await admin.users.set_password(user, password, mechanisms=mechanisms, iterations=iterations)
+    print(f"stored {user} for {', '.join(each.sasl_name for each in mechanisms)}")
+
+
+@app.command("list")
+def list_users(cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+    """Print all users, and for which mechanisms their passwords are stored."""
+    run(_list(cluster), cluster)
+
+
+async def _list(cluster: ClusterConfig) -> None:
+    from tidelog.cli.tables import print_table
+    from tidelog.client import Admin
+
+    async with Admin(cluster=cluster) as admin:
+        rows = [
+            (user.name, mechanism, iterations)
+            for user in await admin.users.list()
+            for mechanism, iterations in user.iterations.items()
+        ]
+    print_table(("USER", "MECHANISM", "ITERATIONS"), rows)
+
+
+@app.command()
+def delete(
+    users: Annotated[list[str], typer.Argument(metavar="USER", help="Names of users.", show_default=False)],
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """Delete users. A connection that a user has stays open until it has to authenticate again."""
+    run(_delete(users, cluster), cluster)
+
+
+async def _delete(users: list[str], cluster: ClusterConfig) -> None:
+    from tidelog.client import Admin
+
+    async with Admin(cluster=cluster) as admin:
+        for user in users:
+            await admin.users.delete(user)
+            print(f"deleted {user}")

@@ -1,0 +1,106 @@
+"""`tidelog user` and `tidelog storage add-user` decide who may sign in; by default nobody may."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.commands import Type, typist
+from tests.conformance.conftest import RunningBroker
+from tests.conformance.raw import connected
+from tidelog.protocol.schema import ApiKey
+
+SASL = {"listeners": ("SASL_PLAINTEXT://127.0.0.1:0",), "sasl_enabled_mechanisms": ("PLAIN",)}
+
+
+def signs_in(broker: RunningBroker, user: str, password: str) -> bool:
+    return broker.run(_signs_in(broker, user, password))
+
+
+async def _signs_in(broker: RunningBroker, user: str, password: str) -> bool:
+    async with connected(broker.broker.port) as peer:
+        await peer.ask(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        token = f"\0{user}\0{password}".encode()
+        answer = await peer.ask(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": token})
+        return bool(answer.error_code == 0)
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+
+def test_users_are_made_listed_changed_and_deleted(
+    broker: RunningBroker, tidelog: Type, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    verify = broker.broker.services.users.verify_password
+    typed(monkeypatch, "first password\n")
+    assert tidelog("user", "add", "alice") == (0, "stored alice for SCRAM-SHA-256, SCRAM-SHA-512\n", "")
+    assert broker.run(verify("alice", "first password"))
+    file = tmp_path / "password"
+    file.write_text("second\r\nnot this line\n")
+    options = ("--password-file", str(file), "--mechanism", "scram-sha-512", "--iterations", "8192")
+    assert tidelog("user", "add", "bob", *options)[0] == 0
+    assert broker.run(verify("bob", "second"))
+    code, shown, _ = tidelog("user", "list")
+    rows = [line.split() for line in shown.splitlines()]
+    assert (code, rows[1:]) == (
+        0,
+        [
+            ["alice", "SCRAM-SHA-256", "4096"],
+            ["alice", "SCRAM-SHA-512", "4096"],
+            ["bob", "SCRAM-SHA-512", "8192"],
+        ],
+    )
+    typed(monkeypatch, "another\n")
+    assert tidelog("user", "add", "alice")[0] == 0
+    assert not broker.run(verify("alice", "first password"))
+    assert tidelog("user", "delete", "alice", "bob") == (0, "deleted alice\ndeleted bob\n", "")
+    assert tidelog("user", "list")[1].splitlines()[1:] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "password", "words"),
+    [
+        (("add", "carol"), "", "expected a password"),
+        (("add", "carol"), "\n", "expected a password"),
+        (("add", "carol", "--password-file", "/nowhere"), "", "cannot read /nowhere"),
+        (("add", ""), "x", "Username must not be empty"),
+        (("delete", "nobody"), "", "does not exist"),
+        (("add", "carol", "--mechanism", "PLAIN"), "x", "expected SCRAM-SHA-256 or SCRAM-SHA-512"),
+        (("add", "carol", "secret"), "x", "secret"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_changes_nothing(
+    tidelog: Type, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], password: str, words: str
+) -> None:
+    typed(monkeypatch, password)
+    code, shown, error = tidelog("user", *arguments)
+    assert (code != 0, shown) == (True, "")
+    assert words in error
+    assert tidelog("user", "list")[1].splitlines()[1:] == []
+
+
+def test_the_first_user_is_made_on_a_stopped_broker_and_there_is_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tidelog, folder = typist(capfd), tmp_path / "new" / "data"
+    typed(monkeypatch, "secret\n")
+    assert tidelog("storage", "add-user", str(folder), "root") == (0, "made root\n", "")
+    broker = RunningBroker(folder, **SASL)
+    try:
+        assert signs_in(broker, "root", "secret")
+        for user, password in (("root", "root"), ("admin", "admin"), ("", "")):
+            assert not signs_in(broker, user, password)
+        typed(monkeypatch, "other\n")
+        code, _, error = tidelog("storage", "add-user", str(folder), "root")
+        assert (code, "stop it first" in error) == (1, True)
+    finally:
+        broker.stop()
+    typed(monkeypatch, "other\n")
+    assert tidelog("storage", "add-user", str(folder), "root") == (0, "changed root\n", "")
+    broker = RunningBroker(folder, **SASL)
+    try:
+        assert signs_in(broker, "root", "other")
+        assert not signs_in(broker, "root", "secret")
+    finally:
+        broker.stop()

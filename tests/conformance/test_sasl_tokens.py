@@ -1,0 +1,148 @@
+"""OAUTHBEARER: clients of other projects sign in with tokens, and each tells its user when one is refused."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as AioPartition
+from aiokafka.abc import AbstractTokenProvider as AioProvider
+from aiokafka.errors import KafkaConnectionError
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from joserfc import jwt
+from joserfc.jwk import ECKey
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPartition
+from kafka.net.sasl.oauth import AbstractTokenProvider as PureProvider
+
+from tests.conformance.conftest import RunningBroker
+from tests.conformance.raw import connected
+from tests.waiting import DEADLINE_SECONDS
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
+
+KEY = ECKey.generate_key("P-256", {"kid": "ec"})
+
+
+def token(lifetime_s: int = 600, **changed: object) -> str:
+    now = int(time.time())
+    claims = {"sub": "svc", "iss": "https://issuer", "aud": "kafka", "iat": now, "exp": now + lifetime_s}
+    return jwt.encode({"alg": "ES256", "kid": "ec"}, {**claims, **changed}, KEY, ["ES256"])
+
+
+class AioTokens(AioProvider):
+    def __init__(self, held: str) -> None:
+        self.held = held
+
+    async def token(self) -> str:
+        return self.held
+
+
+class PureTokens(PureProvider):
+    def __init__(self, held: str) -> None:
+        self.held = held
+
+    def token(self) -> str:
+        return self.held
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    folder = tmp_path_factory.mktemp("secured")
+    (folder / "jwks.json").write_text(json.dumps({"keys": [KEY.as_dict(private=False)]}))
+    running = RunningBroker(
+        folder / "data",
+        listeners=("SASL_PLAINTEXT://127.0.0.1:0",),
+        sasl_enabled_mechanisms=("OAUTHBEARER",),
+        sasl_oauthbearer_jwks_endpoint_url=(folder / "jwks.json").as_uri(),
+        sasl_oauthbearer_expected_issuer="https://issuer",
+        sasl_oauthbearer_expected_audience=("kafka",),
+        sasl_oauthbearer_clock_skew_seconds=0,
+        connection_failed_authentication_delay_ms=1,
+    )
+    yield running
+    running.stop()
+
+
+def python_settings(secured: RunningBroker, provider: object) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": secured.address,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": provider,
+    }
+
+
+def librdkafka_settings(secured: RunningBroker, held: str, **more: object) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": secured.address,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": lambda _: (held, time.time() + 600, "svc", {"extension": "x"}),
+        "reconnect.backoff.ms": 10,
+        "log_level": 0,
+        **more,
+    }
+
+
+async def test_aiokafka_signs_in_with_a_token(secured: RunningBroker) -> None:
+    settings = python_settings(secured, AioTokens(token()))
+    async with AIOKafkaProducer(**settings) as producer:
+        await producer.send_and_wait("aiokafka", b"v")
+    async with AIOKafkaConsumer(auto_offset_reset="earliest", **settings) as consumer:
+        consumer.assign([AioPartition("aiokafka", 0)])
+        assert (await consumer.getone()).value == b"v"
+
+
+def test_confluent_kafka_signs_in_with_a_token(secured: RunningBroker) -> None:
+    settings = librdkafka_settings(secured, token())
+    producer = Producer(settings)
+    producer.produce("confluent", b"v")
+    assert producer.flush(DEADLINE_SECONDS) == 0
+    consumer = Consumer({**settings, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition("confluent", 0, 0)])
+    assert consumer.poll(DEADLINE_SECONDS).value() == b"v"
+    consumer.close()
+
+
+def test_kafka_python_signs_in_with_a_token(secured: RunningBroker) -> None:
+    settings = python_settings(secured, PureTokens(token()))
+    producer = KafkaProducer(**settings)
+    producer.send("pure", b"v").get(DEADLINE_SECONDS)
+    producer.close()
+    consumer = KafkaConsumer(auto_offset_reset="earliest", **settings)
+    consumer.assign([KafkaPartition("pure", 0)])
+    assert next(consumer).value == b"v"
+    consumer.close()
+
+
+EXPIRED = token(-1)
+
+
+def test_confluent_kafka_reports_an_expired_token(secured: RunningBroker) -> None:
+    errors: list[KafkaError] = []
+    producer = Producer(librdkafka_settings(secured, EXPIRED, error_cb=errors.append))
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not errors and time.monotonic() < deadline:
+        producer.poll(0.05)
+    assert errors[0].code() == KafkaError._AUTHENTICATION
+    assert "invalid credentials with SASL mechanism OAUTHBEARER" in errors[0].str()
+
+
+async def test_aiokafka_cannot_connect_with_an_expired_token(secured: RunningBroker) -> None:
+    """It does not look at the server's answer, so it learns of the refusal by a closed connection."""
+    producer = AIOKafkaProducer(**python_settings(secured, AioTokens(EXPIRED)))
+    with pytest.raises(KafkaConnectionError):
+        await producer.start()
+    await producer.stop()
+
+
+async def test_a_session_lives_no_longer_than_its_token(secured: RunningBroker) -> None:
+    async with connected(secured.broker.port) as peer:
+        await peer.ask(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "OAUTHBEARER"})
+        message = f"n,,\x01auth=Bearer {token(50)}\x01\x01".encode()
+        answer = await peer.ask(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": message})
+        assert answer.error_code == ErrorCode.NONE
+        assert 0 < answer.session_lifetime_ms <= 50_000
