@@ -27,6 +27,10 @@ def _keys_url(value: object) -> str:
     if value == "":
         return ""
     parts = urlsplit(value) if isinstance(value, str) else None
+    if parts is not None and "@" in parts.netloc:
+        raise ConfigError(
+            "sasl.oauthbearer.jwks.endpoint.url must not hold a user or a password: settings are shown"
+        )
     if parts is not None and (parts.scheme in ("http", "https") and parts.hostname):
         return parts.geturl()
     if parts is not None and parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path:

@@ -12,6 +12,7 @@ Source: Kafka's SaslServerAuthenticator and KafkaChannel; KIP-43, KIP-152, KIP-3
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState, Principal
@@ -34,6 +35,7 @@ class SaslHandler:
 
     async def handshake(self, context: RequestContext, request: Any) -> dict[str, Any]:
         """The client chooses a mechanism."""
+        began_seconds = asyncio.get_running_loop().time()
         connection = context.connection
         mechanisms = self._authentication.mechanisms(connection.listener.name)
         answer = {"error_code": ErrorCode.NONE, "mechanisms": mechanisms}
@@ -44,7 +46,10 @@ class SaslHandler:
             refused, answer["error_code"] = "mechanism not enabled", ErrorCode.UNSUPPORTED_SASL_MECHANISM
         before = connection.session
         if refused is not None:
-            await self._fail(connection, request.mechanism, Refused(refused), is_again=before is not None)
+            is_again = before is not None
+            await self._fail(
+                connection, request.mechanism, Refused(refused), began_seconds, is_again=is_again
+            )
             return answer
         session = SaslSession(
             request.mechanism, self._authentication.begin(request.mechanism), began_ms=self._now_ms()
@@ -66,6 +71,7 @@ class SaslHandler:
 
     async def authenticate(self, context: RequestContext, request: Any) -> dict[str, Any]:
         """The client's next token. The last answer names the lifetime of the session."""
+        began_seconds = asyncio.get_running_loop().time()
         connection = context.connection
         session = connection.session
         if session is None:
@@ -77,7 +83,7 @@ class SaslHandler:
             if outcome.user is not None:
                 self._accept(connection, session, outcome.user, outcome.lifetime_ms)
         except Refused as error:
-            await self._fail(connection, session.mechanism, error, is_again=session.is_again)
+            await self._fail(connection, session.mechanism, error, began_seconds, is_again=session.is_again)
             return {"error_code": ErrorCode.SASL_AUTHENTICATION_FAILED, "error_message": error.message}
         return {
             "error_code": ErrorCode.NONE,
@@ -99,10 +105,17 @@ class SaslHandler:
         self._authentication.succeeded(_peer(connection, session.mechanism), is_again=session.is_again)
 
     async def _fail(
-        self, connection: ConnectionState, mechanism: str, refused: Refused, *, is_again: bool
+        self,
+        connection: ConnectionState,
+        mechanism: str,
+        refused: Refused,
+        began_seconds: float,
+        *,
+        is_again: bool,
     ) -> None:
+        peer = _peer(connection, mechanism)
         try:
-            await self._authentication.failed(_peer(connection, mechanism), refused, is_again=is_again)
+            await self._authentication.failed(peer, refused, began_seconds=began_seconds, is_again=is_again)
         finally:
             connection.move_to(AuthenticationStep.FAILED)
 

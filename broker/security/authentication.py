@@ -171,8 +171,14 @@ class Authentication:
         """Count an authentication that succeeded."""
         self._metrics.authenticated(peer.listener, peer.mechanism, is_again=is_again)
 
-    async def failed(self, peer: Peer, refused: Refused, *, is_again: bool = False) -> None:
-        """Count and log an authentication that failed. Returns after the delay, before the answer."""
+    async def failed(
+        self, peer: Peer, refused: Refused, *, began_seconds: float, is_again: bool = False
+    ) -> None:
+        """Count and log an authentication that failed. Returns when the answer is due.
+
+        That is the delay after `began_seconds` (the loop's time when the last token came), so the time does not
+        show what was wrong.
+        """
         mechanism = peer.mechanism if peer.mechanism in self.mechanisms(peer.listener) else _UNKNOWN_MECHANISM
         self._metrics.authentication_failed(peer.listener, mechanism, is_again=is_again)
         self._events.warning(
@@ -183,4 +189,5 @@ class Authentication:
             mechanism=mechanism,
             reason=refused.reason,
         )
-        await asyncio.sleep(self._settings.config.connection_failed_authentication_delay_ms / 1000)
+        due_seconds = began_seconds + self._settings.config.connection_failed_authentication_delay_ms / 1000
+        await asyncio.sleep(max(due_seconds - asyncio.get_running_loop().time(), 0))

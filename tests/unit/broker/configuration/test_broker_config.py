@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -202,3 +203,23 @@ def test_consumer_groups_have_an_assignor() -> None:
     assert BrokerConfig(group_consumer_assignors=("range",)).group_consumer_assignors == ("range",)
     with pytest.raises(ConfigError, match=r"group.consumer.assignors must have an assignor"):
         BrokerConfig(group_consumer_assignors=())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sasl_enabled_mechanisms": ("OAUTHBEARER",)},
+        {"sasl_enabled_mechanisms": ()},
+        {"sasl_enabled_mechanisms": ("GSSAPI",)},
+        {"sasl_oauthbearer_jwks_endpoint_url": "ftp://host/keys"},
+        {"sasl_oauthbearer_jwks_endpoint_url": "https://"},
+        {"sasl_oauthbearer_jwks_endpoint_url": "/etc/keys.json"},
+        {"sasl_oauthbearer_jwks_endpoint_url": "https://user:hidden@host/keys"},
+    ],
+)
+def test_settings_of_sasl_that_cannot_work_are_refused_without_showing_a_password(
+    settings: dict[str, Any],
+) -> None:
+    with pytest.raises(ConfigError, match="sasl") as caught:
+        BrokerConfig(**settings)
+    assert "hidden" not in str(caught.value)

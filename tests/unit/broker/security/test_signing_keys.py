@@ -53,7 +53,7 @@ async def reading(config: BrokerConfig) -> AsyncIterator[SigningKeys]:
 async def site() -> AsyncIterator[Site]:
     made = Site()
     server = await asyncio.start_server(made.answer, "127.0.0.1", 0)
-    made.url = f"http://user:hidden@127.0.0.1:{server.sockets[0].getsockname()[1]}/keys?token=hidden"
+    made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/keys?token=hidden"
     yield made
     server.close()
 
