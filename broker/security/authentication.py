@@ -176,8 +176,8 @@ class Authentication:
     ) -> None:
         """Count and log an authentication that failed. Returns when the answer is due.
 
-        That is the delay after `began_seconds` (the loop's time when the last token came), so the time does not
-        show what was wrong.
+        That is the delay after `began_seconds`, the loop's time when the last token came. So the time says
+        nothing about the password.
         """
         mechanism = peer.mechanism if peer.mechanism in self.mechanisms(peer.listener) else _UNKNOWN_MECHANISM
         self._metrics.authentication_failed(peer.listener, mechanism, is_again=is_again)
