@@ -34,6 +34,8 @@ class Job:
     transactional_id: str
     timeout_ms: int
     """Of transactions."""
+    group_protocol: str | None = None
+    """How it is a member of the group, which then assigns partitions. None: it reads exactly `partitions`."""
 
 
 class Client(ABC):
@@ -41,6 +43,10 @@ class Client(ABC):
 
     def __init__(self, job: Job) -> None:
         self.job = job
+
+    @property
+    def is_member(self) -> bool:
+        return self.job.group_protocol is not None
 
     @abstractmethod
     async def open(self) -> None:

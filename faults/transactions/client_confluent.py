@@ -46,9 +46,14 @@ class ConfluentClient(Client):
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",
                 "fetch.wait.max.ms": 50,
+                "session.timeout.ms": 6000,
+                "heartbeat.interval.ms": 500,
             }
         )
-        await self.rewind()
+        if self.is_member:
+            self._consumer.subscribe([self.job.input_topic])
+        else:
+            await self.rewind()
 
     @staticmethod
     def _again(call: Callable[..., Any], *arguments: Any) -> Any:
@@ -64,15 +69,23 @@ class ConfluentClient(Client):
 
     async def rewind(self) -> None:
         wanted = [ConfluentPartition(self.job.input_topic, each) for each in self.job.partitions]
-        while True:
+        if self.is_member:
+            wanted = self._consumer.assignment()
+        while wanted:
             try:
                 found = self._consumer.committed(wanted, timeout=_ATTEMPT_S)
             except KafkaException:
                 continue  # The broker is down, or the offsets are not stable yet.
             if not any(each.error for each in found):
                 break
+        else:
+            return
         starts = [ConfluentPartition(each.topic, each.partition, max(each.offset, 0)) for each in found]
-        self._consumer.assign(starts)
+        if not self.is_member:
+            self._consumer.assign(starts)
+            return
+        for each in starts:
+            self._consumer.seek(each)
 
     async def read(self, most: int) -> list[Source]:
         messages = self._consumer.consume(most, timeout=POLL_S)

@@ -8,6 +8,7 @@ from faults.transactions.client import POLL_S, Abortable, Client
 from faults.transactions.history import Place, Source
 from tidelog.client import (
     ClientError,
+    CommitFailedError,
     Consumer,
     Producer,
     TopicPartition,
@@ -16,6 +17,7 @@ from tidelog.client import (
 )
 
 _RETRY_S: Final = 0.05
+_MEMBER: Final[dict[str, Any]] = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 500}
 _ClientT = TypeVar("_ClientT", Producer, Consumer)
 
 
@@ -37,18 +39,24 @@ class TidelogClient(Client):
                 **shared,
             )
         )
+        member = {"group_protocol": self.job.group_protocol, **_MEMBER} if self.is_member else {}
         self._consumer = await self._started(
             lambda: Consumer(
                 group_id=self.job.group,
                 enable_auto_commit=False,
                 auto_offset_reset="earliest",
                 isolation_level="read_committed",
+                **member,
                 **shared,
             )
         )
-        self._keys = [TopicPartition(self.job.input_topic, each) for each in self.job.partitions]
-        self._consumer.assign(self._keys)
-        await self.rewind()
+        if self.is_member:
+            self._consumer.subscribe([self.job.input_topic])
+        else:
+            self._consumer.assign(
+                [TopicPartition(self.job.input_topic, each) for each in self.job.partitions]
+            )
+            await self.rewind()
 
     @staticmethod
     async def _started(make: Callable[[], _ClientT]) -> _ClientT:
@@ -76,8 +84,10 @@ class TidelogClient(Client):
                 await asyncio.sleep(_RETRY_S)
 
     async def rewind(self) -> None:
-        for key in self._keys:
-            self._consumer.seek(key, await self._again(self._consumer.committed, key) or 0)
+        for key in self._consumer.assignment():
+            offset = await self._again(self._consumer.committed, key) or 0
+            if key in self._consumer.assignment():
+                self._consumer.seek(key, offset)
 
     async def read(self, most: int) -> list[Source]:
         try:
@@ -95,10 +105,12 @@ class TidelogClient(Client):
         await self._in_transaction(self._producer.send, place.topic, value, key, place.partition)
 
     async def send_offsets(self, positions: Mapping[int, int]) -> None:
-        offsets = {key: positions[key.partition] for key in self._keys if key.partition in positions}
-        await self._in_transaction(
-            self._producer.send_offsets_to_transaction, offsets, self._consumer.group_metadata()
-        )
+        offsets = {TopicPartition(self.job.input_topic, each): at for each, at in positions.items()}
+        try:
+            member = self._consumer.group_metadata()
+        except CommitFailedError as error:
+            raise Abortable from error
+        await self._in_transaction(self._producer.send_offsets_to_transaction, offsets, member)
 
     @staticmethod
     async def _in_transaction(call: Callable[..., Any], *arguments: Any) -> None:

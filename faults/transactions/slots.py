@@ -23,9 +23,12 @@ _PAUSE_BEFORE_NEXT_S: Final = 0.1
 
 
 class Slot:
-    """`client` names one of `CLIENTS`."""
+    """`client` is one of `CLIENTS`; `name` is that of the slot alone."""
 
-    def __init__(self, client: str, job: Job, seed: int, folder: Path, oddities: Counter[str]) -> None:
+    def __init__(
+        self, name: str, client: str, job: Job, seed: int, folder: Path, oddities: Counter[str]
+    ) -> None:
+        self.name = name
         self.client = client
         self.job = job
         self.started = 0
@@ -69,7 +72,7 @@ class Slot:
     def attempts(self) -> dict[AttemptId, Attempt]:
         """What the journals of all its processes say. Blocking."""
         attempts: dict[AttemptId, Attempt] = {}
-        for path in self._folder.glob(f"{self.client}-*.journal"):
+        for path in self._folder.glob(f"{self.name}-*.journal"):
             attempts |= attempts_of(path.stem, path.read_text().splitlines())
         return attempts
 
@@ -86,7 +89,7 @@ class Slot:
             await asyncio.wait(list(self._tasks))
 
     async def _start_another(self) -> None:
-        name = f"{self.client}-{self.started}"
+        name = f"{self.name}-{self.started}"
         self.started += 1
         job = json.dumps(asdict(self.job))
         journal = self._folder / f"{name}.journal"

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from faults.checker import Finding, Kind, compare
 from faults.checker import check as check_records
@@ -57,6 +57,11 @@ _BROKER_SETTINGS: Final[dict[str, object]] = {
     # So that a start is short.
     "offsets.topic.num.partitions": 2,
     "transaction.state.log.num.partitions": 2,
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.min.session.timeout.ms": 6_000,
+    "group.consumer.session.timeout.ms": 6_000,
+    "group.consumer.min.heartbeat.interval.ms": 500,
+    "group.consumer.heartbeat.interval.ms": 500,
 }
 _API_KEYS: Final = (
     ApiKey.PRODUCE,
@@ -73,6 +78,23 @@ _KILLS: Final = (
     FaultKind.KILL_STARTING,
     FaultKind.KILL_PAUSED,
     FaultKind.POWER_CUT,
+)
+
+
+class Crew(NamedTuple):
+    """The clients of the slots, and how they are members of one group. Without a protocol each slot reads
+    partitions of its own."""
+
+    clients: Sequence[str]
+    group_protocol: str | None = None
+
+
+_CREWS: Final = (
+    Crew(CLIENTS),
+    Crew(CLIENTS),
+    # aiokafka commits offsets without its generation, so a member that lost its partitions could commit.
+    Crew(("tidelog", "tidelog", "confluent"), "classic"),
+    Crew(("tidelog", "tidelog", "tidelog"), "consumer"),
 )
 
 
@@ -94,7 +116,7 @@ class _Run:
 
     @property
     def input_count(self) -> int:
-        return sum(len(job.partitions) for job in self.jobs)
+        return len({partition for job in self.jobs for partition in job.partitions})
 
     def find(self, kind: Kind, text: str) -> None:
         self.outcome.findings.append(Finding(kind, text))
@@ -106,9 +128,10 @@ async def run(
     folder: Path,
     say: Say,
     least_steps: int = 0,
-    clients: Sequence[str] = CLIENTS,
+    crew: Crew | None = None,
 ) -> TrialOutcome:
-    """Break things for `seconds`, or longer until `least_steps` are done, then check."""
+    """Break things for `seconds`, or longer until `least_steps` are done, then check. The seed draws the crew
+    if none is given."""
     outcome = TrialOutcome()
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -117,7 +140,7 @@ async def run(
     settings["log.flush.offset.checkpoint.interval.ms"] = rng.choice((100, 500, 60_000))
     data_dir = folder / "data"
     async with site_of(data_dir, settings, rng.choice((0, 5, 20)), rng.choice((0.0, 0.1, 1.0))) as site:
-        made = await _begin(site, seed, folder, outcome, clients)
+        made = await _begin(site, seed, folder, outcome, crew or rng.choice(_CREWS))
         saboteur = Saboteur(site)
         try:
             steps = schedule(seed, PROCESSORS)
@@ -139,15 +162,18 @@ async def run(
     return outcome
 
 
-async def _begin(site: Site, seed: int, folder: Path, outcome: TrialOutcome, clients: Sequence[str]) -> _Run:
+async def _begin(site: Site, seed: int, folder: Path, outcome: TrialOutcome, crew: Crew) -> _Run:
     oddities: Counter[str] = Counter()
     slots = []
-    for index, client in enumerate(clients):
-        first = index * _PARTITIONS_A_SLOT
-        partitions = tuple(range(first, first + _PARTITIONS_A_SLOT))
-        job = Job(site.address, INPUT, partitions, f"group of {client}", f"id of {client}", TIMEOUT_MS)
-        slots.append(Slot(client, job, seed, folder, oddities))
-    count = len(slots) * _PARTITIONS_A_SLOT
+    count = len(crew.clients) * _PARTITIONS_A_SLOT
+    for index, client in enumerate(crew.clients):
+        name, group, partitions = f"{client}-{index}", "group", tuple(range(count))
+        if crew.group_protocol is None:
+            group = f"group of {name}"
+            partitions = partitions[index * _PARTITIONS_A_SLOT : (index + 1) * _PARTITIONS_A_SLOT]
+        own = group, f"id of {name}"
+        job = Job(site.address, INPUT, partitions, *own, TIMEOUT_MS, crew.group_protocol)
+        slots.append(Slot(name, client, job, seed, folder, oddities))
     async with Admin(bootstrap_servers=site.address) as admin:
         outputs = [NewTopic(topic, partitions, 1) for topic, partitions in PARTITIONS.items()]
         await admin.create_topics([NewTopic(INPUT, count, 1), *outputs])
@@ -185,7 +211,7 @@ async def _until_processed(made: _Run) -> None:
     """Wait until all offsets are committed. A client that makes no progress for long is started again."""
     loop = asyncio.get_running_loop()
     end = loop.time() + _SETTLE_SECONDS
-    moved_at = dict.fromkeys((slot.client for slot in made.slots), loop.time())
+    moved_at = dict.fromkeys((slot.name for slot in made.slots), loop.time())
     before: dict[int, int] = {}
     while loop.time() < end:
         try:
@@ -200,9 +226,9 @@ async def _until_processed(made: _Run) -> None:
             own = slot.job.partitions
             is_done = all(positions[each] == made.history.inputs[each] for each in own)
             if is_done or any(positions[each] != before.get(each) for each in own):
-                moved_at[slot.client] = loop.time()
-            elif loop.time() - moved_at[slot.client] > _STUCK_SECONDS:
-                moved_at[slot.client] = loop.time()
+                moved_at[slot.name] = loop.time()
+            elif loop.time() - moved_at[slot.name] > _STUCK_SECONDS:
+                moved_at[slot.name] = loop.time()
                 await slot.replace()
         before = positions
         await asyncio.sleep(_LOOK_S)
@@ -258,9 +284,7 @@ def _figures(made: _Run, saboteur: Saboteur) -> list[str]:
     for slot in made.slots:
         outcomes = Counter(attempt.outcome for attempt in slot.attempts().values())
         told = ", ".join(f"{outcomes[outcome]:,} × {outcome}" for outcome in Outcome)
-        figures.append(
-            f"{slot.client}: {slot.started:,} processes, {outcomes.total():,} transactions ({told})"
-        )
+        figures.append(f"{slot.name}: {slot.started:,} processes, {outcomes.total():,} transactions ({told})")
     visible: Logs = {place: list(made.history.visible.get(place, ())) for place in PLACES}
     kills = sum(saboteur.done[kind] for kind in _KILLS)
     figures.append(

@@ -52,6 +52,11 @@ _SETTINGS: Final[Mapping[str, Any]] = {
     "offsets_topic_num_partitions": 1,
     "transaction_state_log_num_partitions": 1,
     "log_cleaner_enable": False,
+    "group_initial_rebalance_delay_ms": 0,
+    "group_consumer_session_timeout_ms": 6_000,
+    "group_consumer_min_session_timeout_ms": 6_000,
+    "group_consumer_heartbeat_interval_ms": 500,
+    "group_consumer_min_heartbeat_interval_ms": 500,
     # Clients take the time from the machine.
     "log_message_timestamp_after_max_ms": 1 << 50,
 }
@@ -99,11 +104,16 @@ class World:
         self.broker = VirtualBroker(self.network, folder, random.Random(f"broker {seed}"), settings)
         self.journals: dict[str, Journal] = {}
         self.processors: list[list[Node]] = [[] for _ in range(_SLOTS)]
-        self.jobs = [
-            Job(ADDRESS, INPUT, (slot,), f"group-{slot}", f"id-{slot}", _TIMEOUT_MS) for slot in range(_SLOTS)
-        ]
+        protocol = self.rng.choice((None, None, "classic", "consumer"))
+        self.jobs = [self._job(slot, protocol) for slot in range(_SLOTS)]
         self.ends: dict[Place, list[Ends]] = {place: [] for place in PLACES}
         self.is_settling = False
+
+    def _job(self, slot: int, protocol: str | None) -> Job:
+        """A slot reads a partition of its own, or its processors are members of a group of all slots."""
+        if protocol is None:
+            return Job(ADDRESS, INPUT, (slot,), f"group-{slot}", f"id-{slot}", _TIMEOUT_MS)
+        return Job(ADDRESS, INPUT, tuple(range(_SLOTS)), "group", f"id-{slot}", _TIMEOUT_MS, protocol)
 
     async def play(self) -> Run:
         """Make topics and inputs, break things, heal them, read back."""
