@@ -21,7 +21,8 @@ import structlog
 
 from tidelog.broker.clock import SteadyClock, clock_ms
 from tidelog.broker.cluster.store import StoreError
-from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.broker_config import HTTP_LISTENER, BrokerConfig
+from tidelog.broker.configuration.listeners import SecurityProtocol
 from tidelog.broker.coordinator.offset_metrics import OffsetMetrics
 from tidelog.broker.handlers import Handler, build_handlers
 from tidelog.broker.net.dispatch import Dispatcher
@@ -29,6 +30,7 @@ from tidelog.broker.net.http import HttpServer
 from tidelog.broker.net.server import BindError, Endpoint, Server, bind, bind_endpoints
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.security.signing_keys import KeysError
+from tidelog.broker.security.tls import ListenerTls
 from tidelog.broker.served_apis import unsupported_api_versions_body
 from tidelog.broker.services import Services, open_services
 from tidelog.broker.storage.disk import HANDLES_ADVICE, Disk, is_out_of_handles
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from tidelog.broker.fault_injection.injection import FaultInjector
+    from tidelog.broker.net.http import Middleware
 
 logger = structlog.get_logger(__name__)
 
@@ -113,13 +116,22 @@ class Broker:
                 services.handles,
                 services.memory,
             )
-            server.start(sockets.endpoints)
+            server.start(sockets.endpoints, *([] if sockets.http_tls is None else [sockets.http_tls]))
             http = None
             broker: Self
             if sockets.http is not None:
                 add_routes = partial(_add_routes, services, faults)
                 more = partial(_offset_metrics, services)
-                http = HttpServer(sockets.http, metrics, lambda: broker.is_ready, events, add_routes, more)
+                http = HttpServer(
+                    sockets.http,
+                    metrics,
+                    lambda: broker.is_ready,
+                    events,
+                    add_routes,
+                    more,
+                    sockets.http_tls,
+                    _http_authentication(services, sockets.http_tls),
+                )
                 http.start()
             broker = cls(config, metrics, sockets.endpoints, services, server, http, faults)
             broker.is_ready = True
@@ -181,7 +193,10 @@ class _Sockets:
     """The addresses of a broker. They are bound before anything else is started. Raises StartError."""
 
     def __init__(self, config: BrokerConfig) -> None:
+        self.http_tls: ListenerTls | None = None
         try:
+            if config.http_port >= 0 and config.http_security_protocol == SecurityProtocol.SSL:
+                self.http_tls = ListenerTls(config.of_listener(HTTP_LISTENER), HTTP_LISTENER)
             self.endpoints = bind_endpoints(config)
             try:
                 self.http = (
@@ -235,6 +250,19 @@ async def _offset_metrics(services: Services) -> bytes:
         services.config.metrics_max_offset_series,
     )
     return await services.turns.run(offsets.exposition())
+
+
+def _http_authentication(services: Services, tls: ListenerTls | None) -> Middleware | None:
+    """What lets only those in who may ask; None without security."""
+    config = services.config
+    if not config.is_secured:
+        return None
+    from tidelog.broker.net.http_authentication import HttpAuthentication, is_local
+
+    if tls is None and not is_local(config.http_host):
+        advice = "set http.security.protocol=SSL, or let the HTTP port listen on 127.0.0.1 only"
+        logger.warning("http_passwords_in_clear", http_host=config.http_host, advice=advice)
+    return HttpAuthentication(services, tls).answer
 
 
 def _add_routes(services: Services, faults: FaultInjector | None, application: web.Application) -> None:

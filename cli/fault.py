@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias, get_type_hints
 import typer
 
 from tidelog.cli.failures import Failure, run
-from tidelog.cli.http_port import HttpAddress, ask, find
+from tidelog.cli.http_port import HttpAddress, ask, find, url
 from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster, Topic
 from tidelog.client.cluster_config import ClusterConfig
 
@@ -287,9 +287,9 @@ def _ask(
     address = http or run(_find(cluster), cluster)
     if address is None:
         raise Failure("the broker does not name its HTTP port: name it with --http HOST:PORT")
-    status, answer = ask(address, method, path, body)
+    status, answer = ask(address, cluster, method, path, body)
     if status >= 400:
-        raise Failure(str(answer.get("error", f"http://{address}{path} answers {status}")))
+        raise Failure(str(answer.get("error", f"{url(address)}{path} answers {status}")))
     return answer
 
 

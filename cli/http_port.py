@@ -15,19 +15,51 @@ import typer
 from tidelog.cli.failures import Failure
 
 if TYPE_CHECKING:
+    from http.client import HTTPConnection
+
     from tidelog.client import Admin
+    from tidelog.client.cluster_config import ClusterConfig
 
 HttpAddress: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--http",
         metavar="HOST:PORT",
-        help="The broker's HTTP port. Needed only if the broker does not name it.",
+        help="The broker's HTTP port, with https:// before it for TLS. Needed only if it is not found.",
         show_default=False,
     ),
 ]
 _PATIENCE_S = 10.0
 _EVERYWHERE = ("", "0.0.0.0", "::")
+_HTTPS = "https://"
+_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
+
+
+def _connection(address: str, cluster: ClusterConfig) -> HTTPConnection:
+    from http.client import HTTPConnection, HTTPSConnection
+    from ssl import create_default_context
+
+    from tidelog.client.security.tls import make_context
+
+    if not address.startswith(_HTTPS):
+        return HTTPConnection(address.removeprefix("http://"), timeout=_PATIENCE_S)
+    context = make_context(cluster) or create_default_context()
+    return HTTPSConnection(address.removeprefix(_HTTPS), timeout=_PATIENCE_S, context=context)
+
+
+def _credentials(connection: HTTPConnection, cluster: ClusterConfig) -> dict[str, str]:
+    from base64 import b64encode
+    from http.client import HTTPSConnection
+
+    user, password = cluster.sasl_plain_username, cluster.sasl_plain_password
+    may_be_sent = isinstance(connection, HTTPSConnection) or connection.host in _THIS_MACHINE
+    if user is None or password is None or not may_be_sent:
+        return {}
+    return {"Authorization": f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"}
+
+
+def url(address: str) -> str:
+    return address if "://" in address else f"http://{address}"
 
 
 class NoAnswerError(Failure):
@@ -56,33 +88,38 @@ async def find(admin: Admin) -> str | None:
     host = settings.get("http.host", "")
     if host in _EVERYWHERE:
         host = node.host
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    scheme = _HTTPS if settings.get("http.security.protocol") == "SSL" else ""
+    return f"{scheme}[{host}]:{port}" if ":" in host else f"{scheme}{host}:{port}"
 
 
 def ask(
-    address: str, method: str, path: str, body: Mapping[str, object] | None = None
+    address: str, cluster: ClusterConfig, method: str, path: str, body: Mapping[str, object] | None = None
 ) -> tuple[int, dict[str, Any]]:
-    """(status, JSON object) of one request. Raises NoAnswerError."""
-    from http.client import HTTPConnection, HTTPException
+    """(status, JSON object) of one request. Raises NoAnswerError, and TlsError for the files of `cluster`.
+
+    The user and the password of `cluster` are sent by TLS only, or to this machine.
+    """
+    from http.client import HTTPException
 
     data = None if body is None else json.dumps(body)
     headers = {} if data is None else {"Content-Type": "application/json"}
+    connection = _connection(address, cluster)
     try:
-        connection = HTTPConnection(address, timeout=_PATIENCE_S)
         try:
+            headers |= _credentials(connection, cluster)
             connection.request(method, path, body=data, headers=headers)
             response = connection.getresponse()
             status, text = response.status, response.read()
         finally:
             connection.close()
     except (OSError, HTTPException) as error:
-        raise NoAnswerError(f"http://{address} does not answer: {error or type(error).__name__}") from None
+        raise NoAnswerError(f"{url(address)} does not answer: {error or type(error).__name__}") from None
     try:
         answer = json.loads(text)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
         raise NoAnswerError(
-            f"http://{address}{path.partition('?')[0]} does not answer as a Tidelog broker does"
+            f"{url(address)}{path.partition('?')[0]} does not answer as a Tidelog broker does"
         )
     return status, answer

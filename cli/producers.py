@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import typer
 
 from tidelog.cli.failures import run
-from tidelog.cli.http_port import HttpAddress, NoAnswerError, ask, find
+from tidelog.cli.http_port import HttpAddress, NoAnswerError, ask, find, url
 from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster, Topic
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def producers(
     A batch is shown as its sequences and the offset of its first record: 3-7@12.
     """
     found, address, cluster_id = run(_ask(topic, partitions, cluster, http), cluster)
-    batches, problem = _batches(http or address, topic, cluster_id)
+    batches, problem = _batches(http or address, cluster, topic, cluster_id)
     if as_json:
         _print_json(found, batches)
     else:
@@ -72,19 +72,21 @@ async def _ask(
         return found, address, (await admin.describe_cluster()).cluster_id
 
 
-def _batches(address: str | None, topic: str, cluster_id: str) -> tuple[_Batches, str]:
+def _batches(
+    address: str | None, cluster: ClusterConfig, topic: str, cluster_id: str
+) -> tuple[_Batches, str]:
     """What the HTTP port tells, and why it tells nothing."""
     if address is None:
         return {}, "the broker does not name its HTTP port. Name it with --http"
     query = urlencode({"topic": topic, "limit": _MOST_PRODUCERS})
     try:
-        status, answer = ask(address, "GET", f"/producers?{query}")
+        status, answer = ask(address, cluster, "GET", f"/producers?{query}")
     except NoAnswerError as error:
         return {}, f"{error}; name the broker's HTTP port with --http"
     if status != 200:
-        return {}, f"http://{address} says: {answer.get('error', status)}"
+        return {}, f"{url(address)} says: {answer.get('error', status)}"
     if answer.get("cluster_id") != cluster_id:
-        return {}, f"http://{address} is a broker of another cluster; name this one's with --http"
+        return {}, f"{url(address)} is a broker of another cluster; name this one's with --http"
     batches = {
         (partition["partition"], producer["producer_id"], producer["producer_epoch"]): producer["batches"]
         for partition in answer["partitions"]

@@ -50,6 +50,9 @@ from tidelog.protocol.settings import setting as _setting
 _INT = 2**31 - 1
 _LONG = 2**63 - 1
 
+HTTP_LISTENER = "HTTP"
+"""What the HTTP port is called in names of settings for one listener."""
+
 __all__ = ["BrokerConfig", "ConfigError", "DescribedSetting"]
 
 
@@ -317,6 +320,14 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
         """The listeners that the settings describe, at least one."""
         return listeners_of(self)
 
+    @property
+    def is_secured(self) -> bool:
+        """Whether there is security: TLS or SASL on some listener, or an authorizer."""
+        has_open_listeners = all(
+            one.security_protocol is SecurityProtocol.PLAINTEXT for one in self.listener_configs
+        )
+        return bool(self.authorizer_class_name) or not has_open_listeners
+
     @cached_property
     def _by_listener(self) -> Mapping[str, BrokerConfig]:
         """Listener's name -> the settings that hold for it. Raises ConfigError."""
@@ -327,6 +338,7 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
             else {}
             for one in self.listener_configs
         }
+        changed.setdefault(HTTP_LISTENER, {})
         for name, value in self.listener_overrides.items():
             source = self.sources.get(name, "")
             listener, each = override_of(name, tuple(changed), settings_of(BrokerConfig), source)
@@ -424,7 +436,7 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
 
     def overridden(self) -> dict[str, Setting]:
         """Name of each override -> the setting that it replaces for a listener."""
-        names = tuple(listener.name for listener in self.listener_configs)
+        names = tuple(self._by_listener)
         return {
             name: override_of(name, names, settings_of(BrokerConfig))[1] for name in self.listener_overrides
         }

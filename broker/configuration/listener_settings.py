@@ -61,4 +61,10 @@ class ListenerSettings:
         low=-1,
         high=_PORT,
     )
+    http_security_protocol: str = _setting(
+        "PLAINTEXT",
+        "Security protocol of the HTTP port: PLAINTEXT or SSL (HTTPS). With SSL, the settings ssl.* hold for "
+        "it too, or those that begin with listener.name.http.",
+        choices=("PLAINTEXT", "SSL"),
+    )
     http_host: str = _setting("", "Address that the HTTP port listens on. Empty: that of the first listener.")

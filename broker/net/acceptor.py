@@ -15,7 +15,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 
@@ -23,6 +25,7 @@ from tidelog.broker.storage.disk import HANDLES_ADVICE
 
 ACCEPTED_AT_ONCE = 32
 PAUSE_SECONDS = 0.1
+HANDSHAKE_SECONDS = 30.0
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 logger = structlog.get_logger(__name__)
 
@@ -35,11 +38,17 @@ class Acceptor:
         listening: socket.socket,
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         admits: Callable[[str], bool],
+        context: Callable[[], ssl.SSLContext] | None = None,
+        refused: Callable[[str, ssl.SSLError], None] | None = None,
     ) -> None:
-        """`admits` is called with the peer's address after each accept."""
+        """`admits` is called with the peer's address after each accept. `context`: asyncio's TLS is used,
+        with what it returns at each accept, and `refused` is called with peers whose handshake fails.
+        """
         self._socket = listening
         self._protocol_factory = protocol_factory
         self._admits = admits
+        self._context = context
+        self._refused = refused
         self._loop = asyncio.get_running_loop()
         self._connecting: set[asyncio.Task[None]] = set()
         self._paused: asyncio.TimerHandle | None = None
@@ -77,15 +86,25 @@ class Acceptor:
                 connection.close()
                 continue
             connection.setblocking(False)
-            task = self._loop.create_task(self._connect(connection))
+            task = self._loop.create_task(self._connect(connection, _peer(address)))
             self._connecting.add(task)
             task.add_done_callback(self._connecting.discard)
 
-    async def _connect(self, connection: socket.socket) -> None:
+    @property
+    def connecting(self) -> int:
+        """How many accepted connections have no protocol yet."""
+        return len(self._connecting)
+
+    async def _connect(self, connection: socket.socket, peer: str) -> None:
+        tls: dict[str, Any] = {}
+        if self._context is not None:
+            tls = {"ssl": self._context(), "ssl_handshake_timeout": HANDSHAKE_SECONDS}
         try:
-            await self._loop.connect_accepted_socket(self._protocol_factory, connection)
-        except OSError:
-            connection.close()  # The peer has closed it.
+            await self._loop.connect_accepted_socket(self._protocol_factory, connection, **tls)
+        except OSError as error:
+            connection.close()  # The peer has closed it, or its TLS is not as it should be.
+            if isinstance(error, ssl.SSLError) and self._refused is not None:
+                self._refused(peer, error)
 
     def _pause(self, error: OSError) -> None:
         if not self._is_exhausted:

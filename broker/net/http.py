@@ -4,6 +4,8 @@ Owns the HTTP socket. It listens from the start, but importing aiohttp takes lon
 the first connection imports it in a thread, while the client waits and the loop goes on. A broker without
 HTTP clients (in a test) never spends that time and memory.
 
+With security, all but health needs authentication (`http_authentication`).
+
 Invariants: /healthz answers 200 as long as the loop runs; /readyz answers 200 only while requests are served,
 else 503; a client that sends no whole request within `_IDLE_SECONDS` is disconnected. Bytes from a peer that
 are not HTTP are one throttled event without a traceback; a traceback is always a bug of the broker.
@@ -14,18 +16,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from tidelog.broker.configuration.broker_config import HTTP_LISTENER
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.net.acceptor import Acceptor
 from tidelog.broker.net.server import bind_error
+from tidelog.broker.net.tls_transport import reason_of
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.security.tls import ListenerTls
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+    Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+    Middleware = Callable[[web.Request, Answer], Awaitable[web.StreamResponse]]
 
 logger = structlog.get_logger(__name__)
 
@@ -49,13 +59,20 @@ class HttpServer:
         events: PeerEvents,
         add_routes: Callable[[web.Application], None] | None = None,
         more_metrics: Callable[[], Awaitable[bytes]] | None = None,
+        tls: ListenerTls | None = None,
+        authenticate: Middleware | None = None,
     ) -> None:
         """`add_routes` is called once with the application when that is made, and adds routes to it.
-        `more_metrics` gives what /metrics shows beside `metrics`.
+        `more_metrics` gives what /metrics shows beside `metrics`. `authenticate` lets those in who may ask.
         """
         self._socket = listening
         self._add_routes = add_routes
         self._more_metrics = more_metrics
+        self._tls = tls
+        self._middlewares: list[Any] = [
+            _refuse_broken_bodies,
+            *([] if authenticate is None else [authenticate]),
+        ]
         self._metrics = metrics
         self._is_ready = is_ready
         self._events = events
@@ -83,7 +100,9 @@ class HttpServer:
         await self._loop.run_in_executor(None, _import_libraries)
         from aiohttp import web
 
-        application = web.Application(middlewares=[web.middleware(_refuse_broken_bodies)])
+        # A method cannot be marked as a middleware, a partial can.
+        middlewares = [web.middleware(partial(each)) for each in self._middlewares]
+        application = web.Application(middlewares=middlewares)
         application.router.add_get("/metrics", self._answer_metrics)
         application.router.add_get("/healthz", self._answer_health)
         application.router.add_get("/readyz", self._answer_ready)
@@ -100,7 +119,9 @@ class HttpServer:
         await self._runner.setup()
         if self._runner.server is not None:
             # It takes the bound socket over, with the connections that wait in its backlog.
-            self._acceptor = Acceptor(self._socket, self._runner.server, self._admits)
+            tls = self._tls
+            context = None if tls is None else lambda: tls.context
+            self._acceptor = Acceptor(self._socket, self._runner.server, self._admits, context, self._refused)
             self._acceptor.start(_BACKLOG)
 
     @property
@@ -110,7 +131,15 @@ class HttpServer:
         return len(server.connections) if server is not None else 0
 
     def _admits(self, peer: str) -> bool:
-        return self.connections < _MOST_CONNECTIONS
+        connecting = 0 if self._acceptor is None else self._acceptor.connecting
+        return self.connections + connecting < _MOST_CONNECTIONS
+
+    def _refused(self, peer: str, error: ssl.SSLError) -> None:
+        self._metrics.tls_failed()
+        host = peer.rpartition(":")[0]
+        self._events.warning(
+            "connection_closed_bad_tls", host, peer=peer, listener=HTTP_LISTENER, reason=reason_of(error)
+        )
 
     async def _answer_metrics(self, request: web.Request) -> web.Response:
         from aiohttp import web

@@ -154,10 +154,13 @@ class Server:
         """The settings in force."""
         return self._settings.config
 
-    def start(self, endpoints: Iterable[Endpoint]) -> None:
-        """Accept clients on these sockets, which the server owns from now on. Raises BindError."""
+    def start(self, endpoints: Iterable[Endpoint], *others: ListenerTls) -> None:
+        """Accept clients on these sockets, which the server owns from now on. Raises BindError.
+
+        The certificates of `others` are watched too.
+        """
         endpoints = list(endpoints)
-        self._watch = CertificateWatch([each.tls for each in endpoints if each.tls is not None])
+        self._watch = CertificateWatch([*(each.tls for each in endpoints if each.tls is not None), *others])
         for endpoint in endpoints:
             acceptor = Acceptor(endpoint.socket, partial(self._accepted, endpoint), self._admits)
             self._acceptors.append(acceptor)

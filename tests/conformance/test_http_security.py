@@ -1,0 +1,153 @@
+"""The HTTP port of a broker with security: nothing but health answers to whom nobody knows."""
+
+import asyncio
+import json
+import ssl
+from base64 import b64encode
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from tests.certificates import Certificates
+from tests.waiting import DEADLINE_SECONDS
+from tidelog.broker.app import Broker
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
+
+PASSWORD = "open sesame: ü"
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+GUARDED = (
+    ("GET", "/metrics"),
+    ("GET", "/producers?topic=t"),
+    ("GET", "/faults"),
+    ("POST", "/faults"),
+    ("DELETE", "/faults"),
+    ("GET", "/nowhere"),
+)
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path)
+
+
+@pytest.fixture
+def logged() -> Iterator[list[Any]]:
+    with capture_logs() as events:
+        yield events
+
+
+@asynccontextmanager
+async def secured(tmp_path: Path, **settings: object) -> AsyncIterator[Broker]:
+    """A broker with SASL and the user alice; faults are enabled."""
+    config = BrokerConfig.load(
+        {
+            "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+            "http.port": 0,
+            "data.dir": tmp_path / "data",
+            "faults.enable": True,
+            "connection.failed.authentication.delay.ms": 0,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+    )
+    async with await Broker.start(config) as broker:
+        await broker.services.topics.create("t")
+        mechanism, salt = ScramMechanism.SCRAM_SHA_256, b"salt"
+        salted = salted_password(mechanism, PASSWORD, salt, 4096)
+        credential = credential_of(mechanism, salted, salt, 4096)
+        for user in ("alice", "bob"):
+            await broker.services.users.change(user, {mechanism: credential})
+        yield broker
+
+
+async def asked(
+    broker: Broker,
+    method: str,
+    path: str,
+    context: ssl.SSLContext | None = None,
+    user: str = "",
+    password: str = PASSWORD,
+) -> tuple[int, str]:
+    scheme = "http" if context is None else "https"
+    authorization = (
+        {"Authorization": f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"} if user else {}
+    )
+    body = {"data": json.dumps({"fault": "delay"})} if method == "POST" else {}
+    async with (
+        asyncio.timeout(DEADLINE_SECONDS),
+        aiohttp.ClientSession(headers={"Content-Type": "application/json", **authorization}) as session,
+        session.request(
+            method, f"{scheme}://127.0.0.1:{broker.http_port}{path}", ssl=context or False, **body
+        ) as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+async def test_only_health_answers_without_a_password(tmp_path: Path, logged: list[Any]) -> None:
+    async with secured(tmp_path) as broker:
+        assert await asked(broker, "GET", "/healthz") == (200, "ok\n")
+        assert await asked(broker, "GET", "/readyz") == (200, "ready\n")
+        for method, path in GUARDED:
+            assert (await asked(broker, method, path))[0] == 401, path
+            assert (await asked(broker, method, path, user="alice", password="barley"))[0] == 401, path
+            assert (await asked(broker, method, path, user="nobody"))[0] == 401, path
+        assert (await asked(broker, "GET", "/nowhere", user="alice"))[0] == 404
+        status, metrics = await asked(broker, "GET", "/metrics", user="alice")
+        assert status == 200
+        assert (await asked(broker, "POST", "/faults", user="alice"))[0] in (201, 400)
+        for text in (metrics, str(logged)):
+            assert "sesame" not in text
+            assert "barley" not in text
+    failures = [event for event in logged if event["event"] == "authentication_failed"]
+    assert {(event["listener"], event["mechanism"]) for event in failures} == {("HTTP", "basic")}
+    assert "kafka_server_socketservermetrics" in metrics
+
+
+async def test_with_an_authorizer_reading_needs_describe_and_faults_need_alter(tmp_path: Path) -> None:
+    settings = {"authorizer.class.name": AUTHORIZER, "super.users": "User:alice"}
+    async with secured(tmp_path, **settings) as broker:
+        for method, path in GUARDED:
+            status, body = await asked(broker, method, path, user="bob")
+            operation = "DESCRIBE" if method == "GET" else "ALTER"
+            assert (status, json.loads(body)) == (
+                403,
+                {"error": f"User:bob needs {operation} on the cluster"},
+            )
+        assert (await asked(broker, "GET", "/metrics", user="alice"))[0] == 200
+        assert (await asked(broker, "DELETE", "/faults", user="alice"))[0] == 200
+
+
+async def test_over_tls_a_certificate_names_the_user_as_well(
+    tmp_path: Path, certificates: Certificates, logged: list[Any]
+) -> None:
+    settings = {
+        "http.security.protocol": "SSL",
+        "listener.name.http.ssl.keystore.location": certificates.keystore,
+        "listener.name.http.ssl.truststore.location": certificates.authority,
+        "listener.name.http.ssl.client.auth": "requested",
+        "listener.name.http.ssl.principal.mapping.rules": "RULE:CN=(.*?),.*/$1/",
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": "User:carol",
+    }
+    async with secured(tmp_path, **settings) as broker:
+        carol = certificates.context(certificates.client("carol"))
+        assert (await asked(broker, "GET", "/metrics", carol))[0] == 200
+        dave = certificates.context(certificates.client("dave"))
+        assert (await asked(broker, "GET", "/metrics", dave))[0] == 403
+        assert (await asked(broker, "GET", "/metrics", certificates.context()))[0] == 401
+        assert (await asked(broker, "GET", "/metrics", certificates.context(), user="alice"))[0] == 403
+        with pytest.raises(aiohttp.ClientError):
+            await asked(broker, "GET", "/healthz")
+    events = [event for event in logged if event["event"] == "connection_closed_bad_tls"]
+    assert {event["listener"] for event in events} == {"HTTP"}
+
+
+async def test_a_broker_without_security_asks_nobody(tmp_path: Path) -> None:
+    config = BrokerConfig(port=0, http_port=0, data_dir=tmp_path)
+    async with await Broker.start(config) as broker:
+        assert (await asked(broker, "GET", "/metrics"))[0] == 200
