@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +10,29 @@ import pytest
 
 from tests.conformance.commands import typist
 from tests.conformance.conftest import RunningBroker
+from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
 from tidelog.client import (
     Admin,
     AuthenticationError,
+    AuthorizationError,
     BrokerUnavailableError,
     Consumer,
+    DeliveryNotAuthorizedError,
+    GroupAuthorizationFailedError,
     NewTopic,
     Producer,
+    TopicAuthorizationFailedError,
     TopicPartition,
+    TransactionalIdAuthorizationFailedError,
 )
 from tidelog.client.cluster_config import ClusterConfig
+from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
 from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USER, PASSWORD = "ann,=ü", 'pä="ss,w\\ord'
+BOB = {"sasl_plain_username": "bob"}
+"""A user who may do what ACLs allow, which is nothing at first."""
 SESSION_MS = 1_300
 """Longer than the second that has to pass between two authentications of a connection."""
 
@@ -42,12 +52,15 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]
         sasl_enabled_mechanisms=MECHANISMS,
         connection_failed_authentication_delay_ms=1,
         group_initial_rebalance_delay_ms=0,
+        authorizer_class_name=STANDARD_AUTHORIZER,
+        super_users=f"User:{USER}",
     )
     made = {}
     for mechanism in ScramMechanism:
         salted = salted_password(mechanism, PASSWORD, b"salt", 4096)
         made[mechanism] = credential_of(mechanism, salted, b"salt", 4096)
-    running.run(running.broker.services.users.change(USER, made))
+    for user in (USER, "bob"):
+        running.run(running.broker.services.users.change(user, made))
     yield running
     running.stop()
 
@@ -105,7 +118,7 @@ async def test_a_client_without_a_user_is_told_that_the_listener_may_need_one(se
 async def test_records_keep_their_order_and_connections_stay_while_sessions_end(
     secured: RunningBroker,
 ) -> None:
-    """A producer with five requests in flight, and a consumer that waits for records, over three sessions."""
+    """A producer with five requests in flight, and a consumer that waits for records, over two sessions."""
     cluster, topic = way(secured, "SCRAM-SHA-256", "AGAIN"), "again"
     loop = asyncio.get_running_loop()
     async with Admin(cluster=cluster) as admin:
@@ -117,7 +130,7 @@ async def test_records_keep_their_order_and_connections_stay_while_sessions_end(
     ):
         consumer.assign([TopicPartition(topic, 0)])
         consumer.seek(TopicPartition(topic, 0), 0)
-        ends, sent = loop.time() + 2.5 * SESSION_MS / 1000, 0
+        ends, sent = loop.time() + 1.7 * SESSION_MS / 1000, 0
         while loop.time() < ends:
             deliveries = [
                 await producer.send(topic, b"%d" % (sent + each), partition=0) for each in range(50)
@@ -132,6 +145,60 @@ async def test_records_keep_their_order_and_connections_stay_while_sessions_end(
             await asyncio.sleep(0)
         assert producer.metrics()["record-retry-total"] == 0
     assert values == [b"%d" % each for each in range(sent)]
+
+
+@contextmanager
+def allowed(secured: RunningBroker, *what: tuple[ResourceType, str, Operation]) -> Iterator[None]:
+    """Bob may do this within the block."""
+    acls = [
+        Acl(resource, PatternType.LITERAL, name, "User:bob", "*", operation, Permission.ALLOW)
+        for resource, name, operation in what
+    ]
+    secured.run(secured.broker.services.acls.create(acls))
+    yield
+    secured.run(secured.broker.services.acls.delete(acls))
+
+
+async def test_what_a_user_may_not_do_is_an_error_of_its_kind(secured: RunningBroker) -> None:
+    bob = way(secured, "PLAIN", **BOB)
+    async with Admin(cluster=way(secured, "PLAIN")) as admin:
+        await admin.create_topics([NewTopic("theirs", 1, 1)])
+    async with Admin(cluster=bob) as admin:
+        with pytest.raises(AuthorizationError):
+            await admin.create_topics([NewTopic("new", 1, 1)])
+        with pytest.raises(TopicAuthorizationFailedError):
+            await admin.describe_topics(["theirs"])
+    with pytest.raises(TransactionalIdAuthorizationFailedError):
+        await Producer(cluster=bob, transactional_id="id").start()
+    group: dict[str, Any] = {"cluster": bob, "group_id": "group", "auto_offset_reset": "earliest"}
+    async with Consumer("theirs", **group) as consumer:
+        with pytest.raises(GroupAuthorizationFailedError):
+            await consumer.getone()
+    with allowed(secured, (ResourceType.GROUP, "group", Operation.READ)):
+        async with Consumer("theirs", **group) as consumer:
+            with pytest.raises(TopicAuthorizationFailedError):
+                await consumer.getone()
+
+
+async def test_a_permission_that_is_taken_away_ends_the_writes_and_reads_that_need_it(
+    secured: RunningBroker,
+) -> None:
+    bob, topic, key = way(secured, "PLAIN", **BOB), "revoked", TopicPartition("revoked", 0)
+    async with Admin(cluster=way(secured, "PLAIN")) as admin:
+        await admin.create_topics([NewTopic(topic, 1, 1)])
+    needed = [(ResourceType.TOPIC, topic, operation) for operation in (Operation.READ, Operation.WRITE)]
+    async with Producer(cluster=bob) as producer, Consumer(cluster=bob) as consumer:
+        with allowed(secured, *needed):
+            await producer.send_and_wait(topic, b"v", partition=0)
+            consumer.assign([key])
+            consumer.seek(key, 0)
+            assert (await consumer.getone()).value == b"v"
+        with pytest.raises(DeliveryNotAuthorizedError):
+            await producer.send_and_wait(topic, b"w", partition=0)
+        with pytest.raises(TopicAuthorizationFailedError):
+            await consumer.getone()
+        with allowed(secured, *needed):
+            assert (await producer.send_and_wait(topic, b"w", partition=0)).offset == 1
 
 
 def test_commands_take_a_file_of_properties(
