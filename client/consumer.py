@@ -529,11 +529,10 @@ class Consumer:
         """Without a group, a subscriber reads every partition."""
         if self._group is not None or self._subscription is None:
             return
-        image = self._cluster.image
-        infos = [image.topics.get(name) for name in sorted(self._subscription.topics(image))]
-        wanted = [
-            TopicPartition(info.name, each.partition) for info in infos if info for each in info.partitions
-        ]
+        infos = self._subscription.found(self._cluster.image)
+        wanted = [TopicPartition(info.name, each.partition) for info in infos for each in info.partitions]
+        if any(info.error.retriable for info in infos):
+            self._cluster.request_refresh()  # The topic may be created, or created again.
         if self._readers.keys() != set(wanted):
             self._read(wanted)
             self._watch()

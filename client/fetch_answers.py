@@ -9,6 +9,7 @@ is kept.
 from collections.abc import Callable, Iterable
 from enum import Enum
 
+from tidelog.client.cluster import Cluster
 from tidelog.client.errors import CorruptRecordError, OffsetOutOfRangeError, broker_error, read_error
 from tidelog.client.events import logger
 from tidelog.client.fetch_session import FetchSession
@@ -30,14 +31,12 @@ class Verdict(Enum):
 
 
 class FetchAnswers:
-    """`reset_timestamp` is for positions that the log does not hold; None makes that an error.
-    `request_refresh` is called if the metadata is old, `wake` if a position must be found."""
+    """`reset_timestamp` is for positions that the log does not hold; None makes that an error. `wake` is
+    called if a position must be found."""
 
-    def __init__(
-        self, reset_timestamp: int | None, request_refresh: Callable[[], None], wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, reset_timestamp: int | None, cluster: Cluster, wake: Callable[[], None]) -> None:
         self._reset_timestamp = reset_timestamp
-        self._request_refresh = request_refresh
+        self._cluster = cluster
         self._wake = wake
 
     def take(
@@ -81,20 +80,27 @@ class FetchAnswers:
                 reader.fail(error)
             return False
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            if self._reset_timestamp is None:
-                text = f"{what}: the log does not hold offset {reader.fetch_offset}"
-                reader.fail(OffsetOutOfRangeError(code, text))
-            elif reader.has_unread:
+            if self._reset_timestamp is not None and reader.has_unread:
                 # The records fetched before must be read first. Then the offset is requested again.
                 return True
-            else:
-                logger.warning("offset_out_of_range", partition=what, offset=reader.fetch_offset)
-                reader.reset(self._reset_timestamp)
-                self._wake()
+            self.lose_position(reader, f"the log does not hold offset {reader.fetch_offset}")
             return False
         refusal = read_error(code, f"records of {what} from offset {reader.fetch_offset} on")
         if refusal.retriable:
-            self._request_refresh()
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                # A fetch names no topic id, and soon there may be another topic of this name.
+                reader.doubted_image = self._cluster.image
+            self._cluster.request_refresh()
             return True
         reader.fail(refusal)
         return False
+
+    def lose_position(self, reader: PartitionReader, reason: str) -> None:
+        """The reset policy decides where the reader goes on, or it fails."""
+        what = f"{reader.key.topic}-{reader.key.partition}"
+        if self._reset_timestamp is None:
+            reader.fail(OffsetOutOfRangeError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{what}: {reason}"))
+        else:
+            logger.warning("offset_out_of_range", partition=what, offset=reader.fetch_offset, reason=reason)
+            reader.reset(self._reset_timestamp)
+            self._wake()

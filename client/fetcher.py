@@ -6,6 +6,9 @@ Invariants:
 - a partition is fetched from the end of its reader's bytes. An answer that comes after a seek is dropped;
 - a partition is not fetched while it is paused, while it has `max_partition_fetch_bytes` unread, or while
   `buffer_bytes` of all partitions are unread. One answer per broker may exceed these limits;
+- a position belongs to one topic id: in a new topic of the same name it means nothing, so the reset policy
+  decides where to go on, after the records that were fetched before were read. Where a broker does not know
+  a topic any more, it is fetched again only after the metadata was;
 - retriable errors are retried with backoff; other errors are raised by the next read of the partition.
 """
 
@@ -68,7 +71,7 @@ class Fetcher:
         self._is_scheduled = False
         self._is_waiting_for_reads = False
         policy = RESET_TIMESTAMPS[config.auto_offset_reset]
-        self._answers = FetchAnswers(policy, cluster.request_refresh, self.wake)
+        self._answers = FetchAnswers(policy, cluster, self.wake)
         cluster.add_listener(self.wake)
 
     def wake(self) -> None:
@@ -198,8 +201,8 @@ class Fetcher:
                 await asyncio.sleep(self._backoff.delay_ms(failures) / 1000)
 
     def _wanted(self, leader: int) -> tuple[list[tuple[PartitionReader, int]], bool]:
-        """Readers to fetch for, with their generation, and whether others are left out only because too much
-        is unread."""
+        """Readers to fetch for, with their generation, and whether others are left out only because of what
+        is unread. A reader whose topic was created again has no position any more."""
         unread_bytes = sum(reader.buffered_bytes for reader in self._readers.values())
         remaining_bytes = self._config.buffer_bytes - unread_bytes
         wanted: list[tuple[PartitionReader, int]] = []
@@ -209,7 +212,14 @@ class Fetcher:
                 continue
             if reader.position is None or reader.error is not None:
                 continue
-            if remaining_bytes <= 0 or reader.buffered_bytes >= self._config.max_partition_fetch_bytes:
+            if reader.doubted_image is self._cluster.image:
+                self._cluster.request_refresh()
+            elif not reader.is_of(self._cluster.image.topic_id(key.topic)):
+                if reader.has_unread:
+                    is_full = True
+                else:
+                    self._answers.lose_position(reader, "the topic was deleted and created again")
+            elif remaining_bytes <= 0 or reader.buffered_bytes >= self._config.max_partition_fetch_bytes:
                 is_full = True
             else:
                 wanted.append((reader, reader.generation))

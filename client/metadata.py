@@ -6,12 +6,16 @@ undo newer metadata. A new topic of the same name starts again.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from tidelog.client.types import TopicPartition
 from tidelog.protocol.errors import ErrorCode, error_code
 
 __all__ = ["EMPTY", "ClusterImage", "Node", "PartitionInfo", "TopicInfo", "apply_metadata"]
+
+
+_NO_TOPIC_ID: Final = UUID(int=0)
 
 
 class Node(NamedTuple):
@@ -57,6 +61,11 @@ class ClusterImage(NamedTuple):
         if topic is None or key.partition >= len(topic.partitions):
             return -1
         return topic.partitions[key.partition].leader
+
+    def topic_id(self, topic: str) -> object | None:
+        """None if it is not known, or the brokers have no topic ids."""
+        info = self.topics.get(topic)
+        return None if info is None or info.topic_id == _NO_TOPIC_ID else info.topic_id
 
 
 EMPTY = ClusterImage(None, -1, {}, {})

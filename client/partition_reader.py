@@ -28,7 +28,9 @@ class PartitionReader:
         "_left",
         "_next",
         "_records",
+        "_topic_id",
         "buffered_bytes",
+        "doubted_image",
         "error",
         "fetch_offset",
         "generation",
@@ -53,6 +55,10 @@ class PartitionReader:
         self.generation = 0
         # If there is no position: the ListOffsets timestamp (-2 earliest, -1 latest) to find it with.
         self.reset_timestamp: int | None = None
+        # The metadata in which a broker did not find the topic.
+        self.doubted_image: object | None = None
+        # The id of the topic to which the position belongs, once it is known.
+        self._topic_id: object | None = None
         self._check_crc = check_crc
         # The last value: whether a batch has records to return.
         self._batches: deque[tuple[bytes, int, BatchHeader, bool]] = deque()
@@ -77,6 +83,13 @@ class PartitionReader:
     def fail(self, error: ClientError) -> None:
         """Reads raise `error` after the records fetched before it were read, until the next seek."""
         self.error = error
+
+    def is_of(self, topic_id: object | None) -> bool:
+        """Whether the position belongs to the topic of this id. The first one after a seek counts; None is
+        an id that is not known."""
+        if self._topic_id is None:
+            self._topic_id = topic_id
+        return topic_id is None or topic_id == self._topic_id
 
     @property
     def is_between_batches(self) -> bool:
@@ -234,6 +247,7 @@ class PartitionReader:
     def _forget(self) -> None:
         self.generation += 1
         self.error = None
+        self._topic_id = None
         self._drop_fetched()
 
     def _drop_fetched(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tidelog.client.errors import ClientError, broker_error
-from tidelog.client.metadata import ClusterImage
+from tidelog.client.metadata import ClusterImage, TopicInfo
 from tidelog.protocol.errors import ErrorCode
 
 __all__ = ["TopicSubscription"]
@@ -57,3 +57,7 @@ class TopicSubscription(NamedTuple):
             for name, info in image.topics.items()
             if pattern is not None and info.partitions and not info.is_internal and pattern.match(name)
         )
+
+    def found(self, image: ClusterImage) -> list[TopicInfo]:
+        """What the metadata say of the topics, sorted by name."""
+        return [info for name in sorted(self.topics(image)) if (info := image.topics.get(name))]

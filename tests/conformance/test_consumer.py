@@ -74,3 +74,33 @@ async def test_an_assignment_made_while_positions_of_another_are_sought_is_read(
         await until(lambda: consumer._fetcher._tasks)  # type: ignore[union-attr]
         consumer.assign([FIRST])
         assert (await consumer.getone()).value == b"0"
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_subscribed"), [("earliest", False), ("none", False), ("earliest", True)]
+)
+async def test_a_position_is_lost_with_its_topic_though_a_new_one_has_the_same_name(
+    site: Site, policy: str, is_subscribed: bool
+) -> None:
+    async def write(*values: bytes) -> None:
+        async with site.producer() as producer:
+            for value in values:
+                await producer.send_and_wait(TOPIC, value)
+
+    old, new = ([b"%s %d" % (kind, number) for number in range(5)] for kind in (b"old", b"new"))
+    await site.create()
+    await write(*old[:3])
+    consumer = site.consumer(*[TOPIC] * is_subscribed, auto_offset_reset=policy, fetch_max_wait_ms=60_000)
+    async with consumer, site.admin() as admin, asyncio.timeout(DEADLINE_SECONDS):
+        if not is_subscribed:
+            consumer.assign([FIRST])
+            consumer.seek(FIRST, 0)
+        assert [(await consumer.getone()).value for _ in range(3)] == old[:3]
+        await admin.delete_topics([TOPIC])
+        await site.create()
+        await write(*new)
+        if policy == "none":
+            with pytest.raises(OffsetOutOfRangeError, match="created again"):
+                await consumer.getone()
+            consumer.seek(FIRST, 0)
+        assert [(await consumer.getone()).value for _ in range(5)] == new
