@@ -27,6 +27,7 @@ from tidelog.broker.coordinator.offset_metrics import OffsetMetrics
 from tidelog.broker.handlers import Handler, build_handlers
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.http import HttpServer
+from tidelog.broker.net.metering import Meter
 from tidelog.broker.net.server import BindError, Endpoint, Server, bind, bind_endpoints
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.security.signing_keys import KeysError
@@ -108,13 +109,16 @@ class Broker:
                 await services.authentication.start()
             handlers, faults = _with_faults(config, services, build_handlers(services))
             events = services.events
+            dispatcher = Dispatcher(handlers, metrics, events, services.turns)
+            services.quotas.follow(partial(_set_meter, dispatcher, services, metrics))
             server = Server(
                 services.settings,
-                Dispatcher(handlers, metrics, events, services.turns),
+                dispatcher,
                 metrics,
                 events,
                 services.handles,
                 services.memory,
+                services.quotas.of_connections,
             )
             server.start(sockets.endpoints, *([] if sockets.http_tls is None else [sockets.http_tls]))
             http = None
@@ -187,6 +191,12 @@ class Broker:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+
+def _set_meter(dispatcher: Dispatcher, services: Services, metrics: Metrics) -> None:
+    """Requests are charged while a client has a quota."""
+    of_clients = services.quotas.of_clients
+    dispatcher.meter = None if of_clients.is_empty else Meter(of_clients, metrics.throttles)
 
 
 class _Sockets:

@@ -114,6 +114,8 @@ SERVED_APIS: Mapping[ApiKey, ServedApi] = {
     ApiKey.OFFSET_DELETE: _served(Kind.CHANGE, 0, 0),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _served(Kind.READ, 0, 0),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _served(Kind.CHANGE, 0, 0),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _served(Kind.READ, 0, 1),
+    ApiKey.ALTER_CLIENT_QUOTAS: _served(Kind.CHANGE, 0, 1),
     ApiKey.DESCRIBE_CLUSTER: _served(Kind.READ, 0, 1),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _served(Kind.CHANGE, 0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: _served(Kind.READ, 0, 1),

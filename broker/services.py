@@ -41,6 +41,7 @@ from tidelog.broker.data_folder.ownership import claim, is_in_use
 from tidelog.broker.limits.handle_budget import HandleBudget
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.queued_memory import QueuedMemory
+from tidelog.broker.limits.quotas import QuotaStore
 from tidelog.broker.limits.turns import Turns
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit
@@ -88,6 +89,7 @@ class Services:
         partitions: Partitions,
         reconciler: Reconciler,
         topics: Topics,
+        quotas: QuotaStore,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
         maintenance: Maintenance,
@@ -108,6 +110,7 @@ class Services:
         self.partitions = partitions
         self.replicas = partitions.replicas
         self.topics = topics
+        self.quotas = quotas
         self.groups = groups
         self.transactions = transactions
         metrics.count_transactions_with(transactions.counts)
@@ -238,6 +241,7 @@ async def open_services(
         partitions=partitions,
         reconciler=reconciler,
         topics=topics,
+        quotas=QuotaStore(cluster, (config.quota_window_num - 1) * config.quota_window_size_seconds),
         groups=groups,
         transactions=_transactions(
             settings, cluster, topics, groups, held[0], clock_ms, steady_ms, partitions, events

@@ -25,6 +25,7 @@ from tidelog.cli import (
     pipeline,
     produce,
     producers,
+    quota,
     storage,
     topic,
     transaction,
@@ -77,6 +78,7 @@ app.add_typer(group.app, name="group")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(user.app, name="user")
 app.add_typer(broker.app, name="broker")
+app.add_typer(quota.app, name="quota")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("producers")(producers.producers)

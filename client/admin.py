@@ -25,6 +25,7 @@ from tidelog.client.cluster_config import ClusterConfig, ClusterSettings, take_c
 from tidelog.client.errors import BrokerUnavailableError, ClientError, broker_error
 from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.metadata import EMPTY, ClusterImage, apply_metadata
+from tidelog.client.quota_admin import QuotaAdmin
 from tidelog.client.signatures import shows_settings
 from tidelog.client.transaction_admin import TransactionAdmin
 from tidelog.client.types import TopicPartition
@@ -52,6 +53,8 @@ class Admin:
         self._backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
         self.groups = GroupAdmin(self._cluster, self._retry)
         """Consumer groups."""
+        self.quotas = QuotaAdmin(self._ask_controller)
+        """How much users, client ids and addresses may use."""
         self.transactions = TransactionAdmin(self._cluster, self._retry)
         self.users = UserAdmin(self._cluster, self._retry)
         """Users that authenticate by SASL, with PLAIN or SCRAM."""

@@ -60,6 +60,8 @@ ASKED_APIS: Final[Mapping[ApiKey, Versions]] = {
     ApiKey.CREATE_PARTITIONS: Versions(0, 3),
     ApiKey.DELETE_GROUPS: _every_version(ApiKey.DELETE_GROUPS),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Versions(0, 1),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _every_version(ApiKey.DESCRIBE_CLIENT_QUOTAS),
+    ApiKey.ALTER_CLIENT_QUOTAS: _every_version(ApiKey.ALTER_CLIENT_QUOTAS),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Versions(0, 0),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Versions(0, 0),
     ApiKey.DESCRIBE_PRODUCERS: Versions(0, 0),

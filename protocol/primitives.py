@@ -24,7 +24,17 @@ from struct import Struct as Packer
 from typing import Any, Final
 from uuid import UUID
 
-from construct import Construct, ConstructError, FormatField, Int8sb, Int16sb, Int16ub, Int32sb, Int64sb
+from construct import (
+    Construct,
+    ConstructError,
+    Float64b,
+    FormatField,
+    Int8sb,
+    Int16sb,
+    Int16ub,
+    Int32sb,
+    Int64sb,
+)
 
 from tidelog.protocol import varint
 from tidelog.protocol.errors import ProtocolError
@@ -44,6 +54,7 @@ NUMBERS: Final[Mapping[str, FormatField]] = {
     "uint16": Int16ub,
     "int32": Int32sb,
     "int64": Int64sb,
+    "float64": Float64b,
 }
 
 _INT16 = Packer(">h")

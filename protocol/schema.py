@@ -18,6 +18,7 @@ from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages import (
     acls,
     admin,
+    client_quotas,
     cluster_admin,
     consumer_groups,
     fetch,
@@ -89,6 +90,8 @@ class ApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
@@ -326,6 +329,18 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
             (0, 0),
             users.ALTER_USER_SCRAM_CREDENTIALS_REQUEST,
             users.ALTER_USER_SCRAM_CREDENTIALS_RESPONSE,
+        ),
+        _api(
+            ApiKey.DESCRIBE_CLIENT_QUOTAS,
+            (0, 1),
+            client_quotas.DESCRIBE_CLIENT_QUOTAS_REQUEST,
+            client_quotas.DESCRIBE_CLIENT_QUOTAS_RESPONSE,
+        ),
+        _api(
+            ApiKey.ALTER_CLIENT_QUOTAS,
+            (0, 1),
+            client_quotas.ALTER_CLIENT_QUOTAS_REQUEST,
+            client_quotas.ALTER_CLIENT_QUOTAS_RESPONSE,
         ),
         _api(
             ApiKey.CONSUMER_GROUP_HEARTBEAT,

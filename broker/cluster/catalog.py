@@ -1,4 +1,4 @@
-"""The cluster's image: brokers, topics, leaders of partitions, settings, users, ACLs, producer id blocks.
+"""The cluster's image: brokers, topics, leaders, settings, users, ACLs, quotas, producer id blocks.
 
 Owns which topics and partitions exist, where, and since which epoch. A change is a delta: plan one (a pure
 check that raises ApiError or returns the delta), make it durable in the store, then `apply` it here.
@@ -26,6 +26,7 @@ from uuid import UUID
 
 from tidelog.protocol.acls import Acl
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.quotas import Quotas
 from tidelog.protocol.scram import ScramCredential, ScramMechanism
 from tidelog.protocol.steps import NUMBERS_AN_ELEMENT, Pace, Steps
 
@@ -159,6 +160,13 @@ class UserChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientQuotasChanged:
+    """The quotas that these entities have from now on; an entity without quotas is not remembered."""
+
+    quotas: Quotas
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdsReserved:
     next_producer_id: int
 
@@ -173,6 +181,7 @@ Delta = (
     | BrokerConfigsChanged
     | AclsChanged
     | UserChanged
+    | ClientQuotasChanged
     | ProducerIdsReserved
 )
 
@@ -221,6 +230,7 @@ class Catalog:
         broker_configs: Mapping[str, Mapping[str, str]] | None = None,
         acls: Iterable[Acl] = (),
         users: Mapping[str, Mapping[ScramMechanism, ScramCredential]] | None = None,
+        client_quotas: Quotas | None = None,
     ) -> None:
         self.cluster_id = cluster_id
         self.next_producer_id = next_producer_id
@@ -235,6 +245,7 @@ class Catalog:
         """All access control entries, oldest first."""
         self.users = dict(users or {})
         """What is stored of each user's password, by mechanism; at least one."""
+        self.client_quotas = dict(client_quotas or {})
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._by_collision_key: dict[str, str] = {}
@@ -284,6 +295,12 @@ class Catalog:
                 self.users.pop(user, None)
                 if credentials:
                     self.users[user] = dict(credentials)
+                return Change(delta)
+            case ClientQuotasChanged(quotas):
+                for entity, values in quotas.items():
+                    self.client_quotas.pop(entity, None)
+                    if values:
+                        self.client_quotas[entity] = dict(values)
                 return Change(delta)
             case TopicCreated(topic):
                 if topic.name in self._by_name or topic.topic_id in self._by_id:

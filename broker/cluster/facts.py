@@ -1,8 +1,8 @@
 """The catalog's facts as text, and the digest over all of them.
 
-Owns the JSON of brokers, topics, users, ACLs and deltas, the checks of what is read back, and the digest: the
-sum, modulo 2^128, of a hash of each fact. With a sum a commit reads only its own facts to change the digest.
-It finds disk errors, not forgeries.
+Owns the JSON of brokers, topics, users, ACLs, quotas and deltas, the checks of what is read back, and the
+digest: the sum, modulo 2^128, of a hash of each fact. With a sum a commit reads only its own facts to change
+the digest. It finds disk errors, not forgeries.
 
 Invariants: what is decoded equals what was encoded; all other input raises ValueError and nothing else.
 Equal partitions next to each other are one entry with a count, so a topic of 10,000 is as short as one of 1.
@@ -13,6 +13,7 @@ Pure.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
@@ -26,6 +27,7 @@ from tidelog.broker.cluster.catalog import (
     BrokerRegistered,
     BrokerRegistration,
     Catalog,
+    ClientQuotasChanged,
     Delta,
     Listener,
     PartitionAssignment,
@@ -41,6 +43,7 @@ from tidelog.broker.cluster.catalog import (
 )
 from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
 from tidelog.protocol.errors import ApiError
+from tidelog.protocol.quotas import QuotaEntity, Quotas
 from tidelog.protocol.scram import ScramCredential, ScramMechanism
 
 DIGEST_MODULUS = 1 << 128
@@ -239,6 +242,33 @@ def _credential(value: object) -> tuple[ScramMechanism, ScramCredential]:
     return mechanism, ScramCredential(salt_bytes, keys[0], keys[1], whole_number(iterations, _INT32))
 
 
+def quota_entity_from(value: object) -> QuotaEntity:
+    """Who quotas hold for, of what was read. Raises ValueError."""
+    entity = tuple((text_of(kind), None if name is None else text_of(name)) for kind, name in list_of(value))
+    if not entity or sorted(kind for kind, _ in entity) != [kind for kind, _ in entity]:
+        raise ValueError(f"quotas for {value!r}")
+    return entity
+
+
+def quotas_from(value: object) -> dict[str, float]:
+    """The quotas of one entity of what was read. Raises ValueError."""
+    if not isinstance(value, dict) or not all(
+        type(each) in (int, float) and 0 < each < math.inf for each in value.values()
+    ):
+        raise ValueError(f"quotas {value!r}")
+    return {text_of(name): float(each) for name, each in value.items()}
+
+
+def quota_rows(quotas: Quotas) -> list[list[object]]:
+    """The quotas of all entities as values that JSON knows."""
+    return [[entity, dict(values)] for entity, values in quotas.items()]
+
+
+def quotas_of_rows(value: object) -> dict[QuotaEntity, dict[str, float]]:
+    """The quotas that `quota_rows` gave. Raises ValueError."""
+    return {quota_entity_from(entity): quotas_from(values) for entity, values in map(list_of, list_of(value))}
+
+
 def delta_fields(delta: Delta) -> dict[str, object]:
     """A delta as values that JSON knows."""
     match delta:
@@ -260,6 +290,8 @@ def delta_fields(delta: Delta) -> dict[str, object]:
             return {"acls_added": added, "acls_removed": removed}
         case UserChanged(user, credentials):
             return {"user": user_fields(user, credentials)}
+        case ClientQuotasChanged(quotas):
+            return {"client_quotas": quota_rows(quotas)}
         case ProducerIdsReserved(next_producer_id):
             return {"next_producer_id": next_producer_id}
 
@@ -285,6 +317,8 @@ def delta_of(fields: Mapping[str, Any]) -> Delta:
             return AclsChanged(acls_from(added), acls_from(removed))
         case {"user": dict(user)}:
             return UserChanged(*user_of(user))
+        case {"client_quotas": quotas}:
+            return ClientQuotasChanged(quotas_of_rows(quotas))
         case {"next_producer_id": next_producer_id}:
             return ProducerIdsReserved(whole_number(next_producer_id))
     raise ValueError(f"no delta has the fields {sorted(fields)}")
@@ -316,6 +350,10 @@ def user_digest(user: str, credentials: Mapping[ScramMechanism, ScramCredential]
     return fact_digest("user", user_fields(user, credentials))
 
 
+def client_quotas_digest(entity: QuotaEntity, quotas: Mapping[str, float]) -> int:
+    return fact_digest("client_quotas", [entity, dict(quotas)])
+
+
 def topic_digest(topic: Topic) -> int:
     return fact_digest("topic", topic_fields(topic))
 
@@ -341,5 +379,7 @@ def _digests(cluster: StoredCluster) -> Iterator[int]:
     yield from map(acl_digest, catalog.acls)
     for user, credentials in catalog.users.items():
         yield user_digest(user, credentials)
+    for entity, quotas in catalog.client_quotas.items():
+        yield client_quotas_digest(entity, quotas)
     yield from map(topic_digest, catalog.topics())
     yield from map(deleted_digest, catalog.deleted)

@@ -37,6 +37,8 @@ from tidelog.broker.cluster.facts import (
     delta_of,
     encoded,
     list_of,
+    quota_rows,
+    quotas_of_rows,
     text_of,
     topic_fields,
     topic_of,
@@ -50,8 +52,8 @@ _GIVEN_UP: Final = b"given up"
 """Replaces the first line's checksum."""
 FORMAT: Final = 4
 _EARLIER: Final = (1, 2, 3)
-"""The formats before. The first line names no brokers in 1, no settings of brokers in 1 and 2, and no ACLs
-and users in all three."""
+"""The formats before. The first line names no brokers in 1, no settings of brokers in 1 and 2, and no ACLs,
+users and quotas in all three."""
 ROOM_BYTES: Final = 256 << 10
 """The least free bytes behind a copy just written: enough for some thousand deletions on a full disk."""
 
@@ -148,6 +150,7 @@ def _first_line(cluster: StoredCluster, size: int) -> bytes:
         "next_producer_id": catalog.next_producer_id,
         "broker_configs": catalog.broker_configs,
         "acls": list(catalog.acls),
+        "client_quotas": quota_rows(catalog.client_quotas),
         "brokers": [broker_fields(broker) for broker in catalog.brokers.values()],
         "topics": len(catalog),
         "users": len(catalog.users),
@@ -220,6 +223,7 @@ def _replayed(lines: Sequence[Mapping[str, Any] | None]) -> Iterator[StoredClust
         {name: configs_from(configs) for name, configs in dict(first.get("broker_configs", {})).items()},
         acls_from(first.get("acls", [])),
         dict(users),
+        quotas_of_rows(first.get("client_quotas", [])),
     )
     cluster = StoredCluster(catalog, whole_number(first["node_id"]))
     yield cluster

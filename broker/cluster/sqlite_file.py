@@ -27,6 +27,7 @@ from tidelog.broker.cluster.catalog import (
     BrokerRegistered,
     BrokerRegistration,
     Catalog,
+    ClientQuotasChanged,
     Delta,
     PartitionAssignment,
     PartitionsAdded,
@@ -47,6 +48,7 @@ from tidelog.broker.cluster.facts import (
     broker_digest,
     broker_from,
     catalog_digest,
+    client_quotas_digest,
     configs_from,
     credentials_fields,
     credentials_from,
@@ -54,6 +56,8 @@ from tidelog.broker.cluster.facts import (
     encoded,
     fact_digest,
     partition_from,
+    quota_entity_from,
+    quotas_from,
     text_of,
     topic_digest,
     topic_from,
@@ -63,6 +67,7 @@ from tidelog.broker.cluster.facts import (
 )
 from tidelog.broker.cluster.store import StoreError
 from tidelog.protocol.acls import Acl
+from tidelog.protocol.quotas import QuotaEntity
 from tidelog.protocol.scram import ScramCredential, ScramMechanism
 
 SCHEMA_VERSION = 5
@@ -85,6 +90,7 @@ _ACLS = f"""CREATE TABLE acls (
     PRIMARY KEY ({_ACL_COLUMNS})
 ) WITHOUT ROWID"""
 _USERS = "CREATE TABLE users (name TEXT PRIMARY KEY, credentials TEXT NOT NULL) WITHOUT ROWID"
+_CLIENT_QUOTAS = "CREATE TABLE client_quotas (entity TEXT PRIMARY KEY, quotas TEXT NOT NULL) WITHOUT ROWID"
 _SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE topics (
@@ -100,7 +106,8 @@ CREATE TABLE partitions (
 {_BROKERS};
 {_BROKER_CONFIGS};
 {_ACLS};
-{_USERS}
+{_USERS};
+{_CLIENT_QUOTAS}
 """
 _PARTITIONS = "SELECT partition, leader_id, leader_epoch, replicas, isr FROM partitions WHERE topic_id = ?"
 
@@ -211,6 +218,7 @@ def write_new(connection: sqlite3.Connection, cluster: StoredCluster) -> None:
     _write(connection, AclsChanged(tuple(catalog.acls)))
     for user, credentials in catalog.users.items():
         _write(connection, UserChanged(user, credentials))
+    _write(connection, ClientQuotasChanged(catalog.client_quotas))
     for topic in catalog.topics():
         _write(connection, TopicCreated(topic))
     for topic_id in catalog.deleted:
@@ -270,6 +278,11 @@ def _digests_around(connection: sqlite3.Connection, delta: Delta) -> Iterator[in
             for user, credentials in _users(connection, name).items():
                 yield user_digest(user, credentials)
             return
+        case ClientQuotasChanged(changed):
+            for entity in changed:
+                for found, quotas in _client_quotas(connection, entity).items():
+                    yield client_quotas_digest(found, quotas)
+            return
         case TopicDeleted(topic_id, gone):
             for each in (topic_id, *gone):
                 if connection.execute(
@@ -312,6 +325,7 @@ def _image(connection: sqlite3.Connection) -> StoredCluster:
         _broker_configs(connection),
         map(acl_from, map(list, connection.execute(f"SELECT {_ACL_COLUMNS} FROM acls"))),
         _users(connection),
+        _client_quotas(connection),
     )
     return StoredCluster(catalog, whole_number(int(meta["node_id"])))
 
@@ -348,6 +362,20 @@ def _users(
     return {user_name(user): credentials_from(json.loads(held)) for user, held in rows.fetchall()}
 
 
+def _client_quotas(
+    connection: sqlite3.Connection, entity: QuotaEntity | None = None
+) -> dict[QuotaEntity, dict[str, float]]:
+    """The quotas of every entity that has some, or only of this one."""
+    which = "SELECT entity, quotas FROM client_quotas"
+    if entity is None:
+        rows = connection.execute(which)
+    else:
+        rows = connection.execute(f"{which} WHERE entity = ?", (encoded(entity),))
+    return {
+        quota_entity_from(json.loads(of)): quotas_from(json.loads(quotas)) for of, quotas in rows.fetchall()
+    }
+
+
 def _partitions(rows: Sequence[Any]) -> tuple[PartitionAssignment, ...]:
     """Of the rows of one topic, in order. Raises ValueError where one is missing or no assignment."""
     if [row[0] for row in rows] != list(range(len(rows))):
@@ -364,6 +392,7 @@ def _upgrade(connection: sqlite3.Connection, version: int) -> None:
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(_ACLS)
     connection.execute(_USERS)
+    connection.execute(_CLIENT_QUOTAS)
     if version <= _WITHOUT_BROKER_CONFIGS:
         connection.execute(_BROKER_CONFIGS)
     if version <= _WITHOUT_BROKERS:
@@ -439,6 +468,14 @@ def _write(connection: sqlite3.Connection, delta: Delta) -> None:
             if credentials:
                 row = (user, encoded(credentials_fields(credentials)))
                 connection.execute("INSERT INTO users VALUES (?, ?)", row)
+        case ClientQuotasChanged(changed):
+            connection.executemany(
+                "DELETE FROM client_quotas WHERE entity = ?", [(encoded(entity),) for entity in changed]
+            )
+            connection.executemany(
+                "INSERT INTO client_quotas VALUES (?, ?)",
+                [(encoded(entity), encoded(dict(quotas))) for entity, quotas in changed.items() if quotas],
+            )
         case ProducerIdsReserved(next_producer_id):
             _set_meta(connection, "next_producer_id", str(next_producer_id))
 

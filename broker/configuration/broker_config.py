@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tidelog.broker.configuration.address_overrides import checked_overrides
 from tidelog.broker.configuration.coarse_settings import COARSE_SETTINGS, in_milliseconds
 from tidelog.broker.configuration.coordinator_settings import CoordinatorSettings
 from tidelog.broker.configuration.listener_overrides import (
@@ -198,6 +199,36 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
         low=1,
         high=_INT,
         dynamic=True,
+    )
+    max_connections_per_ip: int = _setting(
+        _INT,
+        "Most connections at a time from one address. Further ones are closed.",
+        low=0,
+        high=_INT,
+        dynamic=True,
+    )
+    max_connections_per_ip_overrides: tuple[str, ...] = _setting(
+        (),
+        "Most connections at a time of single addresses, in place of max.connections.per.ip: "
+        "10.0.0.1:200,10.0.0.2:5.",
+        read=checked_overrides,
+        dynamic=True,
+    )
+    max_connection_creation_rate: int = _setting(
+        _INT,
+        "Most new connections per second. Further ones wait until they are accepted.",
+        low=1,
+        high=_INT,
+        dynamic=True,
+    )
+    quota_window_num: int = _setting(
+        11,
+        "Windows over which the use of a quota is measured; a client may use all but one of them at once.",
+        low=2,
+        high=_INT,
+    )
+    quota_window_size_seconds: int = _setting(
+        1, "Length of one window over which the use of a quota is measured.", low=1, high=_INT
     )
     connections_max_idle_ms: int = _setting(
         600_000, "Time after which a connection without a request is closed. -1: never.", low=-1, high=_LONG

@@ -14,6 +14,7 @@ from typing import Any
 
 from tidelog.broker.handlers.access_control import guarded
 from tidelog.broker.handlers.acls import AclsHandler
+from tidelog.broker.handlers.client_quotas import ClientQuotasHandler
 from tidelog.broker.handlers.cluster_admin import ClusterAdminHandler
 from tidelog.broker.handlers.configs import ConfigsHandler
 from tidelog.broker.handlers.consumer_groups import ConsumerGroupsHandler
@@ -52,6 +53,7 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
 
 def _unguarded(services: Services) -> Mapping[ApiKey, Handler]:
     acls = AclsHandler(services)
+    client_quotas = ClientQuotasHandler(services)
     cluster_admin = ClusterAdminHandler(services)
     consumer_groups = ConsumerGroupsHandler(services)
     group_admin = GroupAdminHandler(services)
@@ -75,6 +77,8 @@ def _unguarded(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.OFFSET_FETCH: group_offsets.offset_fetch,
         ApiKey.OFFSET_DELETE: group_offsets.offset_delete,
         ApiKey.FIND_COORDINATOR: CoordinatorsHandler(services).find_coordinator,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: client_quotas.describe_client_quotas,
+        ApiKey.ALTER_CLIENT_QUOTAS: client_quotas.alter_client_quotas,
         ApiKey.JOIN_GROUP: group_membership.join_group,
         ApiKey.HEARTBEAT: group_membership.heartbeat,
         ApiKey.LEAVE_GROUP: group_membership.leave_group,

@@ -10,6 +10,7 @@ Pure.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -66,7 +67,8 @@ class ConnectionState:
 
     __slots__ = (
         "_principal", "access", "authentication", "client_host", "client_software", "connection_id",
-        "early_requests", "listener", "security_protocol", "session", "session_lifetime_ms", "when_moved",
+        "early_requests", "fetch_max_bytes", "listener", "security_protocol", "session",
+        "session_lifetime_ms", "when_moved",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +90,8 @@ class ConnectionState:
         """Called with each new step."""
         self.client_software = ""
         """Name and version that the client gives itself (ApiVersions 3 and newer, KIP-511)."""
+        self.fetch_max_bytes = sys.maxsize
+        """The most that one answer of Fetch may return, so that its client's quota is kept."""
 
     def move_to(self, step: AuthenticationStep) -> None:
         """Go to another step of authentication. Requests that arrive after this are served as it says."""

@@ -89,6 +89,9 @@ class FetchHandler:
 
     def handle(self, context: RequestContext, request: FetchRequest) -> Steps[FetchResponse | Parked]:
         """The response, or a Parked one that waits for data or for the disk."""
+        most_bytes = context.connection.fetch_max_bytes
+        if request.max_bytes > most_bytes:
+            request = request._replace(max_bytes=most_bytes, min_bytes=min(request.min_bytes, most_bytes))
         partitions = [(topic, partition) for topic, listed in request.topics for partition in listed]
         forgotten = [(topic, index) for topic, indexes in request.forgotten_topics for index in indexes]
         try:

@@ -38,15 +38,19 @@ class Acceptor:
         listening: socket.socket,
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         admits: Callable[[str], bool],
+        *,
+        accepts_in_seconds: Callable[[], float] = float,
         context: Callable[[], ssl.SSLContext] | None = None,
         refused: Callable[[str, ssl.SSLError], None] | None = None,
     ) -> None:
-        """`admits` is called with the peer's address after each accept. `context`: asyncio's TLS is used,
-        with what it returns at each accept, and `refused` is called with peers whose handshake fails.
+        """`admits` is called with the peer's address after each accept; `accepts_in_seconds` before it says
+        how long the next connection has to wait. `context`: asyncio's TLS is used, with what it returns at
+        each accept, and `refused` is called with peers whose handshake fails.
         """
         self._socket = listening
         self._protocol_factory = protocol_factory
         self._admits = admits
+        self._accepts_in_seconds = accepts_in_seconds
         self._context = context
         self._refused = refused
         self._loop = asyncio.get_running_loop()
@@ -74,11 +78,15 @@ class Acceptor:
 
     def _accept(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
+            seconds = self._accepts_in_seconds()
+            if seconds > 0:
+                self._pause(seconds)
+                return
             try:
                 connection, address = self._socket.accept()
             except OSError as error:
                 if error.errno in _EXHAUSTED:
-                    self._pause(error)
+                    self._exhausted(error)
                 # No connection waits, or the peer closed it before it was accepted.
                 return
             self._is_exhausted = False
@@ -106,12 +114,15 @@ class Acceptor:
             if isinstance(error, ssl.SSLError) and self._refused is not None:
                 self._refused(peer, error)
 
-    def _pause(self, error: OSError) -> None:
+    def _exhausted(self, error: OSError) -> None:
         if not self._is_exhausted:
             self._is_exhausted = True
             logger.error("connections_not_accepted", error=str(error), advice=HANDLES_ADVICE)
+        self._pause(PAUSE_SECONDS)
+
+    def _pause(self, seconds: float) -> None:
         self._loop.remove_reader(self._socket.fileno())
-        self._paused = self._loop.call_later(PAUSE_SECONDS, self._resume)
+        self._paused = self._loop.call_later(seconds, self._resume)
 
 
 def _peer(address: object) -> str:

@@ -10,7 +10,7 @@ and the decision when the socket is not read. Invariants:
   answers are unsent (a waiting Fetch counts as the most that it may return), or while the transport's buffer
   is above its high-water mark;
 - no frame is dispatched while this connection, or every connection, is held back because all together hold
-  too much memory (`broker.limits.queued_memory`);
+  too much memory (`broker.limits.queued_memory`), or while the client waits because it is above a quota;
 - all answers that are ready in one step of the loop are sent in one writelines; large buffers are not copied;
 - bytes that are not the protocol close this connection with exactly one log event; when a client disconnects,
   its long polls are cancelled and its appends never.
@@ -64,10 +64,11 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_backlog", "_closing", "_dispatcher", "_drained", "_endpoint", "_fetch_max_bytes",
-        "_flush_scheduled", "_guard", "_handed_bytes", "_held_bytes", "_holder", "_is_held_back", "_loop",
-        "_max_bytes", "_max_requests", "_memory", "_moved_at", "_out", "_parked_bytes", "_paused", "_queue",
-        "_reader", "_received_bytes", "_reserved_bytes", "_server", "_timer", "_transport", "_unsent_bytes",
-        "_writing_paused", "connection_id", "last_arrival", "peer", "routes", "state",
+        "_flush_scheduled", "_guard", "_handed_bytes", "_held_bytes", "_holder", "_is_held_back",
+        "_loop", "_max_bytes", "_max_requests", "_memory", "_moved_at", "_mute_timer", "_out",
+        "_parked_bytes", "_paused", "_queue", "_reader", "_received_bytes", "_reserved_bytes", "_server",
+        "_timer", "_transport", "_unsent_bytes", "_writing_paused", "connection_id", "last_arrival",
+        "peer", "routes", "state",
     )  # fmt: skip
 
     def __init__(self, server: Server, endpoint: Endpoint, connection_id: int) -> None:
@@ -89,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self._parked_bytes = 0  # What they hold while they wait.
         self._handed_bytes = 0  # Of all answers that were given to the transport.
         self._is_held_back = False
+        self._mute_timer: asyncio.TimerHandle | None = None  # Runs while the client is throttled.
         self._holder: Pending | None = None  # The request that holds back later ones.
         self._backlog: Iterator[memoryview] | None = None  # Frames received and not yet dispatched.
         self._flush_scheduled = False
@@ -204,7 +206,8 @@ class Connection(asyncio.BufferedProtocol):
         queue = self._queue
         out = self._out
         memory = self._memory
-        dispatch = self._dispatcher.dispatch
+        dispatcher = self._dispatcher
+        dispatch = dispatcher.dispatch if dispatcher.meter is None else dispatcher.dispatch_metered
         arrived = self.last_arrival
         ready_bytes = 0
         try:
@@ -226,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
                 elif answer:
                     out += answer
                     ready_bytes += sum(map(len, answer))
-                    if ready_bytes <= FLUSH_BYTES and not memory.is_short:
+                    if ready_bytes <= FLUSH_BYTES and not memory.is_short and self._mute_timer is None:
                         continue  # Nothing that is checked below has changed.
                     self._flush()
                     ready_bytes = 0
@@ -255,6 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._writing_paused
             or self._is_held_back
+            or self._mute_timer is not None
             or len(self._queue) >= self._max_requests
             or self._held_bytes + self._reserved_bytes > self._max_bytes
             or (self._memory.is_short and self._is_above_share())
@@ -291,6 +295,22 @@ class Connection(asyncio.BufferedProtocol):
         self._parked_bytes += held_bytes - pending.held_bytes
         self._guard.took(max(held_bytes - pending.held_bytes, 0))
         pending.held_bytes = held_bytes
+
+    def mute(self, seconds: float) -> None:
+        """For dispatch: the client is above a quota. Nothing of it is read or served for so long."""
+        if self._closing:
+            return
+        ends_at = self._loop.time() + seconds
+        if self._mute_timer is not None:
+            if self._mute_timer.when() >= ends_at:
+                return
+            self._mute_timer.cancel()
+        self._mute_timer = self._loop.call_at(ends_at, self._unmute)
+        self._read_or_pause()
+
+    def _unmute(self) -> None:
+        self._mute_timer = None
+        self.go_on()
 
     # Answers
 
@@ -536,6 +556,8 @@ class Connection(asyncio.BufferedProtocol):
             self._timer.cancel()
         self.state.when_moved = None
         self._backlog = None
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
         self._out.clear()
         self._abandon_all()
         if self._drained is not None and not self._drained.done():

@@ -20,11 +20,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import nullcontext
 from contextvars import Context, copy_context
+from functools import partial
 from types import GeneratorType
-from typing import Any, Final, Never, Protocol
+from typing import Any, Final, Never, Protocol, TypeVar
 
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
 from tidelog.broker.handlers.context import (
@@ -37,6 +38,7 @@ from tidelog.broker.handlers.context import (
 )
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.turns import Turns
+from tidelog.broker.net.metering import Meter
 from tidelog.broker.net.routes import (
     MOST_EARLY_REQUESTS,
     TOO_MANY_EARLY_REQUESTS,
@@ -66,6 +68,7 @@ _VALUE_BYTES_A_FRAME_BYTE: Final = 20
 _NOT_HANDLED: Final = object()
 _NO_BYTES: Final = b""
 """What is sent where no answer is expected."""
+T = TypeVar("T")
 
 
 class BadRequest(Exception):
@@ -97,6 +100,9 @@ class Client(Protocol):
 
     def bad_request(self, error: BadRequest) -> None:
         """The frame of a Pending of this connection is not a valid request."""
+
+    def mute(self, seconds: float) -> None:
+        """The client is above a quota: read and serve nothing of it for so long."""
 
 
 class Pending:
@@ -192,13 +198,14 @@ class Pending:
     def _answer_with(self, result: Any) -> None:
         answer: list[Buffer] | Steps[list[Buffer]]
         if result is None:
-            self._route.tally.succeeded(_now() - self._started)
-            answer = [_NO_BYTES]
+            answer = self._dispatcher.unanswered(self._client, self._route, self._header, self._started)
         elif isinstance(result, Exception):
             answer = self._refusal(result)
         else:
             try:
-                answer = _encode(self._route, self._header, result, self._started)
+                answer = self._dispatcher.encode(
+                    self._client, self._route, self._header, result, self._started
+                )
             except Exception as error:
                 answer = self._refusal(error)
         if isinstance(answer, list):
@@ -206,7 +213,8 @@ class Pending:
             self._client.answer_ready(self)
         else:
             dispatcher = self._dispatcher
-            self.wait_for_frame(dispatcher.in_turns(answer), dispatcher.context)
+            frame = dispatcher.in_turns(self._client, self._header, answer)
+            self.wait_for_frame(frame, dispatcher.context)
 
     def _framed(self, future: asyncio.Future[list[Buffer]]) -> None:
         """The frame of a long answer is complete."""
@@ -268,6 +276,8 @@ class Dispatcher:
         self._turns = turns or Turns()
         self._long_requests = asyncio.Semaphore(MOST_LONG_REQUESTS)
         self.context: Context = copy_context()
+        self.meter: Meter | None = None
+        """Set while a client has a quota."""
 
     def routes_at(self, step: AuthenticationStep) -> RouteTable:
         """The routes that the gate opens to a connection at this step."""
@@ -303,23 +313,41 @@ class Dispatcher:
                 if result.__class__ is GeneratorType:
                     return self._long(client, route, context, request, result, len(frame), started)
             if result.__class__ in _READY_TYPES:
-                answer = _encode(route, header, result, started)
+                answer = self.encode(client, route, header, result, started)
                 if isinstance(answer, list):
                     return answer
                 pending = Pending(self, client, route, header, started)
                 pending.request = request
-                pending.wait_for_frame(self.in_turns(answer), self.context)
+                pending.wait_for_frame(self.in_turns(client, header, answer), self.context)
                 return pending
         except Exception as error:
             return self.refuse(client, route, header, request, error, started)
         if result is None:
-            route.tally.succeeded(_now() - started)
+            self.unanswered(client, route, header, started)
             return None
         if len(frame) > _PINNABLE_FRAME_BYTES and isinstance(request, ProduceRequest):
             request = finish(_without_records(request))
         pending = Pending(self, client, route, header, started)
         pending.wait_for(request, result, self.context)
         return pending
+
+    def dispatch_metered(
+        self, client: Client, frame: memoryview, started: float
+    ) -> list[Buffer] | Pending | None:
+        """`dispatch` for as long as a client has a quota."""
+        meter = self.meter
+        try:
+            header, _ = decode_request_header(frame)
+        except ProtocolError:
+            meter = None
+        if meter is None:
+            return self.dispatch(client, frame, started)
+        meter.arrived(client.state, header, len(frame))
+        began = _now()
+        try:
+            return self.dispatch(client, frame, started)
+        finally:
+            meter.worked(client.state, header, _now() - began)
 
     def _long(
         self,
@@ -342,13 +370,14 @@ class Dispatcher:
             pending.reserved_bytes = sys.maxsize
         if route.api_key != ApiKey.PRODUCE:
             pending.held_bytes = frame_bytes * _VALUE_BYTES_A_FRAME_BYTE
-        frame = self._serve_long(pending, route, context, request, result, started)
+        frame = self._serve_long(pending, client, route, context, request, result, started)
         pending.wait_for_frame(frame, self.context)
         return pending
 
     async def _serve_long(
         self,
         pending: Pending,
+        client: Client,
         route: Route,
         context: RequestContext,
         request: Any,
@@ -356,18 +385,19 @@ class Dispatcher:
         started: float,
     ) -> list[Buffer]:
         header = context.header
+        run = partial(self._run, client, header)
         async with nullcontext() if route.is_hot else self._long_requests:
             await self._turns.next()
             if result is _NOT_HANDLED:
                 try:
-                    request = await self._turns.run(request)
+                    request = await run(request)
                 except ProtocolError as error:
                     raise BadRequest(str(error), header) from None
                 pending.request = request
-            result = await self._handled(route, context, request, result)
+            result = await self._handled(run, route, context, request, result)
             if isinstance(request, ProduceRequest):
                 # Its views would keep a receive buffer in memory.
-                pending.request = request = await self._turns.run(_without_records(request))
+                pending.request = request = await run(_without_records(request))
             if isinstance(result, LateEffect):
                 pending.holds(result.held_bytes)
                 result.when_effective(pending.took_effect)
@@ -376,34 +406,98 @@ class Dispatcher:
             if isinstance(result, Parked):
                 pending.holds(result.held_bytes)
             if result.__class__ in _READY_TYPES:
-                return await self._frame(route, header, result, started)
+                return await self._frame(client, route, header, result, started)
         if result is not None:
             result = await result
             if isinstance(result, Exception):
                 raise result
         if result is None:
-            route.tally.succeeded(_now() - started)
-            return [_NO_BYTES]
-        return await self._frame(route, header, result, started)
+            return self.unanswered(client, route, header, started)
+        return await self._frame(client, route, header, result, started)
 
-    async def _handled(self, route: Route, context: RequestContext, request: Any, result: Any) -> Any:
+    async def _handled(
+        self,
+        run: Callable[[Steps[Any]], Awaitable[Any]],
+        route: Route,
+        context: RequestContext,
+        request: Any,
+        result: Any,
+    ) -> Any:
         """The handler's result once its steps are done, or the API's error answer if the handler refuses."""
         try:
             if result is _NOT_HANDLED:
                 result = route.handle(context, request)
-            return await self._turns.run(result) if result.__class__ is GeneratorType else result
+            return await run(result) if result.__class__ is GeneratorType else result
         except ApiError as error:
             answer = route.error_answer(request, error.code, error.message)
-            return await self._turns.run(answer) if answer.__class__ is GeneratorType else answer
+            return await run(answer) if answer.__class__ is GeneratorType else answer
 
-    async def in_turns(self, frame: Steps[list[Buffer]]) -> list[Buffer]:
+    def _run(self, client: Client, header: RequestHeader, steps: Steps[T]) -> Coroutine[Any, Any, T]:
+        """The result of the steps of a request, one per turn."""
+        meter = self.meter
+        return self._turns.run(steps if meter is None else meter.timed(client.state, header, steps))
+
+    async def in_turns(
+        self, client: Client, header: RequestHeader, frame: Steps[list[Buffer]]
+    ) -> list[Buffer]:
         """The frame of a long answer, whose first step is done."""
         await self._turns.next()
-        return await self._turns.run(frame)
+        return await self._run(client, header, frame)
 
-    async def _frame(self, route: Route, header: RequestHeader, result: Any, started: float) -> list[Buffer]:
-        answer = _encode(route, header, result, started)
-        return answer if isinstance(answer, list) else await self.in_turns(answer)
+    async def _frame(
+        self, client: Client, route: Route, header: RequestHeader, result: Any, started: float
+    ) -> list[Buffer]:
+        answer = self.encode(client, route, header, result, started)
+        return answer if isinstance(answer, list) else await self.in_turns(client, header, answer)
+
+    def unanswered(self, client: Client, route: Route, header: RequestHeader, started: float) -> list[Buffer]:
+        """A request has been served whose client expects no answer: what is sent in its place."""
+        route.tally.succeeded(_now() - started)
+        if self.meter is not None:
+            self.meter.answered(client, route, header, _NO_BYTES)
+        return [_NO_BYTES]
+
+    def encode(
+        self, client: Client, route: Route, header: RequestHeader, result: Any, started: float
+    ) -> list[Buffer] | Steps[list[Buffer]]:
+        """The frame for a handler's result, counted, or the steps to it, of which the first is done."""
+        body = route.encode(route.version, result)
+        counts: Any = route.count_errors(result)
+        if body.__class__ is bytes and counts is None:
+            route.tally.succeeded(_now() - started)
+            if self.meter is not None:
+                body = self.meter.answered(client, route, header, body)
+            return encode_response_frame(route.api_key, route.version, header.correlation_id, body)
+        body, counts = begin(body), begin(counts)
+        if body.__class__ is GeneratorType or counts.__class__ is GeneratorType:
+            return self._encode_long(client, route, header, body, counts, started)
+        return self._framed(client, route, header, body, counts, started)
+
+    def _encode_long(
+        self, client: Client, route: Route, header: RequestHeader, body: Any, counts: Any, started: float
+    ) -> Steps[list[Buffer]]:
+        if body.__class__ is GeneratorType:
+            body = yield from body
+        if counts.__class__ is GeneratorType:
+            counts = yield from counts
+        return self._framed(client, route, header, body, counts, started)
+
+    def _framed(
+        self,
+        client: Client,
+        route: Route,
+        header: RequestHeader,
+        body: Any,
+        counts: dict[int, int] | None,
+        started: float,
+    ) -> list[Buffer]:
+        if counts is None:
+            route.tally.succeeded(_now() - started)
+        else:
+            route.tally.finished(counts.items(), _now() - started)
+        if self.meter is not None:
+            body = self.meter.answered(client, route, header, body)
+        return encode_response_frame(route.api_key, route.version, header.correlation_id, body)
 
     def refuse(
         self,
@@ -420,7 +514,7 @@ class Dispatcher:
         code, message = self._code_of(error, client, route, header)
         try:
             answer = finish(route.error_answer(request, code, message))
-            return finish(_encode(route, header, answer, started))
+            return finish(self.encode(client, route, header, answer, started))
         except Exception as failure:
             self.log_unexpected(failure, client, route, header)
             return []
@@ -494,41 +588,6 @@ def _without_records(request: ProduceRequest) -> Steps[ProduceRequest]:
 
 def _without_batch(partition: tuple[int, Buffer | None]) -> tuple[int, None]:
     return partition[0], None
-
-
-def _encode(
-    route: Route, header: RequestHeader, result: Any, started: float
-) -> list[Buffer] | Steps[list[Buffer]]:
-    """The frame for a handler's result, counted, or the steps to it, of which the first is done."""
-    body = route.encode(route.version, result)
-    counts: Any = route.count_errors(result)
-    if body.__class__ is bytes and counts is None:
-        route.tally.succeeded(_now() - started)
-        return encode_response_frame(route.api_key, route.version, header.correlation_id, body)
-    body, counts = begin(body), begin(counts)
-    if body.__class__ is GeneratorType or counts.__class__ is GeneratorType:
-        return _encode_long(route, header, body, counts, started)
-    return _framed(route, header, body, counts, started)
-
-
-def _encode_long(
-    route: Route, header: RequestHeader, body: Any, counts: Any, started: float
-) -> Steps[list[Buffer]]:
-    if body.__class__ is GeneratorType:
-        body = yield from body
-    if counts.__class__ is GeneratorType:
-        counts = yield from counts
-    return _framed(route, header, body, counts, started)
-
-
-def _framed(
-    route: Route, header: RequestHeader, body: Any, counts: dict[int, int] | None, started: float
-) -> list[Buffer]:
-    if counts is None:
-        route.tally.succeeded(_now() - started)
-    else:
-        route.tally.finished(counts.items(), _now() - started)
-    return encode_response_frame(route.api_key, route.version, header.correlation_id, body)
 
 
 def _unsupported_reason(header: RequestHeader) -> str:

@@ -295,6 +295,23 @@ def _delete_acls(request: Any, code: ErrorCode, message: str | None) -> dict[str
     return {"filter_results": [{"error_code": code, "error_message": message} for _ in request.filters]}
 
 
+def _describe_client_quotas(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {"error_code": code, "error_message": message, "entries": None}
+
+
+def _quota_entity(entry: Any) -> list[dict[str, Any]]:
+    return [{"entity_type": one.entity_type, "entity_name": one.entity_name} for one in entry.entity]
+
+
+def _alter_client_quotas(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {
+        "entries": [
+            {"error_code": code, "error_message": message, "entity": _quota_entity(entry)}
+            for entry in request.entries
+        ]
+    }
+
+
 ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
@@ -333,6 +350,8 @@ ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {
     ApiKey.OFFSET_DELETE: _top_level,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _top_level_with_message,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_user_scram_credentials,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_client_quotas,
+    ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
     ApiKey.DESCRIBE_CLUSTER: _top_level_with_message,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _top_level_with_message,
     ApiKey.CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,

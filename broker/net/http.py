@@ -121,7 +121,9 @@ class HttpServer:
             # It takes the bound socket over, with the connections that wait in its backlog.
             tls = self._tls
             context = None if tls is None else lambda: tls.context
-            self._acceptor = Acceptor(self._socket, self._runner.server, self._admits, context, self._refused)
+            self._acceptor = Acceptor(
+                self._socket, self._runner.server, self._admits, context=context, refused=self._refused
+            )
             self._acceptor.start(_BACKLOG)
 
     @property

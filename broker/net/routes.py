@@ -31,6 +31,7 @@ from tidelog.protocol.hot import (
     encode_fetch_response_steps,
     encode_produce_response_steps,
 )
+from tidelog.protocol.messages.declaration import version_in
 from tidelog.protocol.schema import (
     APIS,
     MAX_REQUEST_ELEMENTS,
@@ -72,6 +73,7 @@ class Route:
         "is_hot",
         "may_be_long",
         "tally",
+        "throttle_position",
         "version",
     )
 
@@ -93,6 +95,18 @@ class Route:
         )
         self.error_answer: ErrorAnswer = ERROR_ANSWERS[api_key]
         self.count_errors: ErrorCount = error_count_of(api_key)
+        self.throttle_position = _throttle_position(api_key, version)
+        """Of throttle_time_ms in an encoded answer, from its end where negative; None where it has none."""
+
+
+def _throttle_position(api_key: ApiKey, version: int) -> int | None:
+    """Of Produce it is the last field, and `protocol.hot` writes no tagged fields behind it. Elsewhere it is
+    the first field, except in ApiVersions, where its position is not fixed."""
+    response = APIS[api_key].response
+    if api_key == ApiKey.PRODUCE:
+        return -5 if version_in(version, response.flexible) else -4
+    first = next(field for field in response.fields if version_in(version, field.versions))
+    return 0 if first.name == "throttle_time_ms" else None
 
 
 class OldProduceRoute(Route):

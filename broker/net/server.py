@@ -21,9 +21,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidelog.broker.cluster.catalog import Listener
+from tidelog.broker.configuration.address_overrides import connections_by_address
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.listeners import ListenerConfig
+from tidelog.broker.limits.connection_limits import ConnectionLimits
 from tidelog.broker.limits.handle_budget import HandleBudget
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.queued_memory import QueuedMemory
@@ -131,10 +133,12 @@ class Server:
         events: PeerEvents,
         handles: HandleBudget,
         memory: QueuedMemory,
+        limits: ConnectionLimits,
     ) -> None:
         self._settings = settings
         self.events = events
         self._handles = handles
+        self.limits = limits
         self.dispatcher = dispatcher
         self.metrics = metrics
         self.loop = asyncio.get_running_loop()
@@ -162,7 +166,10 @@ class Server:
         endpoints = list(endpoints)
         self._watch = CertificateWatch([*(each.tls for each in endpoints if each.tls is not None), *others])
         for endpoint in endpoints:
-            acceptor = Acceptor(endpoint.socket, partial(self._accepted, endpoint), self._admits)
+            accepted = partial(self._accepted, endpoint)
+            acceptor = Acceptor(
+                endpoint.socket, accepted, self._admits, accepts_in_seconds=self._accepts_in_seconds
+            )
             self._acceptors.append(acceptor)
             try:
                 acceptor.start(BACKLOG)
@@ -180,41 +187,56 @@ class Server:
     def _connection(self, endpoint: Endpoint) -> Connection:
         return Connection(self, endpoint, next(self._ids))
 
+    def _accepts_in_seconds(self) -> float:
+        """How long further connections wait in the backlog, so that they are not accepted too often."""
+        return self.limits.accepts_in_seconds(self.config.max_connection_creation_rate, self.loop.time())
+
     def _admits(self, peer: str) -> bool:
-        """Whether one more connection gets a file handle."""
-        if self._handles.admits(len(self._connections) + len(self.handshakes)):
+        """Whether one more connection gets a file handle, and its address may connect so often."""
+        host = peer.rpartition(":")[0]
+        now = self.loop.time()
+        self.limits.accepted(now)
+        if not self.limits.may_connect(host, now):
+            advice = "find out why it connects so often, or raise its quota connection_creation_rate"
+        elif not self._handles.admits(len(self._connections) + len(self.handshakes)):
+            advice = HANDLES_ADVICE
+        else:
             return True
-        self.metrics.connection_refused()
-        self.events.warning(
-            "connection_refused",
-            peer.rpartition(":")[0],
-            peer=peer,
-            connections=len(self._connections),
-            advice=HANDLES_ADVICE,
-        )
+        self._refused(host, peer, advice)
         return False
 
     def connection_opened(self, connection: Connection) -> bool:
         """Whether the connection may stay open."""
-        if len(self._connections) >= self.config.max_connections:
-            self.metrics.connection_refused()
-            self.events.warning(
-                "connection_refused",
-                connection.state.client_host,
-                peer=connection.peer,
-                max_connections=self.config.max_connections,
-                advice="raise max.connections, or close clients that are not needed",
-            )
+        config, host = self.config, connection.state.client_host
+        overrides = connections_by_address(config.max_connections_per_ip_overrides)
+        if len(self._connections) >= config.max_connections:
+            advice = "raise max.connections, or close clients that are not needed"
+            self._refused(host, connection.peer, advice, max_connections=config.max_connections)
+            return False
+        most = overrides.get(host, config.max_connections_per_ip)
+        if self.limits.connections(host) >= most:
+            advice = "close connections of this address that are not needed, or raise max.connections.per.ip"
+            self._refused(host, connection.peer, advice, max_connections_per_ip=most)
             return False
         if self._is_stopping:
             return False
         self._connections.add(connection)
+        self.limits.opened(host)
         self._none_left.clear()
         self.metrics.connections = len(self._connections)
         return True
 
+    def _refused(self, host: str, peer: str, advice: str, **limit: int) -> None:
+        self.metrics.connection_refused()
+        connections = len(self._connections)
+        self.events.warning(
+            "connection_refused", host, peer=peer, connections=connections, **limit, advice=advice
+        )
+
     def connection_closed(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self.limits.closed(connection.state.client_host)
         self.metrics.connections = len(self._connections)
         if not self._connections:
             self._none_left.set()

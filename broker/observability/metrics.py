@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.broker.observability.cleaner_counts import CleanerCounts
+from tidelog.broker.observability.throttle_counts import ThrottleCounts
 from tidelog.protocol.errors import error_code
 
 if TYPE_CHECKING:
@@ -150,6 +151,7 @@ class Metrics:
         self._queued_bytes: Callable[[], int] = int
         self._transactions: Callable[[], TransactionCounts] = TransactionCounts
         self.cleaner = CleanerCounts()
+        self.throttles = ThrottleCounts()
         self.connections = 0
         """Connections of clients that are open."""
         self._registry: CollectorRegistry | None = None
@@ -284,6 +286,7 @@ class Metrics:
         yield from self._collect_authentications()
         yield from self._collect_own()
         yield from self.cleaner.collect()
+        yield from self.throttles.collect()
 
     def _collect_requests(self) -> Iterator[Metric]:
         from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily

@@ -37,6 +37,7 @@ KIO_DATES: Mapping[str, st.SearchStrategy[Any]] = {
     "session_lifetime_ms": st.integers(0, LAST_TIMESTAMP_MS),
     "transaction_start_time_ms": st.integers(0, LAST_TIMESTAMP_MS),
 }
+KIO_NAMES = {"values": "quotas"}
 KIO_UNITS = {"timedelta_i32": "_ms", "timedelta_i64": "_ms", "datetime_i64": "_ms"}
 KIO_TYPES = {
     "timedelta_i32": "int32",
@@ -51,7 +52,8 @@ def kio_type(key: int, version: int, kind: str) -> Any:
 
 
 def our_name(field: "dataclasses.Field[Any]") -> str:
-    return field.name + KIO_UNITS.get(field.metadata.get("kafka_type", ""), "")
+    name = KIO_NAMES.get(field.name, field.name)
+    return name + KIO_UNITS.get(field.metadata.get("kafka_type", ""), "")
 
 
 def to_kio(entity_type: Any, values: Mapping[str, Any]) -> Any:

@@ -43,6 +43,7 @@ _SCALARS: Mapping[str, st.SearchStrategy[Any]] = {
     "uint16": st.integers(0, 2**16 - 1),
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
+    "float64": st.floats(allow_nan=False),
     "string": st.text(max_size=20),
     "bytes": st.binary(max_size=20),
     "records": st.binary(max_size=200),

@@ -14,6 +14,7 @@ from tidelog.broker.cluster.catalog import (
     BrokerRegistered,
     BrokerRegistration,
     Catalog,
+    ClientQuotasChanged,
     Delta,
     Listener,
     PartitionAssignment,
@@ -29,6 +30,7 @@ from tidelog.broker.cluster.catalog import (
 )
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
+from tidelog.protocol.quotas import CLIENT_ID, PRODUCER_BYTE_RATE, USER, QuotaEntity
 from tidelog.protocol.scram import ScramCredential, ScramMechanism, credential_of
 
 DATABASE, LOG, COPY = "cluster.db", "cluster.db-wal", "cluster.copy"
@@ -43,6 +45,7 @@ class Facts(NamedTuple):
     acls: set[Acl]
     topics: list[Topic]
     deleted: set[UUID]
+    client_quotas: dict[QuotaEntity, Mapping[str, float]]
     users: dict[str, Mapping[ScramMechanism, ScramCredential]]
     next_producer_id: int
     revision: int
@@ -56,6 +59,7 @@ def facts_of(catalog: Catalog) -> Facts:
         set(catalog.acls),
         list(catalog.topics()),
         set(catalog.deleted),
+        dict(catalog.client_quotas),
         dict(catalog.users),
         catalog.next_producer_id,
         catalog.revision,
@@ -83,6 +87,11 @@ def led_anew(topic: Topic, *indexes: int) -> PartitionsChanged:
     return PartitionsChanged(
         topic.topic_id, {index: PartitionAssignment(2, epochs[index], (1, 2), (2,)) for index in indexes}
     )
+
+
+def quotas(entity: QuotaEntity, rate: float) -> ClientQuotasChanged:
+    """The quota of bytes per second of one entity."""
+    return ClientQuotasChanged({entity: {PRODUCER_BYTE_RATE: rate}})
 
 
 def user(name: str, *mechanisms: ScramMechanism) -> UserChanged:
@@ -129,4 +138,8 @@ async def filled(folder: Path, rng: random.Random) -> tuple[SqliteStore, Catalog
     for name in ("alice", "bob"):
         await commit(store, catalog, user(name, *ScramMechanism))
     await commit(store, catalog, user("alice", ScramMechanism.SCRAM_SHA_256), user("bob"), user("carol"))
+    for name in ("alice", "bob", None):
+        await commit(store, catalog, quotas(((USER, name),), 5.0))
+    await commit(store, catalog, quotas(((USER, "alice"),), 7.5), ClientQuotasChanged({((USER, "bob"),): {}}))
+    await commit(store, catalog, quotas(((CLIENT_ID, "app"), (USER, None)), 1.0))
     return store, catalog

@@ -216,7 +216,7 @@ async def test_two_histories_of_one_cluster_are_refused(tmp_path: Path) -> None:
 
 def as_earlier_releases_wrote(folder: Path, schema_version: int) -> None:
     """Bring the files of a store without brokers back to schema version 1 (no copy), 2 to 4 (a copy)."""
-    statements = ["DROP TABLE acls", "DROP TABLE users"]
+    statements = ["DROP TABLE acls", "DROP TABLE users", "DROP TABLE client_quotas"]
     if schema_version < 4:
         statements.append("DROP TABLE broker_configs")
     if schema_version < 3:
@@ -229,6 +229,7 @@ def as_earlier_releases_wrote(folder: Path, schema_version: int) -> None:
         first = {**decoded(lines[0][9:]), "format": schema_version - 1}
         del first["acls"]
         del first["users"]
+        del first["client_quotas"]
         if schema_version < 4:
             del first["broker_configs"]
         if schema_version < 3:
@@ -258,7 +259,8 @@ async def test_a_catalog_of_an_earlier_release_is_taken_over(tmp_path: Path, sch
     first_line = (tmp_path / COPY).read_bytes().splitlines()[0]
     fields = decoded(first_line[9:])
     assert fields["format"] == 4
-    assert (fields["brokers"], fields["broker_configs"], fields["acls"], fields["users"]) == ([], {}, [], 0)
+    new = [fields[name] for name in ("brokers", "broker_configs", "acls", "users", "client_quotas")]
+    assert new == [[], {}, [], 0, []]
     await commit(
         store,
         catalog,

@@ -320,6 +320,20 @@ CASES = [
         in_topics(partition_index=0, replicas=[1]),
     ),
     Case(K.LIST_PARTITION_REASSIGNMENTS, 0, fixed(topics=None)),
+    Case(K.DESCRIBE_CLIENT_QUOTAS, 1, fixed(components=[], strict=False)),
+    Case(
+        K.ALTER_CLIENT_QUOTAS,
+        1,
+        lambda names: {
+            "entries": [
+                {
+                    "entity": [{"entity_type": "user", "entity_name": names.user}],
+                    "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": False}],
+                }
+            ],
+            "validate_only": False,
+        },
+    ),
     Case(K.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, fixed(users=None)),
     Case(
         K.ALTER_USER_SCRAM_CREDENTIALS,

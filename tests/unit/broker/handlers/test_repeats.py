@@ -11,6 +11,7 @@ from tidelog.broker.net.routes import RouteTable
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import FetchPartition, FetchRequest, encode_fetch_request
+from tidelog.protocol.quotas import PRODUCER_BYTE_RATE, USER
 from tidelog.protocol.schema import APIS, ApiKey
 from tidelog.protocol.steps import finish
 
@@ -258,6 +259,16 @@ async def describe_transactions(asker: Asker) -> list[tuple[Any, int]]:
     return [(held.transactional_id, held.error_code) for held in answer.transaction_states]
 
 
+async def alter_client_quotas(asker: Asker) -> list[tuple[Any, int]]:
+    op = {"key": PRODUCER_BYTE_RATE, "value": 1.0, "remove": False}
+    entries = [
+        {"entity": [{"entity_type": USER, "entity_name": name}], "ops": [op]}
+        for name in ["t"] * TIMES + ["once"]
+    ]
+    answer = await asker.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=entries, validate_only=False)
+    return [(entry.entity[0].entity_name, entry.error_code) for entry in answer.entries]
+
+
 ANSWERED_ONCE: dict[ApiKey, Repeats] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
     ApiKey.DESCRIBE_TRANSACTIONS: describe_transactions,
@@ -287,6 +298,7 @@ REFUSED: dict[ApiKey, Repeats] = {
     ApiKey.CREATE_PARTITIONS: create_partitions,
     ApiKey.ALTER_CONFIGS: alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    ApiKey.ALTER_CLIENT_QUOTAS: alter_client_quotas,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_users,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: alter_users,
 }
@@ -301,6 +313,7 @@ ANSWERED_AS_A_WHOLE = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.LIST_GROUPS,
     ApiKey.LIST_TRANSACTIONS,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
 }
 # With an authorizer only: `test_acls`.
 ABOUT_ACLS = {ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS}

@@ -8,6 +8,7 @@ from typing import Any, Self
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.limits.connection_limits import ConnectionLimits
 from tidelog.broker.limits.handle_budget import HandleBudget
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.queued_memory import QueuedMemory
@@ -36,7 +37,8 @@ class Running(Server):
         handles = HandleBudget(Disk(), lambda: 0)
         memory = QueuedMemory(config.queued_max_bytes)
         dispatcher = Dispatcher(handlers, metrics, events)
-        server = cls(BrokerSettings(config), dispatcher, metrics, events, handles, memory)
+        limits = ConnectionLimits(burst_seconds=1.0)
+        server = cls(BrokerSettings(config), dispatcher, metrics, events, handles, memory, limits)
         server.endpoints = bind_endpoints(config)
         server.start(server.endpoints)
         server.port = server.endpoints[0].port

@@ -17,6 +17,7 @@ from tidelog.broker.net.routes import Handler
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request_frame
 from tidelog.protocol.hot import ProducePartitionResult
+from tidelog.protocol.quotas import CONNECTION_CREATION_RATE, IP
 from tidelog.protocol.schema import ApiKey
 
 Future = asyncio.Future[Any]
@@ -311,6 +312,38 @@ async def test_one_connection_more_than_allowed_is_closed_and_a_place_that_falls
         assert [event["event"] for event in events] == ["connection_refused"] * 3
         assert events[0]["max_connections"] == 2
         assert value(server.metrics, "tidelog_connections_refused_total") == 3
+
+
+async def test_an_address_gets_its_number_of_connections_and_its_rate(held: Held) -> None:
+    overrides = ("10.0.0.1:9", "127.0.0.1:1")
+    async with serving(
+        handlers_with(held), max_connections_per_ip=0, max_connections_per_ip_overrides=overrides
+    ) as server:
+        with capture_logs() as events:
+            async with await Peer.connect(server.port) as first:
+                await first.ask(ApiKey.API_VERSIONS, 3)
+                async with await Peer.connect(server.port) as second:
+                    assert await second.closed() == b""
+            await until(lambda: server.metrics.connections == 0)
+            server.limits.replace({((IP, "127.0.0.1"),): {CONNECTION_CREATION_RATE: 0.001}})
+            async with await Peer.connect(server.port) as third:
+                await third.ask(ApiKey.API_VERSIONS, 3)
+            await until(lambda: server.metrics.connections == 0)
+            async with await Peer.connect(server.port) as fourth:
+                assert await fourth.closed() == b""
+    assert [event["event"] for event in events] == ["connection_refused"] * 2
+    assert "max.connections.per.ip" in events[0]["advice"]
+    assert "connection_creation_rate" in events[1]["advice"]
+
+
+async def test_above_the_connection_rate_of_the_broker_new_ones_wait(held: Held) -> None:
+    async with serving(handlers_with(held), max_connection_creation_rate=5) as server:
+        began = asyncio.get_running_loop().time()
+        peers = [await Peer.connect(server.port) for _ in range(8)]
+        for peer in peers:
+            await peer.ask(ApiKey.API_VERSIONS, 3)
+            await peer.close()
+        assert asyncio.get_running_loop().time() - began >= (8 - 6) / 5 - 0.05
 
 
 async def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not(held: Held) -> None:

@@ -41,6 +41,7 @@ ANSWERED_WITHOUT_NAMES = (
     ApiKey.INIT_PRODUCER_ID,
     ApiKey.OFFSET_DELETE,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.SASL_HANDSHAKE,
@@ -126,6 +127,10 @@ REQUESTS: dict[ApiKey, dict[str, Any]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: {
         "deletions": [{"name": TOPIC, "mechanism": 1}],
         "upsertions": [],
+    },
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: {"components": []},
+    ApiKey.ALTER_CLIENT_QUOTAS: {
+        "entries": [{"entity": [{"entity_type": "user", "entity_name": TOPIC}], "ops": []}]
     },
     ApiKey.DESCRIBE_CLUSTER: {},
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": [{"name": TOPIC}]},

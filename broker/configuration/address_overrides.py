@@ -1,0 +1,36 @@
+"""The syntax of max.connections.per.ip.overrides: how many connections single addresses may have.
+
+Pure. Source: Kafka's SocketServerConfigs; an IPv6 address contains colons, so the last one counts.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tidelog.protocol.settings import ConfigError
+
+OVERRIDES = "max.connections.per.ip.overrides"
+
+
+def checked_overrides(value: object) -> tuple[str, ...]:
+    """The list as it was given. Raises ConfigError."""
+    given = value if isinstance(value, tuple) else tuple(str(value).split(",")) if value else ()
+    entries = tuple(str(each).strip() for each in given if str(each).strip())
+    connections_by_address(entries)
+    return entries
+
+
+@lru_cache(4)
+def connections_by_address(entries: tuple[str, ...]) -> dict[str, int]:
+    """Address -> most connections. Raises ConfigError."""
+    return dict(map(_entry, entries))
+
+
+def _entry(text: str) -> tuple[str, int]:
+    address, colon, most = text.rpartition(":")
+    if not (colon and address and most.isdecimal()):
+        raise ConfigError(
+            f"{OVERRIDES} must be a list of addresses, each with the number of its connections "
+            f"(10.0.0.1:200), not {text!r}"
+        )
+    return address.strip("[]"), int(most)

@@ -1,0 +1,123 @@
+"""DescribeClientQuotas and AlterClientQuotas: quotas of users, client ids and addresses.
+
+Owns the two answers, and which entities a filter matches. Invariants: each entity succeeds or fails alone; an
+answer comes once the change is durable; validate_only checks everything and changes nothing.
+
+Source: KIP-546, KIP-612; Kafka's ClientQuotaControlManager and ClientQuotasImage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from functools import partial
+from typing import Any
+
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.quotas import ALL_QUOTAS, ENTITY_TYPES, QuotaEntity
+from tidelog.protocol.steps import Pace, Steps, each
+
+ELEMENTS_A_CHANGE = 10
+
+
+class MatchType(IntEnum):
+    """What a filter wants of the name of an entity."""
+
+    EXACT = 0
+    DEFAULT = 1
+    ANY = 2
+
+
+class ClientQuotasHandler:
+    """Serves DescribeClientQuotas and AlterClientQuotas 0-1."""
+
+    def __init__(self, services: Services) -> None:
+        self._quotas = services.quotas
+        self._turns = services.turns
+
+    def describe_client_quotas(self, context: RequestContext, request: Any) -> Steps[dict[str, Any]]:
+        wanted = _filter(request.components)
+        pace = Pace()
+        entries = []
+        for entity, quotas in list(self._quotas.all.items()):
+            if pace.spent():
+                yield
+            if _matches(entity, wanted, is_strict=request.strict):
+                named = [{"key": key, "value": value} for key, value in quotas.items()]
+                entries.append({"entity": _entity_values(entity), "quotas": named})
+        return {"error_code": ErrorCode.NONE, "error_message": None, "entries": entries}
+
+    async def alter_client_quotas(self, context: RequestContext, request: Any) -> dict[str, Any]:
+        pace = Pace()
+        errors: dict[QuotaEntity, ApiError] = {}
+        changes: dict[QuotaEntity, dict[str, float | None]] = {}
+        for entry in request.entries:
+            if pace.spent(ELEMENTS_A_CHANGE):
+                await self._turns.next()
+            entity = _entity(entry)
+            try:
+                if entity in changes:
+                    raise _invalid("Each entity must appear at most once.")
+                if len(entry.ops) > len(ALL_QUOTAS):
+                    raise _invalid(f"{len(entry.ops)} changes of quotas; there are only {len(ALL_QUOTAS)}")
+                wanted = {op.key: None if op.remove else op.value for op in entry.ops}
+                self._quotas.check(entity, wanted)
+                changes[entity] = wanted
+            except ApiError as error:
+                errors[entity] = error
+        allowed = {entity: wanted for entity, wanted in changes.items() if entity not in errors}
+        if allowed and not request.validate_only:
+            await self._quotas.alter(allowed)
+        return {"entries": await self._turns.run(each(partial(_result, errors), request.entries, pace))}
+
+
+def _result(errors: Mapping[QuotaEntity, ApiError], entry: Any) -> dict[str, Any]:
+    entity = _entity(entry)
+    error = errors.get(entity)
+    return {
+        "error_code": ErrorCode.NONE if error is None else error.code,
+        "error_message": None if error is None else error.message,
+        "entity": _entity_values(entity),
+    }
+
+
+def _entity(entry: Any) -> QuotaEntity:
+    """One type more than there are is enough to refuse it."""
+    named = ((one.entity_type, one.entity_name) for one in entry.entity[: len(ENTITY_TYPES) + 1])
+    return tuple(sorted(named, key=lambda each: (each[0], each[1] or "")))
+
+
+def _entity_values(entity: QuotaEntity) -> list[dict[str, Any]]:
+    return [{"entity_type": kind, "entity_name": name} for kind, name in entity]
+
+
+def _filter(components: Any) -> dict[str, Any]:
+    """Entity type -> what is wanted of it. Raises ApiError(INVALID_REQUEST)."""
+    wanted: dict[str, Any] = {}
+    if len(components) > len(ENTITY_TYPES):
+        raise _invalid(f"{len(components)} entity types; expected each of {', '.join(ENTITY_TYPES)} once")
+    for one in components:
+        if one.entity_type not in ENTITY_TYPES:
+            raise _invalid(f"Unexpected client quota entity type {one.entity_type}")
+        if one.entity_type in wanted:
+            raise _invalid(f"Entity type {one.entity_type} cannot appear more than once")
+        if one.match_type not in tuple(MatchType):
+            raise _invalid(f"Unknown match type {one.match_type}")
+        if (one.match is None) == (one.match_type == MatchType.EXACT):
+            raise _invalid("An exact match needs a name to match, and no other has one")
+        wanted[one.entity_type] = one
+    return wanted
+
+
+def _matches(entity: QuotaEntity, wanted: dict[str, Any], *, is_strict: bool) -> bool:
+    """Whether an entity has all types that are wanted, with `is_strict` no others, and their names."""
+    named = dict(entity)
+    if not wanted.keys() <= named.keys() or (is_strict and len(named) > len(wanted)):
+        return False
+    return all(one.match_type == MatchType.ANY or named[kind] == one.match for kind, one in wanted.items())
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,132 @@
+"""The quotas of the cluster: changed here only, and followed by what enforces them.
+
+Owns which quotas there may be for whom, and their values. Invariants: a change is durable when it returns,
+and holds for each later request.
+
+On the event loop. Source: KIP-546, KIP-612; Kafka's ClientQuotaControlManager.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import structlog
+
+from tidelog.broker.cluster.catalog import Catalog, Change, ClientQuotasChanged
+from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.store import StoreConflict, StoreError
+from tidelog.broker.limits.client_quotas import ClientQuotas
+from tidelog.broker.limits.connection_limits import ConnectionLimits
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.quotas import (
+    CONNECTION_CREATION_RATE,
+    ENTITY_TYPES,
+    IP,
+    QUOTAS_OF_CLIENTS,
+    QuotaEntity,
+    Quotas,
+)
+
+logger = structlog.get_logger(__name__)
+MAX_ENTITIES: Final = 100_000
+_MAX_NAME_CHARACTERS: Final = 1_000
+_CHANGED_AT_ONCE: Final = 500
+"""Entities of one commit: the loop takes them over in one step of about a millisecond."""
+QuotaChanges = Mapping[str, float | None]
+"""Name of a quota -> its value from now on, None to remove it."""
+
+
+class QuotaStore:
+    """All quotas of one cluster, and their use on this broker."""
+
+    def __init__(self, cluster: Cluster, burst_seconds: float) -> None:
+        self.of_clients = ClientQuotas(burst_seconds)
+        self.of_connections = ConnectionLimits(burst_seconds)
+        self._cluster = cluster
+        self._followers: list[Callable[[], None]] = []
+        self._enforce()
+        cluster.follow(self._take_over)
+
+    def follow(self, follower: Callable[[], None]) -> None:
+        """Call now and after each change of the quotas."""
+        self._followers.append(follower)
+        follower()
+
+    @property
+    def all(self) -> Quotas:
+        return self._cluster.catalog.client_quotas
+
+    def check(self, entity: QuotaEntity, changes: QuotaChanges) -> None:
+        """Raise ApiError(INVALID_REQUEST) for an entity, a name or a value that Kafka does not allow."""
+        _check_entity(entity)
+        _check_changes(entity, changes)
+
+    async def alter(self, changes: Mapping[QuotaEntity, QuotaChanges]) -> None:
+        """Set quotas that were checked, and remove those whose value is None.
+
+        Raises ApiError; then some of the entities may have been changed.
+        """
+        entities = list(changes)
+        for first in range(0, len(entities), _CHANGED_AT_ONCE):
+            some = {entity: changes[entity] for entity in entities[first : first + _CHANGED_AT_ONCE]}
+            try:
+                await self._cluster.change(partial(_planned, some))
+            except (StoreError, StoreConflict, OSError) as error:
+                advice = "check the disk that holds the data folder; then ask again"
+                logger.error("cluster_store_failed", error=str(error), advice=advice)
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}") from error
+
+    def _take_over(self, change: Change) -> None:
+        if isinstance(change.delta, ClientQuotasChanged):
+            self._enforce()
+
+    def _enforce(self) -> None:
+        self.of_clients.replace(self.all)
+        self.of_connections.replace(self.all)
+        for follower in self._followers:
+            follower()
+
+
+def _planned(changes: Mapping[QuotaEntity, QuotaChanges], catalog: Catalog) -> ClientQuotasChanged:
+    present = catalog.client_quotas
+    if len(present) + sum(entity not in present for entity in changes) > MAX_ENTITIES:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"there may be quotas for at most {MAX_ENTITIES} entities")
+    merged = {entity: {**present.get(entity, {}), **of_entity} for entity, of_entity in changes.items()}
+    return ClientQuotasChanged(
+        {
+            entity: {name: value for name, value in values.items() if value is not None}
+            for entity, values in merged.items()
+        }
+    )
+
+
+def _check_entity(entity: QuotaEntity) -> None:
+    types: Sequence[str] = [kind for kind, _ in entity]
+    unknown = [kind for kind in types if kind not in ENTITY_TYPES]
+    if unknown:
+        expected = ", ".join(ENTITY_TYPES)
+        raise _invalid(f"Unhandled client quota entity type: {unknown[0]}; expected one of {expected}")
+    if not types or len(set(types)) != len(types):
+        raise _invalid("Invalid empty client quota entity" if not types else "Duplicate entity type")
+    if IP in types and len(types) > 1:
+        raise _invalid("Invalid quota entity combination: ip stands alone")
+    for kind, name in entity:
+        if name == "" or len(name or "") > _MAX_NAME_CHARACTERS:
+            raise _invalid(f"Empty or too long {kind} not supported; null stands for the default")
+
+
+def _check_changes(entity: QuotaEntity, changes: QuotaChanges) -> None:
+    allowed = (CONNECTION_CREATION_RATE,) if entity[0][0] == IP else QUOTAS_OF_CLIENTS
+    for name, value in changes.items():
+        if name not in allowed:
+            expected = ", ".join(allowed)
+            raise _invalid(f"Invalid configuration key {name}; quotas of this entity are {expected}")
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise _invalid(f"Quota {name} must be greater than 0, not {value}")
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, message)

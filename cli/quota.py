@@ -1,0 +1,134 @@
+"""`tidelog quota`: how much users, client ids and addresses may send, receive and connect per second.
+
+Asks a broker through `client.Admin`. What was done is said in one line each, so that scripts can read it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from tidelog.cli.failures import run
+from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster
+from tidelog.protocol.quotas import (
+    ALL_QUOTAS,
+    CLIENT_ID,
+    CONNECTION_CREATION_RATE,
+    ENTITY_TYPES,
+    IP,
+    QUOTAS_OF_CLIENTS,
+    USER,
+    QuotaEntity,
+)
+
+if TYPE_CHECKING:
+    from tidelog.client.cluster_config import ClusterConfig
+
+app = typer.Typer(no_args_is_help=True, help="Limit what users, client ids and addresses may use.")
+_DEFAULT = "<default>"
+
+User: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--user", help=f"A user, or {_DEFAULT} for users without a quota.", show_default=False),
+]
+ClientId: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--client-id", help=f"A client id, or {_DEFAULT} for those without a quota.", show_default=False
+    ),
+]
+Ip: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--ip", help=f"An address, or {_DEFAULT} for those without a quota.", show_default=False),
+]
+
+
+@app.command("set")
+def set_quotas(
+    quotas: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME=VALUE",
+            help="producer_byte_rate and consumer_byte_rate (bytes per second), request_percentage (of the "
+            "broker's event loop, 100 is all of it), or connection_creation_rate of an address (per second).",
+            show_default=False,
+        ),
+    ],
+    user: User = None,
+    client_id: ClientId = None,
+    ip: Ip = None,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """Set quotas of a user, a client id, both together, or an address."""
+    run(_alter(_entity(user, client_id, ip), dict(map(_assignment, quotas)), cluster), cluster)
+
+
+@app.command()
+def delete(
+    quotas: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Names of quotas.", show_default="all")
+    ] = None,
+    user: User = None,
+    client_id: ClientId = None,
+    ip: Ip = None,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """Delete quotas of a user, a client id, both together, or an address."""
+    entity = _entity(user, client_id, ip)
+    names = quotas or ([CONNECTION_CREATION_RATE] if entity[0][0] == IP else list(QUOTAS_OF_CLIENTS))
+    run(_alter(entity, dict.fromkeys(names), cluster), cluster)
+
+
+@app.command("list")
+def list_quotas(cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+    """List all quotas."""
+    run(_list(cluster), cluster)
+
+
+async def _alter(entity: QuotaEntity, changes: dict[str, float | None], cluster: ClusterConfig) -> None:
+    from tidelog.client import Admin
+
+    async with Admin(cluster=cluster) as admin:
+        await admin.quotas.alter(entity, changes)
+    place = " and ".join(f"{kind} {name or _DEFAULT}" for kind, name in entity)
+    for name, value in changes.items():
+        print(f"deleted {name} of {place}" if value is None else f"set {name}={value:.15g} for {place}")
+
+
+async def _list(cluster: ClusterConfig) -> None:
+    from tidelog.cli.tables import print_table
+    from tidelog.client import Admin
+
+    async with Admin(cluster=cluster) as admin:
+        found = await admin.quotas.list()
+    rows = [
+        (*(_shown(dict(entity), kind) for kind in ENTITY_TYPES), name, f"{value:,.15g}")
+        for entity, quotas in sorted(found.items(), key=lambda each: [(k, n or "") for k, n in each[0]])
+        for name, value in quotas.items()
+    ]
+    print_table(("USER", "CLIENT ID", "IP", "QUOTA", "VALUE"), rows)
+
+
+def _shown(named: dict[str, str | None], kind: str) -> str:
+    return (named[kind] or _DEFAULT) if kind in named else ""
+
+
+def _entity(user: str | None, client_id: str | None, ip: str | None) -> QuotaEntity:
+    given = {CLIENT_ID: client_id, IP: ip, USER: user}
+    named = tuple(
+        (kind, None if name == _DEFAULT else name) for kind, name in given.items() if name is not None
+    )
+    if not named or (ip is not None and len(named) > 1):
+        raise typer.BadParameter("name --user, --client-id or both, or --ip alone")
+    return named
+
+
+def _assignment(text: str) -> tuple[str, float | None]:
+    name, equals, value = text.partition("=")
+    try:
+        if equals and name in ALL_QUOTAS:
+            return name, float(value)
+    except ValueError:
+        pass
+    raise typer.BadParameter(f"expected NAME=VALUE with a NAME of {', '.join(ALL_QUOTAS)}, not {text!r}")

@@ -1,0 +1,103 @@
+"""Quotas that `tidelog quota` sets hold for clients of others, which neither fail nor lose anything."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+
+from tests.conformance.commands import Type
+from tests.conformance.conftest import RunningBroker
+from tests.waiting import DEADLINE_SECONDS, wait_for
+
+RATE = 100_000
+RECORDS = 8
+VALUE = b"x" * 25_000
+LIMITED = "limited"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    """One whose quotas allow one second of use at once."""
+    folder: Path = tmp_path_factory.mktemp("broker")
+    running = RunningBroker(folder, quota_window_num=2)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def limited(tidelog: Type) -> Iterator[None]:
+    quotas = (f"producer_byte_rate={RATE}", f"consumer_byte_rate={RATE}")
+    assert tidelog("quota", "set", *quotas, "--client-id", LIMITED)[0] == 0
+    yield
+    assert tidelog("quota", "delete", "--client-id", LIMITED)[0] == 0
+
+
+def test_a_quota_is_set_listed_and_deleted(tidelog: Type) -> None:
+    code, shown, _ = tidelog(
+        "quota", "set", "producer_byte_rate=1048576", "--user", "alice", "--client-id", "a"
+    )
+    assert (code, shown) == (0, "set producer_byte_rate=1048576 for client-id a and user alice\n")
+    assert tidelog("quota", "set", "connection_creation_rate=5", "--ip", "<default>")[0] == 0
+    rows = [line.split() for line in tidelog("quota", "list")[1].splitlines()]
+    assert rows[1:] == [
+        ["alice", "a", "producer_byte_rate", "1,048,576"],
+        ["<default>", "connection_creation_rate", "5"],
+    ]
+    assert tidelog("quota", "delete", "--ip", "<default>")[0] == 0
+    assert tidelog("quota", "delete", "--user", "alice", "--client-id", "a")[0] == 0
+    assert len(tidelog("quota", "list")[1].splitlines()) == 1
+
+
+def test_a_wrong_quota_is_refused_with_what_was_expected(tidelog: Type) -> None:
+    code, _, said = tidelog("quota", "set", "bytes=5", "--user", "alice")
+    assert code == 2
+    assert "producer_byte_rate" in said
+    code, _, said = tidelog("quota", "set", "producer_byte_rate=5")
+    assert code == 2
+    assert "--user" in said
+    code, _, said = tidelog("quota", "set", "producer_byte_rate=5", "--ip", "10.0.0.1")
+    assert code == 1
+    assert "connection_creation_rate" in said
+
+
+@pytest.mark.usefixtures("limited")
+def test_librdkafka_above_its_quotas_is_slowed_down_and_loses_nothing(broker: RunningBroker) -> None:
+    throttled: list[float] = []
+    config = {
+        "bootstrap.servers": broker.address,
+        "client.id": LIMITED,
+        "enable.idempotence": True,
+        "batch.num.messages": 1,
+        "throttle_cb": lambda event: throttled.append(event.throttle_time),
+    }
+    offsets: list[int | None] = []
+
+    def stored(error: KafkaError | None, message: Message) -> None:
+        assert error is None
+        offsets.append(message.offset())
+
+    producer = Producer(config)
+    began = time.monotonic()
+    for _ in range(RECORDS):
+        producer.produce("limited", VALUE, on_delivery=stored)
+    assert producer.flush(DEADLINE_SECONDS) == 0
+    assert offsets == list(range(RECORDS))
+    # The last request is answered at once, and those before it waited for what was beyond the first second.
+    assert time.monotonic() - began >= (RECORDS - 1) * len(VALUE) / RATE - 1
+    assert any(throttled)
+
+    consumer = Consumer({**config, "group.id": "g", "auto.offset.reset": "earliest"})
+    try:
+        consumer.subscribe(["limited"])
+        read: list[Message] = []
+
+        def all_read() -> bool:
+            read.extend(consumer.consume(1, 0.1))
+            return len(read) == RECORDS
+
+        wait_for(all_read, "all records", DEADLINE_SECONDS)
+        assert [message.offset() for message in read] == offsets
+    finally:
+        consumer.close()

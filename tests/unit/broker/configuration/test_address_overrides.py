@@ -1,0 +1,18 @@
+"""Overrides of connections per address are read as Kafka writes them."""
+
+import pytest
+
+from tidelog.broker.configuration.address_overrides import checked_overrides, connections_by_address
+from tidelog.protocol.settings import ConfigError
+
+
+def test_each_address_has_its_number_also_one_of_ipv6() -> None:
+    entries = checked_overrides("10.0.0.1:200, ::1:5,[fe80::1]:7")
+    assert connections_by_address(entries) == {"10.0.0.1": 200, "::1": 5, "fe80::1": 7}
+    assert checked_overrides("") == checked_overrides(()) == ()
+
+
+@pytest.mark.parametrize("text", ["10.0.0.1", "10.0.0.1:", ":5", "10.0.0.1:many", "10.0.0.1:-1"])
+def test_anything_else_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"10\.0\.0\.1:200"):
+        checked_overrides(text)
