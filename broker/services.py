@@ -89,7 +89,6 @@ class Services:
         partitions: Partitions,
         reconciler: Reconciler,
         topics: Topics,
-        quotas: QuotaStore,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
         maintenance: Maintenance,
@@ -110,7 +109,8 @@ class Services:
         self.partitions = partitions
         self.replicas = partitions.replicas
         self.topics = topics
-        self.quotas = quotas
+        windows = settings.config.quota_window_num - 1
+        self.quotas = QuotaStore(cluster, windows * settings.config.quota_window_size_seconds)
         self.groups = groups
         self.transactions = transactions
         metrics.count_transactions_with(transactions.counts)
@@ -241,7 +241,6 @@ async def open_services(
         partitions=partitions,
         reconciler=reconciler,
         topics=topics,
-        quotas=QuotaStore(cluster, (config.quota_window_num - 1) * config.quota_window_size_seconds),
         groups=groups,
         transactions=_transactions(
             settings, cluster, topics, groups, held[0], clock_ms, steady_ms, partitions, events

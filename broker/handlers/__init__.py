@@ -48,12 +48,10 @@ def build_handlers(services: Services) -> Mapping[ApiKey, Handler]:
 
     Raises ValueError if the table of required access lacks one of their APIs.
     """
-    return guarded(services, _unguarded(services))
+    return guarded(services, {**_of_data(services), **_of_security(services)})
 
 
-def _unguarded(services: Services) -> Mapping[ApiKey, Handler]:
-    acls = AclsHandler(services)
-    client_quotas = ClientQuotasHandler(services)
+def _of_data(services: Services) -> Mapping[ApiKey, Handler]:
     cluster_admin = ClusterAdminHandler(services)
     consumer_groups = ConsumerGroupsHandler(services)
     group_admin = GroupAdminHandler(services)
@@ -66,8 +64,6 @@ def _unguarded(services: Services) -> Mapping[ApiKey, Handler]:
     configs = ConfigsHandler(services)
     producers = ProducersHandler(services)
     transactions = TransactionsHandler(services)
-    users = UsersHandler(services)
-    sasl = SaslHandler(services)
     return {
         ApiKey.PRODUCE: ProduceHandler(services).handle,
         ApiKey.FETCH: FetchHandler(services).handle,
@@ -77,8 +73,6 @@ def _unguarded(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.OFFSET_FETCH: group_offsets.offset_fetch,
         ApiKey.OFFSET_DELETE: group_offsets.offset_delete,
         ApiKey.FIND_COORDINATOR: CoordinatorsHandler(services).find_coordinator,
-        ApiKey.DESCRIBE_CLIENT_QUOTAS: client_quotas.describe_client_quotas,
-        ApiKey.ALTER_CLIENT_QUOTAS: client_quotas.alter_client_quotas,
         ApiKey.JOIN_GROUP: group_membership.join_group,
         ApiKey.HEARTBEAT: group_membership.heartbeat,
         ApiKey.LEAVE_GROUP: group_membership.leave_group,
@@ -87,8 +81,6 @@ def _unguarded(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.LIST_GROUPS: group_admin.list_groups,
         ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_groups.heartbeat,
         ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_groups.describe,
-        ApiKey.SASL_HANDSHAKE: sasl.handshake,
-        ApiKey.SASL_AUTHENTICATE: sasl.authenticate,
         ApiKey.API_VERSIONS: metadata.api_versions,
         ApiKey.CREATE_TOPICS: topics.create_topics,
         ApiKey.DELETE_TOPICS: topics.delete_topics,
@@ -100,16 +92,11 @@ def _unguarded(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn,
         ApiKey.END_TXN: transactions.end_txn,
         ApiKey.TXN_OFFSET_COMMIT: offset_commits.txn_offset_commit,
-        ApiKey.DESCRIBE_ACLS: acls.describe_acls,
-        ApiKey.CREATE_ACLS: acls.create_acls,
-        ApiKey.DELETE_ACLS: acls.delete_acls,
         ApiKey.DESCRIBE_CONFIGS: configs.describe_configs,
         ApiKey.ALTER_CONFIGS: configs.alter_configs,
         ApiKey.CREATE_PARTITIONS: topics.create_partitions,
         ApiKey.DELETE_GROUPS: group_admin.delete_groups,
         ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: users.describe,
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: users.alter,
         ApiKey.DESCRIBE_CLUSTER: metadata.describe_cluster,
         ApiKey.DESCRIBE_PRODUCERS: producers.describe_producers,
         ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
@@ -123,4 +110,22 @@ def _unguarded(services: Services) -> Mapping[ApiKey, Handler]:
         ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: cluster_admin.get_telemetry_subscriptions,
         ApiKey.LIST_CONFIG_RESOURCES: cluster_admin.list_config_resources,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: TopicPartitionsHandler(services).describe_topic_partitions,
+    }
+
+
+def _of_security(services: Services) -> Mapping[ApiKey, Handler]:
+    acls = AclsHandler(services)
+    client_quotas = ClientQuotasHandler(services)
+    sasl = SaslHandler(services)
+    users = UsersHandler(services)
+    return {
+        ApiKey.SASL_HANDSHAKE: sasl.handshake,
+        ApiKey.SASL_AUTHENTICATE: sasl.authenticate,
+        ApiKey.DESCRIBE_ACLS: acls.describe_acls,
+        ApiKey.CREATE_ACLS: acls.create_acls,
+        ApiKey.DELETE_ACLS: acls.delete_acls,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: client_quotas.describe_client_quotas,
+        ApiKey.ALTER_CLIENT_QUOTAS: client_quotas.alter_client_quotas,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: users.describe,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: users.alter,
     }

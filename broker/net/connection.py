@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.handlers.connection_state import USER, AuthenticationStep, ConnectionState, Principal
 from tidelog.broker.limits.queued_memory import Held
-from tidelog.broker.net.dispatch import BadRequest, Pending
+from tidelog.broker.net.pending import BadRequest, Pending
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.framing import FrameReader
 from tidelog.protocol.types import Buffer

@@ -25,13 +25,12 @@ from contextlib import nullcontext
 from contextvars import Context, copy_context
 from functools import partial
 from types import GeneratorType
-from typing import Any, Final, Never, Protocol, TypeVar
+from typing import Any, Final, Never, TypeVar
 
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
 from tidelog.broker.handlers.context import (
     CloseConnection,
     EncodedAnswer,
-    LateAnswer,
     LateEffect,
     Parked,
     RequestContext,
@@ -39,6 +38,7 @@ from tidelog.broker.handlers.context import (
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.turns import Turns
 from tidelog.broker.net.metering import Meter
+from tidelog.broker.net.pending import BadRequest, Client, Pending
 from tidelog.broker.net.routes import (
     MOST_EARLY_REQUESTS,
     TOO_MANY_EARLY_REQUESTS,
@@ -50,7 +50,7 @@ from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.served_apis import SERVED_APIS, unsupported_api_versions_body
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.framing import RequestHeader, decode_request_header, encode_response_frame
-from tidelog.protocol.hot import FetchRequest, FetchResponse, ProduceRequest
+from tidelog.protocol.hot import FetchResponse, ProduceRequest
 from tidelog.protocol.schema import APIS, ApiKey
 from tidelog.protocol.steps import GLANCES_A_STEP, Pace, Steps, begin, each, finish
 from tidelog.protocol.types import Buffer
@@ -69,195 +69,6 @@ _NOT_HANDLED: Final = object()
 _NO_BYTES: Final = b""
 """What is sent where no answer is expected."""
 T = TypeVar("T")
-
-
-class BadRequest(Exception):
-    """The connection must close. `header` is the request's, as far as it could be read."""
-
-    def __init__(self, reason: str, header: RequestHeader | None = None) -> None:
-        self.reason = reason
-        self.header = header
-        super().__init__(reason)
-
-
-class Client(Protocol):
-    """The connection as dispatch sees it; dispatch gives it the late answers.
-
-    `routes` are those that `Dispatcher.routes_at` gives for its step of authentication.
-    """
-
-    state: ConnectionState
-    routes: RouteTable
-
-    def answer_ready(self, pending: Pending) -> None:
-        """The `answer` of a Pending of this connection has become final."""
-
-    def effect_taken(self, pending: Pending) -> None:
-        """A Pending no longer holds back later requests, but it has no answer yet."""
-
-    def holds(self, pending: Pending, held_bytes: int) -> None:
-        """A Pending of this connection holds `held_bytes` of memory while it waits."""
-
-    def bad_request(self, error: BadRequest) -> None:
-        """The frame of a Pending of this connection is not a valid request."""
-
-    def mute(self, seconds: float) -> None:
-        """The client is above a quota: read and serve nothing of it for so long."""
-
-
-class Pending:
-    """A request that is not answered yet: its place in the connection's queue.
-
-    `answer` is None until it is final, then the frame's buffers; `abandon` drops it. While it is None and
-    `holds_back` is true, no later request may be dispatched. With `keeps_frame`, nothing may be received
-    either, because the request is still read from the receive buffer. `reserved_bytes` is the most that a
-    Fetch may return; other answers are small and reserve nothing. `held_bytes` is the memory that it holds
-    while it waits, where that may be much.
-    """
-
-    __slots__ = (
-        "_client", "_dispatcher", "_header", "_route", "_started", "answer", "future", "held_bytes",
-        "holds_back", "keeps_frame", "request", "reserved_bytes",
-    )  # fmt: skip
-
-    def __init__(
-        self, dispatcher: Dispatcher, client: Client, route: Route, header: RequestHeader, started: float
-    ) -> None:
-        self.answer: list[Buffer] | None = None
-        self.held_bytes = 0
-        self.future: asyncio.Future[Any] | LateAnswer | None = None
-        self.request: Any = None
-        self.holds_back: bool = route.holds_back
-        self.keeps_frame = False
-        self.reserved_bytes = 0
-        self._dispatcher = dispatcher
-        self._client = client
-        self._route = route
-        self._header = header
-        self._started = started
-
-    @property
-    def api_key(self) -> int:
-        return self._route.api_key
-
-    def wait_for(self, request: Any, result: Awaitable[Any], context: Context) -> None:
-        """Answer with the result of the handler of `request`."""
-        self.request = request
-        if isinstance(request, FetchRequest):
-            self.reserved_bytes = max(request.max_bytes, 0)
-        if isinstance(result, LateAnswer):
-            self.future = result
-            if isinstance(result, LateEffect):
-                self.holds_back = True
-                self.held_bytes = result.held_bytes
-                result.when_effective(self.took_effect)
-            result.then(self.given)
-        else:
-            if isinstance(result, Parked):
-                self.held_bytes = result.held_bytes
-                result = result.begin()
-            self.future = asyncio.ensure_future(result)
-            self.future.add_done_callback(self, context=context)
-
-    def wait_for_frame(self, frame: Awaitable[list[Buffer]], context: Context) -> None:
-        """Answer with the frame that long work will produce."""
-        self.future = asyncio.ensure_future(frame)
-        self.future.add_done_callback(self._framed, context=context)
-
-    def __call__(self, future: asyncio.Future[Any]) -> None:
-        """The handler's future is done."""
-        if self._is_over(future):
-            return
-        error = asyncio.CancelledError() if future.cancelled() else future.exception()
-        if error is None:
-            self._answer_with(future.result())
-        else:
-            self._end(self._refusal(error))
-
-    def took_effect(self) -> None:
-        """It took effect after its handler returned, or the steps that read its frame are done."""
-        self.holds_back = self.keeps_frame = False
-        if self.future is not None:
-            self._client.effect_taken(self)
-
-    def holds(self, held_bytes: int) -> None:
-        """It holds `held_bytes` of memory while it waits."""
-        if self.future is not None:
-            self._client.holds(self, held_bytes)
-
-    def given(self, result: Any) -> None:
-        """The LateAnswer of the handler has its value. Raises nothing: other callbacks run after this one."""
-        if self.future is None:
-            return
-        self.future = None
-        try:
-            self._answer_with(result)
-        except Exception as error:
-            self._dispatcher.log_unexpected(error, self._client, self._route, self._header)
-
-    def _answer_with(self, result: Any) -> None:
-        answer: list[Buffer] | Steps[list[Buffer]]
-        if result is None:
-            answer = self._dispatcher.unanswered(self._client, self._route, self._header, self._started)
-        elif isinstance(result, Exception):
-            answer = self._refusal(result)
-        else:
-            try:
-                answer = self._dispatcher.encode(
-                    self._client, self._route, self._header, result, self._started
-                )
-            except Exception as error:
-                answer = self._refusal(error)
-        if isinstance(answer, list):
-            self.answer = answer
-            self._client.answer_ready(self)
-        else:
-            dispatcher = self._dispatcher
-            frame = dispatcher.in_turns(self._client, self._header, answer)
-            self.wait_for_frame(frame, dispatcher.context)
-
-    def _framed(self, future: asyncio.Future[list[Buffer]]) -> None:
-        """The frame of a long answer is complete."""
-        if self._is_over(future):
-            return
-        error = asyncio.CancelledError() if future.cancelled() else future.exception()
-        if error is None:
-            self._end(future.result())
-        elif isinstance(error, BadRequest):
-            self._client.bad_request(error)
-        else:
-            self._end(self._refusal(error))
-
-    def _is_over(self, future: asyncio.Future[Any]) -> bool:
-        """Whether the answer is no longer needed."""
-        if self.future is not None:
-            self.future = None
-            return False
-        if not future.cancelled():
-            future.exception()  # Retrieved, so that asyncio logs no warning; no client waits for the answer.
-        return True
-
-    def _refusal(self, error: BaseException) -> list[Buffer]:
-        if self.request is None:
-            return []
-        return self._dispatcher.refuse(
-            self._client, self._route, self._header, self.request, error, self._started
-        )
-
-    def _end(self, answer: list[Buffer]) -> None:
-        self.answer = answer
-        self._client.answer_ready(self)
-
-    def abandon(self) -> None:
-        """The client has disconnected: a task (a long poll) is cancelled, an append is completed."""
-        future, self.future = self.future, None
-        if isinstance(future, asyncio.Task) and self.api_key != ApiKey.PRODUCE:
-            future.cancel()
-
-    def interrupt(self) -> None:
-        """The broker stops: a request that waits for other clients is answered now."""
-        if self._route.may_be_long and isinstance(self.future, asyncio.Task):
-            self.future.cancel()
 
 
 class Dispatcher:

@@ -32,7 +32,7 @@ from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.steps import Steps
 
 if TYPE_CHECKING:
-    from tidelog.broker.net.dispatch import Client
+    from tidelog.broker.net.pending import Client
     from tidelog.broker.net.routes import Route
 
 _INT32 = struct.Struct(">i")

@@ -77,8 +77,15 @@ class VirtualBroker:
             disk=disk,
         )
         dispatcher = Dispatcher(build_handlers(services), metrics, services.events, services.turns)
-        parts = services.settings, dispatcher, metrics, services.events, services.handles, services.memory
-        server = Server(*parts)
+        server = Server(
+            services.settings,
+            dispatcher,
+            metrics,
+            services.events,
+            services.handles,
+            services.memory,
+            services.quotas.of_connections,
+        )
         numbers = iter(range(1, 1 << 30))
         self.services = services
         self.network.endpoint.node = node

@@ -13,7 +13,8 @@ from tests.unit.broker.net.peers import request_frame
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.listeners import SecurityProtocol
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState, Principal
-from tidelog.broker.net.dispatch import Dispatcher, Pending
+from tidelog.broker.net.dispatch import Dispatcher
+from tidelog.broker.net.pending import Pending
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import Acl
 from tidelog.protocol.framing import decode_response_header

@@ -14,7 +14,8 @@ from tidelog.broker.configuration.listeners import SecurityProtocol
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.limits.peer_events import PeerEvents
-from tidelog.broker.net.dispatch import BadRequest, Dispatcher, Pending
+from tidelog.broker.net.dispatch import Dispatcher
+from tidelog.broker.net.pending import BadRequest, Pending
 from tidelog.broker.net.routes import Handler, RouteTable
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.protocol.errors import ApiError, ErrorCode
