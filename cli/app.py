@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli import (
+    acl,
     bench,
     broker,
     config,
@@ -77,6 +78,7 @@ app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(user.app, name="user")
+app.add_typer(acl.app, name="acl")
 app.add_typer(broker.app, name="broker")
 app.add_typer(quota.app, name="quota")
 app.command("produce")(produce.produce)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from tidelog.client.acl_admin import AclAdmin
 from tidelog.client.admin_types import (
     ClusterDescription,
     ConfigEntry,
@@ -58,6 +59,8 @@ class Admin:
         self.transactions = TransactionAdmin(self._cluster, self._retry)
         self.users = UserAdmin(self._cluster, self._retry)
         """Users that authenticate by SASL, with PLAIN or SCRAM."""
+        self.acls = AclAdmin(self._cluster, self._retry)
+        """Access control entries."""
 
     async def start(self) -> None:
         """Connect. Raises BrokerUnavailableError."""

@@ -60,6 +60,7 @@ _OLD_DUPLICATE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 """Clients take this code for success, so the batch must be durable too."""
 _new_tuple = tuple.__new__
 _VALID_ACKS = frozenset((-1, 0, 1))
+_WRITE = WRITE_TOPIC.bit
 _ATTRIBUTES_LOW_BYTE = 22
 _CODEC_MASK = 0x07
 _FIRST_VERSION_WITH_ZSTD = 7
@@ -165,6 +166,7 @@ class ProduceHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._access = AccessControl(services)
+        self._has_authorizer = self._access.is_on
         self._replicas = services.replicas
         self._metrics: Metrics = services.metrics
         self._events = services.events
@@ -367,7 +369,7 @@ class ProduceHandler:
 
         With an effort it is inspected here. Raises TooMuchError; then nothing has happened.
         """
-        if self._access.is_on and not self._access.allows(context, WRITE_TOPIC, topic):
+        if self._has_authorizer and not self._may_write(context, topic):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             results.append(_refused(index, code, code.message))
             return pending
@@ -409,6 +411,13 @@ class ProduceHandler:
         else:
             self._batch_appended(topic, last_offset - base_offset + 1, len(records))
         return pending
+
+    def _may_write(self, context: RequestContext, topic: str) -> bool:
+        access = context.connection.access
+        # Asked for each batch, so what is decided already is looked up here.
+        if access is not None and access.topics[topic] & _WRITE:
+            return True
+        return self._access.allows(context, WRITE_TOPIC, topic)
 
     def _check_in_sync(self, topic: str, index: int, least: int) -> None:
         """Raise ApiError unless so many replicas are in sync that acks=all may be asked for."""

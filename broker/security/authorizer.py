@@ -203,7 +203,8 @@ class Access:
         self._authorizer = authorizer
         self._asks_as = [(who, where) for who in (principal, EVERY_USER) for where in (host, _ANYWHERE)]
         self.is_super = is_super
-        self._by_type = {each: _Decisions(self, each) for each in SUPPORTED_OPERATIONS}
+        # By the number of the type: to hash a member of an enumeration takes longer than all the rest.
+        self._by_type = tuple(_Decisions(self, each) for each in (ResourceType.ANY, *ResourceType))
         self.topics = self._by_type[ResourceType.TOPIC]
 
     def allowed(self, resource_type: ResourceType, name: str) -> int:
@@ -237,7 +238,7 @@ class Access:
     def forget(self) -> None:
         """Drop all decisions."""
         self._any.clear()
-        for decisions in self._by_type.values():
+        for decisions in self._by_type:
             decisions.clear()
 
 

@@ -1,0 +1,233 @@
+"""`tidelog acl`: list, add and delete access control entries.
+
+Asks a broker through `client.Admin`. What was done is said in one line for each ACL, so that scripts can read
+it. Operations are written as Kafka's tools write them: Read, DescribeConfigs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from tidelog.cli.failures import Failure, run
+from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster
+from tidelog.protocol.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    Acl,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+
+if TYPE_CHECKING:
+    from tidelog.client.cluster_config import ClusterConfig
+
+app = typer.Typer(no_args_is_help=True, help="List, add and delete access control entries (ACLs).")
+
+Principals: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PRINCIPAL", help="For example User:alice; User:* is everyone.", show_default=False
+    ),
+]
+Operations: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--operation",
+        metavar="OPERATION",
+        help="For example Read, Write, Describe, All. May be repeated.",
+        show_default=False,
+    ),
+]
+TopicNames: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--topic", help="Name of a topic; * is all. May be repeated.", show_default=False),
+]
+Groups: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--group", help="Id of a group; * is all. May be repeated.", show_default=False),
+]
+TransactionalIds: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--transactional-id", help="Transactional id; * is all. May be repeated.", show_default=False
+    ),
+]
+OnCluster: TypeAlias = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
+Prefixed: TypeAlias = Annotated[bool, typer.Option("--prefixed", help="All names that begin like this.")]
+Hosts: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--host", help="IP address of the client; * is all. May be repeated.", show_default=False),
+]
+
+
+@app.command("list")
+def list_acls(
+    principal: Annotated[
+        str | None, typer.Option("--principal", help="Only those of this principal.", show_default=False)
+    ] = None,
+    topic: TopicNames = None,
+    group: Groups = None,
+    transactional_id: TransactionalIds = None,
+    of_cluster: OnCluster = False,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """Print ACLs. With the name of a resource: those that count for it, also by * or a prefix."""
+    resources = _resources(topic, group, transactional_id, of_cluster)
+    filters = [AclFilter(kind, PatternType.MATCH, name, principal) for kind, name in resources] or [
+        AclFilter(principal=principal)
+    ]
+    run(_list(filters, cluster), cluster)
+
+
+async def _list(filters: list[AclFilter], cluster: ClusterConfig) -> None:
+    from tidelog.cli.tables import print_table
+    from tidelog.client import Admin
+
+    async with Admin(cluster=cluster) as admin:
+        found = [acl for wanted in filters for acl in await admin.acls.list(wanted)]
+    rows = [
+        (
+            acl.principal,
+            acl.permission.name.lower(),
+            written(acl.operation),
+            _kind(acl.resource_type),
+            acl.resource_name,
+            acl.pattern_type.name.lower(),
+            acl.host,
+        )
+        for acl in sorted(dict.fromkeys(found), key=lambda acl: (acl.principal, acl))
+    ]
+    print_table(("PRINCIPAL", "PERMISSION", "OPERATION", "RESOURCE", "NAME", "PATTERN", "HOST"), rows)
+
+
+@app.command()
+def add(
+    principals: Principals,
+    operation: Operations = None,
+    topic: TopicNames = None,
+    group: Groups = None,
+    transactional_id: TransactionalIds = None,
+    of_cluster: OnCluster = False,
+    prefixed: Prefixed = False,
+    host: Hosts = None,
+    deny: Annotated[
+        bool, typer.Option("--deny", help="Deny what is named. It wins over all allowed.")
+    ] = False,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """Allow operations to principals, or deny them."""
+    resources = _resources(topic, group, transactional_id, of_cluster)
+    if not resources:
+        raise Failure("name a resource: --topic, --group, --transactional-id or --cluster")
+    if not operation:
+        raise Failure(f"name an operation with --operation: {_known_operations()}")
+    pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
+    permission = Permission.DENY if deny else Permission.ALLOW
+    acls = [
+        Acl(kind, pattern, name, principal, where, read_operation(what), permission)
+        for principal in principals
+        for kind, name in resources
+        for where in host or [WILDCARD]
+        for what in operation
+    ]
+    run(_add(acls, cluster), cluster)
+
+
+async def _add(acls: list[Acl], cluster: ClusterConfig) -> None:
+    from tidelog.client import Admin
+
+    async with Admin(cluster=cluster) as admin:
+        await admin.acls.create(acls)
+    for acl in acls:
+        print(f"added {described(acl)}")
+
+
+@app.command()
+def delete(
+    principals: Principals,
+    operation: Operations = None,
+    topic: TopicNames = None,
+    group: Groups = None,
+    transactional_id: TransactionalIds = None,
+    of_cluster: OnCluster = False,
+    prefixed: Prefixed = False,
+    host: Hosts = None,
+    deny: Annotated[
+        bool, typer.Option("--deny", help="Only ACLs that deny; else only those that allow.")
+    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="All ACLs of these principals.")] = False,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """Delete ACLs: those that `add` with the same options made, or with --all all of a principal."""
+    resources = _resources(topic, group, transactional_id, of_cluster)
+    if every == bool(resources):
+        raise Failure("name a resource (--topic, --group, --transactional-id, --cluster), or give --all")
+    if every:
+        filters = [AclFilter(principal=principal) for principal in principals]
+    else:
+        pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
+        permission = Permission.DENY if deny else Permission.ALLOW
+        hosts: list[str | None] = [*host] if host else [None]
+        filters = [
+            AclFilter(kind, pattern, name, principal, where, what, permission)
+            for principal in principals
+            for kind, name in resources
+            for where in hosts
+            for what in (list(map(read_operation, operation)) if operation else [Operation.ANY])
+        ]
+    run(_delete(filters, cluster), cluster)
+
+
+async def _delete(filters: list[AclFilter], cluster: ClusterConfig) -> None:
+    from tidelog.client import Admin
+
+    async with Admin(cluster=cluster) as admin:
+        deleted = await admin.acls.delete(filters)
+    for acl in deleted:
+        print(f"deleted {described(acl)}")
+    if not deleted:
+        raise Failure("no such ACL; `tidelog acl list` shows those there are")
+
+
+def _resources(
+    topics: list[str] | None, groups: list[str] | None, transactional_ids: list[str] | None, of_cluster: bool
+) -> list[tuple[ResourceType, str]]:
+    named = [(ResourceType.TOPIC, name) for name in topics or ()]
+    named += [(ResourceType.GROUP, name) for name in groups or ()]
+    named += [(ResourceType.TRANSACTIONAL_ID, name) for name in transactional_ids or ()]
+    return [*named, (ResourceType.CLUSTER, CLUSTER_NAME)] if of_cluster else named
+
+
+def read_operation(text: str) -> Operation:
+    """The operation that a user wrote, in any case: Read, describe-configs, DESCRIBE_CONFIGS."""
+    plain = text.replace("_", "").replace("-", "").lower()
+    for operation in Operation:
+        if operation != Operation.ANY and operation.name.replace("_", "").lower() == plain:
+            return operation
+    raise Failure(f"expected as --operation one of {_known_operations()}, came {text!r}")
+
+
+def written(operation: Operation) -> str:
+    """As Kafka's tools write it: DescribeConfigs."""
+    return "".join(word.capitalize() for word in operation.name.split("_"))
+
+
+def described(acl: Acl) -> str:
+    """One line about an ACL."""
+    verb = acl.permission.name.lower()
+    prefix = "prefix " if acl.pattern_type == PatternType.PREFIXED else ""
+    what = f"{_kind(acl.resource_type)} {prefix}{acl.resource_name}"
+    return f"{acl.principal} {verb} {written(acl.operation)} {what} from {acl.host}"
+
+
+def _kind(resource_type: ResourceType) -> str:
+    return resource_type.name.lower().replace("_", "-")
+
+
+def _known_operations() -> str:
+    return ", ".join(written(each) for each in Operation if each != Operation.ANY)
