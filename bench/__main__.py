@@ -4,7 +4,7 @@ Owns the order of a run. Tidelog is measured beside Tansu's in-memory broker and
 aiokafka, kafka-python and confluent-kafka's AIOProducer. Each round starts all targets on fresh folders and
 visits every scenario, target by target, so that what disturbs the machine disturbs all alike; ratios are
 taken within rounds. At the end come scale, the cost of idempotence, many groups and transactions (both beside
-Apache Kafka too), and the pipeline on Spark.
+Apache Kafka too), the cost of ACLs, and the pipeline on Spark.
 Servers are killed by their id at the end of each round, whatever happens. Exit code 0 also when a requirement
 is not held (the table says so); 1 when a server or a load failed.
 """
@@ -25,6 +25,7 @@ from bench.loads.process import LoadError
 from bench.machine import Machine
 from bench.results import Results
 from bench.scenarios import (
+    acls,
     clients,
     compaction,
     disk,
@@ -47,7 +48,7 @@ RESULTS = Path(__file__).parent / "results"
 TARGETS: tuple[type[Target], ...] = (Tidelog, Tansu, Sink)
 _WIDTH = 200
 _OF_BROKERS = ("startup", "memory", "throughput", "requests", "compaction")
-SCENARIOS = (*_OF_BROKERS, "client", "scale", "groups", "transactions", "pipeline")
+SCENARIOS = (*_OF_BROKERS, "client", "scale", "groups", "transactions", "acls", "pipeline")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -61,6 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     client_results = Results(clients.PEERS, clients.TITLE)
     scale_results = Results(scale.PEERS, scale.TITLE)
     groups_results = Results(groups.PEERS, groups.TITLE)
+    acls_results = Results(acls.PEERS, acls.TITLE)
     transactions_results = Results(transactions.PEERS, transactions.TITLE)
     pipeline_results = Results(pipeline.PEERS, pipeline.TITLE)
     RESULTS.mkdir(exist_ok=True)
@@ -82,6 +84,9 @@ def main(arguments: list[str] | None = None) -> int:
         if "groups" in options.only:
             console.print("groups", highlight=False)
             groups.measure(groups_results, folder / "groups")
+        if "acls" in options.only:
+            console.print("ACLs", highlight=False)
+            acls.measure(acls_results)
         if "transactions" in options.only:
             console.print("transactions", highlight=False)
             seconds = options.transaction_seconds
@@ -100,7 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
         disk.note_ceiling(results)
     measured = (
         *(results, client_results, scale_results, groups_results),
-        *(transactions_results, pipeline_results),
+        *(transactions_results, acls_results, pipeline_results),
     )
     tables = [table for table in measured if table.rows]
     if tables:

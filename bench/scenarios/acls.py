@@ -12,7 +12,7 @@ TITLE = "A Produce with ACLs beside one without an authorizer"
 _REQUIRED = (Requirement(1.02, REFERENCE, at_least=False),)
 
 
-def measure(results: Results, turns: int = 200) -> None:
+def measure(results: Results, turns: int = 60) -> None:
     """Once. Raises LoadError."""
     times = run_program("acl_load", "--turns", turns)
     for kind in (ONE_ACL, MANY_ACLS):

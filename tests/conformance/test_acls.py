@@ -1,0 +1,307 @@
+"""Clients of other projects administer ACLs, and each tells its user when a permission is taken from it."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as AioPartition
+from aiokafka.errors import TopicAuthorizationFailedError as AioDenied
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import Producer as ConfluentProducer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPartition
+from kafka import admin as kafka_admin
+from kafka.errors import GroupAuthorizationFailedError
+from kafka.errors import TopicAuthorizationFailedError as KafkaDenied
+
+from tests.conformance.commands import typist
+from tests.conformance.conftest import RunningBroker
+from tests.waiting import DEADLINE_SECONDS
+from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
+from tidelog.client import Consumer, Producer, TopicAuthorizationFailedError
+from tidelog.client import TopicPartition as OurPartition
+from tidelog.client.cluster_config import ClusterConfig
+from tidelog.protocol import acls as ours
+from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
+
+PASSWORD = "secret"
+MECHANISM = "SCRAM-SHA-256"
+ADMIN, ALICE = "admin", "alice"
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    running = RunningBroker(
+        tmp_path_factory.mktemp("secured"),
+        listeners=("SASL_PLAINTEXT://127.0.0.1:0",),
+        listener_security_protocol_map=("SASL_PLAINTEXT:SASL_PLAINTEXT",),
+        sasl_enabled_mechanisms=(MECHANISM,),
+        authorizer_class_name=STANDARD_AUTHORIZER,
+        super_users="User:admin",
+        group_initial_rebalance_delay_ms=0,
+    )
+    salted = salted_password(ScramMechanism.SCRAM_SHA_256, PASSWORD, b"salt", 4096)
+    made = {ScramMechanism.SCRAM_SHA_256: credential_of(ScramMechanism.SCRAM_SHA_256, salted, b"salt", 4096)}
+    for name in (ADMIN, ALICE):
+        running.run(running.broker.services.users.change(name, made))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def topic(secured: RunningBroker, request: pytest.FixtureRequest) -> str:
+    """A topic with one record, which Alice may read and write until a test says otherwise."""
+    name: str = request.node.name
+    secured.run(secured.broker.services.topics.create(name))
+    secured.run(
+        secured.broker.services.acls.create([may(ours.Operation.WRITE, name), may(ours.Operation.READ, name)])
+    )
+    producer = KafkaProducer(**python_settings(secured, ADMIN))
+    producer.send(name, b"first").get(DEADLINE_SECONDS)
+    producer.close()
+    return name
+
+
+def may(operation: ours.Operation, name: str) -> ours.Acl:
+    pattern = (ours.ResourceType.TOPIC, ours.PatternType.LITERAL, name)
+    return ours.Acl(*pattern, "User:alice", "*", operation, ours.Permission.ALLOW)
+
+
+def revoke(secured: RunningBroker, operation: ours.Operation, topic: str) -> None:
+    secured.run(secured.broker.services.acls.delete([may(operation, topic)]))
+
+
+def python_settings(secured: RunningBroker, user: str = ALICE) -> dict[str, Any]:
+    """Of aiokafka, kafka-python and our clients, which have the same names."""
+    return {
+        "bootstrap_servers": f"127.0.0.1:{secured.broker.port}",
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": MECHANISM,
+        "sasl_plain_username": user,
+        "sasl_plain_password": PASSWORD,
+    }
+
+
+def librdkafka_settings(secured: RunningBroker, user: str = ALICE) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": f"127.0.0.1:{secured.broker.port}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": MECHANISM,
+        "sasl.username": user,
+        "sasl.password": PASSWORD,
+        "log_level": 0,
+    }
+
+
+def test_kafka_python_creates_describes_and_deletes_acls(secured: RunningBroker) -> None:
+    admin = KafkaAdminClient(**python_settings(secured, ADMIN))
+    try:
+        acl = kafka_admin.ACL(
+            "User:bob",
+            "*",
+            kafka_admin.ACLOperation.READ,
+            kafka_admin.ACLPermissionType.ALLOW,
+            kafka_admin.ResourcePattern(
+                kafka_admin.ResourceType.TOPIC, "kp-", kafka_admin.ACLResourcePatternType.PREFIXED
+            ),
+        )
+        created = admin.create_acls([acl])
+        assert (len(created["succeeded"]), created["failed"]) == (1, [])
+        wanted = kafka_admin.ACLFilter(
+            "User:bob",
+            None,
+            kafka_admin.ACLOperation.ANY,
+            kafka_admin.ACLPermissionType.ANY,
+            kafka_admin.ResourcePatternFilter(
+                kafka_admin.ResourceType.TOPIC, "kp-1", kafka_admin.ACLResourcePatternType.MATCH
+            ),
+        )
+        found, _ = admin.describe_acls(wanted)
+        assert found == [acl]
+        ((_, deleted, _),) = admin.delete_acls([wanted])
+        assert deleted == [acl]
+        assert admin.describe_acls(wanted)[0] == []
+    finally:
+        admin.close()
+
+
+def test_librdkafka_creates_describes_and_deletes_acls(secured: RunningBroker) -> None:
+    admin = AdminClient(librdkafka_settings(secured, ADMIN))
+    acl = AclBinding(
+        ResourceType.GROUP,
+        "billing",
+        ResourcePatternType.LITERAL,
+        "User:carol",
+        "10.0.0.1",
+        AclOperation.READ,
+        AclPermissionType.DENY,
+    )
+    admin.create_acls([acl])[acl].result(DEADLINE_SECONDS)
+    wanted = AclBindingFilter(
+        ResourceType.ANY,
+        None,
+        ResourcePatternType.ANY,
+        "User:carol",
+        None,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    assert admin.describe_acls(wanted).result(DEADLINE_SECONDS) == [acl]
+    assert admin.delete_acls([wanted])[wanted].result(DEADLINE_SECONDS) == [acl]
+    assert admin.describe_acls(wanted).result(DEADLINE_SECONDS) == []
+
+
+def test_the_command_adds_lists_and_deletes_acls(
+    secured: RunningBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def properties(user: str) -> tuple[str, str]:
+        file = tmp_path / f"{user}.properties"
+        file.write_text(
+            f"bootstrap.servers=127.0.0.1:{secured.broker.port}\nsecurity.protocol=SASL_PLAINTEXT\n"
+            f"sasl.mechanism={MECHANISM}\n"
+            "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
+            f'username="{user}" password="{PASSWORD}";\n'
+        )
+        return "--command-config", str(file)
+
+    tidelog, as_admin, as_alice = typist(capfd), properties(ADMIN), properties(ALICE)
+    options = ("User:dave", "--operation", "describe-configs", "--operation", "Read", "--topic", "cli-")
+    code, shown, problem = tidelog("acl", "add", *options, "--prefixed", *as_admin)
+    assert code == 0, problem
+    assert said(shown, "added") == [
+        "added User:dave allow DescribeConfigs topic prefix cli- from *",
+        "added User:dave allow Read topic prefix cli- from *",
+    ]
+    _, shown, _ = tidelog("acl", "list", "--topic", "cli-7", "--principal", "User:dave", *as_admin)
+    rows = [line.split() for line in shown.splitlines() if "User:dave" in line]
+    assert rows == [
+        ["User:dave", "allow", "Read", "topic", "cli-", "prefixed", "*"],
+        ["User:dave", "allow", "DescribeConfigs", "topic", "cli-", "prefixed", "*"],
+    ]
+    code, shown, _ = tidelog("acl", "delete", "User:dave", "--topic", "cli-", "--prefixed", *as_admin)
+    assert (code, len(said(shown, "deleted"))) == (0, 2)
+    code, _, problem = tidelog("acl", "delete", "User:dave", "--all", *as_admin)
+    assert (code, "no such ACL" in problem) == (1, True)
+    code, _, problem = tidelog("acl", "add", "User:dave", "--operation", "Reed", "--topic", "t", *as_admin)
+    assert (code, "came 'Reed'" in problem) == (1, True)
+    code, _, problem = tidelog("acl", "list", *as_alice)
+    assert (code, "cluster" in problem) == (1, True), problem
+
+
+def test_kafka_python_raises_for_a_write_that_is_no_longer_allowed(
+    secured: RunningBroker, topic: str
+) -> None:
+    producer = KafkaProducer(**python_settings(secured))
+    producer.send(topic, b"allowed").get(DEADLINE_SECONDS)
+    revoke(secured, ours.Operation.WRITE, topic)
+    with pytest.raises(KafkaDenied):
+        producer.send(topic, b"denied").get(DEADLINE_SECONDS)
+    producer.close()
+
+
+def test_kafka_python_raises_for_a_read_that_is_no_longer_allowed(secured: RunningBroker, topic: str) -> None:
+    consumer = KafkaConsumer(**python_settings(secured), auto_offset_reset="earliest")
+    consumer.assign([KafkaPartition(topic, 0)])
+    assert until_given(lambda: consumer.poll(100))
+    revoke(secured, ours.Operation.READ, topic)
+    with pytest.raises(KafkaDenied):
+        until_given(lambda: consumer.poll(100))
+    consumer.close()
+
+
+def test_kafka_python_raises_for_a_group_that_it_may_not_join(secured: RunningBroker, topic: str) -> None:
+    consumer = KafkaConsumer(topic, **python_settings(secured), group_id="forbidden")
+    with pytest.raises(GroupAuthorizationFailedError):
+        until_given(lambda: consumer.poll(100))
+    consumer.close(autocommit=False)
+
+
+def test_librdkafka_reports_a_write_that_is_no_longer_allowed(secured: RunningBroker, topic: str) -> None:
+    producer = ConfluentProducer(librdkafka_settings(secured))
+    reported: list[KafkaError | None] = []
+
+    def write(value: bytes) -> KafkaError | None:
+        producer.produce(topic, value, on_delivery=lambda error, _: reported.append(error))
+        assert producer.flush(DEADLINE_SECONDS) == 0
+        return reported.pop()
+
+    assert write(b"allowed") is None
+    revoke(secured, ours.Operation.WRITE, topic)
+    error = write(b"denied")
+    assert error is not None
+    assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_librdkafka_reports_a_read_that_is_no_longer_allowed(secured: RunningBroker, topic: str) -> None:
+    group = may(ours.Operation.READ, "any")._replace(resource_type=ours.ResourceType.GROUP)
+    secured.run(secured.broker.services.acls.create([group]))
+    consumer = ConfluentConsumer(
+        {**librdkafka_settings(secured), "group.id": "any", "fetch.wait.max.ms": 100}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    message = until_given(lambda: consumer.poll(0.1))
+    assert message.value() == b"first"
+    revoke(secured, ours.Operation.READ, topic)
+    message = until_given(lambda: consumer.poll(0.1))
+    assert message.error().code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    consumer.close()
+
+
+async def test_aiokafka_raises_for_what_is_no_longer_allowed(secured: RunningBroker, topic: str) -> None:
+    settings = python_settings(secured)
+    consumer = AIOKafkaConsumer(**settings, auto_offset_reset="earliest", fetch_max_wait_ms=100)
+    async with AIOKafkaProducer(**settings) as producer, consumer:
+        await producer.send_and_wait(topic, b"allowed")
+        consumer.assign([AioPartition(topic, 0)])
+        assert [(await consumer.getone()).value for _ in range(2)] == [b"first", b"allowed"]
+        for operation in (ours.Operation.WRITE, ours.Operation.READ):
+            await asyncio.to_thread(revoke, secured, operation, topic)
+        with pytest.raises(AioDenied):
+            await producer.send_and_wait(topic, b"denied")
+        with pytest.raises(AioDenied):
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                await consumer.getone()
+
+
+async def test_our_clients_raise_for_what_is_no_longer_allowed(secured: RunningBroker, topic: str) -> None:
+    cluster = ClusterConfig(**python_settings(secured))
+    async with Producer(cluster=cluster) as producer, Consumer(cluster=cluster) as consumer:
+        await producer.send_and_wait(topic, b"allowed", partition=0)
+        consumer.assign([OurPartition(topic, 0)])
+        consumer.seek(OurPartition(topic, 0), 0)
+        assert [(await consumer.getone()).value for _ in range(2)] == [b"first", b"allowed"]
+        for operation in (ours.Operation.WRITE, ours.Operation.READ):
+            await asyncio.to_thread(revoke, secured, operation, topic)
+        with pytest.raises(TopicAuthorizationFailedError):
+            await producer.send_and_wait(topic, b"denied", partition=0)
+        with pytest.raises(TopicAuthorizationFailedError):
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                await consumer.getone()
+
+
+def said(shown: str, verb: str) -> list[str]:
+    """The lines of a command; the broker in this process logs between them."""
+    return [line for line in shown.splitlines() if line.startswith(verb)]
+
+
+def until_given(ask: Callable[[], Any]) -> Any:
+    """The first answer that is not empty."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        if answer := ask():
+            return answer
+    raise TimeoutError("nothing came")
