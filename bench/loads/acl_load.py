@@ -1,4 +1,4 @@
-"""`python -m bench.loads.acl_load`: the processor time of a Produce with and without ACLs, within one process.
+"""`python -m bench.loads.acl_load`: the processor time of a Produce with and without ACLs, in one process.
 
 Three brokers without sockets: one without an authorizer, one whose authorizer has one ACL, one with 10,000.
 The same frame is handed to the dispatcher of each in short turns (A B C C B A), so that a drift meets all
@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.listeners import SecurityProtocol
@@ -32,7 +34,7 @@ from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey
 
 OPEN, ONE_ACL, MANY_ACLS = "open", "one ACL", "10,000 ACLs"
-REQUESTS_A_TURN = 400
+REQUESTS_A_TURN = 100
 _VERSION = 9
 _TOPIC = "app-000007-events"
 _ALICE = "User:alice"
@@ -81,34 +83,38 @@ def _frame() -> memoryview:
     return memoryview(frame)[4:]
 
 
-async def _measure(turns: int) -> dict[str, list[float]]:
+async def _measure(turns: int, folder: Path) -> dict[str, list[float]]:
     frame = _frame()
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
-        kinds = {OPEN: None, ONE_ACL: [_acl("app-", PatternType.PREFIXED, _ALICE)], MANY_ACLS: list(_many())}
-        opened = {kind: await _opened(Path(name) / str(at), kinds[kind]) for at, kind in enumerate(kinds)}
-        clients = {kind: _Client(dispatcher) for kind, (_, dispatcher) in opened.items()}
-        times: dict[str, list[float]] = {kind: [] for kind in kinds}
-        gc.disable()
-        order = [*kinds, *reversed(kinds)]
-        for turn in range(turns + 1):
-            for kind in order:
-                dispatch, client = opened[kind][1].dispatch, clients[kind]
-                begin = time.thread_time()
-                for _ in range(REQUESTS_A_TURN):
-                    dispatch(client, frame, 0.0)  # type: ignore[arg-type]
-                spent = time.thread_time() - begin
-                if turn:  # The first turn is a warm-up.
-                    times[kind].append(spent / REQUESTS_A_TURN * 1e6)
-                await asyncio.sleep(0)
-        for services, _ in opened.values():
-            await services.close(clean=False)
+    kinds = {OPEN: None, ONE_ACL: [_acl("app-", PatternType.PREFIXED, _ALICE)], MANY_ACLS: list(_many())}
+    opened = {kind: await _opened(folder / str(at), kinds[kind]) for at, kind in enumerate(kinds)}
+    clients = {kind: _Client(dispatcher) for kind, (_, dispatcher) in opened.items()}
+    times: dict[str, list[float]] = {kind: [] for kind in kinds}
+    gc.disable()
+    order = [*kinds, *reversed(kinds)]
+    for turn in range(turns + 1):
+        for kind in order:
+            dispatch, client = opened[kind][1].dispatch, clients[kind]
+            begin = time.thread_time()
+            for _ in range(REQUESTS_A_TURN):
+                dispatch(client, frame, 0.0)  # type: ignore[arg-type]
+            spent = time.thread_time() - begin
+            if turn:  # The first turn is a warm-up.
+                times[kind].append(spent / REQUESTS_A_TURN * 1e6)
+            await asyncio.sleep(0)
+    for services, _ in opened.values():
+        await services.close(clean=False)
     return times
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.loads.acl_load")
     parser.add_argument("--turns", type=int, default=100)
-    print(json.dumps(asyncio.run(_measure(parser.parse_args().turns))))
+    turns = parser.parse_args().turns
+    # The events of the brokers are not for the output, which is one line.
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        print(json.dumps(asyncio.run(_measure(turns, Path(folder)))))
 
 
 if __name__ == "__main__":

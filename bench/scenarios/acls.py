@@ -1,6 +1,6 @@
 """What ACLs cost a Produce: the processor time beside that of a broker without an authorizer.
 
-Within one process, without sockets and disk (`acl_load`), so the share of the ACLs is larger than in a broker.
+Within one process, without sockets and disk (`acl_load`), so the ACLs' share is larger than in a broker.
 """
 
 from bench.loads.acl_load import MANY_ACLS, ONE_ACL, OPEN
@@ -12,7 +12,7 @@ TITLE = "A Produce with ACLs beside one without an authorizer"
 _REQUIRED = (Requirement(1.02, REFERENCE, at_least=False),)
 
 
-def measure(results: Results, turns: int = 60) -> None:
+def measure(results: Results, turns: int = 240) -> None:
     """Once. Raises LoadError."""
     times = run_program("acl_load", "--turns", turns)
     for kind in (ONE_ACL, MANY_ACLS):

@@ -369,10 +369,14 @@ class ProduceHandler:
 
         With an effort it is inspected here. Raises TooMuchError; then nothing has happened.
         """
-        if self._has_authorizer and not self._may_write(context, topic):
-            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            results.append(_refused(index, code, code.message))
-            return pending
+        if self._has_authorizer:
+            # For each batch, so what is decided already is looked up here.
+            access = context.connection.access
+            if (access is None or not access.topics[topic] & _WRITE) and not self._access.allows(
+                context, WRITE_TOPIC, topic
+            ):
+                results.append(_refused(index, WRITE_TOPIC.refusal, WRITE_TOPIC.refusal.message))
+                return pending
         version = context.header.api_version
         replica = self._replicas.get((topic, index))
         try:
@@ -411,13 +415,6 @@ class ProduceHandler:
         else:
             self._batch_appended(topic, last_offset - base_offset + 1, len(records))
         return pending
-
-    def _may_write(self, context: RequestContext, topic: str) -> bool:
-        access = context.connection.access
-        # Asked for each batch, so what is decided already is looked up here.
-        if access is not None and access.topics[topic] & _WRITE:
-            return True
-        return self._access.allows(context, WRITE_TOPIC, topic)
 
     def _check_in_sync(self, topic: str, index: int, least: int) -> None:
         """Raise ApiError unless so many replicas are in sync that acks=all may be asked for."""
