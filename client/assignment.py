@@ -25,9 +25,12 @@ class Assignment:
         self.readers: dict[TopicPartition, PartitionReader] = {}
         self.current: PartitionReader | None = None
         self._raised: list[ClientError] = []
+        self.refusal: ClientError | None = None
+        """Why no partition of a topic can be read. It is raised when no other partition has records."""
 
     def replace(self, readers: Iterable[PartitionReader]) -> None:
         """Read these from now on."""
+        self.refusal = None
         kept = list(readers)
         self.readers.clear()
         self.readers.update((reader.key, reader) for reader in kept)
@@ -87,7 +90,9 @@ class Assignment:
             self.readers[reader.key] = reader
 
     def raise_error(self, partitions: tuple[TopicPartition, ...], *, only_new: bool) -> None:
-        """Raise the error of a partition that has no more records before it."""
+        """Raise the error of a partition that has no more records before it, or why none is read."""
+        if self.refusal is not None and not only_new:
+            raise self.refusal.with_traceback(None)
         for key, reader in self.readers.items():
             error = reader.error
             if (

@@ -187,7 +187,9 @@ class Cluster:
             info = self.image.topics.get(name)
             if info is not None and info.partitions and info.error is ErrorCode.NONE:
                 return info
-            if info is not None and not info.error.retriable and info.error is not ErrorCode.NONE:
+            is_refused = info is not None and not info.error.retriable and info.error is not ErrorCode.NONE
+            # Not by an answer to an earlier call: the permission may have been given since.
+            if info is not None and is_refused and failures:
                 self._topics.discard(name)
                 raise broker_error(info.error, f"topic {name!r}")
             is_hopeless = info is not None and not self._allow_auto_create_topics

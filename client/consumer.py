@@ -533,7 +533,9 @@ class Consumer:
         wanted = [TopicPartition(info.name, each.partition) for info in infos for each in info.partitions]
         if any(info.error.retriable for info in infos):
             self._cluster.request_refresh()  # The topic may be created, or created again.
-        if self._readers.keys() != set(wanted):
+        self._assignment.refusal = self._subscription.refusal(self._cluster.image)
+        self._on_data()
+        if self._assignment.refusal is None and self._readers.keys() != set(wanted):
             self._read(wanted)
             self._watch()
 
@@ -567,10 +569,9 @@ class Consumer:
 
     def _watch(self) -> None:
         self._cluster.watch_topics({key.topic for key in self._readers})
-        if self._fetcher is not None:
-            if any(self._cluster.image.leader(key) < 0 for key in self._readers):
-                self._cluster.request_refresh()
-            self._changed()
+        if self._fetcher is not None and any(self._cluster.image.leader(key) < 0 for key in self._readers):
+            self._cluster.request_refresh()
+        self._changed()
 
     def _changed(self) -> None:
         if self._fetcher is not None:

@@ -51,7 +51,8 @@ class Authentication:
         self._task: asyncio.Task[None] | None = None
         # Seconds of the loop's clock.
         self._session_end = 0.0
-        self._last_began = -_SHORTEST_WAIT_S
+        # When the connection was last authenticated again.
+        self._last_ended = -_SHORTEST_WAIT_S
 
     async def begin(self) -> None:
         """Authenticate a new connection. Raises AuthenticationError, or a retriable ClientError."""
@@ -86,12 +87,12 @@ class Authentication:
         connection.hold_requests()
         try:
             # The session may end earlier than the broker accepts the next one. Requests wait meanwhile.
-            await asyncio.sleep(self._last_began + _SHORTEST_WAIT_S - self._loop.time())
-            self._last_began = self._loop.time()
+            await asyncio.sleep(self._last_ended + _SHORTEST_WAIT_S - self._loop.time())
             await self._exchange(exchange)
         except ClientError as error:
             connection.close(error)
         else:
+            self._last_ended = self._loop.time()
             connection.release_requests()
             logger.debug("connection_authenticated_again", address=connection.address)
 

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from tests.certificates import Certificates
 from tests.conformance.commands import typist
 from tests.conformance.conftest import RunningBroker
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
@@ -37,14 +38,24 @@ SESSION_MS = 1_300
 """Longer than the second that has to pass between two authentications of a connection."""
 
 
+class Secured(NamedTuple):
+    running: RunningBroker
+    authority: str
+
+
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """Sessions of the listener AGAIN are short; a client of OTHER can use only one mechanism."""
-    listeners = ("SASL_PLAINTEXT", "AGAIN", "OTHER")
+    certificates = Certificates(tmp_path_factory.mktemp("certificates"))
+    listeners = ("SASL_PLAINTEXT", "SASL_SSL", "AGAIN", "OTHER")
     running = RunningBroker(
         tmp_path_factory.mktemp("secured"),
         listeners=tuple(f"{name}://127.0.0.1:0" for name in listeners),
-        listener_security_protocol_map=tuple(f"{name}:SASL_PLAINTEXT" for name in listeners),
+        listener_security_protocol_map=(
+            *(f"{name}:SASL_PLAINTEXT" for name in listeners if name != "SASL_SSL"),
+            "SASL_SSL:SASL_SSL",
+        ),
+        ssl_keystore_location=certificates.keystore,
         listener_overrides={
             "listener.name.again.connections.max.reauth.ms": str(SESSION_MS),
             "listener.name.other.sasl.enabled.mechanisms": "SCRAM-SHA-256",
@@ -61,15 +72,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]
         made[mechanism] = credential_of(mechanism, salted, b"salt", 4096)
     for user in (USER, "bob"):
         running.run(running.broker.services.users.change(user, made))
-    yield running
+    yield Secured(running, certificates.authority)
     running.stop()
 
 
-def way(
-    secured: RunningBroker, mechanism: str, listener: str = "SASL_PLAINTEXT", **more: Any
-) -> ClusterConfig:
+def way(secured: Secured, mechanism: str, listener: str = "SASL_PLAINTEXT", **more: Any) -> ClusterConfig:
     settings: dict[str, Any] = {
-        "bootstrap_servers": f"127.0.0.1:{secured.broker.ports[listener]}",
+        "bootstrap_servers": f"127.0.0.1:{secured.running.broker.ports[listener]}",
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": mechanism,
         "sasl_plain_username": USER,
@@ -79,23 +88,24 @@ def way(
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_our_clients_write_read_and_administer(secured: RunningBroker, mechanism: str) -> None:
-    cluster, topic = way(secured, mechanism), f"ours-{mechanism}"
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+async def test_our_clients_write_read_and_administer(secured: Secured, mechanism: str, protocol: str) -> None:
+    tls = {"ssl_cafile": secured.authority} if protocol == "SASL_SSL" else {}
+    cluster = way(secured, mechanism, protocol, security_protocol=protocol, **tls)
+    topic = f"ours-{mechanism}-{protocol}"
     async with Admin(cluster=cluster) as admin:
         await admin.create_topics([NewTopic(topic, 1, 1)])
         assert topic in await admin.list_topics()
     async with Producer(cluster=cluster) as producer:
         await producer.send_and_wait(topic, b"v", partition=0)
-    async with Consumer(
-        topic, cluster=cluster, group_id=f"group-{mechanism}", auto_offset_reset="earliest"
-    ) as consumer:
+    async with Consumer(topic, cluster=cluster, group_id=topic, auto_offset_reset="earliest") as consumer:
         assert (await consumer.getone()).value == b"v"
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("wrong", [{"sasl_plain_password": "no"}, {"sasl_plain_username": "nobody"}])
 async def test_a_wrong_user_or_password_ends_the_start_at_once(
-    secured: RunningBroker, mechanism: str, wrong: dict[str, str]
+    secured: Secured, mechanism: str, wrong: dict[str, str]
 ) -> None:
     for client in (Producer, Consumer, Admin):
         with pytest.raises(
@@ -104,19 +114,19 @@ async def test_a_wrong_user_or_password_ends_the_start_at_once(
             await client(cluster=way(secured, mechanism, **wrong)).start()
 
 
-async def test_a_mechanism_that_the_listener_lacks_is_named(secured: RunningBroker) -> None:
+async def test_a_mechanism_that_the_listener_lacks_is_named(secured: Secured) -> None:
     with pytest.raises(AuthenticationError, match=r"does not have .* PLAIN\. It has: SCRAM-SHA-256"):
         await Admin(cluster=way(secured, "PLAIN", "OTHER")).start()
 
 
-async def test_a_client_without_a_user_is_told_that_the_listener_may_need_one(secured: RunningBroker) -> None:
+async def test_a_client_without_a_user_is_told_that_the_listener_may_need_one(secured: Secured) -> None:
     servers = way(secured, "PLAIN").bootstrap_servers
     with pytest.raises(BrokerUnavailableError, match="security_protocol"):
         await Admin(bootstrap_servers=servers, request_timeout_ms=300).start()
 
 
 async def test_records_keep_their_order_and_connections_stay_while_sessions_end(
-    secured: RunningBroker,
+    secured: Secured,
 ) -> None:
     """A producer with five requests in flight, and a consumer that waits for records, over two sessions."""
     cluster, topic = way(secured, "SCRAM-SHA-256", "AGAIN"), "again"
@@ -148,18 +158,18 @@ async def test_records_keep_their_order_and_connections_stay_while_sessions_end(
 
 
 @contextmanager
-def allowed(secured: RunningBroker, *what: tuple[ResourceType, str, Operation]) -> Iterator[None]:
+def allowed(secured: Secured, *what: tuple[ResourceType, str, Operation]) -> Iterator[None]:
     """Bob may do this within the block."""
     acls = [
         Acl(resource, PatternType.LITERAL, name, "User:bob", "*", operation, Permission.ALLOW)
         for resource, name, operation in what
     ]
-    secured.run(secured.broker.services.acls.create(acls))
+    secured.running.run(secured.running.broker.services.acls.create(acls))
     yield
-    secured.run(secured.broker.services.acls.delete(acls))
+    secured.running.run(secured.running.broker.services.acls.delete(acls))
 
 
-async def test_what_a_user_may_not_do_is_an_error_of_its_kind(secured: RunningBroker) -> None:
+async def test_what_a_user_may_not_do_is_an_error_of_its_kind(secured: Secured) -> None:
     bob = way(secured, "PLAIN", **BOB)
     async with Admin(cluster=way(secured, "PLAIN")) as admin:
         await admin.create_topics([NewTopic("theirs", 1, 1)])
@@ -181,7 +191,7 @@ async def test_what_a_user_may_not_do_is_an_error_of_its_kind(secured: RunningBr
 
 
 async def test_a_permission_that_is_taken_away_ends_the_writes_and_reads_that_need_it(
-    secured: RunningBroker,
+    secured: Secured,
 ) -> None:
     bob, topic, key = way(secured, "PLAIN", **BOB), "revoked", TopicPartition("revoked", 0)
     async with Admin(cluster=way(secured, "PLAIN")) as admin:
@@ -202,7 +212,7 @@ async def test_a_permission_that_is_taken_away_ends_the_writes_and_reads_that_ne
 
 
 def test_commands_take_a_file_of_properties(
-    secured: RunningBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    secured: Secured, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "ann.properties"
     password = PASSWORD.replace("\\", "\\\\\\\\").replace('"', '\\\\"')

@@ -96,6 +96,8 @@ async def test_a_topic_that_may_not_be_seen_is_refused_before_a_record_is_taken(
         async with Producer(bootstrap_servers=broker.address, **QUICK) as producer:
             with pytest.raises(TopicAuthorizationFailedError, match="topic 't'"):
                 await producer.send(TOPIC, b"x")
+            del broker.scripts[ApiKey.METADATA]
+            await producer.send_and_wait(TOPIC, b"x", partition=0)
 
 
 async def test_without_the_permission_for_idempotence_the_producer_ends() -> None:
@@ -243,6 +245,35 @@ async def test_a_topic_that_may_not_be_read_is_an_error_of_the_read(group_id: st
             broker.cut()
             broker.scripts[ApiKey.FIND_COORDINATOR] = lambda _: coordinator(broker, OF_GROUP)
             await consumer.stop()
+
+
+async def test_a_subscriber_without_a_group_keeps_its_positions_while_a_topic_is_forbidden() -> None:
+    async with ScriptedBroker() as broker:
+        codes = [ErrorCode.NONE]
+        broker.scripts[ApiKey.METADATA] = lambda request: broker.metadata(
+            [each.name for each in request.values.topics or []], error_code=codes[0]
+        )
+        never = asyncio.Event()
+
+        async def wait(_: Request) -> None:
+            await never.wait()
+
+        for key in (ApiKey.FETCH, ApiKey.LIST_OFFSETS):
+            broker.scripts[key] = wait  # type: ignore[assignment]
+        broker.is_concurrent = True
+        async with Consumer(TOPIC, bootstrap_servers=broker.address, **QUICK) as consumer:
+            key = TopicPartition(TOPIC, 0)
+            consumer.seek(key, 7)
+            codes[0] = OF_TOPIC
+            await consumer._cluster.refresh()
+            with pytest.raises(TopicAuthorizationFailedError, match="topic 't'"):
+                await consumer.getone()
+            codes[0] = ErrorCode.NONE
+            await consumer._cluster.refresh()
+            consumer.seek(key, await consumer.position(key))
+            assert await consumer.getmany() == {}
+            assert await consumer.position(key) == 7
+            never.set()
 
 
 async def test_a_group_that_may_not_be_used_is_an_error_of_the_read() -> None:
