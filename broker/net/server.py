@@ -164,7 +164,11 @@ class Server:
         The certificates of `others` are watched too.
         """
         endpoints = list(endpoints)
-        self._watch = CertificateWatch([*(each.tls for each in endpoints if each.tls is not None), *others])
+        watched = [*(each.tls for each in endpoints if each.tls is not None), *others]
+        self._watch = CertificateWatch(watched)
+        self.metrics.show_certificates_with(
+            lambda: {each.name: each.certificate.expires.timestamp() for each in watched}
+        )
         for endpoint in endpoints:
             accepted = partial(self._accepted, endpoint)
             acceptor = Acceptor(

@@ -150,6 +150,7 @@ class Metrics:
         self._fetch_sessions: FetchSessionCounts | None = None
         self._queued_bytes: Callable[[], int] = int
         self._transactions: Callable[[], TransactionCounts] = TransactionCounts
+        self._certificates: Callable[[], Mapping[str, float]] = dict
         self.cleaner = CleanerCounts()
         self.throttles = ThrottleCounts()
         self.connections = 0
@@ -250,6 +251,10 @@ class Metrics:
     def count_fetch_sessions_with(self, sessions: FetchSessionCounts) -> None:
         """Ask `sessions` for their numbers at every scrape."""
         self._fetch_sessions = sessions
+
+    def show_certificates_with(self, expiries: Callable[[], Mapping[str, float]]) -> None:
+        """Ask `expiries` for listener -> when its certificate expires, in seconds, at every scrape."""
+        self._certificates = expiries
 
     def count_transactions_with(self, count: Callable[[], TransactionCounts]) -> None:
         """Ask `count` for the transactions at every scrape."""
@@ -400,6 +405,14 @@ class Metrics:
             "Memory of all connections: requests that arrive or wait, answers not read yet, fetch sessions.",
             self._queued_bytes(),
         )
+        certificates = GaugeMetricFamily(
+            "tidelog_certificate_expiry_timestamp_seconds",
+            "When the certificate of each listener with TLS expires, in seconds since 1970.",
+            labels=("listener",),
+        )
+        for listener, expires in self._certificates().items():
+            certificates.add_metric((listener,), expires)
+        yield certificates
         if (sessions := self._fetch_sessions) is not None:
             cache = "kafka_server_fetchsessioncache"
             yield GaugeMetricFamily(

@@ -7,6 +7,8 @@ import asyncio
 import json
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.settings import BOOTSTRAP_SERVERS_VARIABLE
 from tidelog.broker.coordinator.offset_metrics import FAMILIES
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.security.tls import ListenerTls
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
@@ -184,10 +187,37 @@ def test_both_listeners_are_advertised_by_the_address_that_reaches_them() -> Non
     assert re.search(r"^  broker:$", COMPOSE, re.MULTILINE)
 
 
+def test_the_secure_broker_starts_with_the_certificate_and_the_user_that_its_setup_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its setup runs as it stands, but for the folders of the container."""
+    folder = ROOT / "deploy" / "secure"
+    password = tmp_path / "admin-password"
+    password.write_text("admin-secret")
+    for text in ("/var/lib/tidelog", "/run/secrets/admin-password"):
+        assert text in (folder / "setup.sh").read_text()
+    here = {"/var/lib/tidelog": str(tmp_path), "/run/secrets/admin-password": str(password)}
+    setup, settings = (
+        re.sub("|".join(here), lambda match: here[match[0]], (folder / name).read_text())
+        for name in ("setup.sh", "broker.toml")
+    )
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for _ in range(2):  # The second time changes nothing.
+        subprocess.run(["sh", "-c", setup], check=True, env=os.environ | {"PATH": path})
+    file = tmp_path / "broker.toml"
+    file.write_text(settings)
+    given = dict(re.findall(r"^      - --set=([\w.]+)=(\S+)$", COMPOSE, re.MULTILINE))
+    config = BrokerConfig.load(given, environ=image_environment(), file=file)
+    assert config.listener_configs[0].advertised == "SASL_SSL://localhost:9093"
+    ListenerTls(config, "SASL_SSL")
+    assert (tmp_path / "data" / "cluster.db").exists()
+    assert (tmp_path / "certificates" / "broker.pem").stat().st_mode & 0o077 == 0
+
+
 def test_every_image_is_pinned_to_a_version() -> None:
     images = re.findall(r"^    image: (\S+)$", COMPOSE, re.MULTILINE)
     images += re.findall(r"^ARG \w+_IMAGE=(\S+)$", DOCKERFILE, re.MULTILINE)
-    assert len(images) == 4
+    assert len(images) == 6
     assert [image for image in images if not re.search(r":v?\d+\.\d+", image)] == []
 
 

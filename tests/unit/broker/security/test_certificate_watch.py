@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
+from cryptography import x509
 from structlog.testing import capture_logs
 
 from tests.certificates import Certificates
@@ -54,6 +56,15 @@ async def test_a_new_certificate_is_shown_to_new_connections_and_old_connections
         assert shown_after == ssl.PEM_cert_to_DER_cert(issued.cert_chain_pems[0].bytes().decode()) != shown
         assert [event["event"] for event in logged] == ["certificate_taken"]
 
+        (sample,) = (
+            sample
+            for family in server.metrics.collect()
+            for sample in family.samples
+            if sample.name == "tidelog_certificate_expiry_timestamp_seconds"
+        )
+        expires = issued_until(issued)
+        assert (sample.labels, sample.value) == ({"listener": "SSL"}, expires.timestamp())
+
         for number, write in enumerate((spoil, expire, remove), 2):
             write(certificates)
             await until(lambda number=number: len(logged) == number)  # type: ignore[misc]
@@ -67,6 +78,10 @@ async def test_a_new_certificate_is_shown_to_new_connections_and_old_connections
         for peer in (before, after):
             await answered(peer)
             await peer.close()
+
+
+def issued_until(issued: trustme.LeafCert) -> datetime:
+    return x509.load_pem_x509_certificate(issued.cert_chain_pems[0].bytes()).not_valid_after_utc
 
 
 def spoil(certificates: Certificates) -> None:
