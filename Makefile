@@ -47,7 +47,7 @@ faults: $(STAMP) ## break brokers for SECONDS (60) with SEED and check what they
 	@SECONDS=$(or $(SECONDS),60) SEED=$(SEED) $(BIN)/python -m faults $(ARGUMENTS)
 
 frameworks: $(STAMP) ## run Kafka Streams, Connect, Kafka's tools and a schema registry from Maven Central
-	@$(BIN)/python -m pytest tests/frameworks/over_maven.py
+	@$(BIN)/python -m pytest tests/frameworks/over_maven.py tests/frameworks/sasl_over_maven.py
 
 bench: $(STAMP) ## compare speed with other brokers and clients
 	@$(BIN)/python -m bench
