@@ -1,5 +1,6 @@
 """Clients of other projects authenticate by each mechanism, and each tells its user what went wrong."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +22,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
 from kafka.errors import KafkaError as KafkaPythonError
 
+from tests.certificates import Certificates
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.test_wire_sasl import sessions_have_ended
 from tests.waiting import DEADLINE_SECONDS, until, wait_for
@@ -31,16 +33,24 @@ USER, PASSWORD = "ann,=ü", "pä=ss,word"
 """SCRAM escapes the name; both have characters outside ASCII."""
 PLAIN_NAME = "ünn"
 """For kafka-python, which does not escape names."""
-LISTENERS = ("SASL_PLAINTEXT", "AGAIN", "SHORT")
+LISTENERS = ("SASL_PLAINTEXT", "SASL_SSL", "AGAIN", "SHORT")
 """AGAIN has sessions that are longer than the second that has to pass between two authentications."""
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def secured(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     running = RunningBroker(
         tmp_path_factory.mktemp("secured"),
         listeners=tuple(f"{name}://127.0.0.1:0" for name in LISTENERS),
-        listener_security_protocol_map=tuple(f"{name}:SASL_PLAINTEXT" for name in LISTENERS),
+        listener_security_protocol_map=tuple(
+            f"{name}:{'SASL_SSL' if name == 'SASL_SSL' else 'SASL_PLAINTEXT'}" for name in LISTENERS
+        ),
+        ssl_keystore_location=certificates.keystore,
         listener_overrides={
             "listener.name.again.connections.max.reauth.ms": "1300",
             "listener.name.short.connections.max.reauth.ms": "300",
@@ -129,6 +139,21 @@ def test_kafka_python_writes_reads_and_administers(secured: RunningBroker, mecha
     admin = KafkaAdminClient(**settings)
     assert topic in admin.list_topics()
     admin.close()
+
+
+async def test_clients_authenticate_over_tls(secured: RunningBroker, certificates: Certificates) -> None:
+    changed = {"bootstrap_servers": address(secured, "SASL_SSL"), "security_protocol": "SASL_SSL"}
+    settings = python_settings(secured, "PLAIN", ssl_context=certificates.context(), **changed)
+    async with AIOKafkaProducer(**settings) as producer:
+        await producer.send_and_wait("over-tls", b"v")
+    over_tls = {
+        "bootstrap.servers": address(secured, "SASL_SSL"),
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": certificates.authority,
+    }
+    admin = AdminClient(librdkafka_settings(secured, "SCRAM-SHA-512", **over_tls))
+    listed = await asyncio.to_thread(admin.list_topics, timeout=DEADLINE_SECONDS)
+    assert "over-tls" in listed.topics
 
 
 WRONG = [("password", "wrong"), ("username", "nobody")]
