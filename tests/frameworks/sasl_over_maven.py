@@ -115,10 +115,10 @@ def test_the_java_client_says_that_authentication_failed(secured: RunningBroker)
 
 
 def test_the_java_client_authenticates_again_and_loses_nothing(secured: RunningBroker) -> None:
-    amount = ("--topic", "again", "--max-messages", "5000", "--throughput", "1000")
+    amount = ("--topic", "again", "--max-messages", "12000", "--throughput", "1000")
     done = _run_signed_in(secured, "SCRAM-SHA-256", "VerifiableProducer", *amount, listener="AGAIN")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-    assert '"sent":5000,"acked":5000' in done.stdout
+    assert '"sent":12000,"acked":12000' in done.stdout
     counts = secured.broker.metrics.render().decode()
     name = "kafka_server_socketservermetrics_successful_reauthentication_total"
     assert f'{name}{{listener="AGAIN",mechanism="SCRAM-SHA-256"}}' in counts
