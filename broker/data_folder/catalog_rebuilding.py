@@ -93,6 +93,8 @@ class CatalogRebuilding:
             f"{name}: in the old catalog, without any folder; it is kept, and begins empty"
             for name in topics.keys() - by_name.keys()
         ]
+        if old is None:
+            self._notes.append("users and ACLs are only in the catalog: none are left")
         is_same = is_usable and rebuilt == topics
         catalog = Catalog(
             identity.cluster_id,

@@ -183,8 +183,12 @@ class ProduceHandler:
     ) -> ProduceResponse | LateAnswer | Steps[ProduceResponse | LateAnswer | None] | None:
         """Append every batch; the response, a LateAnswer of it, or None when acks=0."""
         transactional_id, acks, _, topics = request
-        if transactional_id is not None:
-            self._access.check(context, WRITE_TRANSACTION, transactional_id)
+        if transactional_id is not None and not self._access.allows(
+            context, WRITE_TRANSACTION, transactional_id
+        ):
+            if acks == 0:
+                raise CloseConnection
+            raise ApiError(WRITE_TRANSACTION.refusal)
         if acks not in _VALID_ACKS:
             return _all_refused(request, ErrorCode.INVALID_REQUIRED_ACKS)
         if len(topics) != 1 or len(topics[0][1]) != 1:

@@ -16,6 +16,7 @@ from tests.waiting import until
 from tidelog.broker.configuration.listeners import SecurityProtocol
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
 from tidelog.broker.handlers.connection_state import ConnectionState, Principal
+from tidelog.broker.handlers.context import CloseConnection
 from tidelog.broker.security import acls as acls_module
 from tidelog.broker.security.authorizer import operations
 from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
@@ -320,6 +321,16 @@ async def test_a_denied_produce_in_a_transaction_adds_no_partition_to_it(secured
         assert codes == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     held = await secured.services.transactions.describe("x")
     assert not held.partitions
+
+
+@pytest.mark.parametrize("transactional_id", [None, "x"])
+async def test_a_denied_produce_without_an_answer_closes_the_connection(
+    secured: Asker, transactional_id: str | None
+) -> None:
+    topics = [("t", [(0, make_batch(b"v"))])]
+    with pytest.raises(CloseConnection):
+        secured.call(ApiKey.PRODUCE, 9, ProduceRequest(transactional_id, 0, 5_000, topics))
+    assert secured.replica("t").log.end_offset == 0
 
 
 async def test_a_deletion_by_id_names_a_topic_only_to_whom_may_describe_it(secured: Asker) -> None:
