@@ -21,6 +21,7 @@ class FileKind(StrEnum):
     LOG = ".log"
     INDEX = ".index"
     TIME_INDEX = ".timeindex"
+    TRANSACTION_INDEX = ".txnindex"
     SNAPSHOT = ".snapshot"
     LEADER_EPOCHS = "leader-epoch-checkpoint"
     PARTITION_METADATA = "partition.metadata"
@@ -56,6 +57,7 @@ _IN_A_PARTITION: Final = (
     (re.compile(r"\d{20}\.log"), FileKind.LOG),
     (re.compile(r"\d{20}\.index"), FileKind.INDEX),
     (re.compile(r"\d{20}\.timeindex"), FileKind.TIME_INDEX),
+    (re.compile(r"\d{20}\.txnindex"), FileKind.TRANSACTION_INDEX),
     (re.compile(r"\d{20}.*\.snapshot"), FileKind.SNAPSHOT),
     (re.compile(r"leader-epoch-checkpoint"), FileKind.LEADER_EPOCHS),
     (re.compile(r"partition\.metadata"), FileKind.PARTITION_METADATA),
@@ -74,7 +76,10 @@ _IN_THE_FOLDER: Final = (
 )
 _OF_PARTITIONS: Final = frozenset(kind for _, kind in _IN_A_PARTITION)
 _SWAPPED: Final = frozenset(
-    (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.SNAPSHOT, FileKind.PARTITION_METADATA)
+    (
+        *(FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX),
+        *(FileKind.SNAPSHOT, FileKind.PARTITION_METADATA),
+    )
 )
 _BLOCK_BYTES: Final = 512
 _MOST_FLIPS: Final = 3

@@ -1,17 +1,18 @@
 """What a broker on a damaged folder shows of one partition, to a reader and to the producers that wrote it.
 
 Owns the questions: ends, every offset in order, offsets by time, the last batches sent again, a new batch,
-and reading all of that once more. It brings facts for `faults.damage.verdict` and judges nothing.
+and reading all of that once more. Of a topic with transactions: what is committed, and nothing is sent. It
+brings facts for `faults.damage.verdict` and judges nothing.
 """
 
 import random
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from faults.damage.sample import PRODUCERS, Sample, SentBatch, TopicPartition, batch_of
+from faults.damage.sample import PRODUCERS, TRANSACTIONAL, Sample, SentBatch, TopicPartition, batch_of
 from faults.wire import Wire, records_of
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.records import batch_crc_is_valid, iter_batches
+from tidelog.protocol.records import AbortedTransactions, batch_crc_is_valid, iter_batches
 
 _RESENT: Final = 5
 _TIMES: Final = 3
@@ -54,6 +55,8 @@ class Shown:
     """Timestamp, error code and offset that ListOffsets answered."""
     resent: list[Told] = field(default_factory=list)
     new: Told | None = None
+    committed: list[Served] = field(default_factory=list)
+    """What a reader of committed records keeps, of a topic with transactions."""
     served_after: list[Served] = field(default_factory=list)
     """What was served from the first resent batch on, once all of that was answered."""
 
@@ -68,9 +71,13 @@ async def look(wire: Wire, sample: Sample, key: TopicPartition, rng: random.Rand
         for batch in rng.sample(batches, _JUMPS):
             if shown.start <= batch.offset < shown.end:
                 await _fetch(wire, key, rng.randrange(batch.offset, batch.end_offset), shown)
+        if key[0] == TRANSACTIONAL:
+            await _read_committed(wire, key, shown)
+            return shown
         for batch in rng.sample(batches, _TIMES):
             shown.times.append((batch.max_timestamp, *await wire.offset_at(*key, batch.max_timestamp)))
-    await _produce(wire, key, batches, rng, shown)
+    if key[0] != TRANSACTIONAL:
+        await _produce(wire, key, batches, rng, shown)
     return shown
 
 
@@ -99,6 +106,23 @@ async def _fetch(wire: Wire, key: TopicPartition, offset: int, shown: Shown) -> 
         return None
     shown.served += served
     return max(served[-1].end_offset, offset + 1)
+
+
+async def _read_committed(wire: Wire, key: TopicPartition, shown: Shown) -> None:
+    """What is committed, from the start up to the last stable offset; an error passes over one offset."""
+    asked, stable = shown.start, shown.end
+    while asked < stable:
+        result = await wire.read(*key, asked, _PIECE_BYTES, isolation_level=1)
+        data, offset = records_of(result), asked + 1
+        if not result.error_code:
+            stable = min(stable, result.last_stable_offset)
+            hidden = AbortedTransactions(result.aborted_transactions or ())
+            for position, header in iter_batches(data):
+                offset = header.last_offset + 1
+                if not hidden.hides(data, position, header) and not header.is_control:
+                    content = data[position + 16 : position + header.size_bytes]
+                    shown.committed.append(Served(asked, header.base_offset, offset, content))
+        asked = offset
 
 
 def _batches(data: bytes, asked: int) -> list[Served]:

@@ -1,8 +1,9 @@
 """Data folders to damage: written by a real broker, stopped in three ways, and every batch in them known.
 
-Owns what lies in a sample: several segments a partition, three producers, snapshots, checkpoints, some
-records deleted by request. Invariants: a batch is in `Sample.batches` once it was acknowledged, with its
-bytes as they are in the file; nothing else was sent.
+Owns what lies in a sample: several segments a partition, three producers, transactions of a fourth,
+snapshots, checkpoints, some records deleted by request. Invariants: a batch is in `Sample.batches` once it
+was acknowledged, with its bytes as they are in the file, and a marker in `Sample.markers`; nothing else was
+sent.
 """
 
 import asyncio
@@ -13,18 +14,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from faults.checker import Mark
 from faults.marks import record_of
 from faults.process import BrokerProcess, BrokerProcessError
-from faults.wire import Wire
+from faults.wire import Wire, records_of
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import RecordBatchBuilder, iter_batches
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import NO_SEQUENCE
 
-TOPICS: Final[Mapping[str, int]] = {"steady": 6, "trimmed": 6}
+TOPICS: Final[Mapping[str, int]] = {"steady": 6, "trimmed": 6, "transactional": 2}
 TRIMMED: Final = "trimmed"
 """Of this topic's partitions the first records are deleted by request."""
+TRANSACTIONAL: Final = "transactional"
+"""Each batch of this topic is one of a transaction over all its partitions."""
 PRODUCERS: Final = 3
 SETTINGS: Final[Mapping[str, object]] = {
     "log.segment.bytes": 4096,
@@ -37,6 +43,8 @@ SETTINGS: Final[Mapping[str, object]] = {
 _ROUNDS: Final = 24
 _TRIM_SECONDS: Final = 20.0
 _TRIM_PAUSE_S: Final = 0.1
+_PATIENCE_SECONDS: Final = 60.0
+_PAUSE_S: Final = 0.01
 _BOOT_ID: Final = ".boot_id"
 
 TopicPartition = tuple[str, int]
@@ -59,6 +67,7 @@ class SentBatch(NamedTuple):
     producer_id: int
     base_sequence: int
     data: bytes
+    is_aborted: bool = False
 
     @property
     def end_offset(self) -> int:
@@ -77,6 +86,7 @@ class Sample:
     folder: Path
     stop: Stop
     batches: dict[TopicPartition, list[SentBatch]] = field(default_factory=dict)
+    markers: dict[TopicPartition, list[SentBatch]] = field(default_factory=dict)
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     """Where each log starts."""
     producer_ids: set[int] = field(default_factory=set)
@@ -106,6 +116,7 @@ async def make_sample(folder: Path, stop: Stop, rng: random.Random) -> Sample:
             await writing.write_a_batch_everywhere()
             await asyncio.sleep(_TRIM_PAUSE_S)
         await writing.write_a_batch_everywhere()
+        await writing.find_markers()
         if stop is Stop.CLEAN:
             if exit_code := await broker.terminate():
                 raise BrokerProcessError(f"the broker ended with exit code {exit_code} after SIGTERM")
@@ -126,6 +137,7 @@ class _Writing:
         self._producer_ids: list[int] = []
         self._sequences: dict[tuple[TopicPartition, int], int] = {}
         self._now_ms = time.time_ns() // 1_000_000
+        self._transactional: dict[str, object] = {}
 
     async def begin(self) -> None:
         for name, partitions in TOPICS.items():
@@ -137,11 +149,34 @@ class _Writing:
             code, producer_id = await self._wire.new_producer_id()
             _expect_none(code, "InitProducerId")
             self._producer_ids.append(producer_id)
+        await self._ask(ApiKey.FIND_COORDINATOR, 3, {"key": TRANSACTIONAL, "key_type": 1})
+        wanted = {"transactional_id": TRANSACTIONAL, "transaction_timeout_ms": 60_000}
+        given = await self._ask(ApiKey.INIT_PRODUCER_ID, 4, wanted)
+        self._producer_ids.append(given.producer_id)
+        self._transactional = {
+            "transactional_id": TRANSACTIONAL,
+            "producer_id": given.producer_id,
+            "producer_epoch": given.producer_epoch,
+        }
         self._sample.producer_ids.update(self._producer_ids)
 
+    async def _ask(self, key: ApiKey, version: int, values: Mapping[str, object]) -> Any:
+        """The answer without an error; the coordinator may need some time."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            answer = await self._wire.ask(key, version, values)
+            code = _code_of(answer)
+            if not ErrorCode(code).retriable or time.monotonic() > deadline:
+                _expect_none(code, key.name)
+                return answer
+            await asyncio.sleep(_PAUSE_S)
+
     async def write_a_batch_everywhere(self) -> None:
-        """One batch to each partition, of a producer by chance."""
+        """One batch to each partition, of a producer by chance, and a transaction."""
+        await self._write_a_transaction()
         for topic, partitions in TOPICS.items():
+            if topic == TRANSACTIONAL:
+                continue
             made = {partition: self._batch((topic, partition)) for partition in range(partitions)}
             results = await self._wire.append(topic, {index: batch.data for index, batch in made.items()})
             for partition, batch in made.items():
@@ -149,12 +184,49 @@ class _Writing:
                 stored = batch._replace(offset=results[partition].base_offset)
                 self._sample.batches[topic, partition].append(stored)
 
-    def _batch(self, key: TopicPartition) -> SentBatch:
-        writer = self._rng.randrange(PRODUCERS)
+    async def _write_a_transaction(self) -> None:
+        indexes = range(TOPICS[TRANSACTIONAL])
+        named = {f"v3_and_below_{name}": value for name, value in self._transactional.items()}
+        topics = [{"name": TRANSACTIONAL, "partitions": list(indexes)}]
+        await self._ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, {**named, "v3_and_below_topics": topics})
+        is_commit = self._rng.choice((True, False))
+        made = {index: self._batch((TRANSACTIONAL, index), PRODUCERS) for index in indexes}
+        data = {index: batch.data for index, batch in made.items()}
+        results = await self._wire.append(TRANSACTIONAL, data, transactional_id=TRANSACTIONAL)
+        for index, batch in made.items():
+            _expect_none(results[index].error_code, f"produce to {TRANSACTIONAL}-{index}")
+            stored = batch._replace(offset=results[index].base_offset, is_aborted=not is_commit)
+            self._sample.batches[TRANSACTIONAL, index].append(stored)
+        await self._ask(ApiKey.END_TXN, 3, {**self._transactional, "committed": is_commit})
+
+    async def find_markers(self) -> None:
+        """Note the markers, once the last transaction has one in each partition."""
+        for index in range(TOPICS[TRANSACTIONAL]):
+            key, offset = (TRANSACTIONAL, index), 0
+            markers: list[SentBatch] = []
+            deadline = time.monotonic() + _PATIENCE_SECONDS
+            while len(markers) < len(self._sample.batches[key]):
+                if time.monotonic() > deadline:
+                    raise BrokerProcessError(f"{key} has {len(markers)} markers only")
+                data = records_of(await self._wire.read(*key, offset))
+                for position, header in iter_batches(data):
+                    content = data[position : position + header.size_bytes]
+                    offset = header.last_offset + 1
+                    if header.is_control:
+                        named = (header.base_offset, 1, header.max_timestamp, header.producer_id)
+                        markers.append(SentBatch(*named, NO_SEQUENCE, content))
+            self._sample.markers[key] = markers
+
+    def _batch(self, key: TopicPartition, writer: int | None = None) -> SentBatch:
+        if writer is None:
+            writer = self._rng.randrange(PRODUCERS)
         count = self._rng.randint(1, 4)
         first = self._sequences.get((key, writer), 0)
         self._sequences[key, writer] = first + count
-        return batch_of(self._producer_ids[writer], writer, key[1], first, count, self._now_ms + first)
+        return batch_of(
+            *(self._producer_ids[writer], writer, key[1], first, count, self._now_ms + first),
+            is_transactional=writer == PRODUCERS,
+        )
 
     async def trim(self) -> None:
         """Delete the first records of a topic; retention takes the segments that they leave empty."""
@@ -168,16 +240,39 @@ class _Writing:
 
 
 def batch_of(
-    producer_id: int, writer: int, partition: int, first_sequence: int, count: int, timestamp_ms: int
+    producer_id: int,
+    writer: int,
+    partition: int,
+    first_sequence: int,
+    count: int,
+    timestamp_ms: int,
+    *,
+    is_transactional: bool = False,
 ) -> SentBatch:
     """A batch whose records say who they are; its counters are its sequence numbers."""
     builder = RecordBatchBuilder()
     for number in range(count):
         key, value = record_of(Mark(writer, partition, first_sequence + number))
         builder.append(timestamp_ms + number, key, value)
-    data = bytes(builder.build(producer_id=producer_id, producer_epoch=0, base_sequence=first_sequence))
+    data = bytes(
+        builder.build(
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=first_sequence,
+            is_transactional=is_transactional,
+        )
+    )
     ((_, header),) = iter_batches(data)
     return SentBatch(-1, count, header.max_timestamp, producer_id, first_sequence, data)
+
+
+def _code_of(answer: Any) -> int:
+    """The error code of an answer; of partitions that were added, the first one that is one."""
+    topics = getattr(answer, "results_by_topic_v3_and_below", None)
+    if topics is None:
+        return int(answer.error_code)
+    codes = [each.partition_error_code for topic in topics for each in topic.results_by_partition]
+    return int(next(filter(None, codes), 0))
 
 
 def _expect_none(code: int, what: str) -> None:

@@ -169,7 +169,7 @@ async def _look(
         case = Case(
             key,
             sample.stop,
-            sample.batches[key],
+            [*sample.batches[key], *sample.markers.get(key, ())],
             sample.starts[key],
             points.get(key, 0),
             [each.damage for each in own],

@@ -21,6 +21,7 @@ from faults.damage.probe import Served, Shown
 from faults.damage.sample import SentBatch, Stop, TopicPartition
 from faults.process import event_of
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.types import NO_SEQUENCE
 
 _CATALOG: Final = "cluster."
 _CATALOG_NAME: Final = "cluster.db"
@@ -68,6 +69,8 @@ def judge_partition(case: Case, shown: Shown, events: Iterable[Mapping[str, Any]
         first, last = lost[0], lost[-1]
         text = f"{len(lost)} batches from offset {first.offset} to {last.end_offset - 1} are not served"
         find(Kind.SILENT, f"{text} (start {shown.start}, end {shown.end}), and no event says so")
+    if not told:
+        _judge_committed(case, shown, bool(lost), find)
     first_offset = max(case.start, shown.start) if told else case.start
     _judge_producing(first_offset, shown, kept, bool(lost) or told, find)
     return findings
@@ -121,6 +124,18 @@ def _judge_reading(case: Case, shown: Shown, find: Callable[[Kind, str], None]) 
         _judge_served(case, served, find)
     for offset in shown.silent:
         find(Kind.GAP, f"a fetch at {offset}, below the end {shown.end}, gives neither record nor error")
+
+
+def _judge_committed(case: Case, shown: Shown, may_be_open: bool, find: Callable[[Kind, str], None]) -> None:
+    """A reader of committed records gets them all, and no others. Where the end of the log is lost, the last
+    transaction may be open again."""
+    kept = {served.offset for served in shown.committed}
+    for batch in case.batches:
+        if batch.is_aborted and batch.offset in kept:
+            find(Kind.DIRTY, f"a reader of committed records gets the aborted batch at {batch.offset}")
+        is_due = bool(kept) and not may_be_open and batch.base_sequence != NO_SEQUENCE
+        if is_due and not batch.is_aborted and case.start <= batch.offset and batch.offset not in kept:
+            find(Kind.MISSING, f"a reader of committed records does not get the batch at {batch.offset}")
 
 
 def _judge_times(case: Case, shown: Shown, find: Callable[[Kind, str], None]) -> None:

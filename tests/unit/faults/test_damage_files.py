@@ -26,6 +26,7 @@ def folder(path: Path) -> Path:
         own.mkdir(parents=True)
         batches = [batch_of(5, 0, partition, first, 2, 1_000).data for first in (0, 2, 4)]
         (own / f"{partition:020d}.log").write_bytes(b"".join(batches))
+        (own / f"{0:020d}.txnindex").write_bytes(bytes([partition + 1]) * 34)
         (own / "partition.metadata").write_text(f"id {partition}")
     (path / "cluster.db").write_bytes(bytes(range(1, 200)) + bytes(800))
     (path / ".lock").touch()
@@ -36,7 +37,7 @@ def folder(path: Path) -> Path:
     ("kind", "damage"),
     [
         (kind, damage)
-        for kind in (FileKind.LOG, FileKind.PARTITION_METADATA, FileKind.CATALOG)
+        for kind in (FileKind.LOG, FileKind.TRANSACTION_INDEX, FileKind.PARTITION_METADATA, FileKind.CATALOG)
         for damage in damages_of(kind)
     ],
 )
@@ -79,5 +80,6 @@ def test_a_file_of_an_unknown_kind_is_refused_by_its_name(tmp_path: Path) -> Non
 
 def test_each_kind_is_either_of_a_partition_or_of_the_folder(tmp_path: Path) -> None:
     found = files_by_kind(folder(tmp_path))
-    assert {kind for kind in found if is_of_a_partition(kind)} == {FileKind.LOG, FileKind.PARTITION_METADATA}
+    of_partitions = {FileKind.LOG, FileKind.TRANSACTION_INDEX, FileKind.PARTITION_METADATA}
+    assert {kind for kind in found if is_of_a_partition(kind)} == of_partitions
     assert {kind for kind in found if not is_of_a_partition(kind)} == {FileKind.CATALOG}

@@ -18,6 +18,7 @@ from faults.damage.verdict import (
     judge_words,
 )
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.types import NO_SEQUENCE
 
 BATCHES = [SentBatch(offset, 2, 100 + offset, 7, offset, bytes(16) + b"%d" % offset) for offset in (0, 2, 4)]
 NEW = SentBatch(-1, 1, 200, 7, 6, bytes(16) + b"new")
@@ -51,6 +52,21 @@ def judged(seen: Shown, *events: Mapping[str, Any], of: Case | None = None) -> s
 def test_everything_served_unchanged_is_allowed() -> None:
     resent = [Told(BATCHES[2], 0, 4), Told(BATCHES[1], ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1)]
     assert judged(shown(0, 2, 4, resent=resent, times=[(102, 0, 2)])) == set()
+
+
+def test_a_reader_of_committed_records_gets_all_of_them_and_no_others() -> None:
+    aborted = BATCHES[1]._replace(is_aborted=True)
+    marker = SentBatch(6, 1, 300, 7, NO_SEQUENCE, bytes(16) + b"marker")
+    of = case()._replace(batches=[BATCHES[0], aborted, BATCHES[2], marker])
+    served = {"served": [_served(batch) for batch in of.batches], "end": 7, "new": None}
+
+    def seen(*offsets: int) -> Shown:
+        return Shown(**{"start": 0, "committed": [_served(BATCHES[at // 2]) for at in offsets]} | served)
+
+    assert judged(seen(0, 4), of=of) == set()
+    assert judged(seen(0, 2, 4), of=of) == {Kind.DIRTY}
+    assert judged(seen(4), of=of) == {Kind.MISSING}
+    assert judged(seen(0, 2), TOLD, of=of) == set()
 
 
 def test_a_loss_is_allowed_only_where_an_event_tells_it_with_advice() -> None:
