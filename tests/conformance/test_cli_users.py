@@ -10,7 +10,16 @@ from tests.conformance.conftest import RunningBroker
 from tests.conformance.raw import connected
 from tidelog.protocol.schema import ApiKey
 
-SASL = {"listeners": ("SASL_PLAINTEXT://127.0.0.1:0",), "sasl_enabled_mechanisms": ("PLAIN",)}
+SASL = {
+    "listeners": ("SASL_PLAINTEXT://127.0.0.1:0",),
+    "sasl_enabled_mechanisms": ("PLAIN", "SCRAM-SHA-512"),
+}
+PROPERTIES = """
+security.protocol=SASL_PLAINTEXT
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\
+  username="root" password="secret";
+"""
 
 
 def signs_in(broker: RunningBroker, user: str, password: str) -> bool:
@@ -96,6 +105,12 @@ def test_the_first_user_is_made_on_a_stopped_broker_and_there_is_no_other(
         assert signs_in(broker, "root", "secret")
         for user, password in (("root", "root"), ("admin", "admin"), ("", "")):
             assert not signs_in(broker, user, password)
+        file = tmp_path / "root.properties"
+        file.write_text(PROPERTIES)
+        as_root = ("--command-config", str(file), "--bootstrap-servers", broker.address)
+        typed(monkeypatch, "of alice\n")
+        assert tidelog("user", "add", "alice", *as_root)[0] == 0
+        assert signs_in(broker, "alice", "of alice")
         typed(monkeypatch, "other\n")
         code, _, error = tidelog("storage", "add-user", str(folder), "root")
         assert (code, "stop it first" in error) == (1, True)
