@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 FILE_SCHEMA = pa.schema([field for field in ARROW_SCHEMA if field.name != "topic"])
 _NAME = re.compile(r"(\d+)-(\d{20})-(\d{20})\.parquet")
-_STATISTICS = ["partition", "offset", "timestamp"]
 _MICROSECONDS_A_DAY = 86_400_000_000
 # The first day of year 1, and of year 10000, counted from 1970-01-01.
 _FIRST_DAY, _END_DAY = -719_162, 2_932_897
@@ -49,11 +48,6 @@ class DraftFile(NamedTuple):
     first_offset: int
     last_offset: int
     rows: int
-
-
-def topic_of(name: str) -> str:
-    """The topic of a file, by its path in the archive."""
-    return Path(name).parts[0].removeprefix("topic=")
 
 
 def offsets_in_name(name: str) -> tuple[int, int, int] | None:
@@ -109,9 +103,7 @@ def join_files(files: Sequence[Path], target: Path, compression: str) -> None:
     """Write the records of files of one topic, partition and date, which are in the order of their offsets,
     into `target`. It is durable. Raises ArchiveError where their offsets do not ascend."""
     last = -1
-    with pq.ParquetWriter(
-        target, FILE_SCHEMA, compression=compression, write_statistics=_STATISTICS
-    ) as writer:
+    with pq.ParquetWriter(target, FILE_SCHEMA, compression=compression) as writer:
         for table in _groups(files):
             offsets = [last, *table.column("offset").to_pylist()]
             if any(before >= after for before, after in pairwise(offsets)):

@@ -33,7 +33,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from tidelog.pipeline.jobs.archive_files import ArchiveError, DraftFile, offsets_in_name, sync, topic_of
+from tidelog.pipeline.jobs.archive_files import ArchiveError, DraftFile, offsets_in_name, sync
 from tidelog.pipeline.paths import local_path, try_lock
 from tidelog.pipeline.source.micro_batches import from_json
 from tidelog.pipeline.source.offsets import OptionError, Place, to_json
@@ -230,7 +230,7 @@ def last_files(names: Iterable[str]) -> dict[Place, str]:
         if (offsets := offsets_in_name(Path(name).name)) is None:
             raise ValueError(f"{name} is not the name of an archive's file")
         partition, _, end = offsets
-        place = Place(topic_of(name), partition)
+        place = Place(Path(name).parts[0].removeprefix("topic="), partition)
         last[place] = max(last.get(place, (-1, "")), (end, name))
     return {place: name for place, (_, name) in last.items()}
 
