@@ -51,7 +51,7 @@ _OURS = re.compile(
 _OF_JAVA = re.compile(r"^(?::|Caused by:) [\w.$]+: (.+)$", re.MULTILINE)
 # What Spark says of a stream's error around it, and of a Python process that ended.
 _OF_STREAM = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: (.*?)(?: SQLSTATE: \w+)?$")
-_PYTHON_ENDED = re.compile(r"Python worker (?:exited|failed)|java\.io\.EOFException")
+_PYTHON_ENDED = re.compile(r"Python worker (?:exited|failed)|terminated with exception: null")
 _STOPPED = "Cannot call methods on a stopped SparkContext"
 _GOES_ON = {"set failOnDataLoss=false": "give --no-fail-on-data-loss"}
 _AGAIN = {"set failOnDataLoss=false to skip lost records, with a warning in the log": "run it again"}

@@ -235,7 +235,11 @@ def test_the_error_of_a_stream_is_one_line() -> None:
         "=== Streaming Query ===\nIdentifier: [id = 1, runId = 2]\nThread State: RUNNABLE\n"
     )
     assert pipeline_run._reason(stream.format("no such table")) == "no such table"
-    for killed in ("Python worker failed to connect back.", "Python worker exited unexpectedly (crashed)"):
+    connecting, working = (
+        "Python worker failed to connect back.",
+        "Python worker exited unexpectedly (crashed)",
+    )
+    for killed in (connecting, working, "null"):
         reason = pipeline_run._reason(stream.format(killed))
         assert reason.startswith("a Python process of Spark ended")
         assert "\n" not in reason
