@@ -96,8 +96,9 @@ async def test_without_one_permission_a_request_is_refused_and_with_exactly_all_
         assert world.state() == before, f"a request without {need} changed something"
         if case.shown is not None:
             assert not case.shown(names, body, answer), f"a request without {need} shows something"
-        if case.hides_existence and need.rights[-1].resource_type == ResourceType.TOPIC:
-            await assert_existence_is_hidden(world, case, names, body)
+        named = FIELDS.get(need.rights[-1].resource_type)
+        if named is not None and (case.hides_existence or named != "topic"):
+            await assert_existence_is_hidden(world, case, names, named, body)
     for served, right in [(need, right) for need in needs for right in need.rights]:
         names = await prepared(world, case)
         others = [other.rights[0] for other in needs if other is not served]
@@ -117,17 +118,23 @@ async def assert_served(world: World, case: Case, names: Names) -> None:
         assert case.shown(names, body, answer), f"with {world.allowed} the answer is {answer}"
 
 
-async def assert_existence_is_hidden(world: World, case: Case, names: Names, body: bytes) -> None:
-    """The refusal of a topic that does not exist has the same bytes."""
-    absent = names._replace(topic=f"nope-{names.topic[5:]}")
+FIELDS = {
+    ResourceType.TOPIC: "topic",
+    ResourceType.GROUP: "group",
+    ResourceType.TRANSACTIONAL_ID: "transaction",
+}
+
+
+async def assert_existence_is_hidden(world: World, case: Case, names: Names, named: str, body: bytes) -> None:
+    """The refusal of a topic, group or transactional id that does not exist has the same bytes."""
+    present = getattr(names, named)
+    nothing = f"{'x' * (len(present) - 4)}{present[-4:]}"
+    absent = names._replace(**{named: nothing})
     world.allow(
-        *(
-            each._replace(resource_name=absent.topic) if each.resource_name == names.topic else each
-            for each in world.allowed
-        )
+        *(each._replace(resource_name=each.resource_name.replace(present, nothing)) for each in world.allowed)
     )
     other, _ = await world.alice.ask(case.key, case.version, case.values(absent))
-    assert other.replace(absent.topic.encode(), names.topic.encode()) == body
+    assert other.replace(nothing.encode(), present.encode()) == body
 
 
 NOT_SHOWN_ALONE = {(K.DELETE_TOPICS, 1)}
