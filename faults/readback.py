@@ -14,12 +14,13 @@ from typing import Final
 
 from faults.checker import BatchFacts, Finding, Kind, Stored
 from faults.marks import mark_of
-from tidelog.client import ClientError, Consumer, ConsumerRecord, TopicPartition
+from tidelog.client import BrokerUnavailableError, ClientError, Consumer, ConsumerRecord, TopicPartition
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import batch_crc_is_valid, decode_batch, iter_batches
 
 _POLL_MS = 200
 _RETRY_S = 0.05
+_REQUEST_MS = 10_000
 
 Logs = dict[int, list[Stored]]
 Identify = Callable[[object, object], Hashable]
@@ -96,25 +97,38 @@ class Follower:
         await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _read(self) -> None:
-        consumer = Consumer(
-            bootstrap_servers=self._bootstrap_servers,
-            auto_offset_reset="earliest",
-            isolation_level=self._isolation_level,
-        )
-        consumer.assign(self._keys)
-        await consumer.start()
+        consumer = await self._started()
         try:
             while True:
                 try:
                     found = await consumer.getmany(timeout_ms=_POLL_MS)
                 except ClientError as error:
-                    name = type(error).__name__
-                    self.errors[name] = self.errors.get(name, 0) + 1
-                    await asyncio.sleep(_RETRY_S)
+                    await self._note(error)
                     continue
                 _take(self.logs, found, self._identify)
         finally:
             await consumer.stop()
+
+    async def _started(self) -> Consumer:
+        """A consumer whose start the network did not prevent."""
+        while True:
+            consumer = Consumer(
+                bootstrap_servers=self._bootstrap_servers,
+                auto_offset_reset="earliest",
+                isolation_level=self._isolation_level,
+                request_timeout_ms=_REQUEST_MS,
+            )
+            consumer.assign(self._keys)
+            try:
+                await consumer.start()
+                return consumer
+            except BrokerUnavailableError as error:
+                await self._note(error)
+
+    async def _note(self, error: ClientError) -> None:
+        name = type(error).__name__
+        self.errors[name] = self.errors.get(name, 0) + 1
+        await asyncio.sleep(_RETRY_S)
 
 
 class FileReading:

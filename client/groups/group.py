@@ -198,15 +198,17 @@ class Group:
                 await self._rebalance(membership, step)
 
     async def _rebalance(self, membership: Membership, step: Join | AssignAll | Sync) -> None:
-        wait_ms = self.config.max_poll_interval_ms + self._cluster.config.request_timeout_ms
         match step:
             case Join(values):
+                wait_ms = self.config.max_poll_interval_ms + self._cluster.config.request_timeout_ms
                 membership.join_begun()
                 membership.joined(await self._ask(ApiKey.JOIN_GROUP, values, wait_ms))
             case AssignAll(topics):
                 membership.assigned(await self._partition_counts(topics))
             case Sync(values):
-                membership.synced(await self._ask(ApiKey.SYNC_GROUP, values, wait_ms))
+                # It may be sent again. Heartbeats go on meanwhile, so without its answer the group would wait
+                # for this member until max_poll_interval_ms.
+                membership.synced(await self._ask(ApiKey.SYNC_GROUP, values))
 
     async def _resolve(self, membership: ConsumerMembership) -> None:
         if membership.resolved(self._topic_ids()):
@@ -215,7 +217,7 @@ class Group:
         if not membership.resolved(self._topic_ids()):
             membership.failures += 1
 
-    async def _ask(self, api_key: ApiKey, values: dict[str, object], wait_ms: int) -> Any:
+    async def _ask(self, api_key: ApiKey, values: dict[str, object], wait_ms: int | None = None) -> Any:
         node_id = await self.offsets.find_coordinator()
         return await self._coordinator.call(node_id, api_key, values, timeout_ms=wait_ms, is_held_back=True)
 

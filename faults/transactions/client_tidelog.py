@@ -17,7 +17,11 @@ from tidelog.client import (
 )
 
 _RETRY_S: Final = 0.05
-_MEMBER: Final[dict[str, Any]] = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 500}
+_MEMBER: Final[dict[str, Any]] = {
+    "session_timeout_ms": 6_000,
+    "heartbeat_interval_ms": 500,
+    "max_poll_interval_ms": 20_000,
+}
 _ClientT = TypeVar("_ClientT", Producer, Consumer)
 
 

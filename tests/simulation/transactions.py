@@ -35,10 +35,11 @@ def play(seed: int, parent: Path | None = None) -> Run:
     folder = Path(tempfile.mkdtemp(prefix="simulated-", dir=parent or _memory_folder()))
     loop = VirtualLoop(random.Random(f"loop {seed}"))
     alarms: list[str] = []
+    events: Counter[str] = Counter()
     # A seed plays with every transaction.version that clients meet.
     has_epochs = bool(seed % 2)
     try:
-        with _patched(seed, alarms, has_epochs=has_epochs):
+        with _patched(seed, alarms, events, has_epochs=has_epochs):
             loop.set_exception_handler(lambda _, context: _note(alarms, context))
             asyncio.set_event_loop(loop)
             world = World(seed, folder, loop, has_epochs=has_epochs)
@@ -47,6 +48,7 @@ def play(seed: int, parent: Path | None = None) -> Run:
         asyncio.set_event_loop(None)
         loop.close()
         shutil.rmtree(folder, ignore_errors=True)
+    run.done |= Counter({f"logged by the broker: {event}": count for event, count in events.items()})
     for text in alarms:
         run.find(Kind.ALARM, text)
     return run
@@ -63,7 +65,7 @@ def _memory_folder() -> str | None:
 
 
 @contextmanager
-def _patched(seed: int, alarms: list[str], *, has_epochs: bool) -> Iterator[None]:
+def _patched(seed: int, alarms: list[str], events: Counter[str], *, has_epochs: bool) -> Iterator[None]:
     """Randomness from the seed alone, syncs on virtual time, errors in the broker's log as alarms."""
     real = random.Random
     drawn = real(f"all {seed}")
@@ -71,14 +73,16 @@ def _patched(seed: int, alarms: list[str], *, has_epochs: bool) -> Iterator[None
     def seeded(*arguments: Any) -> random.Random:
         return real(*(arguments or (drawn.random(),)))
 
-    def keep_errors(_: Any, method: str, event: Any) -> Any:
+    def keep(_: Any, method: str, event: Any) -> Any:
         node = NODE.get()
-        if method in ("error", "critical") and node is not None and node.name.startswith("broker"):
-            alarms.append(str(event))
+        if node is not None and node.name.startswith("broker"):
+            events[event["event"]] += 1
+            if method in ("error", "critical"):
+                alarms.append(str(event))
         raise structlog.DropEvent
 
     before = structlog.get_config()
-    structlog.configure(processors=[keep_errors], cache_logger_on_first_use=False)
+    structlog.configure(processors=[keep], cache_logger_on_first_use=False)
     features: Any = property(lambda _: {}, lambda _, __: None) if not has_epochs else Connection.features
     try:
         with (

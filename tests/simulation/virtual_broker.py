@@ -4,6 +4,7 @@ Owns the lives of the broker: it is started on the same folder again after each 
 clock, the threads, the disk's caches and the catalog's store are simulated.
 """
 
+import asyncio
 import random
 from contextvars import Context
 from pathlib import Path
@@ -43,6 +44,8 @@ class VirtualBroker:
         self.lives = 0
         self.power_cuts = 0
         self.bytes_lost = 0
+        self.failures: list[str] = []
+        """Why lives could not begin."""
         self.services: Services | None = None
         self.node: Node
         self.disk: VirtualDisk
@@ -57,7 +60,8 @@ class VirtualBroker:
         self.node.on_death = self._died
         self.disk = VirtualDisk(self._platter, self.node)
         self.die_soon(dies_at_write)
-        self.node.start(self._serve(self.node, self.disk))
+        serving = self.node.start(self._serve(self.node, self.disk))
+        serving.add_done_callback(self._served, context=Context())
 
     def die_soon(self, writes: int | None) -> None:
         """Die at one of the next writes to a log or a checkpoint."""
@@ -90,6 +94,10 @@ class VirtualBroker:
         self.services = services
         self.network.endpoint.node = node
         self.network.endpoint.accept = lambda: Connection(server, _ENDPOINT, next(numbers))
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        if (error := task.exception()) is not None and not self.node.is_dead:
+            self.failures.append(f"{self.node.name} did not start: {error!r}")
 
     def _died(self) -> None:
         self.services = None

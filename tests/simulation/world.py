@@ -301,4 +301,5 @@ class World:
         history.ends = self.ends
         for outcome, count in Counter(attempt.outcome for attempt in attempts.values()).items():
             self.run.done[f"transactions: {outcome}"] = count
+        self.run.findings += [Finding(Kind.ALARM, text) for text in self.broker.failures]
         self.run.findings += check(history)

@@ -10,11 +10,13 @@ from tidelog.client import ConsumerRecord, OffsetAndMetadata, TimestampType, Top
 from tidelog.client.cluster import Cluster
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.consumer_config import ConsumerConfig
-from tidelog.client.errors import ClientError
+from tidelog.client.errors import ClientError, RequestTimeoutError
 from tidelog.client.groups.group import Group
+from tidelog.client.groups.steps import Join, Sync
 from tidelog.client.partition_reader import PartitionReader
 from tidelog.client.progress import Progress
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
 
 KEY, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -176,3 +178,28 @@ async def test_only_an_application_that_asks_for_nothing_exceeds_the_poll_interv
         await asyncio.sleep(0)
     watch.cancel()
     assert group._awaits_application is not asks
+
+
+class Silent:
+    """A coordinator that remembers how long each answer is awaited, and gives none."""
+
+    def __init__(self) -> None:
+        self.waits_ms: dict[ApiKey, int | None] = {}
+
+    async def find_coordinator(self) -> int:
+        return 1
+
+    async def call(self, node_id: int, api_key: ApiKey, values: object, **more: Any) -> Any:
+        self.waits_ms[api_key] = more["timeout_ms"]
+        raise RequestTimeoutError("no answer")
+
+
+async def test_a_lost_answer_to_sync_holds_the_group_no_longer_than_a_request_may_take() -> None:
+    group, _ = made(Offsets(), {}, max_poll_interval_ms=300_000)
+    group.offsets = group._coordinator = silent = Silent()  # type: ignore[assignment]
+    for step in (Join({}), Sync({})):
+        with pytest.raises(RequestTimeoutError):
+            await group._carry_out(step)
+    # None: request_timeout_ms. A join waits for all members, which may be at work.
+    assert silent.waits_ms[ApiKey.SYNC_GROUP] is None
+    assert (silent.waits_ms[ApiKey.JOIN_GROUP] or 0) > 300_000
