@@ -8,8 +8,6 @@ import pytest
 from tests.simulation.transactions import play
 
 SEEDS = range(16)
-# A node dies in the middle of its work, and leaves coroutines that nothing awaits.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
