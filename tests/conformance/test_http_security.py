@@ -17,6 +17,7 @@ from tests.certificates import Certificates
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.cli.main import main
 from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
 
 PASSWORD = "open sesame: ü"
@@ -145,6 +146,30 @@ async def test_over_tls_a_certificate_names_the_user_as_well(
             await asked(broker, "GET", "/healthz")
     events = [event for event in logged if event["event"] == "connection_closed_bad_tls"]
     assert {event["listener"] for event in events} == {"HTTP"}
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "PLAINTEXT"])
+async def test_commands_show_their_user_and_password_at_the_http_port(
+    tmp_path: Path, certificates: Certificates, capfd: pytest.CaptureFixture[str], protocol: str
+) -> None:
+    settings = {
+        "listeners": "SASL_SSL://127.0.0.1:0",
+        "ssl.keystore.location": certificates.keystore,
+        "http.security.protocol": protocol,
+    }
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SASL_SSL\n"
+        f"ssl.truststore.location={certificates.authority}\n"
+        "sasl.mechanism=SCRAM-SHA-256\n"
+        f'sasl.jaas.config={module} required username="alice" password="{PASSWORD}";\n'
+    )
+    async with secured(tmp_path, **settings) as broker:
+        flags = ["--bootstrap-servers", f"127.0.0.1:{broker.port}", "--command-config", str(file)]
+        for command in (["producers", "t"], ["fault", "list"]):
+            assert await asyncio.to_thread(main, [*command, *flags]) == 0
+            assert capfd.readouterr().err == ""
 
 
 async def test_a_broker_without_security_asks_nobody(tmp_path: Path) -> None:

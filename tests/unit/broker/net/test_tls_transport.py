@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.certificates import Certificates
-from tests.unit.broker.net.peers import Peer, serving
+from tests.unit.broker.net.peers import Peer, produce_frame, serving
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.limits.peer_events import PeerEvents
@@ -306,6 +306,24 @@ async def test_bytes_that_are_not_tls_end_only_their_connection(
         assert (await Peer(*streams).ask(ApiKey.API_VERSIONS, 3)).error_code == 0
         streams[1].close()
     assert all(event["event"] == "connection_closed_bad_tls" for event in logged)
+
+
+async def test_what_tls_holds_counts_as_memory_of_its_connection(certificates: Certificates) -> None:
+    waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    settings = {**tls_settings(certificates), "connection.queued.max.requests": 1}
+    async with serving({ApiKey.PRODUCE: lambda context, request: waiting}, **settings) as server:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=certificates.context())
+        frame = produce_frame(9, [("t", [(0, bytes(100))])])
+        writer.write(frame * 20_000)
+        await until(lambda: server._connections)
+        (connection,) = server._connections
+        await until(connection._received_bytes)
+        received = connection._received_bytes()
+        assert connection.held().receiving == connection._reader.capacity_bytes + received
+        assert connection.held_bytes() >= connection._reader.capacity_bytes + received
+        assert connection.held().is_sending
+        writer.transport.abort()
+        waiting.cancel()
 
 
 async def test_a_server_that_stops_does_not_wait_for_handshakes(
