@@ -23,10 +23,14 @@ from tidelog.pipeline.arrow.arrays import ArrowArray, flags, numbers, repeated
 from tidelog.pipeline.arrow.batches import NO_END, Batches, batch_positions
 from tidelog.pipeline.arrow.record_ends import record_places
 from tidelog.pipeline.arrow.vectors import Integers, RecordFields, Slices, read_fields
-from tidelog.pipeline.source.isolation import BatchFilter
 from tidelog.protocol.compression import Compression, decompress
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.records import BATCH_HEADER_SIZE, DEFAULT_MAX_DECOMPRESSED_BYTES, read_batch_header
+from tidelog.protocol.records import (
+    BATCH_HEADER_SIZE,
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    AbortedTransactions,
+    read_batch_header,
+)
 from tidelog.protocol.records.header import COMPRESSION_MASK, CONTROL_BIT
 from tidelog.protocol.types import MAX_SEQUENCE, NO_SEQUENCE, Buffer
 
@@ -64,7 +68,7 @@ def decode_record_batches(
     end_offset: int = NO_END,
     columns: Sequence[str] = tuple(ARROW_SCHEMA.names),
     target_rows: int = 65_536,
-    batch_filter: BatchFilter | None = None,
+    batch_filter: AbortedTransactions | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of `data` with start_offset <= offset < end_offset, in log order, as Arrow record batches.
 

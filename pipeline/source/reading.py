@@ -27,8 +27,8 @@ from tidelog.pipeline.segments.data_folders import (
     topic_ids_in_folder,
 )
 from tidelog.pipeline.segments.segment_ranges import Piece, open_piece, plan_pieces
+from tidelog.pipeline.segments.segment_transactions import aborted_transactions
 from tidelog.pipeline.source.fetch import find_bounds, find_logs, find_offsets_at, next_offset, read_answers
-from tidelog.pipeline.source.isolation import NoTransactions
 from tidelog.pipeline.source.losses import left_out, note_losses
 from tidelog.pipeline.source.offsets import (
     LATEST,
@@ -145,6 +145,8 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
 
 def _read_piece(options: SourceOptions, piece: Piece) -> Iterator[pa.RecordBatch]:
     offsets = piece.offsets
+    # Before the records are read: see `segment_transactions`.
+    aborted = aborted_transactions(piece) if options.read_committed else []
     file = open_piece(piece)
     if file is None:
         what = f"{offsets.topic}-{offsets.partition}: {piece.path} was deleted after the read was planned"
@@ -153,7 +155,7 @@ def _read_piece(options: SourceOptions, piece: Piece) -> Iterator[pa.RecordBatch
         report_losses(losses)
         note_losses(options.losses_path, [offsets])
         return
-    batch_filter = NoTransactions() if options.read_committed else None
+    batch_filter = AbortedTransactions(aborted) if aborted else None
     with file:
         for data in file.read(offsets.start, offsets.end):
             yield from decode_record_batches(

@@ -23,12 +23,10 @@ from tidelog.pipeline.segments import data_folders, segment_files, segment_range
 from tidelog.pipeline.segments.data_folders import by_place, find_segments, offset_at
 from tidelog.pipeline.segments.segment_files import SegmentCutError, SegmentFile
 from tidelog.pipeline.segments.segment_ranges import Piece, plan_pieces
-from tidelog.pipeline.source.isolation import TransactionsInFilesError
 from tidelog.pipeline.source.offsets import OffsetRange, OffsetsLostError, Place
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import BATCH_HEADER_SIZE
-from tidelog.protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT, write_crc
 
 TIME = 1_700_000_000_000
 
@@ -230,23 +228,6 @@ def test_a_flipped_bit_is_refused(folder: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(ProtocolError, match="batch at offset 180 does not match its CRC"):
         read(folder, subscribe="t")
-
-
-def transaction(base_offset: int, *, is_control: bool = False) -> bytes:
-    batch = make_batch([(TIME, b"\0\0\0\1", b"", ())], base_offset=base_offset, producer=(7, 0, 0))
-    batch[22] |= TRANSACTIONAL_BIT | (CONTROL_BIT if is_control else 0)
-    write_crc(batch)
-    return bytes(batch)
-
-
-def test_transactions_in_files_are_refused_where_only_committed_ones_are_asked_for(tmp_path: Path) -> None:
-    batches = [*make_log([10]), transaction(10), transaction(11, is_control=True)]
-    write_log(tmp_path, "t", 0, batches)
-    assert offsets_of(read(tmp_path, subscribe="t")) == list(range(11))
-    with pytest.raises(TransactionsInFilesError, match="batch at offset 10 belongs to a transaction"):
-        read(tmp_path, subscribe="t", **{"isolation.level": "read_committed"})
-    before = {"isolation.level": "read_committed", "endingOffsets": '{"t":{"0":10}}'}
-    assert offsets_of(read(tmp_path, subscribe="t", **before)) == list(range(10))
 
 
 def test_a_batch_is_found_by_offset_and_by_position(any_index: Path) -> None:

@@ -1,6 +1,8 @@
 """Readers of committed records see no record of an aborted transaction, and every other one."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -8,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.pipeline.batches import make_batch, plain_rows
+from tests.unit.pipeline.logs import write_log
 from tidelog.pipeline.arrow.columnar import decode_record_batches
+from tidelog.pipeline.data_source import TidelogDataSource
+from tidelog.pipeline.schema import SCHEMA
+from tidelog.pipeline.segments.segment_transactions import TransactionsInFilesError
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import AbortedTransactions, iter_batches
 from tidelog.protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT, write_crc
@@ -106,3 +112,30 @@ def test_a_marker_that_says_nothing_is_malformed() -> None:
     log.finish(1, b"\0")
     with pytest.raises(ProtocolError, match="control batch at offset 2: expected a key of 4 bytes"):
         seen(log.data, [(1, 0)])
+
+
+def committed(folder: Path, ending: int) -> list[int]:
+    options = {"subscribe": "t", "isolation.level": "read_committed", "minPartitions": "3"}
+    ends = {"endingOffsets": f'{{"t":{{"0":{ending}}}}}'}
+    reader = TidelogDataSource({"read.path": str(folder)} | options | ends).reader(SCHEMA)
+    return [row["offset"] for task in reader.partitions() for row in plain_rows(reader.read(task))]
+
+
+@given(logs(), st.integers(1, 5), st.data())
+def test_segment_files_say_themselves_what_was_aborted(log: Log, batches_a_segment: int, data: Any) -> None:
+    batches = [log.data[at : at + header.size_bytes] for at, header in iter_batches(log.data)]
+    ending = data.draw(st.integers(1, log.end))
+    with TemporaryDirectory() as folder:
+        write_log(Path(folder), "t", 0, batches, batches_a_segment=batches_a_segment)
+        expected = [at for at in range(ending) if at not in log.hidden and at not in log.markers]
+        assert committed(Path(folder), ending) == expected
+
+
+def test_a_transaction_whose_end_is_not_in_the_files_is_refused(tmp_path: Path) -> None:
+    log = Log()
+    log.write(9, 5, in_transaction=False)
+    log.write(7, 1, in_transaction=True)
+    write_log(tmp_path, "t", 0, [log.data[at : at + each.size_bytes] for at, each in iter_batches(log.data)])
+    assert committed(tmp_path, 5) == list(range(5))
+    with pytest.raises(TransactionsInFilesError, match="offset 5 belongs to a transaction of producer 7"):
+        committed(tmp_path, 6)
