@@ -90,7 +90,7 @@ class Group:
         # A commit that is repeated must not come after a later one: it would take the offsets back.
         self._commit_turn = asyncio.Lock()
         self._listener_error: Exception | None = None
-        # Why the group does not read one of its topics.
+        # Why the group does not read one of its topics. Others stay readable.
         self._refusal: ClientError | None = None
         self.commits = 0
 
@@ -127,13 +127,13 @@ class Group:
             self._react()
 
     def raise_error(self) -> None:
-        """Raise what ended the membership or forbids a topic, or once what a callback raised."""
-        raised, self._listener_error = self._listener_error, None
+        """Raise what ended the membership, or once what a callback raised or why a topic is not read."""
+        raised: Exception | None = self._listener_error or self._refusal
+        self._listener_error = self._refusal = None
         if raised is not None:
             raise raised
-        error = self.membership.error or self._refusal
-        if error is not None:
-            raise error.with_traceback(None)
+        if self.membership.error is not None:
+            raise self.membership.error.with_traceback(None)
 
     async def close(self) -> None:
         """Commit what is finished if commits are automatic, run the callback, and leave. Logs what fails."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import pytest
 from tests.certificates import Certificates
 from tests.conformance.commands import typist
 from tests.conformance.conftest import RunningBroker
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
 from tidelog.client import (
     Admin,
@@ -188,6 +189,24 @@ async def test_what_a_user_may_not_do_is_an_error_of_its_kind(secured: Secured) 
         async with Consumer("theirs", **group) as consumer:
             with pytest.raises(TopicAuthorizationFailedError):
                 await consumer.getone()
+
+
+async def test_a_forbidden_topic_is_an_error_once_and_the_others_stay_readable(secured: Secured) -> None:
+    async with Admin(cluster=way(secured, "PLAIN")) as admin:
+        await admin.create_topics([NewTopic(name, 1, 1) for name in ("closed", "open")])
+    async with Producer(cluster=way(secured, "PLAIN")) as producer:
+        await producer.send_and_wait("open", b"v")
+    needed = (ResourceType.GROUP, "readers", Operation.READ), (ResourceType.TOPIC, "open", Operation.READ)
+    group: dict[str, Any] = {"group_id": "readers", "auto_offset_reset": "earliest"}
+    with allowed(secured, *needed):
+        async with Consumer("closed", "open", cluster=way(secured, "PLAIN", **BOB), **group) as consumer:
+            with pytest.raises(TopicAuthorizationFailedError, match="'closed'"):
+                await consumer.getone()
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while True:
+                    with suppress(TopicAuthorizationFailedError):
+                        assert (await consumer.getone()).value == b"v"
+                        break
 
 
 async def test_a_permission_that_is_taken_away_ends_the_writes_and_reads_that_need_it(
