@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.processes import kill_tree
+from faults.process_tree import kill_tree
 from tests.waiting import DEADLINE_SECONDS
 
 _HERE = Path(__file__).parent

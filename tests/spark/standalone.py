@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.processes import command_of, descendants, kill_tree
+from faults.process_tree import command_of, descendants, kill_tree
 from tests.spark.small import JAVA_OPTIONS
 from tests.waiting import DEADLINE_SECONDS, wait_for
 from tidelog.pipeline.spark.java import find_java

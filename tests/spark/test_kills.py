@@ -16,7 +16,7 @@ from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import SparkSession
 
 from demo.shipment import Site, open_site
-from tests.processes import kill_tree
+from faults.process_tree import kill_tree
 from tests.spark.brokers import RunningBroker
 from tests.spark.mirror_driver import COMMITTED, STOP_AT
 from tests.spark.small import JAVA_OPTIONS, SMALL, as_flags

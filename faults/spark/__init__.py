@@ -1,0 +1,1 @@
+"""Kills under a Spark query that stores its rows exactly once: driver, Python workers and broker."""
