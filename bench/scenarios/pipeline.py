@@ -47,6 +47,7 @@ _BATCH, _ALL, _STREAM, _WHOLE = (
     "availableNow and starting it",
 )
 _EFFORT = "batch, processor time of the reader"
+_PREPARED = "transaction.two.phase.commit.enable=true"
 _READ_ROWS: dict[str, tuple[Requirement, ...]] = {
     _BATCH: _READING,
     _ALL: _READING,
@@ -59,7 +60,7 @@ _READ_ROWS: dict[str, tuple[Requirement, ...]] = {
 def measure(results: Results, folder: Path, rounds: int) -> None:
     """Once, `rounds` turns of each, on a broker of its own. Raises LoadError, TargetError."""
     connector, why_none = _connector()
-    with Tidelog(folder / "broker") as broker:
+    with Tidelog(folder / "broker", settings=(_PREPARED,)) as broker:
         counts = {
             _READ: _fill(broker, _READ, 1, _READ_RECORDS),
             _COPIED: _fill(broker, _COPIED, 2, _COPIED_RECORDS),
@@ -133,11 +134,11 @@ def _round(
         _ALL: spark.ask("batch", **files, options=options)["seconds"],
     }
     copied = {}
-    for who, delivery in ((SUBJECT, "mirror"), (REFERENCE, "at_least_once")):
+    for delivery in ("mirror", "exactly_once", "at_least_once"):
         target = f"{delivery}-{number}"
         _create(broker, target, 2)
         given = {"source": _COPIED, "target": target, "records": counts[_COPIED], "delivery": delivery}
-        copied[who] = counts[_COPIED] / spark.ask("sink", **given)["seconds"]
+        copied[delivery] = counts[_COPIED] / spark.ask("sink", **given)["seconds"]
     jobs = _jobs(broker, spark, counts[_COPIED], number)
     for measure, required in _READ_ROWS.items():
         unit = "us/record" if measure == _EFFORT else "records/s"
@@ -148,9 +149,11 @@ def _round(
         row = results.row("segment files (read.path)", f"{measure}, beside reading the bytes", "MB/s")
         row.add(SUBJECT, raw["bytes"] / seconds / 1e6)
         row.add(REFERENCE, raw["bytes"] / raw["seconds"] / 1e6)
-    row = results.row("sink, 100-byte records", "mirror beside at_least_once", "records/s", _COPYING)
-    for who, rate in copied.items():
-        row.add(who, rate)
+    for delivery in ("mirror", "exactly_once"):
+        measure = f"{delivery} beside at_least_once"
+        row = results.row("sink, 100-byte records", measure, "records/s", _COPYING)
+        row.add(SUBJECT, copied[delivery])
+        row.add(REFERENCE, copied["at_least_once"])
     plain_seconds = jobs.pop("read")
     for job, seconds in jobs.items():
         row = results.row("jobs, 100-byte records", f"{job} beside a batch read of all columns", "records/s")

@@ -7,7 +7,7 @@ Owns the requests of a driver, in this order, and why they are exact whoever die
    it the only epoch that can end them. Each one to commit must be open, as its task prepared it.
 4. It commits the decision, in one transaction of the sink's producer. **This is the commit point.** It fails
    if another driver has passed 1 since.
-5. It commits and aborts what it has claimed, and only then returns.
+5. It commits and aborts what it has claimed, and returns when readers see the rows.
 
 No driver D aborts a transaction of a decision that another driver made. If D passed 1 after it was made, D
 sees it in 2. If D passed 1 before, D's own decision was durable before the other driver's 1, and so D claimed
@@ -53,6 +53,8 @@ _COMMITTED: Final = ("PrepareCommit", "CompleteCommit")
 _ABORTED: Final = ("PrepareAbort", "CompleteAbort", "Empty")
 _AT_ONCE: Final = 32
 _RETRY_SECONDS: Final = 0.5
+_VISIBLE_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.005
 _MS_A_MINUTE: Final = 60_000
 _ResultT = TypeVar("_ResultT")
 
@@ -130,6 +132,7 @@ async def _settle_once(sink: Sink, settlement: Settlement) -> None:
                 await decider.send_offsets_to_transaction(to_offsets(now), group)
         await _end(transactions, winners, is_commit=True)
         await _end(transactions, losers, is_commit=False)
+        await _until_visible(transactions, {each.transactional_id for each in winners})
     if losers:
         logger.info("transactions_aborted", sink=sink.name, batch=settlement.batch, count=len(losers))
 
@@ -193,6 +196,15 @@ async def _end(
     transactions: TransactionAdmin, claimed: Iterable[ClaimedTransaction], *, is_commit: bool
 ) -> None:
     await _all(transactions.end(each, is_commit=is_commit) for each in claimed)
+
+
+async def _until_visible(transactions: TransactionAdmin, committed: set[str]) -> None:
+    """Wait until the markers of these are written, so that who reads after the write finds its rows. Nothing
+    else depends on it, so it gives up after some seconds."""
+    deadline = time.monotonic() + _VISIBLE_SECONDS
+    while committed and time.monotonic() < deadline:
+        committed &= {each.transactional_id for each in await transactions.list(states=["PrepareCommit"])}
+        await asyncio.sleep(_LOOK_SECONDS if committed else 0)
 
 
 async def _state(transactions: TransactionAdmin, name: TransactionName) -> str | None:

@@ -15,7 +15,8 @@ RECORDS = 400
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
+    settings = {"transaction.two.phase.commit.enable": "true"}
+    with running_broker(tmp_path_factory.mktemp("broker"), **settings) as broker:
         broker.create_topic("timed")
         broker.append("timed", 0, [make_batch([(1, None, b"v", ())] * 100) for _ in range(RECORDS // 100)])
         yield broker
@@ -37,6 +38,8 @@ def test_reads_and_copies_are_counted(spark: SparkSession, broker: RunningBroker
     assert 0 < numbers["seconds"] < numbers["total_seconds"]
     with pytest.raises(WorkError, match="copy holds 800"):
         worker.sink(copied)
+    broker.create_topic("copied-once")
+    assert worker.sink(copied | {"target": "copied-once", "delivery": "exactly_once"})["seconds"] > 0
     archived = {"topic": "timed", "records": RECORDS, "path": str(tmp_path / "archive")}
     assert worker.archive(archived)["seconds"] > 0
     with pytest.raises(WorkError, match="400 records were to be archived, not 0"):
