@@ -96,7 +96,7 @@ class _Site:
         return self._rng.choices(list(_SHARES), list(_SHARES.values()))[0]
 
     async def kill(self, what: str) -> None:
-        """Let it work for a while, at least one batch, then kill one of these."""
+        """Let it work for a while, then kill one of these."""
         await asyncio.sleep(self._rng.expovariate(1 / _MEAN_LIFE_S))
         if await self._kill[what]():
             self._outcome.tried[f"{what} killed"] += 1
@@ -153,17 +153,20 @@ class _Site:
 
     async def _kill_worker(self) -> bool:
         """One of the Python processes below Java: of a task, of a planner, or the parent of these."""
-        if self._query is None:
-            return False
-        below = descendants(self._query.pid)
-        workers = [pid for pid in below if "pyspark" in (text := command_of(pid)) and "java" not in text]
-        if not workers:
-            return False
+        deadline = asyncio.get_running_loop().time() + _START_SECONDS
+        while not (workers := self._workers()):
+            if asyncio.get_running_loop().time() > deadline:
+                return False
+            await asyncio.sleep(_LOOK_S)
         try:
             os.kill(self._rng.choice(workers), signal.SIGKILL)
         except ProcessLookupError:
             return False
         return True
+
+    def _workers(self) -> list[int]:
+        below = [] if self._query is None else descendants(self._query.pid)
+        return [pid for pid in below if "pyspark" in (text := command_of(pid)) and "java" not in text]
 
     async def _kill_broker(self) -> bool:
         await self._broker.kill_9()
