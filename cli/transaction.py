@@ -7,6 +7,7 @@ has sent everything.
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -169,3 +170,27 @@ async def _abort(transactional_id: str, cluster: ClusterConfig) -> None:
         await _ongoing(admin, transactional_id)
         await admin.transactions.abort(transactional_id)
     print(f"aborted {transactional_id}")
+
+
+@app.command()
+def settle(
+    sink: Annotated[
+        str,
+        typer.Argument(metavar="SINK", help="Id of the query, or its exactly_once.name.", show_default=False),
+    ],
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """End the transactions of a Spark query with delivery=exactly_once that will not start again: commit what
+    it decided, abort the rest."""
+    run(_settle(sink, cluster), cluster)
+
+
+async def _settle(sink: str, cluster: ClusterConfig) -> None:
+    from tidelog.pipeline.exactly_once.decision import ExactlyOnceError
+    from tidelog.pipeline.exactly_once.settling import Settlement, Sink, settle
+
+    try:
+        ended = await settle(Sink(sink, cluster, cluster.request_timeout_ms), Settlement(sys.maxsize))
+    except ExactlyOnceError as error:
+        raise Failure(str(error)) from None
+    print(f"ended {ended} transactions of {sink}")

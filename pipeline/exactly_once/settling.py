@@ -83,25 +83,23 @@ class Settlement:
     planned_ms: int | None = None
 
 
-async def settle(sink: Sink, settlement: Settlement) -> None:
-    """Settle a batch, again and again while the broker is away.
+async def settle(sink: Sink, settlement: Settlement) -> int:
+    """Settle a batch, again and again while the broker is away. Returns how many transactions it ended.
 
     Raises ExactlyOnceError, or ClientError if the broker stays away for `sink.timeout_ms`.
     """
     deadline = time.monotonic() + sink.timeout_ms / 1000
     while True:
         try:
-            await _settle_once(sink, settlement)
+            return await _settle_once(sink, settlement)
         except ClientError as error:
             if not error.retriable or time.monotonic() + _RETRY_SECONDS > deadline:
                 raise
             logger.warning("settlement_repeated", sink=sink.name, batch=settlement.batch, error=str(error))
             await asyncio.sleep(_RETRY_SECONDS)
-        else:
-            return
 
 
-async def _settle_once(sink: Sink, settlement: Settlement) -> None:
+async def _settle_once(sink: Sink, settlement: Settlement) -> int:
     group = group_of(sink.name)
     # From its start on, no other driver of the sink can decide anything that this one does not see.
     decider = Producer(cluster=sink.cluster, transactional_id=group)
@@ -116,9 +114,10 @@ async def _settle_once(sink: Sink, settlement: Settlement) -> None:
         is_new = now is not last and settlement.decision is not None
         names = now.transactions(sink.name)
         ongoing = await _ongoing(transactions, sink.name, settlement.batch)
+        finished = 0
         if last is not None:
             decided = last.transactions(sink.name)
-            await _finish(transactions, ongoing.intersection(decided))
+            finished = await _finish(transactions, ongoing.intersection(decided))
             if now is last and settlement.decision is not None:
                 await _check_not_aborted(transactions, last, set(decided) - ongoing)
             ongoing.difference_update(decided)
@@ -135,6 +134,7 @@ async def _settle_once(sink: Sink, settlement: Settlement) -> None:
         await _until_visible(transactions, {each.transactional_id for each in winners})
     if losers:
         logger.info("transactions_aborted", sink=sink.name, batch=settlement.batch, count=len(losers))
+    return finished + len(winners) + len(losers)
 
 
 async def _ongoing(transactions: TransactionAdmin, sink: str, batch: int) -> set[TransactionName]:
@@ -144,9 +144,11 @@ async def _ongoing(transactions: TransactionAdmin, sink: str, batch: int) -> set
     return {name for name in names if name is not None and name.sink == sink and name.batch <= batch}
 
 
-async def _finish(transactions: TransactionAdmin, names: Iterable[TransactionName]) -> None:
-    """Commit what was decided and is still open."""
-    await _end(transactions, await _claim(transactions, names), is_commit=True)
+async def _finish(transactions: TransactionAdmin, names: Iterable[TransactionName]) -> int:
+    """Commit what was decided and is still open. Returns how many that were."""
+    claimed = await _claim(transactions, names)
+    await _end(transactions, claimed, is_commit=True)
+    return len(claimed)
 
 
 async def _check_not_aborted(

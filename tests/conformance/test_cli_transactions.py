@@ -22,7 +22,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     running = RunningBroker(
         tmp_path_factory.mktemp("broker"),
         transaction_two_phase_commit_enable=True,
-        transaction_two_phase_commit_allowed_ids=("sink-*",),
+        transaction_two_phase_commit_allowed_ids=("sink-*", "tidelog-sink.*"),
         transaction_abort_timed_out_transaction_cleanup_interval_ms=10,
     )
     yield running
@@ -94,6 +94,21 @@ def test_a_prepared_transaction_waits_and_is_ended_by_hand(
     code, _, error = tidelog("transaction", verb, name)
     assert code == 1
     assert "it has no transaction whose end is open" in error
+
+
+def test_the_transactions_of_a_spark_query_are_ended_together(broker: RunningBroker, tidelog: Type) -> None:
+    for name in (
+        "tidelog-sink.query.0.write.1",
+        "tidelog-sink.query.1.write.2",
+        "tidelog-sink.other.0.write.1",
+    ):
+        prepared(broker, name)
+    # Before that, the broker of this process may log.
+    assert tidelog("transaction", "settle", "query")[1].endswith("ended 2 transactions of query\n")
+    left = tidelog("transaction", "list")[1]
+    assert "tidelog-sink.query." not in left
+    assert "tidelog-sink.other." in left
+    assert tidelog("transaction", "settle", "query")[:2] == (0, "ended 0 transactions of query\n")
 
 
 def test_what_is_not_prepared_is_not_committed_by_hand_but_may_be_aborted(
