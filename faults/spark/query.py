@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 NAMES: Final = {0: "even", 1: "odd"}
-_BATCH_ROWS: Final = 60
+BATCH_ROWS: Final = 60
 _TASKS: Final = 3
 _SETTINGS: Final = {
     "spark.driver.memory": "512m",
@@ -58,7 +58,7 @@ def _writer(spark: Any, options: argparse.Namespace) -> Any:
     numbers = (
         spark.readStream.format("tidelog")
         .options(**given, subscribe=options.source, startingOffsets="earliest")
-        .option("maxOffsetsPerTrigger", _BATCH_ROWS)
+        .option("maxOffsetsPerTrigger", BATCH_ROWS)
         .load()
         .selectExpr("CAST(CAST(value AS STRING) AS INT) AS number")
         .selectExpr("number", "number % 2 AS parity")

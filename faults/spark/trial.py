@@ -18,7 +18,7 @@ from typing import Final
 from faults.checker import Finding, Kind
 from faults.process import BrokerProcess
 from faults.process_tree import command_of, descendants, kill_tree
-from faults.spark.query import row_of
+from faults.spark.query import BATCH_ROWS, row_of
 from faults.trial import Outcome, Say
 from tidelog.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 
@@ -26,7 +26,7 @@ _NUMBERS: Final = "numbers"
 _ROWS: Final = "rows"
 _PARTITIONS: Final = 2
 _FED_AT_ONCE: Final = 20
-_FEED_S: Final = 0.5
+_BATCHES_AHEAD: Final = 3
 _MEAN_LIFE_S: Final = 4.0
 _START_SECONDS: Final = 300.0
 _END_SECONDS: Final = 900.0
@@ -206,7 +206,7 @@ class _Site:
         return max((int(path.name) + 1 for path in commits if path.name.isdecimal()), default=0)
 
     async def _feed(self) -> None:
-        """Send numbers, and note them once they are acknowledged."""
+        """Send numbers, a few batches ahead of the query, and note them once they are acknowledged."""
         number = 0
         async with Producer(bootstrap_servers=self._servers, delivery_timeout_ms=600_000) as producer:
             while not self._is_fed:
@@ -216,7 +216,8 @@ class _Site:
                     await delivery
                     self._fed.append(each)
                 number += _FED_AT_ONCE
-                await asyncio.sleep(_FEED_S)
+                while not self._is_fed and number > (self._batches() + _BATCHES_AHEAD) * BATCH_ROWS:  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_S)
 
     async def _committed(self) -> list[str]:
         """The committed rows up to the ends of the logs; it waits for a transaction that is open."""

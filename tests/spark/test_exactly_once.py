@@ -19,7 +19,7 @@ from tidelog.pipeline.exactly_once.foreach_batch import write_once
 ALLOWED = "tidelog-sink.*"
 TIME_MS = 1_700_000_000_000
 ROWS = 40
-WAIT_SECONDS = 120
+WAIT_SECONDS = 1200
 
 
 @pytest.fixture(scope="module")
