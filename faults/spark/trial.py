@@ -43,10 +43,10 @@ async def run(seed: int, seconds: float, folder: Path, say: Say, kills: tuple[st
     """Kill for `seconds`, or what `kills` names, one after the other."""
     outcome = Outcome()
     loop = asyncio.get_running_loop()
-    began = loop.time()
     site = _Site(folder, random.Random(f"spark {seed}"), outcome, say)
     try:
         await site.begin()
+        began = loop.time()
         if kills:
             for what in kills:
                 await site.kill(what)
@@ -55,9 +55,9 @@ async def run(seed: int, seconds: float, folder: Path, say: Say, kills: tuple[st
                 await site.kill(site.draw())
         await site.finish()
         await site.judge()
+        outcome.seconds = loop.time() - began
     finally:
         await site.end()
-    outcome.seconds = loop.time() - began
     return outcome
 
 
