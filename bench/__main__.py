@@ -4,7 +4,7 @@ Owns the order of a run. Tidelog is measured beside Tansu's in-memory broker and
 aiokafka, kafka-python and confluent-kafka's AIOProducer. Each round starts all targets on fresh folders and
 visits every scenario, target by target, so that what disturbs the machine disturbs all alike; ratios are
 taken within rounds. At the end come scale, the cost of idempotence, many groups and transactions (both beside
-Apache Kafka too), the cost of ACLs, and the pipeline on Spark.
+Apache Kafka too), the cost of ACLs, of TLS and SASL, and the pipeline on Spark.
 Servers are killed by their id at the end of each round, whatever happens. Exit code 0 also when a requirement
 is not held (the table says so); 1 when a server or a load failed.
 """
@@ -34,6 +34,7 @@ from bench.scenarios import (
     pipeline,
     requests,
     scale,
+    security,
     startup,
     throughput,
     transactions,
@@ -48,7 +49,7 @@ RESULTS = Path(__file__).parent / "results"
 TARGETS: tuple[type[Target], ...] = (Tidelog, Tansu, Sink)
 _WIDTH = 200
 _OF_BROKERS = ("startup", "memory", "throughput", "requests", "compaction")
-SCENARIOS = (*_OF_BROKERS, "client", "scale", "groups", "transactions", "acls", "pipeline")
+SCENARIOS = (*_OF_BROKERS, "client", "scale", "groups", "transactions", "acls", "security", "pipeline")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -63,6 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     scale_results = Results(scale.PEERS, scale.TITLE)
     groups_results = Results(groups.PEERS, groups.TITLE)
     acls_results = Results(acls.PEERS, acls.TITLE)
+    security_results = Results(security.PEERS, security.TITLE)
     transactions_results = Results(transactions.PEERS, transactions.TITLE)
     pipeline_results = Results(pipeline.PEERS, pipeline.TITLE)
     RESULTS.mkdir(exist_ok=True)
@@ -87,6 +89,10 @@ def main(arguments: list[str] | None = None) -> int:
         if "acls" in options.only:
             console.print("ACLs", highlight=False)
             acls.measure(acls_results)
+        if "security" in options.only:
+            console.print("TLS and SASL", highlight=False)
+            seconds = options.throughput_seconds
+            security.measure(security_results, folder / "security", options.rounds, seconds)
         if "transactions" in options.only:
             console.print("transactions", highlight=False)
             seconds = options.transaction_seconds
@@ -105,7 +111,7 @@ def main(arguments: list[str] | None = None) -> int:
         disk.note_ceiling(results)
     measured = (
         *(results, client_results, scale_results, groups_results),
-        *(transactions_results, acls_results, pipeline_results),
+        *(transactions_results, acls_results, security_results, pipeline_results),
     )
     tables = [table for table in measured if table.rows]
     if tables:

@@ -10,6 +10,8 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
+from pathlib import Path
 
 from confluent_kafka import KafkaError, Producer
 
@@ -20,7 +22,9 @@ QUEUE_KILOBYTES = 65_536
 FLUSH_TIMEOUT_S = 60
 
 
-def run(port: int, value_bytes: int, seconds: float) -> tuple[dict[str, float], list[str]]:
+def run(
+    port: int, value_bytes: int, seconds: float, security: Mapping[str, str]
+) -> tuple[dict[str, float], list[str]]:
     """Produce for `seconds`, then wait for the rest; the result, and the errors met."""
     errors: list[str] = []
 
@@ -37,6 +41,7 @@ def run(port: int, value_bytes: int, seconds: float) -> tuple[dict[str, float], 
             "delivery.report.only.error": True,
             "error_cb": lambda error: errors.append(str(error)) if error.fatal() else None,
             "log_level": 0,
+            **security,
         }
     )
     value = os.urandom(value_bytes)
@@ -60,13 +65,18 @@ def run(port: int, value_bytes: int, seconds: float) -> tuple[dict[str, float], 
     return {"records": records, "records_with_first": records + 1, "seconds": taken}, errors
 
 
+def _properties(path: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in Path(path).read_text().splitlines())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.loads.confluent_load")
     parser.add_argument("port", type=int)
     parser.add_argument("--value-bytes", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--security", type=_properties, default={}, help="a file of librdkafka's properties")
     given = parser.parse_args()
-    result, errors = run(given.port, given.value_bytes, given.seconds)
+    result, errors = run(given.port, given.value_bytes, given.seconds, given.security)
     if errors:
         print(f"the load failed: {errors[0]} (and {len(errors) - 1} more)", file=sys.stderr)
         return 1
