@@ -9,7 +9,7 @@ Source: Kafka's AclApis and AclControlManager, KIP-140, KIP-290.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
@@ -43,10 +43,15 @@ class AclsHandler:
         self._services = services
         self._acls = services.acls
 
-    async def create_acls(self, context: RequestContext, request: Any) -> dict[str, Any]:
+    # Refusals are raised before the first await: then dispatch answers a long request in steps.
+
+    def create_acls(self, context: RequestContext, request: Any) -> Awaitable[dict[str, Any]]:
         self._check_enabled()
         if len(request.creations) > MAX_CHANGES:
             raise _too_many("ACLs", len(request.creations), MAX_CHANGES)
+        return self._create(request)
+
+    async def _create(self, request: Any) -> dict[str, Any]:
         read = await self._services.turns.run(each(_acl_or_error, request.creations, Pace()))
         await self._acls.create([acl for acl in read if isinstance(acl, Acl)])
         return {"results": [_result(acl if isinstance(acl, ApiError) else None) for acl in read]}
@@ -67,10 +72,13 @@ class AclsHandler:
             ],
         }
 
-    async def delete_acls(self, context: RequestContext, request: Any) -> dict[str, Any]:
+    def delete_acls(self, context: RequestContext, request: Any) -> Awaitable[dict[str, Any]]:
         self._check_enabled()
         if len(request.filters) > MAX_CHANGES:
             raise _too_many("filters", len(request.filters), MAX_CHANGES)
+        return self._delete(request)
+
+    async def _delete(self, request: Any) -> dict[str, Any]:
         found = await self._services.turns.run(self._found(request.filters))
         await self._acls.delete([acl for acls in found if not isinstance(acls, ApiError) for acl in acls])
         return {"filter_results": [_deleted(acls) for acls in found]}

@@ -25,6 +25,7 @@ from tidelog.protocol.hot import (
     ProduceRequest,
 )
 from tidelog.protocol.messages.declaration import Field, Message
+from tidelog.protocol.quotas import ENTITY_TYPES
 from tidelog.protocol.schema import APIS, ApiKey
 from tidelog.protocol.steps import GLANCES_A_STEP, Pace, Steps, each
 from tidelog.protocol.types import NO_OFFSET
@@ -287,12 +288,14 @@ def _alter_user_scram_credentials(
     return {"results": (yield from each(failed, named, Pace()))}
 
 
-def _create_acls(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
-    return {"results": [{"error_code": code, "error_message": message} for _ in request.creations]}
+def _create_acls(request: Any, code: ErrorCode, message: str | None) -> Steps[dict[str, Any]]:
+    refused = {"error_code": code, "error_message": message}
+    return {"results": (yield from each(lambda _: refused, request.creations, Pace()))}
 
 
-def _delete_acls(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
-    return {"filter_results": [{"error_code": code, "error_message": message} for _ in request.filters]}
+def _delete_acls(request: Any, code: ErrorCode, message: str | None) -> Steps[dict[str, Any]]:
+    refused = {"error_code": code, "error_message": message}
+    return {"filter_results": (yield from each(lambda _: refused, request.filters, Pace()))}
 
 
 def _describe_client_quotas(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
@@ -300,16 +303,15 @@ def _describe_client_quotas(request: Any, code: ErrorCode, message: str | None) 
 
 
 def _quota_entity(entry: Any) -> list[dict[str, Any]]:
-    return [{"entity_type": one.entity_type, "entity_name": one.entity_name} for one in entry.entity]
+    named = entry.entity[: len(ENTITY_TYPES) + 1]
+    return [{"entity_type": one.entity_type, "entity_name": one.entity_name} for one in named]
 
 
-def _alter_client_quotas(request: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
-    return {
-        "entries": [
-            {"error_code": code, "error_message": message, "entity": _quota_entity(entry)}
-            for entry in request.entries
-        ]
-    }
+def _alter_client_quotas(request: Any, code: ErrorCode, message: str | None) -> Steps[dict[str, Any]]:
+    def failed(entry: Any) -> dict[str, Any]:
+        return {"error_code": code, "error_message": message, "entity": _quota_entity(entry)}
+
+    return {"entries": (yield from each(failed, request.entries, Pace()))}
 
 
 ERROR_ANSWERS: Mapping[ApiKey, ErrorAnswer] = {

@@ -136,7 +136,7 @@ def test_where_nobody_is_or_answers_or_somebody_else_does_it_says_so(
         assert "no answer within 500 ms" in no_broker(anywhere, work, silent)
     assert f"{silent}: Connection refused" in no_broker(anywhere, work, silent)
     with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as web:
-        assert "TLS or HTTP" in no_broker(anywhere, work, web)
+        assert "another security_protocol" in no_broker(anywhere, work, web)
         error = no_broker(anywhere, work, f"{silent},{web},nowhere.invalid:1")
         assert all(address in error for address in (silent, web, "nowhere.invalid:1"))
 

@@ -135,6 +135,7 @@ def test_every_api_that_is_served_and_has_a_list_in_its_request_is_tested() -> N
         ApiKey.ADD_OFFSETS_TO_TXN,
         ApiKey.END_TXN,
         ApiKey.SASL_AUTHENTICATE,
+        ApiKey.DESCRIBE_ACLS,
         ApiKey.DESCRIBE_CLUSTER,
         ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
     }

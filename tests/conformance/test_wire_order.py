@@ -20,6 +20,8 @@ from tidelog.protocol.schema import ApiKey
 TIMES = 20
 REFUSED = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 """They change nothing as long as there is no listener with SASL."""
+OF_ACLS = {ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS}
+"""They change nothing without an authorizer. With one, each later request sees them (`test_acls`)."""
 UNSEEN = {ApiKey.FIND_COORDINATOR, ApiKey.HEARTBEAT}
 """What they change no request reads: a topic is there the second time, and a session ends later."""
 OF_GROUPS = {ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_DELETE, ApiKey.LEAVE_GROUP, ApiKey.DELETE_GROUPS}
@@ -166,6 +168,44 @@ PAIRS: Mapping[ApiKey, Pair] = {
             lambda answer, _: partitions_named(answer) > 0,
             topic_is_there=False,
         ),
+        Pair(
+            Question(
+                ApiKey.ALTER_CLIENT_QUOTAS,
+                1,
+                lambda number: {
+                    "entries": [
+                        {
+                            "entity": [{"entity_type": "user", "entity_name": topic(number)}],
+                            "ops": [{"key": "producer_byte_rate", "value": 1e9, "remove": False}],
+                        }
+                    ]
+                },
+            ),
+            Question(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, lambda _: {"components": []}),
+            lambda answer, number: len(answer.entries) == number + 1,
+            topic_is_there=False,
+        ),
+        Pair(
+            Question(
+                ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+                0,
+                lambda number: {
+                    "deletions": [],
+                    "upsertions": [
+                        {
+                            "name": topic(number),
+                            "mechanism": 1,
+                            "iterations": 4096,
+                            "salt": b"salt",
+                            "salted_password": bytes(32),
+                        }
+                    ],
+                },
+            ),
+            Question(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, lambda _: {"users": None}),
+            lambda answer, number: len(answer.results) == number + 1,
+            topic_is_there=False,
+        ),
         # Nothing reads what was issued but the next request: its id is another.
         Pair(INIT_PRODUCER_ID, INIT_PRODUCER_ID, lambda answer, number: answer.producer_id == 2 * number + 1),
     )
@@ -187,7 +227,7 @@ async def client(tmp_path: Path) -> AsyncIterator[RawClient]:
 
 def test_every_api_that_changes_something_later_has_a_pair() -> None:
     changes = {key for key, served in SERVED_APIS.items() if served.kind is Kind.CHANGE}
-    assert set(PAIRS) | REFUSED | UNSEEN | OF_GROUPS | OF_TRANSACTIONS == changes
+    assert set(PAIRS) | REFUSED | UNSEEN | OF_ACLS | OF_GROUPS | OF_TRANSACTIONS == changes
 
 
 @pytest.mark.parametrize("api_key", PAIRS)
