@@ -136,4 +136,4 @@ class RefusedStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         """Raises OptionError."""
         raise self._error
 
-    initialOffset = latestOffset = read = _refuse  # noqa: N815
+    initialOffset = latestOffset = getDefaultReadLimit = read = _refuse  # noqa: N815

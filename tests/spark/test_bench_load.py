@@ -40,9 +40,3 @@ def test_reads_and_copies_are_counted(spark: SparkSession, broker: RunningBroker
         worker.sink(copied)
     broker.create_topic("copied-once")
     assert worker.sink(copied | {"target": "copied-once", "delivery": "exactly_once"})["seconds"] > 0
-    archived = {"topic": "timed", "records": RECORDS, "path": str(tmp_path / "archive")}
-    assert worker.archive(archived)["seconds"] > 0
-    with pytest.raises(WorkError, match="400 records were to be archived, not 0"):
-        worker.archive(archived)
-    replayed = {"path": archived["path"], "target": "replayed", "records": RECORDS}
-    assert worker.replay(replayed)["seconds"] > 0

@@ -158,10 +158,3 @@ async def test_what_yields_much_is_decompressed_in_a_thread(asker: Asker, codec:
     late = asker.send(("t", 0, bytes(builder.build(codec))))
     assert isinstance(late, LateEffect)
     assert (await late)[0][1][0].base_offset == 0
-
-
-async def test_with_faults_enabled_batches_take_effect_at_once(open_asker: Open) -> None:
-    asker = await open_asker(faults_enable=True)
-    await asker.create("t")
-    asker.send(("t", 0, bytes(long_batch())))
-    assert asker.replica("t").log.end_offset == 20_000
