@@ -26,6 +26,7 @@ import structlog
 
 from tidelog.broker.cluster.catalog import Catalog, Change, Delta
 from tidelog.broker.cluster.store import ClusterStore, Commit, StoreConflict, StoreError
+from tidelog.protocol.errors import ApiError, ErrorCode
 
 logger = structlog.get_logger(__name__)
 _D = TypeVar("_D", bound=Delta)
@@ -96,6 +97,18 @@ class Cluster:
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
         return await asyncio.shield(task)
+
+    async def change_as_asked(self, plan: Callable[[Catalog], _D]) -> _D:
+        """`change` for a request, which is answered with KAFKA_STORAGE_ERROR where the store fails.
+
+        Raises ApiError.
+        """
+        try:
+            return await self.change(plan)
+        except (StoreError, StoreConflict, OSError) as error:
+            advice = "check the disk that holds the data folder; then ask again"
+            logger.error("cluster_store_failed", error=str(error), advice=advice)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}") from error
 
     async def _change(self, plan: Callable[[Catalog], _D], dropped: Callable[[], None]) -> _D:
         async with self._lock:

@@ -13,11 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-import structlog
-
 from tidelog.broker.cluster.catalog import Catalog, Change, ClientQuotasChanged
 from tidelog.broker.cluster.cluster import Cluster
-from tidelog.broker.cluster.store import StoreConflict, StoreError
 from tidelog.broker.limits.client_quotas import ClientQuotas
 from tidelog.broker.limits.connection_limits import ConnectionLimits
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -30,7 +27,6 @@ from tidelog.protocol.quotas import (
     Quotas,
 )
 
-logger = structlog.get_logger(__name__)
 MAX_ENTITIES: Final = 100_000
 _MAX_NAME_CHARACTERS: Final = 1_000
 _CHANGED_AT_ONCE: Final = 500
@@ -72,12 +68,7 @@ class QuotaStore:
         entities = list(changes)
         for first in range(0, len(entities), _CHANGED_AT_ONCE):
             some = {entity: changes[entity] for entity in entities[first : first + _CHANGED_AT_ONCE]}
-            try:
-                await self._cluster.change(partial(_planned, some))
-            except (StoreError, StoreConflict, OSError) as error:
-                advice = "check the disk that holds the data folder; then ask again"
-                logger.error("cluster_store_failed", error=str(error), advice=advice)
-                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}") from error
+            await self._cluster.change_as_asked(partial(_planned, some))
 
     def _take_over(self, change: Change) -> None:
         if isinstance(change.delta, ClientQuotasChanged):

@@ -16,7 +16,6 @@ import structlog
 
 from tidelog.broker.cluster.catalog import AclsChanged, Catalog, Change
 from tidelog.broker.cluster.cluster import Cluster
-from tidelog.broker.cluster.store import StoreConflict, StoreError
 from tidelog.broker.security.authorizer import Authorizer
 from tidelog.protocol.acls import Acl
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -73,12 +72,7 @@ class Acls:
     ) -> None:
         for first in range(0, len(acls), _CHANGED_AT_ONCE):
             some = acls[first : first + _CHANGED_AT_ONCE]
-            try:
-                changed = await self._cluster.change(partial(plan, some))
-            except (StoreError, StoreConflict, OSError) as error:
-                advice = "check the disk that holds the data folder; then ask again"
-                logger.error("cluster_store_failed", error=str(error), advice=advice)
-                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}") from error
+            changed = await self._cluster.change_as_asked(partial(plan, some))
             logger.info("acls_changed", added=len(changed.added), removed=len(changed.removed))
 
     def _take_over(self, change: Change) -> None:

@@ -20,7 +20,6 @@ import structlog
 
 from tidelog.broker.cluster.catalog import NOBODY, Catalog, UserChanged
 from tidelog.broker.cluster.cluster import Cluster
-from tidelog.broker.cluster.store import StoreConflict, StoreError
 from tidelog.broker.security.sasl import KnownOrNot
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.scram import (
@@ -89,12 +88,7 @@ class Users:
         def plan(catalog: Catalog) -> UserChanged:
             return planned(catalog, user, changes)
 
-        try:
-            await self._cluster.change(plan)
-        except (StoreError, StoreConflict, OSError) as error:
-            advice = "check the disk that holds the data folder; then ask again"
-            logger.error("cluster_store_failed", error=str(error), advice=advice)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}") from error
+        await self._cluster.change_as_asked(plan)
         logger.info("user_changed", user=user, mechanisms=[each.sasl_name for each in changes])
 
     async def verify_password(self, user: str, password: str) -> bool:
