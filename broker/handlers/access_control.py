@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC
 from tidelog.broker.handlers.connection_state import ConnectionState
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.authorizer import SUPPORTED_OPERATIONS, Access, Authorizer
@@ -64,6 +65,15 @@ class AccessControl:
         """Raise ApiError, as `right` says, unless the request may do this."""
         if self._authorizer is not None and not self.allows(context, right, name):
             raise ApiError(right.refusal)
+
+    def allows_offsets(self, context: RequestContext, right: Right, topic: str) -> bool:
+        """As `allows`, for the committed offsets of a topic. Those of `__transaction_state` need rights on
+        the group only: the topic has no consumers, and the Spark sink keeps its decisions there."""
+        return topic == TRANSACTIONS_TOPIC or self.allows(context, right, topic)
+
+    def shows_offsets(self, context: RequestContext, right: Right, topic: str) -> bool:
+        """As `allows_offsets`, for what is only left out of an answer."""
+        return topic == TRANSACTIONS_TOPIC or self.shows(context, right, topic)
 
     def shows(self, context: RequestContext, right: Right, name: str) -> bool:
         """As `allows`, for what is only left out of an answer: that is not counted."""

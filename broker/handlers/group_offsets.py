@@ -154,7 +154,7 @@ class GroupOffsetsHandler:
             topic_id = None if topic is None else topic.topic_id
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.NONE
             name = topic.name if topic is not None else "" if by_id else str(key)
-            if name and not self._access.allows(context, DESCRIBE_TOPIC, name):
+            if name and not self._access.allows_offsets(context, DESCRIBE_TOPIC, name):
                 topic, committed, code = None, {}, DESCRIBE_TOPIC.refusal
 
             def answer(index: int) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class GroupOffsetsHandler:
         pace = Pace()
         answers = []
         for name, committed in held.items():
-            if not self._access.shows(context, DESCRIBE_TOPIC, name):
+            if not self._access.shows_offsets(context, DESCRIBE_TOPIC, name):
                 continue
             topic = self._catalog.topic(name)
             topic_id = None if topic is None else topic.topic_id

@@ -146,7 +146,7 @@ class OffsetCommitsHandler:
             topic = self._catalog.topic_by_id(wanted.topic_id) if by_id else self._catalog.topic(wanted.name)
             name = wanted.name if topic is None else topic.name
             # An id that no topic has names nothing that could be allowed.
-            is_allowed = (by_id and topic is None) or self._access.allows(context, READ_TOPIC, name)
+            is_allowed = (by_id and topic is None) or self._access.allows_offsets(context, READ_TOPIC, name)
             refused = ErrorCode.NONE if is_allowed else READ_TOPIC.refusal
             partitions = yield from each(partial(commit_one, topic, refused), wanted.partitions, pace)
             answer = {"name": wanted.name, "partitions": partitions}

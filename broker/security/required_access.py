@@ -114,6 +114,7 @@ def _shown(*rights: Right, when: str = "") -> Need:
 
 _MEMBER: Final = (_whole(READ_GROUP, field="group_id"),)
 _NOTHING: Final[tuple[Need, ...]] = ()
+_OF_CONSUMED: Final = "not for offsets of __transaction_state, which has no consumers"
 _SEES_OPERATIONS: Final = _shown(
     DESCRIBE_CLUSTER, when="it asks for the authorized operations of the cluster"
 )
@@ -131,11 +132,11 @@ REQUIRED_ACCESS: Final[Mapping[ApiKey, tuple[Need, ...]]] = {
         _each(CREATE_CLUSTER, CREATE_TOPIC, when="it creates a topic that does not exist"),
         _SEES_OPERATIONS,
     ),
-    ApiKey.OFFSET_COMMIT: (_whole(READ_GROUP, field="group_id"), _each(READ_TOPIC)),
+    ApiKey.OFFSET_COMMIT: (_whole(READ_GROUP, field="group_id"), _each(READ_TOPIC, when=_OF_CONSUMED)),
     ApiKey.OFFSET_FETCH: (
         _each(DESCRIBE_GROUP),
-        _each(DESCRIBE_TOPIC, when="it names topics"),
-        _shown(DESCRIBE_TOPIC, when="it asks for all topics"),
+        _each(DESCRIBE_TOPIC, when=f"it names topics; {_OF_CONSUMED}"),
+        _shown(DESCRIBE_TOPIC, when=f"it asks for all topics; {_OF_CONSUMED}"),
     ),
     ApiKey.FIND_COORDINATOR: (
         _each(DESCRIBE_GROUP, when="it asks for groups"),
@@ -182,7 +183,7 @@ REQUIRED_ACCESS: Final[Mapping[ApiKey, tuple[Need, ...]]] = {
     ApiKey.TXN_OFFSET_COMMIT: (
         _whole(WRITE_TRANSACTION, field="transactional_id"),
         _whole(READ_GROUP, field="group_id"),
-        _each(READ_TOPIC),
+        _each(READ_TOPIC, when=_OF_CONSUMED),
     ),
     ApiKey.DESCRIBE_ACLS: (_whole(DESCRIBE_CLUSTER),),
     ApiKey.CREATE_ACLS: (_whole(ALTER_CLUSTER),),

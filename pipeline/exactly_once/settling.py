@@ -32,11 +32,12 @@ from typing import Final, NamedTuple, TypeVar
 from tidelog.client.admin import Admin
 from tidelog.client.admin_types import ClaimedTransaction, ConfigResource, ConfigResourceType
 from tidelog.client.cluster_config import ClusterConfig
-from tidelog.client.errors import BrokerError, ClientError, UnknownTopicError
+from tidelog.client.errors import AuthorizationError, BrokerError, ClientError, UnknownTopicError
 from tidelog.client.events import logger
 from tidelog.client.producer import Producer
 from tidelog.client.transaction_admin import TransactionAdmin
 from tidelog.pipeline.exactly_once.decision import (
+    NO_BATCH,
     Decision,
     ExactlyOnceError,
     TransactionName,
@@ -56,6 +57,8 @@ _RETRY_SECONDS: Final = 0.5
 _VISIBLE_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.005
 _MS_A_MINUTE: Final = 60_000
+# No broker keeps decisions for less.
+_LEAST_RETENTION_MS: Final = _MS_A_MINUTE
 _ResultT = TypeVar("_ResultT")
 
 
@@ -108,7 +111,7 @@ async def _settle_once(sink: Sink, settlement: Settlement) -> int:
         last = from_offsets(sink.name, await admin.groups.offsets(group, require_stable=True))
         now = last or Decision()
         if settlement.decision is not None:
-            if last is None:
+            if last is None or last.batch == NO_BATCH:
                 await _check_age(admin, sink, settlement)
             now = following(sink.name, last, settlement.decision)
         is_new = now is not last and settlement.decision is not None
@@ -224,11 +227,21 @@ async def _check_age(admin: Admin, sink: Sink, settlement: Settlement) -> None:
     this batch."""
     if settlement.planned_ms is None:
         return
+    age_ms = time.time() * 1000 - settlement.planned_ms
+    if age_ms < _LEAST_RETENTION_MS:
+        return
     node = (await admin.describe_cluster()).controller_id
     resource = ConfigResource(ConfigResourceType.BROKER, str(node))
-    entries = (await admin.describe_configs([resource]))[resource]
+    try:
+        entries = (await admin.describe_configs([resource]))[resource]
+    except AuthorizationError as error:
+        raise ExactlyOnceError(
+            f"batch {settlement.batch} was planned {age_ms / _MS_A_MINUTE:.0f} minutes ago, and the sink may"
+            f" not see how long the broker keeps decisions ({_RETENTION}), so it does not know whether the"
+            " batch was committed. Nothing of this execution is committed: allow its user DescribeConfigs on"
+            " the cluster, and start the query again"
+        ) from error
     minutes = next((each.value for each in entries if each.name == _RETENTION), None)
-    age_ms = time.time() * 1000 - settlement.planned_ms
     if minutes is not None and age_ms < int(minutes) * _MS_A_MINUTE:
         return
     raise ExactlyOnceError(

@@ -65,6 +65,7 @@ def _no_prepared_transactions(error: ClientError) -> ExactlyOnceError:
     return ExactlyOnceError(
         f"delivery=exactly_once needs prepared transactions (KIP-939), and the broker refuses them: {error}."
         f" Set transaction.two.phase.commit.enable=true on the broker, and let"
-        f" transaction.two.phase.commit.allowed.ids name {PREFIX}*. On a broker without them use"
+        f" transaction.two.phase.commit.allowed.ids name {PREFIX}*. With ACLs, allow Write and TwoPhaseCommit"
+        f" on transactional ids with the prefix {PREFIX}. On a broker without them use"
         " delivery=mirror for rows of a topic, or at_least_once"
     )

@@ -6,21 +6,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tests.conformance.test_client_transactions import committed
+from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
 from tidelog.broker.testing.embedded import EmbeddedBroker
 from tidelog.client import Admin, Producer
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.connection import Connection
+from tidelog.client.errors import ClientError
 from tidelog.pipeline.exactly_once.decision import Decision, ExactlyOnceError, TransactionName, group_of
 from tidelog.pipeline.exactly_once.settling import Settlement, Sink, settle
 from tidelog.pipeline.exactly_once.task import write_prepared
 from tidelog.pipeline.sink.options import SinkOptions
+from tidelog.protocol.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 
 SETTINGS = {
     "transaction.two.phase.commit.enable": True,
@@ -228,6 +233,68 @@ async def test_a_topic_that_was_created_again_fails_the_batch(broker: EmbeddedBr
         assert await admin.groups.offsets(group_of("sink")) != {}
     assert await committed(broker, topic) == []
     assert await open_transactions(broker) == []
+
+
+def may(operation: Operation, resource_type: ResourceType, name: str, pattern: PatternType) -> Acl:
+    return Acl(resource_type, pattern, name, "User:ANONYMOUS", "*", operation, Permission.ALLOW)
+
+
+async def test_a_sink_needs_the_documented_rights_and_no_others() -> None:
+    """Those of docs/authorization.md. DescribeConfigs is needed for a batch that is older than a minute."""
+    settings = {**SETTINGS, "authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:admin"}
+    table = pa.table({"value": pa.array([b"x"], pa.binary())})
+    rights = [
+        may(Operation.WRITE, ResourceType.TOPIC, "topic", PatternType.LITERAL),
+        may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "tidelog-sink.", PatternType.PREFIXED),
+        may(Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, "tidelog-sink.", PatternType.PREFIXED),
+        may(Operation.READ, ResourceType.GROUP, "tidelog-sink.", PatternType.PREFIXED),
+        may(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL),
+    ]
+    two_minutes_ago_ms = int(time.time() * 1000) - 120_000
+    async with EmbeddedBroker(settings=settings) as broker:
+        acls = broker.broker.services.acls
+        await broker.create_topic("topic")
+        cluster = ClusterConfig(broker.bootstrap_servers, retry_backoff_ms=10)
+
+        async def store(number: int, planned_ms: int | None) -> None:
+            name = TransactionName(f"sink-{number}", 0, "write", 0)
+            options = SinkOptions(cluster, "topic")
+            rows = await asyncio.to_thread(write_prepared, options, str(name), table.to_batches())
+            assert rows.transaction is not None
+            decision = Decision(0, write="write", attempts=(0,))
+            prepared = {name: rows.transaction}
+            await settle(
+                Sink(name.sink, cluster, TIMEOUT_MS),
+                Settlement(0, decision, prepared, rows.topic_ids, planned_ms),
+            )
+
+        await acls.create(rights)
+        await store(0, two_minutes_ago_ms)
+        for number, right in enumerate(rights, 1):
+            await acls.delete([right])
+            with pytest.raises(
+                (ExactlyOnceError, ClientError), match=r"AUTHORIZATION_FAILED|DescribeConfigs"
+            ):
+                await store(number, two_minutes_ago_ms)
+            if right.operation != Operation.DESCRIBE_CONFIGS:
+                await acls.create([right])
+        await store(len(rights) + 1, int(time.time() * 1000))
+        read = may(Operation.READ, ResourceType.TOPIC, "topic", PatternType.LITERAL)
+        await acls.create([read])
+        for number in range(1, len(rights) + 1):
+            await settle(Sink(f"sink-{number}", cluster, TIMEOUT_MS), Settlement(0))
+        assert await committed(broker, "topic") == [b"x", b"x"]
+
+
+async def test_an_execution_that_is_too_old_is_refused_again_after_its_abort(broker: EmbeddedBroker) -> None:
+    """The broker may have forgotten a decision about its batch. The abort must not hide that."""
+    topic = await broker.create_topic()
+    for write in ("first", "second"):
+        old = replace(await execute(broker, "sink", topic, ((b"x",),), write=write), planned_ms=1)
+        with pytest.raises(ExactlyOnceError, match="nobody knows whether it was committed"):
+            await settle(sink_of(broker, "sink"), old)
+        await settle(sink_of(broker, "sink"), Settlement(0))
+    assert await committed(broker, topic) == []
 
 
 @pytest.fixture
