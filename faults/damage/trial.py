@@ -118,10 +118,12 @@ def _plan(todo: dict[bool, Iterator[Todo]], is_shared: bool, rng: random.Random)
 
 
 def _damage(data_dir: Path, plan: dict[str, list[Todo]], rng: random.Random) -> list[Done]:
-    done = []
+    """Do it. No file is damaged twice: a swap with a file that was emptied before is no swap."""
+    done: list[Done] = []
     for name, todos in plan.items():
         for kind, damage in todos:
-            files = files_by_kind(data_dir).get(kind, [])
+            damaged = {path for each in done for path in each.files}
+            files = [path for path in files_by_kind(data_dir).get(kind, []) if path not in damaged]
             own = [path for path in files if path.parent == data_dir / name]
             if own and (each := apply(kind, damage, rng.choice(own), files, rng)):
                 done.append(each)

@@ -9,6 +9,7 @@ from crc32c import crc32c
 from faults.checker import Kind
 from faults.damage import trial
 from faults.damage.files import Damage, Done, FileKind
+from faults.damage.sample import batch_of
 from tidelog.protocol.records import read_batch_header
 
 SEED = 21
@@ -21,6 +22,16 @@ async def test_a_damaged_folder_serves_what_was_acknowledged_or_says_what_is_los
     assert outcome.findings == [], f"seed {SEED}"
     assert outcome.tried.total() > ROUNDS
     assert {FileKind.LOG, FileKind.SNAPSHOT, FileKind.PARTITION_METADATA} <= outcome.tried.keys()
+
+
+def test_no_file_is_damaged_twice(tmp_path: Path) -> None:
+    for partition in range(2):
+        log = tmp_path / f"t-{partition}" / f"{partition:020d}.log"
+        log.parent.mkdir()
+        log.write_bytes(batch_of(5, 0, partition, 0, 2, 1_000).data)
+    plan = {"t-0": [trial.Todo(FileKind.LOG, Damage.EMPTY)], "t-1": [trial.Todo(FileKind.LOG, Damage.SWAP)]}
+    done = trial._damage(tmp_path, plan, random.Random(SEED))
+    assert [each.damage for each in done] == [Damage.EMPTY]
 
 
 async def test_a_record_that_comes_back_changed_is_found_whatever_its_checksum(

@@ -15,6 +15,7 @@ from tests.frameworks.java import TERMINATED, java, plugin_path
 from tests.frameworks.trial import Framework, Site, Trial
 
 _CLUSTER = "connect-cluster"
+_TASKS = 2
 
 
 class ConnectTrial(Trial):
@@ -32,7 +33,7 @@ class ConnectTrial(Trial):
         await self._until(self._answers, "the REST interface")
         source = {"connector.class": "FileStreamSource", "file": str(self._orders_file)}
         await self._ask("PUT", "/connectors/orders/config", {**source, "topic": self._orders_topic})
-        sink = {"connector.class": "FileStreamSink", "file": str(self._bills_file), "tasks.max": "2"}
+        sink = {"connector.class": "FileStreamSink", "file": str(self._bills_file), "tasks.max": str(_TASKS)}
         await self._ask("PUT", "/connectors/sink/config", {**sink, "topics": self._orders_topic})
 
     async def _start_worker(self) -> None:
@@ -67,11 +68,11 @@ class ConnectTrial(Trial):
         lines = self._bills_file.read_text().split() if self._bills_file.exists() else ()
         return [{"order": int(line)} for line in lines]
 
-    async def _has_two_members(self) -> bool:
-        """Two workers, and two tasks of the sink."""
+    async def _has_members(self, count: int) -> bool:
+        """So many workers, and two tasks of the sink, which one worker may run both."""
         workers = await self._site.admin.groups.describe(_CLUSTER)
-        both = workers.state == "Stable" and len(workers.members) == 2
-        return both and await super()._has_two_members()
+        all_joined = workers.state == "Stable" and len(workers.members) == count
+        return all_joined and await super()._has_members(_TASKS)
 
     async def _answers(self) -> bool:
         try:

@@ -97,11 +97,10 @@ class Trial:
         await self._until(self._has_committed_all, "the first offsets to be committed")
         before = await self._committed()
         await self._start_worker()
-        while not await self._has_two_members():
+        while not await self._has_members(2):
             await self._send(4)
             await self._until(self._has_billed_all, "bills while a worker joins")
-        await self._until(self._has_committed_all, "all offsets to be committed")
-        self.outcome.uncommitted.append((before, await self._ends()))
+        await self._settle(2, before)
 
     async def approach_kill(self) -> None:
         """Orders that are billed and perhaps not committed, then orders that may be on their way."""
@@ -114,9 +113,7 @@ class Trial:
         await self._send(20)
 
     async def recover(self) -> None:
-        await self._until(self._has_billed_all, "bills after the kill")
-        await self._until(self._has_two_members, "both workers to be members of the group again")
-        self.outcome.uncommitted.append((self._before_kill, await self._ends()))
+        await self._settle(2, self._before_kill)
 
     async def finish(self) -> None:
         """The first worker is stopped, the second one goes on alone."""
@@ -124,7 +121,8 @@ class Trial:
         before = await self._committed()
         await self._send(20)
         await first.stop(self._framework.exit_code)
-        self.outcome.uncommitted.append((before, await self._ends()))
+        await self._send(20)
+        await self._settle(1, before)
         await self._send(20)
         await self._until(self._has_billed_all, "bills of the worker that is left")
         await second.stop(self._framework.exit_code)
@@ -136,6 +134,17 @@ class Trial:
             order = _order_of(record.value)
             self.outcome.orders[order] = TopicPartition(record.topic, record.partition)
             self.outcome.offsets[order] = record.offset
+
+    async def _settle(self, members: int, before: dict[TopicPartition, int]) -> None:
+        """Wait for the end of a disturbance that began when `before` was committed.
+
+        A worker learns from a heartbeat, which may be seconds late, that another one left: what it bills
+        until then may be billed again.
+        """
+        await self._until(self._has_billed_all, "bills after a disturbance")
+        await self._until(lambda: self._has_members(members), f"a stable group of {members} members")
+        await self._until(self._has_committed_all, "all offsets to be committed")
+        self.outcome.uncommitted.append((before, await self._ends()))
 
     async def kill(self) -> None:
         for worker in [*self.workers, *([self._sender] if self._sender else [])]:
@@ -188,9 +197,9 @@ class Trial:
     async def _has_committed_all(self) -> bool:
         return sum((await self._committed()).values()) == self._sent
 
-    async def _has_two_members(self) -> bool:
+    async def _has_members(self, count: int) -> bool:
         group = await self._site.admin.groups.describe(self._framework.name)
-        return group.state == "Stable" and len(group.members) == 2
+        return group.state == "Stable" and len(group.members) == count
 
     async def _committed(self) -> dict[TopicPartition, int]:
         offsets = await self._site.admin.groups.offsets(self._framework.name)
