@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON_FOLDERS := tidelog protocol broker client cli pipeline faults demo bench docs tests
+# The tests start hundreds of Python processes: without bytecode each compiles again all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test lint types tests serve faults frameworks bench docs format up down lock clean

@@ -2,14 +2,18 @@
 deadline for every test and fixture, and what comes first."""
 
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.deadline import deadline
+from tests.memory_folder import in_memory, memory_folder
 
 _SPARK = "tests/spark/"
 
@@ -26,6 +30,32 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spark's tests take longest: they come first."""
     items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
+
+
+@pytest.fixture(scope="session")
+def memory() -> Iterator[Path | None]:
+    """The folder in memory of this process; None where there is none."""
+    folder = memory_folder()
+    yield folder
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _files_in_memory(request: pytest.FixtureRequest, memory: Path | None) -> Iterator[None]:
+    with in_memory(memory, request.node.nodeid):
+        yield
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path, memory: Path | None) -> Iterator[Path]:
+    """Of a test that may, a folder in memory."""
+    if memory is None or tempfile.gettempdir() != str(memory):
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp())
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _limited(item: pytest.Item) -> Iterator[Any]:
