@@ -8,7 +8,6 @@ import argparse
 import asyncio
 import gc
 import logging
-import os
 import random
 import shutil
 import sys
@@ -24,6 +23,7 @@ from unittest.mock import patch
 import structlog
 
 from faults.checker import Kind
+from tests.memory_folder import memory_folder
 from tests.simulation.virtual_broker import VirtualGroupCommit
 from tests.simulation.virtual_loop import NODE, VirtualLoop
 from tests.simulation.world import Run, World
@@ -38,7 +38,7 @@ def play(seed: int) -> Run:
 
 
 def _played(seed: int) -> Run:
-    folder = Path(tempfile.mkdtemp(prefix="simulated-", dir=_memory_folder()))
+    folder = memory_folder() or Path(tempfile.mkdtemp())
     loop = VirtualLoop(random.Random(f"loop {seed}"))
     alarms: list[str] = []
     events: Counter[str] = Counter()
@@ -64,10 +64,6 @@ def _note(alarms: list[str], context: Mapping[str, Any]) -> None:
     error = context.get("exception")
     if isinstance(error, Exception):
         alarms.append(f"{context.get('message')}: {error!r}")
-
-
-def _memory_folder() -> str | None:
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 @contextmanager
