@@ -1,4 +1,4 @@
-"""The demo in small: judge and audit find nothing with sequence numbers, the judge copies without them."""
+"""The demo in small: with sequence numbers judge and audit find nothing, without them the judge does."""
 
 import asyncio
 from pathlib import Path
@@ -27,8 +27,10 @@ def flights() -> pa.Table:
 
 async def run(
     spark: SparkSession, folder: Path, events: pa.Table, *, idempotent: bool
-) -> tuple[Tally, list[KeyVerdict], audit.AuditReport, list[str]]:
-    """Ship, judge and audit: the tally, what both say, and the lines about faults."""
+) -> tuple[Tally, list[KeyVerdict], audit.AuditReport | None, list[str]]:
+    """Ship and judge, and audit what has sequence numbers: the tally, what both say, and the lines about
+    faults.
+    """
     lines: list[str] = []
     async with open_site(folder / "data") as site:
         shipment = Shipment(
@@ -42,7 +44,7 @@ async def run(
         tally = await shipment.ship(events)
         verdicts = await asyncio.to_thread(judge_topic, spark, site.bootstrap_servers, events, folder)
         settings = AuditSettings((TOPIC,), ClusterConfig(site.bootstrap_servers), path=str(folder / "data"))
-        audited = await asyncio.to_thread(audit.run, spark, settings)
+        audited = await asyncio.to_thread(audit.run, spark, settings) if idempotent else None
     return tally, verdicts, audited, lines
 
 
@@ -61,6 +63,7 @@ async def test_every_event_is_stored_once_in_order_whatever_breaks(
     tally, verdicts, audited, lines = await run(spark, tmp_path, flights, idempotent=True)
     assert [each for each in verdicts if not each.is_exact] == []
     assert total(verdicts).stored == EVENTS
+    assert audited is not None
     assert audited.is_clean
     assert (audited.records, audited.unidentified, audited.producers) == (EVENTS, 0, 1)
     assert (tally.acked, tally.failed, tally.kills, tally.faults) == (EVENTS, 0, 1, FAULTS + 1)
@@ -73,8 +76,7 @@ async def test_every_event_is_stored_once_in_order_whatever_breaks(
 async def test_without_sequence_numbers_the_judge_finds_the_duplicates(
     spark: SparkSession, tmp_path: Path, flights: pa.Table
 ) -> None:
-    tally, verdicts, audited, _ = await run(spark, tmp_path, flights, idempotent=False)
+    tally, verdicts, _, _ = await run(spark, tmp_path, flights, idempotent=False)
     assert total(verdicts).duplicated > 0
     assert total(verdicts).missing == 0
-    assert audited.records == audited.unidentified == total(verdicts).stored
     assert tally.failed == 0

