@@ -8,7 +8,8 @@ org.apache.kafka.common.utils.Utils.murmur2, KIP-480 (sticky partitioner).
 
 import random
 from collections.abc import Callable, Sequence
-from struct import iter_unpack
+from functools import lru_cache
+from struct import Struct
 from typing import Final, TypeAlias
 from zlib import crc32
 
@@ -22,18 +23,21 @@ _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 
 
+@lru_cache(64)
+def _words(count: int) -> Callable[[bytes], tuple[int, ...]]:
+    """Reads the first `count` words of some bytes."""
+    return Struct(f"<{count}I").unpack_from
+
+
 def murmur2(data: bytes) -> int:
     """Java's 32-bit murmur2, as an unsigned number."""
     length = len(data)
     h = _SEED ^ length
-    whole = length & ~3
-    for (k,) in iter_unpack("<I", data[:whole]):
-        k = (k * _M) & _MASK
-        k = ((k ^ (k >> 24)) * _M) & _MASK
-        h = ((h * _M) & _MASK) ^ k
-    rest = data[whole:]
-    if rest:
-        h = ((h ^ int.from_bytes(rest, "little")) * _M) & _MASK
+    for k in _words(length >> 2)(data):
+        k = k * _M & _MASK
+        h = (h * _M ^ (k ^ k >> 24) * _M) & _MASK
+    if rest := data[length & ~3 :]:
+        h = (h ^ int.from_bytes(rest, "little")) * _M & _MASK
     h = ((h ^ (h >> 13)) * _M) & _MASK
     return h ^ (h >> 15)
 

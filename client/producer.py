@@ -43,13 +43,15 @@ from tidelog.client.types import (
     TopicPartition,
     offset_and_metadata,
 )
-from tidelog.protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder
+from tidelog.protocol.records import BATCH_HEADER_SIZE, FIELD_SIZES, RecordBatchBuilder
 
 __all__ = ["Producer"]
 
 Serializer = Callable[[Any], bytes | None]
 Headers = Sequence[tuple[str, bytes | None]]
 _CLIENT_ID = "tidelog-producer"
+# More than any batch may have.
+_TOO_LONG = 1 << 31
 
 
 @shows_settings(ClusterConfig, ProducerConfig, client_id=_CLIENT_ID)
@@ -183,21 +185,30 @@ class Producer:
         """
         # The fast path, for nearly every record: an open batch takes it.
         route = self._plain_routes.get(topic)
-        if route is not None and type(value) is bytes:
+        if route is not None and type(value) is bytes and (key is None or type(key) is bytes):
             if partition is not None:
                 queue = route.queues[partition] if 0 <= partition < len(route.queues) else None
             elif key is None:
                 queue = route.sticky
             else:
-                queue = route.by_key.get(key) if type(key) is bytes else None
+                queue = route.by_key[key]
             if queue is not None and (batch := queue.open) is not None:
                 builder = batch.builder
-                is_plain = key is None and timestamp_ms is None and not headers
+                keys = builder.run_keys
+                is_alike = timestamp_ms is None and (key is None) is (keys is None) and not headers
                 # The same as `append`, without the call.
-                if is_plain and builder.run_from_s <= time() < builder.run_until_s:
-                    size = builder.size_bytes + builder.run_sizes[len(value)]
+                if is_alike and builder.run_from_s <= time() < builder.run_until_s:
+                    try:
+                        body = builder.run_fixed_size + FIELD_SIZES[len(value)]
+                        if key is not None:
+                            body += FIELD_SIZES[len(key)]
+                        size = builder.size_bytes + FIELD_SIZES[body]
+                    except IndexError:
+                        size = _TOO_LONG
                     index = builder.record_count
                     if size <= builder.max_size_bytes and index < builder.run_end:
+                        if keys is not None and key is not None:
+                            keys.append(key)
                         builder.run_values.append(value)
                         builder.size_bytes = size
                         builder.record_count = index + 1

@@ -22,6 +22,21 @@ Partitioner: TypeAlias = Callable[[bytes | None, Sequence[int], Sequence[int]], 
 _REMEMBERED_KEYS: Final = 65_536
 
 
+class _QueuesByKey(dict[bytes, PartitionQueue]):
+    """Remembers the queues of the keys that were sent last."""
+
+    __slots__ = ("_queues",)
+
+    def __init__(self, queues: list[PartitionQueue]) -> None:
+        self._queues = queues
+
+    def __missing__(self, key: bytes) -> PartitionQueue:
+        if len(self) >= _REMEMBERED_KEYS:
+            self.clear()
+        queue = self[key] = self._queues[murmur2_partition(key, len(self._queues))]
+        return queue
+
+
 class Route:
     """One per topic. The producer's fast path uses the public attributes."""
 
@@ -35,7 +50,7 @@ class Route:
         self._rng = rng
         self._led: list[int] = []
         self.queues: list[PartitionQueue] = []
-        self.by_key: dict[bytes, PartitionQueue] = {}
+        self.by_key = _QueuesByKey(self.queues)
         self.sticky: PartitionQueue
         self.update(info, accumulator)
 
@@ -49,7 +64,7 @@ class Route:
             accumulator.queue(TopicPartition(info.name, partition))
             for partition in range(len(info.partitions))
         ]
-        self.by_key = {}
+        self.by_key = _QueuesByKey(self.queues)
         if was_empty or self.sticky.key.partition >= len(self.queues):
             self.sticky = self.queues[next_sticky_partition(self._rng, self._led, 0)]
 
@@ -58,14 +73,7 @@ class Route:
         if self._partitioner is not None:
             everything = range(len(self.queues))
             return self.named(self._partitioner(key, everything, self._led or everything))
-        if key is None:
-            return self.sticky
-        queue = self.by_key.get(key)
-        if queue is None:
-            if len(self.by_key) >= _REMEMBERED_KEYS:
-                self.by_key.clear()
-            queue = self.by_key[key] = self.queues[murmur2_partition(key, len(self.queues))]
-        return queue
+        return self.sticky if key is None else self.by_key[key]
 
     def named(self, partition: int) -> PartitionQueue:
         """The queue of this partition. Raises ValueError if the topic does not have it."""

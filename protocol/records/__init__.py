@@ -58,6 +58,7 @@ from tidelog.protocol.records.reader import (
     max_timestamp_record,
     record_bytes,
 )
+from tidelog.protocol.records.runs import FIELD_SIZES
 from tidelog.protocol.sequences import (
     decrement_sequence,
     increment_sequence,
@@ -70,6 +71,7 @@ __all__ = [
     "COMPRESSION_MASK",
     "CURRENT_MAGIC",
     "DEFAULT_MAX_DECOMPRESSED_BYTES",
+    "FIELD_SIZES",
     "LOG_OVERHEAD",
     "MOST_KEYLESS",
     "SMALLEST_RECORD_BYTES",

@@ -1,10 +1,10 @@
 """Encodes record batches, one record at a time, as fast as plain Python can.
 
-Owns: the layout of a record, and the bytes of a batch until `build` returns them. Invariants: records with
-the same timestamp wait by reference until the timestamp changes or the batch is built. Then they are encoded
-together (`runs`). Sizes are exact at any time. Only `bytes` wait; mutable values are encoded at once. Deltas
-are relative to the first record's timestamp; the largest timestamp is tracked. After `build` the builder
-takes no more records, and the bytes belong to the caller.
+Owns: the layout of a record, and the bytes of a batch until `build` returns them. Invariants: records of one
+kind wait by reference until the run of them ends or the batch is built. Then they are encoded together
+(`runs`). Sizes are exact at any time. Only `bytes` wait; mutable values are encoded at once. Deltas are
+relative to the first record's timestamp; the largest timestamp is tracked. After `build` the builder takes no
+more records, and the bytes belong to the caller.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from tidelog.protocol.records.header import (
     BatchHeader,
     write_header,
 )
-from tidelog.protocol.records.runs import encode_run, record_sizes, run_end
+from tidelog.protocol.records.runs import FIELD_SIZES, encode_run, field_size, fixed_size, run_end
 from tidelog.protocol.records.varints import TABLE_SIZE, VARINTS, encode_varint
 from tidelog.protocol.types import (
     NO_LEADER_EPOCH,
@@ -36,8 +36,6 @@ _MAX_HEADER_OVERHEAD = 5 + 5
 _NO_LIMIT = 2**31 - 1
 # One less than the largest int64, so the delta between any two timestamps is an int64 too.
 _MAX_TIMESTAMP_MS = 2**63 - 2
-# A timestamp that no run and no record has.
-_NO_RUN = -2
 # If values are longer on average, they are joined only when the batch is built, which saves a copy.
 _LONG_VALUE_BYTES = 512
 _HEADER_ROOM = bytes(BATCH_HEADER_SIZE)
@@ -48,27 +46,26 @@ class RecordBatchBuilder:
 
     `max_size_bytes` limits the batch before compression, header included. `append` refuses a record that
     would exceed it, except the first one, so a larger record still gets a batch. Public attributes other than
-    sizes and counts are for the producer's fast path, which repeats the run step of `append` for a record of
-    now.
+    sizes and counts are for the producer's fast path, which repeats the first step of `append` for a record
+    of now.
     """
 
     __slots__ = (
         "_base_timestamp",
         "_encoded_bytes",
         "_is_built",
-        "_keyed_timestamp",
-        "_keyless_timestamp",
-        "_keys",
         "_max_timestamp",
         "_pieces",
         "_run_start",
+        "_stamps",
         "_tail",
         "last_timestamp",
         "max_size_bytes",
         "record_count",
         "run_end",
+        "run_fixed_size",
         "run_from_s",
-        "run_sizes",
+        "run_keys",
         "run_until_s",
         "run_values",
         "size_bytes",
@@ -86,14 +83,14 @@ class RecordBatchBuilder:
         self._base_timestamp = self._max_timestamp = int(NO_TIMESTAMP)
         self.max_size_bytes = max_size_bytes
         self._is_built = False
-        # The run after that: the timestamps of records that may join it, with and without a key, and the
-        # seconds since 1970 between which the one without keys is now.
-        self.run_from_s = self.run_until_s = 0.0
-        self._keyless_timestamp = self._keyed_timestamp = _NO_RUN
-        self._run_start = self.run_end = self._encoded_bytes = 0
-        self._keys: list[bytes] = []
+        # The run after that: its values, and its keys or None; the number of the record before which it
+        # must end (0 without a run); the `fixed_size` of its records; the timestamp deltas with the first
+        # record of each; the seconds since 1970 between which the last timestamp is now.
         self.run_values: list[bytes] = []
-        self.run_sizes = record_sizes(0)
+        self.run_keys: list[bytes] | None = None
+        self.run_end = self.run_fixed_size = self._run_start = self._encoded_bytes = 0
+        self.run_from_s = self.run_until_s = 0.0
+        self._stamps: list[tuple[int, bytes]] = []
 
     @classmethod
     def from_encoded(
@@ -142,24 +139,21 @@ class RecordBatchBuilder:
 
         `timestamp_ms` is -1 (none) or not negative, else ValueError. Raises RuntimeError after `build`.
         """
-        # Nearly every record joins the run. That costs only a look-up and a list's append.
-        if timestamp_ms == self._keyless_timestamp and key is None and type(value) is bytes and not headers:
-            size = self.size_bytes + self.run_sizes[len(value)]
+        # Nearly every record joins the run. That costs only look-ups and a list's append.
+        keys = self.run_keys
+        is_alike = key is None if keys is None else type(key) is bytes
+        if timestamp_ms == self.last_timestamp and is_alike and type(value) is bytes and not headers:
+            try:
+                body = self.run_fixed_size + FIELD_SIZES[len(value)]
+                if key is not None:
+                    body += FIELD_SIZES[len(key)]
+                size = self.size_bytes + FIELD_SIZES[body]
+            except IndexError:
+                size = _NO_LIMIT + 1
             count = self.record_count
-            if size > self.max_size_bytes:
-                return 0
-            if count < self.run_end:
-                self.run_values.append(value)
-                self.size_bytes = size
-                self.record_count = count = count + 1
-                return count
-        elif timestamp_ms == self._keyed_timestamp and type(key) is type(value) is bytes and not headers:
-            size = self.size_bytes + self.run_sizes[len(key), len(value)]
-            count = self.record_count
-            if size > self.max_size_bytes:
-                return 0
-            if count < self.run_end:
-                self._keys.append(key)
+            if size <= self.max_size_bytes and count < self.run_end:
+                if keys is not None and key is not None:
+                    keys.append(key)
                 self.run_values.append(value)
                 self.size_bytes = size
                 self.record_count = count = count + 1
@@ -179,66 +173,74 @@ class RecordBatchBuilder:
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]],
     ) -> int:
-        """Begin a run with the second record of a timestamp. Encode any other record at once."""
+        """Encode the first record of the batch and any that can join no run at once."""
         if not NO_TIMESTAMP <= timestamp_ms <= _MAX_TIMESTAMP_MS:
             raise ValueError(f"timestamp_ms is {timestamp_ms}, expected -1 (none) or milliseconds since 1970")
         if self._is_built:
             return self._refuse()
         count = self.record_count
-        is_alike = timestamp_ms == self.last_timestamp and count
-        if is_alike and type(value) is bytes and not headers and (key is None or type(key) is bytes):
-            return self._begin_run(timestamp_ms, key, value)
+        if count and type(value) is bytes and not headers and (key is None or type(key) is bytes):
+            return self._append_to_run(timestamp_ms, key, value)
         delta = timestamp_ms - self._base_timestamp if count else 0
         record = _encode_record(delta, count, key, value, headers)
         size = self.size_bytes + len(record)
         if count and size > self.max_size_bytes:
             return 0
-        if self.run_values:
-            self._end_run()
+        self._end_run()
         self._tail += record
         self.size_bytes = size
         if count == 0:
             self._base_timestamp = timestamp_ms
+        return self._added(timestamp_ms)
+
+    def _append_to_run(self, timestamp_ms: int, key: bytes | None, value: bytes) -> int:
+        """Add a record to the run, or begin another one with it."""
+        count = self.record_count
+        keys = self.run_keys
+        delta = encode_varint(timestamp_ms - self._base_timestamp)
+        fixed = fixed_size(delta, count, has_key=key is not None)
+        body = fixed + field_size(len(value)) + (0 if key is None else field_size(len(key)))
+        size = self.size_bytes + field_size(body)
+        if size > self.max_size_bytes:
+            return 0
+        is_alike = (key is None) is (keys is None) and fixed == self.run_fixed_size
+        if count >= self.run_end or not is_alike:
+            self._end_run()
+            self._encoded_bytes = self.size_bytes
+            self._run_start, self.run_end = count, run_end(count)
+            self.run_fixed_size = fixed
+            keys = self.run_keys = None if key is None else []
+        if timestamp_ms != self.last_timestamp or not self._stamps:
+            self._stamps.append((count, delta))
+            self.run_from_s, self.run_until_s = timestamp_ms / 1000, (timestamp_ms + 1) / 1000
+        if keys is not None and key is not None:
+            keys.append(key)
+        self.run_values.append(value)
+        self.size_bytes = size
+        return self._added(timestamp_ms)
+
+    def _added(self, timestamp_ms: int) -> int:
         if timestamp_ms > self._max_timestamp:
             self._max_timestamp = timestamp_ms
         self.last_timestamp = timestamp_ms
-        self.record_count = count + 1
-        return count + 1
-
-    def _begin_run(self, timestamp_ms: int, key: bytes | None, value: bytes) -> int:
-        count = self.record_count
-        delta = encode_varint(timestamp_ms - self._base_timestamp)
-        sizes = record_sizes(len(delta) + len(encode_varint(count)))
-        size = self.size_bytes + (sizes[len(value)] if key is None else sizes[len(key), len(value)])
-        if size > self.max_size_bytes:
-            return 0
-        self._end_run()
-        self.run_sizes = sizes
-        self._encoded_bytes = self.size_bytes
-        self._run_start, self.run_end = count, run_end(count)
-        if key is None:
-            self._keyless_timestamp = timestamp_ms
-            self.run_from_s, self.run_until_s = timestamp_ms / 1000, (timestamp_ms + 1) / 1000
-        else:
-            self._keyed_timestamp = timestamp_ms
-            self._keys.append(key)
-        self.run_values.append(value)
-        self.size_bytes = size
-        self.record_count = count + 1
-        return count + 1
+        self.record_count += 1
+        return self.record_count
 
     def _end_run(self) -> None:
         """Encode the run, if there is one."""
         values = self.run_values
         if not values:
             return
-        delta = encode_varint(self.last_timestamp - self._base_timestamp)
-        pieces = encode_run(delta, self._run_start, self._keys, values)
-        count = len(values)
-        self._keyless_timestamp = self._keyed_timestamp = _NO_RUN
+        keys, stamps = self.run_keys, self._stamps
+        self.run_end = 0
         self.run_from_s = self.run_until_s = 0.0
-        self._keys, self.run_values = [], []
-        if self.size_bytes - self._encoded_bytes < _LONG_VALUE_BYTES * count:
+        self.run_keys, self.run_values, self._stamps = None, [], []
+        if len(values) == 1:
+            delta = self.last_timestamp - self._base_timestamp
+            self._tail += _encode_record(delta, self._run_start, keys[0] if keys else None, values[0], ())
+            return
+        pieces = encode_run(stamps, self._run_start, keys, values)
+        if self.size_bytes - self._encoded_bytes < _LONG_VALUE_BYTES * len(values):
             self._tail += b"".join(pieces)
         else:
             self._pieces.append(self._tail)
