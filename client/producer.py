@@ -51,7 +51,7 @@ Serializer = Callable[[Any], bytes | None]
 Headers = Sequence[tuple[str, bytes | None]]
 _CLIENT_ID = "tidelog-producer"
 # More than any batch may have.
-_TOO_LONG = 1 << 31
+_TOO_LARGE = 1 << 31
 
 
 @shows_settings(ClusterConfig, ProducerConfig, client_id=_CLIENT_ID)
@@ -195,18 +195,24 @@ class Producer:
             if queue is not None and (batch := queue.open) is not None:
                 builder = batch.builder
                 keys = builder.run_keys
-                is_alike = timestamp_ms is None and (key is None) is (keys is None) and not headers
                 # The same as `append`, without the call.
-                if is_alike and builder.run_from_s <= time() < builder.run_until_s:
+                if timestamp_ms is None and (key is None) is (keys is None) and not headers:
                     try:
                         body = builder.run_fixed_size + FIELD_SIZES[len(value)]
                         if key is not None:
                             body += FIELD_SIZES[len(key)]
                         size = builder.size_bytes + FIELD_SIZES[body]
                     except IndexError:
-                        size = _TOO_LONG
+                        size = _TOO_LARGE
                     index = builder.record_count
-                    if size <= builder.max_size_bytes and index < builder.run_end:
+                    if (
+                        size <= builder.max_size_bytes
+                        and index < builder.run_end
+                        and (
+                            builder.run_from_s <= time() < builder.run_until_s
+                            or builder.restamp(time_ns() // 1_000_000)
+                        )
+                    ):
                         if keys is not None and key is not None:
                             keys.append(key)
                         builder.run_values.append(value)

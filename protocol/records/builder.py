@@ -34,6 +34,7 @@ from tidelog.protocol.types import (
 _MAX_RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5
 _MAX_HEADER_OVERHEAD = 5 + 5
 _NO_LIMIT = 2**31 - 1
+_TOO_LARGE = 2**31
 # One less than the largest int64, so the delta between any two timestamps is an int64 too.
 _MAX_TIMESTAMP_MS = 2**63 - 2
 # If values are longer on average, they are joined only when the batch is built, which saves a copy.
@@ -84,8 +85,8 @@ class RecordBatchBuilder:
         self.max_size_bytes = max_size_bytes
         self._is_built = False
         # The run after that: its values, and its keys or None; the number of the record before which it
-        # must end (0 without a run); the `fixed_size` of its records; the timestamp deltas with the first
-        # record of each; the seconds since 1970 between which the last timestamp is now.
+        # must end (0 without a run); the `fixed_size` of its records; the seconds since 1970 between which
+        # its last timestamp is now; the encoded timestamp deltas with the first record of each.
         self.run_values: list[bytes] = []
         self.run_keys: list[bytes] | None = None
         self.run_end = self.run_fixed_size = self._run_start = self._encoded_bytes = 0
@@ -141,17 +142,16 @@ class RecordBatchBuilder:
         """
         # Nearly every record joins the run. That costs only look-ups and a list's append.
         keys = self.run_keys
-        is_alike = key is None if keys is None else type(key) is bytes
-        if timestamp_ms == self.last_timestamp and is_alike and type(value) is bytes and not headers:
+        if (key is None if keys is None else type(key) is bytes) and type(value) is bytes and not headers:
             try:
                 body = self.run_fixed_size + FIELD_SIZES[len(value)]
                 if key is not None:
                     body += FIELD_SIZES[len(key)]
                 size = self.size_bytes + FIELD_SIZES[body]
             except IndexError:
-                size = _NO_LIMIT + 1
+                size = _TOO_LARGE
             count = self.record_count
-            if size <= self.max_size_bytes and count < self.run_end:
+            if size <= self.max_size_bytes and count < self.run_end and self.restamp(timestamp_ms):
                 if keys is not None and key is not None:
                     keys.append(key)
                 self.run_values.append(value)
@@ -159,6 +159,24 @@ class RecordBatchBuilder:
                 self.record_count = count = count + 1
                 return count
         return self._append_singly(timestamp_ms, key, value, headers)
+
+    def restamp(self, timestamp_ms: int) -> bool:
+        """Whether the next record can join the run, which is not at its end, with this timestamp. If so, it
+        must be added next."""
+        if timestamp_ms == self.last_timestamp:
+            return True
+        delta = timestamp_ms - self._base_timestamp
+        if not 0 <= delta < TABLE_SIZE or len(VARINTS[delta]) != len(self._stamps[0][1]):
+            return False
+        self._stamps.append((self.record_count, VARINTS[delta]))
+        self._set_timestamp(timestamp_ms)
+        return True
+
+    def _set_timestamp(self, timestamp_ms: int) -> None:
+        self.last_timestamp = timestamp_ms
+        if timestamp_ms > self._max_timestamp:
+            self._max_timestamp = timestamp_ms
+        self.run_from_s, self.run_until_s = timestamp_ms / 1000, (timestamp_ms + 1) / 1000
 
     def extend(self, max_size_bytes: int) -> None:
         """Set a larger `max_size_bytes`. Raises RuntimeError after `build`."""
@@ -212,7 +230,6 @@ class RecordBatchBuilder:
             keys = self.run_keys = None if key is None else []
         if timestamp_ms != self.last_timestamp or not self._stamps:
             self._stamps.append((count, delta))
-            self.run_from_s, self.run_until_s = timestamp_ms / 1000, (timestamp_ms + 1) / 1000
         if keys is not None and key is not None:
             keys.append(key)
         self.run_values.append(value)
@@ -220,9 +237,7 @@ class RecordBatchBuilder:
         return self._added(timestamp_ms)
 
     def _added(self, timestamp_ms: int) -> int:
-        if timestamp_ms > self._max_timestamp:
-            self._max_timestamp = timestamp_ms
-        self.last_timestamp = timestamp_ms
+        self._set_timestamp(timestamp_ms)
         self.record_count += 1
         return self.record_count
 
@@ -233,7 +248,6 @@ class RecordBatchBuilder:
             return
         keys, stamps = self.run_keys, self._stamps
         self.run_end = 0
-        self.run_from_s = self.run_until_s = 0.0
         self.run_keys, self.run_values, self._stamps = None, [], []
         if len(values) == 1:
             delta = self.last_timestamp - self._base_timestamp
