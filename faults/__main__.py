@@ -100,7 +100,8 @@ async def _crash(console: Console, seed: int, seconds: float, folder: Path, say:
         f"{settings.partitions} partitions, segments of {settings.segment_bytes:,} bytes,"
         f" {settings.timestamp_type}, {settings.sync_delay_ms} ms for a sync"
         f" ({settings.thread_share:.0%} in threads),"
-        f" a checkpoint each {settings.checkpoint_interval_ms} ms"
+        f" a checkpoint each {settings.checkpoint_interval_ms} ms,"
+        f" acks.all.durable={str(settings.acks_all_durable).lower()}"
     )
     result = await run(settings, folder / "data", lambda _, text: say(text))
     print_tables(result, console)

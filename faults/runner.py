@@ -23,7 +23,7 @@ from faults.process import BrokerProcess, BrokerProcessError, event_of
 from faults.proxy import FaultProxy, ProxyCounters
 from faults.readback import Follower, Logs, read_all, read_files
 from faults.saboteur import Saboteur, Site
-from faults.schedule import FaultKind, Step, schedule
+from faults.schedule import WRITERS, FaultKind, Step, schedule
 from faults.workload import Job, TidelogWriter, Writer
 from faults.workload_confluent import ConfluentWriter
 from faults.workload_keyed import (
@@ -74,6 +74,8 @@ class Settings:
     thread_share: float = 0.1
     """The share of the kernel's syncs that threads do instead."""
     checkpoint_interval_ms: int = 60_000
+    acks_all_durable: bool = True
+    """With false no power is cut: it may take what was acknowledged."""
 
     @classmethod
     def drawn(cls, seed: int, seconds: float) -> Self:
@@ -88,6 +90,7 @@ class Settings:
             sync_delay_ms=rng.choice((0, 5, 20, 50)),
             checkpoint_interval_ms=rng.choice((100, 500, 60_000)),
             thread_share=rng.choice((0.0, 0.0, 0.1, 1.0)),
+            acks_all_durable=rng.choice((True, True, False)),
         )
 
 
@@ -162,6 +165,7 @@ async def _site(
         "log.segment.bytes": settings.segment_bytes,
         "log.message.timestamp.type": settings.timestamp_type,
         "log.flush.offset.checkpoint.interval.ms": settings.checkpoint_interval_ms,
+        "acks.all.durable": str(settings.acks_all_durable).lower(),
         **BROKER_SETTINGS,
     }
     async with site_of(data_dir, broker_settings, settings.sync_delay_ms, settings.thread_share) as site:
@@ -216,10 +220,12 @@ def _writers(job: Job) -> list[Writer]:
 
 async def _break(site: Site, settings: Settings, result: Result, say: Callable[[str], None]) -> None:
     saboteur = Saboteur(site)
+    weights = dict(WRITERS)
+    if not settings.acks_all_durable:
+        del weights[FaultKind.POWER_CUT]
+    steps = schedule(settings.seed, weights)
     try:
-        await break_for(
-            saboteur, schedule(settings.seed), settings.seconds, say, least_steps=settings.least_steps
-        )
+        await break_for(saboteur, steps, settings.seconds, say, least_steps=settings.least_steps)
     finally:
         result.steps, result.bytes_lost = saboteur.done, saboteur.bytes_lost
         result.ended_in_cleans = saboteur.ended_in_cleans

@@ -144,6 +144,7 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
         low=1,
         high=_LONG,
     )
+    acks_all_durable: bool = _default_of("acks.all.durable")
     log_flush_interval_messages: int = _default_of("flush.messages")
     log_flush_interval_ms: int = _default_of("flush.ms")
     log_index_interval_bytes: int = _default_of("index.interval.bytes")

@@ -66,7 +66,7 @@ class LogJournal(Generic[RecordT]):
         values: _Replayed = _Replayed()
         replica = self._replica
         try:
-            await replica.caught_up()
+            await replica.flushed()
             offset, end_offset = replica.log.start_offset, replica.ends.durable
             while offset < end_offset:
                 if self._is_stopped:

@@ -29,7 +29,7 @@ from typing import NamedTuple
 from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import Parked, RequestContext
 from tidelog.broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
-from tidelog.broker.replicas.replica import Replica, all_caught_up
+from tidelog.broker.replicas.replica import Replica, all_flushed
 from tidelog.broker.security.required_access import READ_TOPIC
 from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import ColdRead
@@ -235,7 +235,7 @@ class FetchHandler:
         """Return when what is appended now is visible, or when the disk takes too long for that."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_PATIENCE_SECONDS):
-                await all_caught_up(await self._services.turns.run(self._behind(fetch)))
+                await all_flushed(await self._services.turns.run(self._behind(fetch)))
 
     def _read_or_none(self, fetch: FetchContext, request: FetchRequest) -> Steps[_Reading | None]:
         try:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
 from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
-from tidelog.broker.replicas.replica import MovedStart, Replica, all_caught_up
+from tidelog.broker.replicas.replica import MovedStart, Replica, all_flushed
 from tidelog.broker.security.required_access import CLUSTER_ACTION, DELETE_TOPIC, DESCRIBE_TOPIC
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -48,7 +48,8 @@ class OffsetsHandler:
     ) -> Steps[dict[str, Any] | Awaitable[dict[str, Any]]]:
         asked = _Asked(request.topics, "name", "partition_index")
         behind = yield from asked.look(
-            self._services, lambda partition: bool(partition.timestamp != EARLIEST_TIMESTAMP)
+            self._services,
+            lambda replica, partition: partition.timestamp != EARLIEST_TIMESTAMP and replica.is_behind,
         )
         answer = self._list(context, asked, request.isolation_level)
         return self._once_visible(behind, answer) if behind else (yield from answer)
@@ -89,7 +90,7 @@ class OffsetsHandler:
         self, behind: Sequence[Replica], answer: Steps[dict[str, Any] | Awaitable[dict[str, Any]]]
     ) -> dict[str, Any]:
         """The answer, after what was appended before the request is durable."""
-        await all_caught_up(behind)
+        await all_flushed(behind)
         result = await self._services.turns.run(answer)
         return result if isinstance(result, dict) else await result
 
@@ -118,7 +119,8 @@ class OffsetsHandler:
         """Move the start of logs forward, durably; offset -1 means the high watermark."""
         turns = self._services.turns
         asked = _Asked(request.topics, "name", "partition_index")
-        await all_caught_up(await turns.run(asked.look(self._services)))
+        unflushed = await turns.run(asked.look(self._services, lambda replica, _: replica.is_unflushed))
+        await all_flushed(unflushed)
         moved: list[tuple[dict[str, Any], MovedStart]] = []
         topics = await turns.run(
             asked.answers(partial(self._delete_before, context, moved), low_watermark=NO_OFFSET)
@@ -175,24 +177,27 @@ class _Asked:
         self._times: Counter[tuple[str, int]] = Counter()
 
     def look(
-        self, services: Services, waits: Callable[[Any], bool] = lambda partition: True
+        self,
+        services: Services,
+        waits: Callable[[Replica, Any], bool] = lambda replica, _: replica.is_behind,
     ) -> Steps[list[Replica]]:
-        """Replicas of partitions that must wait, because some of their records are not visible yet."""
+        """Replicas of partitions that must wait for a flush: without `waits`, those with records that are not
+        visible yet."""
         pace = Pace()
-        behind: list[Replica] = []
+        waiting: list[Replica] = []
         for topic in self._topics:
             name = topic[self._topic_field]
             for partition in topic.partitions:
                 key = (name, partition[self._index_field])
                 self._times[key] += 1
                 replica = services.replicas.get(key)
-                if replica is not None and replica.is_behind and waits(partition):
-                    behind.append(replica)
+                if replica is not None and waits(replica, partition):
+                    waiting.append(replica)
                 if pace.spent():
                     yield
             if pace.spent():
                 yield
-        return list(dict.fromkeys(behind))
+        return list(dict.fromkeys(waiting))
 
     def answers(
         self, answer: Callable[[str, Any], dict[str, Any]], **refused: Any

@@ -15,8 +15,8 @@ Invariants:
 - one bad partition fails alone; a duplicate is answered like its original, once that is durable;
 - with acks=all the answer comes after fdatasync, or after timeout_ms (rounded up to the next `SWEEP_MS`) with
   REQUEST_TIMED_OUT, after which the batch may or may not become durable: a retry gives the answer;
-- acks=1 is answered from the page cache, or after the flush that flush.messages asks for; acks=0 is not
-  answered at all; any other value is INVALID_REQUIRED_ACKS;
+- acks=1 is answered from the page cache, or after the flush that flush.messages asks for, and acks=all too
+  where acks.all.durable is false; acks=0 is not answered at all; any other value is INVALID_REQUIRED_ACKS;
 - a refusal of acks=0 closes the connection, as in Kafka: the client can be informed in no other way;
 - a refusal by an existing partition names the log's start: for code 59 clients use it to decide whether
   retention has removed their last batch.
@@ -403,7 +403,8 @@ class ProduceHandler:
             results.append(refused._replace(record_errors=error.record_errors))
             self._count_refusal(topic, error.code)
             return pending
-        if request.acks == ACKS_ALL or (request.acks == 1 and replica.is_flush_due):
+        acks = request.acks
+        if (acks == ACKS_ALL and replica.log.config.acks_all_durable) or (acks != 0 and replica.is_flush_due):
             if pending is None:
                 pending = self._wait(response, request.timeout_ms)
             result = pending.wait_for(replica, written, results)

@@ -56,7 +56,7 @@ class TransactionMarkersHandler:
             codes = await asyncio.gather(*map(self._end_in_groups, some))
             written.update(zip(some, codes, strict=True))
         replicas = [replica for replica in set(written.values()) if isinstance(replica, Replica)]
-        waited = await asyncio.gather(*(replica.caught_up() for replica in replicas), return_exceptions=True)
+        waited = await asyncio.gather(*(replica.flushed() for replica in replicas), return_exceptions=True)
         failed = {
             replica: outcome.code
             for replica, outcome in zip(replicas, waited, strict=True)

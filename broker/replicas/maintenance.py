@@ -105,6 +105,7 @@ class Maintenance:
                 return False
             if log.bytes_since_checkpoint < at_least_bytes:
                 continue
+            await self._partitions.flush_written(log)
             try:
                 work = log.begin_checkpoint()
             except OSError as error:

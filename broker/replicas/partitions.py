@@ -24,7 +24,7 @@ from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.data_folder.ownership import settle_strays
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit
-from tidelog.broker.replicas.replica import MovedStart, Replica
+from tidelog.broker.replicas.replica import MovedStart, Replica, all_flushed
 from tidelog.broker.replicas.roles import Role, partitions_held
 from tidelog.broker.storage.invariants import InvariantError
 from tidelog.broker.storage.log_config import LogConfig
@@ -174,13 +174,19 @@ class Partitions:
         else:
             log.mark_failed(error)
 
+    async def flush_written(self, log: PartitionLog) -> None:
+        """Flush a log whose writes no answer waits for. A flush that fails takes the partition offline."""
+        replica = self.replicas.get((log.topic, log.partition))
+        if replica is not None and replica.log is log and not log.config.acks_all_durable:
+            await all_flushed([replica])
+
     def reconfigure(self, topic: Topic, pace: Pace) -> Steps[None]:
         """Let the running logs follow the topic's settings."""
         config = self._config_of(topic)
         for index in range(len(topic.partitions)):
             replica = self.replicas.get((topic.name, index))
             if replica is not None:
-                replica.log.reconfigure(config)
+                replica.reconfigure(config)
             if pace.spent():
                 yield
 

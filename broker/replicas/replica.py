@@ -4,13 +4,17 @@ Owns the high watermark. With one replica it is the durable end of the log, so a
 that a crash could remove. With acks=all an answer waits until the watermark passes its batch. With acks=1 and
 acks=0 the data is flushed within `FLUSH_SOON_MS` or flush.ms, so consumers see it that much later.
 An append returns `Written`. It gives its offsets only for an answer that waits until they are durable, or
-that promises nothing.
-A request for the end of the log, or a read at its end, waits for that flush (`caught_up`), so that a client
+that promises no more than the topic does.
+A request for the end of the log, or a read at its end, waits for that flush (`flushed`), so that a client
 finds every record that was acknowledged to it.
+Where acks.all.durable is false, the watermark passes a client's batch as soon as it is written, unless
+flush.messages asks for a flush first. A marker moves the last stable offset only once it is durable, and what
+a coordinator wrote is answered then.
 
 Invariants:
 - appends happen synchronously in the order of arrival; five requests in flight depend on it;
-- the watermark never goes back, and never passes what `finish_flush` reported as durable;
+- the watermark never goes back, and passes what `finish_flush` did not report as durable only where
+  acks.all.durable is false;
 - after a failed flush or write the partition is offline: every waiter and every later call gets
   KAFKA_STORAGE_ERROR until the broker is restarted. It is never tried again;
 - a flush without a free file handle has not failed: its waiters continue to wait, and it is tried again every
@@ -38,6 +42,7 @@ from tidelog.broker.storage.batch_rules import Permit, may_not_begin
 from tidelog.broker.storage.disk import HANDLES_ADVICE, advice_on, is_out_of_handles
 from tidelog.broker.storage.integrity import CorruptSegmentError
 from tidelog.broker.storage.invariants import InvariantError, check_last_stable
+from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.log_types import READ_COMMITTED, LogEnds
 from tidelog.broker.storage.partition_log import (
     AppendOrigin,
@@ -59,10 +64,12 @@ _DAMAGE_ADVICE = (
     " moves the start of the log past it"
 )
 _FLUSHES_AWAITED_AT_ONCE = 100
+_NEVER_MS = (1 << 63) - 1
+"""The flush.ms that asks for no flush."""
 _ResultT = TypeVar("_ResultT")
 _DISK_ADVICE = (
     "check the disk that holds the data folder, then restart the broker; nothing that was acknowledged with"
-    " acks=all is lost"
+    " acks=all is lost, unless acks.all.durable is false"
 )
 _FAULT_ADVICE = (
     "this is a fault of the broker: report this event, and restart the broker, which reads the log anew;"
@@ -114,10 +121,11 @@ class _FutureWaiter(Generic[_ResultT]):
             self.future.set_exception(ApiError(code))
 
 
-async def all_caught_up(replicas: Iterable[Replica]) -> None:
-    """Return once all that these replicas hold now is visible; one that fails does not delay the others."""
-    behind = (replica for replica in replicas if replica.is_behind)
-    while flushes := [replica.caught_up() for replica in islice(behind, _FLUSHES_AWAITED_AT_ONCE)]:
+async def all_flushed(replicas: Iterable[Replica]) -> None:
+    """Return once all that these replicas hold now is durable, and so visible; one that fails does not delay
+    the others."""
+    unflushed = (replica for replica in replicas if replica.is_unflushed)
+    while flushes := [replica.flushed() for replica in islice(unflushed, _FLUSHES_AWAITED_AT_ONCE)]:
         await asyncio.gather(*flushes, return_exceptions=True)
 
 
@@ -159,6 +167,8 @@ class Replica:
         self._flushing_bytes = 0
         self._tell_again_at = 0.0
         self._has_moved = False
+        self._last_stable = 0
+        """The last stable offset as it was checked last."""
         self._flush_timer: asyncio.TimerHandle | None = None
         log.transactions.settle(self.high_watermark)
         if log.end_offset > log.flushed_end_offset:
@@ -213,7 +223,19 @@ class Replica:
             raise
         if not result.duplicate:
             self._unflushed_batches += 1
+            if not self.log.config.acks_all_durable and origin is AppendOrigin.CLIENT:
+                self._show_written()
         return result
+
+    def _show_written(self) -> None:
+        """Let consumers read what is not durable yet, and see that a flush comes."""
+        log = self.log
+        if self.is_flush_due:
+            return
+        self._pass_written(log.end_offset, log.appended_bytes)
+        if self._flush_timer is None and log.config.flush_ms < _NEVER_MS:
+            self._flush_within(log.config.flush_ms)
+        self._tell_watchers()
 
     def append_as_coordinator(
         self, batch: Buffer, now_ms: int, *, may_wait: bool = False
@@ -228,7 +250,7 @@ class Replica:
         result: AppendResult = written  # type: ignore[assignment]
         settled = self._settled(result.last_offset + 1, result, may_wait=may_wait)
         if may_wait:
-            self.soon_durable(written)
+            self._flush_within(min(FLUSH_SOON_MS, self.log.config.flush_ms))
         return settled
 
     def write_marker(self, marker: TransactionMarker, now_ms: int) -> Written:
@@ -247,7 +269,7 @@ class Replica:
         return self._settled(result.last_offset + 1, result)
 
     def when_durable(self, written: Written, waiter: CommitWaiter, slot: int) -> AppendResult:
-        """The answer once `waiter` is called for `slot`: within this call if it is durable already."""
+        """The answer once `waiter` is called for `slot`: within this call if it is visible already."""
         result: AppendResult = written  # type: ignore[assignment]
         end_offset = result.last_offset + 1
         if end_offset <= self.high_watermark:
@@ -258,13 +280,12 @@ class Replica:
         return result
 
     def soon_durable(self, written: Written) -> AppendResult:
-        """The answer where it may be sent at once and promises nothing; durable `FLUSH_SOON_MS` later, or
-        sooner if the topic's flush.ms or flush.messages says so."""
-        delay_ms = min(FLUSH_SOON_MS, self.log.config.flush_ms)
-        if not delay_ms or self.is_flush_due:
+        """The answer where it may be sent at once; durable `FLUSH_SOON_MS` later, or sooner if the topic's
+        flush.ms or flush.messages says so. Only these two say when where acks.all.durable is false."""
+        if self.is_flush_due:
             self._group_commit.request(self)
-        elif self._flush_timer is None:
-            self._flush_within(delay_ms)
+        elif self.log.config.acks_all_durable:
+            self._flush_within(min(FLUSH_SOON_MS, self.log.config.flush_ms))
         result: AppendResult = written  # type: ignore[assignment]
         return result
 
@@ -280,7 +301,7 @@ class Replica:
         future: asyncio.Future[_ResultT] = self._loop.create_future()
         if self.stopped is not None:
             future.set_exception(ApiError(self.stopped))
-        elif end_offset <= self.high_watermark:
+        elif end_offset <= self.log.flushed_end_offset:
             future.set_result(result)
         else:
             self._waiters.append((end_offset, _FutureWaiter(future, result), 0))
@@ -299,13 +320,27 @@ class Replica:
         """Whether records that were appended, and perhaps acknowledged with acks=1, are not visible yet."""
         return self.stopped is None and self.log.end_offset > self.high_watermark
 
-    def caught_up(self) -> asyncio.Future[None]:
-        """Resolved once all that is appended now is visible; raises ApiError when it cannot be."""
+    @property
+    def is_unflushed(self) -> bool:
+        """Whether records that were appended are not durable yet."""
+        return self.stopped is None and self.log.end_offset > self.log.flushed_end_offset
+
+    def flushed(self) -> asyncio.Future[None]:
+        """Resolved once all that is appended now is durable, and so visible; raises ApiError when it cannot
+        be."""
         return self.committed(self.log.end_offset)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Follow the topic's settings from now on."""
+        self.log.reconfigure(config)
+        if config.acks_all_durable and self.is_unflushed:
+            self._group_commit.request(self)
 
     def _flush_within(self, delay_ms: int) -> None:
         """Make what was appended durable, without a waiter."""
-        if self._flush_timer is None:
+        if not delay_ms:
+            self._group_commit.request(self)
+        elif self._flush_timer is None:
             self._flush_timer = self._loop.call_later(delay_ms / 1000, self._flush_now)
 
     def _flush_now(self) -> None:
@@ -350,24 +385,28 @@ class Replica:
             return
         durable_end = self.log.flushed_end_offset
         if durable_end > self.high_watermark:
-            last_stable = self.ends.last_stable
-            self.high_watermark = durable_end
-            self.log.transactions.settle(durable_end)
-            try:
-                check_last_stable(last_stable, self.ends.last_stable, durable_end)
-            except InvariantError as broken:
-                self.fail(broken)
-                return
-            self.visible_bytes = self._flushing_bytes
-            self._has_moved = True
+            self._pass_written(durable_end, self._flushing_bytes)
+        self.log.transactions.settle(durable_end)
+        ends = self.ends
+        try:
+            check_last_stable(self._last_stable, ends.last_stable, ends.high_watermark)
+        except InvariantError as broken:
+            self.fail(broken)
+            return
+        self._last_stable = ends.last_stable
+        self._has_moved = True
+
+    def _pass_written(self, end_offset: int, appended_bytes: int) -> None:
+        self.high_watermark = end_offset
+        self.visible_bytes = appended_bytes
 
     def tell_waiting(self) -> None:
         """For GroupCommit: answer the waiters of what became durable."""
         if not self._has_moved:
             return
         self._has_moved = False
-        waiters = self._waiters
-        while waiters and waiters[0][0] <= self.high_watermark:
+        waiters, durable_end = self._waiters, self.log.flushed_end_offset
+        while waiters and waiters[0][0] <= durable_end:
             _, waiter, slot = waiters.popleft()
             waiter.partition_committed(slot)
         self._tell_watchers()
@@ -380,7 +419,7 @@ class Replica:
             topic=self.topic,
             partition=self.partition,
             error=str(error) if known else repr(error),
-            durable_end_offset=self.high_watermark,
+            durable_end_offset=self.log.flushed_end_offset,
             end_offset=self.log.end_offset,
             advice=_DISK_ADVICE if isinstance(error, OSError) else _FAULT_ADVICE,
             **({} if known else {"exc_info": error}),

@@ -1,10 +1,10 @@
 """The settings of one partition's log, most of which a topic may set for itself.
 
-Owns the table of topic settings, all of Kafka 4's: their names (Kafka's, as attributes), units, defaults and
-bounds, the broker's setting whose value holds where a topic sets none (`broker_name`, "" for none), and
-`without_effect`: why a setting that is taken, kept and described changes nothing here. A setting without this
-reason has its effect. Immutable: a changed setting is a new value, given to `PartitionLog.reconfigure`.
-Source: Kafka's TopicConfig, LogConfig and ServerTopicConfigSynonyms.
+Owns the table of topic settings, all of Kafka 4's and `acks.all.durable`: their names (Kafka's, as
+attributes), units, defaults and bounds, the broker's setting whose value holds where a topic sets none
+(`broker_name`, "" for none), and `without_effect`: why a setting that is taken, kept and described changes
+nothing here. A setting without this reason has its effect. Immutable: a changed setting is a new value, given
+to `PartitionLog.reconfigure`. Source: Kafka's TopicConfig, LogConfig and ServerTopicConfigSynonyms.
 """
 
 from __future__ import annotations
@@ -43,6 +43,13 @@ class LogConfig:
     """Sizes in bytes, times in milliseconds. Values are checked where they come in, not here. No topic sets
     `producers`, the broker's rules for them."""
 
+    acks_all_durable: bool = setting(
+        True,
+        "Whether acks=all is answered after the flush, and consumers read only what is flushed. false: both "
+        "as soon as it is written, as in Kafka. A killed broker still loses nothing, a power cut may take "
+        "what was not flushed yet. What coordinators write and the ends of transactions are always flushed.",
+        broker_name="acks.all.durable",
+    )
     cleanup_policy: tuple[str, ...] = setting(
         ("delete",),
         "delete: old segments are deleted by retention.ms and retention.bytes. compact: of each key the last "
@@ -96,16 +103,16 @@ class LogConfig:
     )
     flush_messages: int = setting(
         _LONG,
-        "Records that are not durable yet at which a log is flushed before acks=1 is answered. acks=all is "
-        "always answered after the flush.",
+        "Records that are not flushed yet at which a log is flushed before acks=1 is answered, and acks=all "
+        "if acks.all.durable is false.",
         low=1,
         high=_LONG,
         broker_name="log.flush.interval.messages",
     )
     flush_ms: int = setting(
         _LONG,
-        "Time within which records are flushed that were sent with acks=0 or acks=1. It is at most 5 ms, "
-        "because consumers read only what is durable.",
+        "Time within which records are flushed that no answer waits for. It is at most 5 ms while "
+        "acks.all.durable is true, because consumers read only what is flushed.",
         low=0,
         high=_LONG,
         broker_name="log.flush.interval.ms",

@@ -56,7 +56,8 @@ _DAMAGE_ADVICE = (
 )
 _POWER_CUT_ADVICE = (
     "nothing to do after a power cut: it takes what was not durable, so nothing that was acknowledged with "
-    "acks=all; the bytes are in the files named in kept_aside. If the power never went, check the disk"
+    "acks=all, unless acks.all.durable is false; the bytes are in the files named in kept_aside. If the "
+    "power never went, check the disk"
 )
 _HOLE_ADVICE = (
     "files of this log are gone or cut short: stop the broker and put them back from a copy, or accept the "

@@ -195,8 +195,11 @@ async def test_a_restart_keeps_five_batches(start: Start) -> None:
         assert await client.log() == [b"A", b"B", b"C", b"D", b"E", b"F", b"G"]
 
 
-async def test_kill_9_with_five_in_flight_stores_each_once_in_order(tmp_path: Path) -> None:
-    process = BrokerProcess(tmp_path / "data")
+@pytest.mark.parametrize("acks_all_durable", ["true", "false"])
+async def test_kill_9_with_five_in_flight_stores_each_once_in_order(
+    tmp_path: Path, acks_all_durable: str
+) -> None:
+    process = BrokerProcess(tmp_path / "data", settings={"acks.all.durable": acks_all_durable})
     try:
         await process.start()
         async with connected(process.port) as client:

@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -135,6 +136,16 @@ async def test_an_answer_counts_what_was_appended_before_it_was_asked_for(
     ask, expected = QUESTIONS[name]
     append(asker, acks)
     assert asker.replica("t").high_watermark == NEW_OFFSET
+    assert await ask(asker) == (ErrorCode.NONE, expected)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+async def test_without_durable_acks_an_answer_counts_what_is_only_written(asker: Asker, name: str) -> None:
+    ask, expected = QUESTIONS[name]
+    replica = asker.replica("t")
+    replica.reconfigure(replace(replica.log.config, acks_all_durable=False))
+    ((_, (written,)),) = append(asker, acks=-1)
+    assert (written.base_offset, replica.ends) == (NEW_OFFSET, (END, NEW_OFFSET, END, END))
     assert await ask(asker) == (ErrorCode.NONE, expected)
 
 

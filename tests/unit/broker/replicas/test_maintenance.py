@@ -139,7 +139,7 @@ async def test_retention_names_the_topics_whose_records_were_old_when_they_were_
         timestamp = clock_ms() if year is None else int(datetime(year, 1, 1, tzinfo=UTC).timestamp() * 1000)
         replica = services.replicas[key]
         replica.append_as_leader(batch(count=2, timestamp=timestamp), clock_ms())
-        await replica.caught_up()
+        await replica.flushed()
     with capture_logs() as events:
         await services.maintenance.apply_retention()
         await services.maintenance.apply_retention()

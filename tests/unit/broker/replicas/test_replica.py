@@ -2,18 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import open_services
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.records import RecordBatchBuilder
+from tidelog.protocol.records import RecordBatchBuilder, TransactionMarker
 
 NOW_MS = 1_700_000_000_000
 
@@ -192,3 +194,69 @@ async def test_batches_carry_the_epoch_they_were_written_in(replica: Replica) ->
     assert [replica.log.leader_epoch_for(offset) for offset in (0, 1)] == [0, 6]
     assert replica.end_offset_for_epoch(0) == (0, 1)
     assert replica.end_offset_for_epoch(6) == (6, 2)
+
+
+async def test_without_durable_acks_a_batch_is_readable_once_written_and_flushed_by_the_checkpoint(
+    tmp_path: Path,
+) -> None:
+    services = await open_services(BrokerConfig(data_dir=tmp_path), Metrics(), lambda: NOW_MS)
+    await services.topics.create("t", NewTopic(configs={"acks.all.durable": "false"}))
+    replica, told = services.replicas["t", 0], Told()
+    replica.watch(told)
+    written = replica.append_as_leader(batch(b"a", b"b"), NOW_MS)
+    assert replica.when_durable(written, told, 7).base_offset == 0
+    assert told.events == [("changed", 2, None), 7]
+    assert replica.ends == (2, 0, 2, 2)
+    assert replica.read(0, 1000, 2).next_offset == 2
+    await services.maintenance.checkpoint()
+    assert (replica.ends, replica.log.recovery_point) == ((2, 2, 2, 2), 2)
+    await services.close()
+
+
+async def test_without_durable_acks_flush_messages_and_flush_ms_still_count(tmp_path: Path) -> None:
+    services = await open_services(BrokerConfig(data_dir=tmp_path), Metrics(), lambda: NOW_MS)
+    configs = {"acks.all.durable": "false", "flush.messages": "3", "flush.ms": "1"}
+    await services.topics.create("t", NewTopic(configs=configs))
+    replica, told = services.replicas["t", 0], Told()
+    replica.append_as_leader(batch(b"1", b"2"), NOW_MS)
+    assert replica.ends == (2, 0, 2, 2)
+    replica.when_durable(replica.append_as_leader(batch(b"3"), NOW_MS), told, 7)
+    assert (replica.ends, told.events) == ((3, 0, 2, 2), [])
+    await replica.committed(3)
+    assert (replica.ends, told.events) == ((3, 3, 3, 3), [7])
+    replica.append_as_leader(batch(b"4"), NOW_MS)
+    await until(lambda: replica.log.flushed_end_offset == 4)
+    await services.close()
+
+
+async def test_without_durable_acks_a_marker_counts_and_is_told_once_it_is_durable(tmp_path: Path) -> None:
+    config = BrokerConfig(data_dir=tmp_path, acks_all_durable=False)
+    services = await open_services(config, Metrics(), lambda: NOW_MS)
+    await services.topics.create("t")
+    replica = services.replicas["t", 0]
+    producer_id = await services.producer_ids.next()
+    builder = RecordBatchBuilder()
+    builder.append(NOW_MS, None, b"v")
+    part = builder.build(producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+    replica.append_as_leader(bytes(part), NOW_MS, permit=lambda begins: None)
+    marker = TransactionMarker(producer_id, 0, 0, is_commit=True)
+    marked = replica.append_marker(marker, NOW_MS)
+    replica.append_as_leader(batch(b"later"), NOW_MS)
+    assert replica.ends == (3, 0, 3, 0)
+    assert not marked.done()
+    assert (await marked).base_offset == 1
+    assert replica.ends == (3, 3, 3, 3)
+    await services.close()
+
+
+async def test_durable_acks_asked_for_again_flush_what_was_only_written(tmp_path: Path) -> None:
+    config = BrokerConfig(data_dir=tmp_path, acks_all_durable=False)
+    services = await open_services(config, Metrics(), lambda: NOW_MS)
+    await services.topics.create("t")
+    replica = services.replicas["t", 0]
+    replica.append_as_leader(batch(b"v"), NOW_MS)
+    replica.reconfigure(replace(replica.log.config, acks_all_durable=True))
+    await until(lambda: replica.log.flushed_end_offset == 1)
+    replica.append_as_leader(batch(b"v"), NOW_MS)
+    assert replica.ends == (2, 1, 1, 1)
+    await services.close()
