@@ -1,25 +1,31 @@
-"""How much else the machine had to do while the bench ran.
+"""The machine: what it is, how fast its disk is, and how much of it other programs used during a measurement.
 
-Owns one look at the CPUs at the start and one at the end, and the way for a load to be counted with all that
-it started. Invariant: the bench's own processes, which have ended and been waited for by then, are not
-counted as others; the processor time of a process that nobody waited for is nobody's. Reads /proc/stat, so
-it needs Linux.
-
-A ratio within a round still stands on a busy machine; a latency in the 99th percentile hardly does.
+Invariant of a `Watch`: the bench's own processes are not counted as others. These are itself, its children
+that have ended and been waited for, and the servers whose ids it was given; the processor time of a process
+that nobody waited for is nobody's. Reads /proc, so it needs Linux.
 """
 
 import contextlib
 import ctypes
 import os
+import platform
+import re
 import resource
+import subprocess
 import time
+from collections.abc import Iterable
 from pathlib import Path
+
+from bench.statistics import percentile
+from bench.targets.process import cpu_seconds
 
 _CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Of /proc/stat's first line: user, nice, system, irq, softirq and steal are work; idle and iowait are not.
 _BUSY_FIELDS = (0, 1, 2, 5, 6, 7)
-QUIET_SHARE = 0.1
 _PR_SET_CHILD_SUBREAPER = 36
+_APPENDS = 300
+_APPEND_BYTES = 200
+_ROOT = Path(__file__).parent.parent
 
 
 def busy_seconds(stat: str) -> float:
@@ -28,33 +34,67 @@ def busy_seconds(stat: str) -> float:
     return sum(int(fields[number]) for number in _BUSY_FIELDS) / _CLOCK_TICKS_PER_S
 
 
-class Machine:
-    """Begins to watch when it is made."""
+class Watch:
+    """Begins to watch when it is made. `servers` are ids of processes that run all the time."""
 
-    def __init__(self) -> None:
+    def __init__(self, servers: Iterable[int] = ()) -> None:
+        self._servers = tuple(servers)
         self._began = time.perf_counter()
-        self._busy_before = busy_seconds(Path("/proc/stat").read_text())
-        self._own_before = _own_seconds()
+        self._others_before = self._others()
+
+    def _others(self) -> float:
+        own = sum(
+            usage.ru_utime + usage.ru_stime
+            for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        )
+        return busy_seconds(Path("/proc/stat").read_text()) - own - sum(map(cpu_seconds, self._servers))
 
     def others_share(self) -> float:
         """The part (0 to 1) of all processors' time that others used since the start."""
-        busy = busy_seconds(Path("/proc/stat").read_text()) - self._busy_before
-        others = busy - (_own_seconds() - self._own_before)
         capacity = (time.perf_counter() - self._began) * (os.cpu_count() or 1)
-        return min(max(others / capacity, 0.0), 1.0)
-
-    def note(self) -> str:
-        """One line for the report."""
-        share = self.others_share()
-        advice = "" if share < QUIET_SHARE else ": trust the ratios more than the times, and p99 least"
-        return f"Other programs took {share:.0%} of the processors' time during this run{advice}."
+        return min(max((self._others() - self._others_before) / capacity, 0.0), 1.0)
 
 
-def _own_seconds() -> float:
-    return sum(
-        usage.ru_utime + usage.ru_stime
-        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    )
+def describe(folder: Path) -> dict[str, object]:
+    """What the measurements were taken on, and of: processors, memory, kernel, disk of `folder`, commit."""
+    model = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    taken = fdatasync_seconds(folder / "fdatasync")
+    return {
+        "commit": _commit(),
+        "processor": model[1] if model else platform.machine(),
+        "processors": os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "fdatasync_p50_ms": percentile(taken, 0.50) * 1000,
+        "fdatasync_p99_ms": percentile(taken, 0.99) * 1000,
+    }
+
+
+def _commit() -> str:
+    """The commit of this checkout, with "+" where files differ from it; empty outside of git."""
+    command = ["git", "-C", str(_ROOT), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
+
+
+def fdatasync_seconds(path: Path, appends: int = _APPENDS) -> list[float]:
+    """Append and fdatasync, one after the other; the time of each fdatasync, ascending. Removes the file."""
+    data = bytes(_APPEND_BYTES)
+    taken: list[float] = []
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        for _ in range(appends):
+            os.write(file, data)
+            begin = time.perf_counter()
+            os.fdatasync(file)
+            taken.append(time.perf_counter() - begin)
+    finally:
+        os.close(file)
+        path.unlink()
+    return sorted(taken)
 
 
 def adopt_orphans() -> None:

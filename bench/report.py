@@ -4,10 +4,7 @@ Owns only how results look.
 """
 
 import json
-import os
-import platform
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,75 +14,79 @@ from rich.table import Table
 
 from bench.results import SUBJECT, Results, Row
 
+_VERDICTS = {None: "", True: "[green]yes[/]", False: "[bold red]NOT HELD[/]"}
+
 
 def show(results: Results, console: Console) -> None:
     """The table, the notes, and one line that says what was not held."""
     table = Table(title=results.title)
-    table.add_column("scenario", no_wrap=True)
-    table.add_column("measure", no_wrap=True)
-    table.add_column("unit")
-    for name in (SUBJECT, *results.peers):
+    for name in ("scenario", "measure", "unit"):
+        table.add_column(name, no_wrap=name != "unit")
+    for name in (SUBJECT, *results.peers, *(f"× {name}" for name in results.peers), "others' CPU"):
         table.add_column(name, justify="right")
-    for name in results.peers:
-        table.add_column(f"× {name}", justify="right")
     table.add_column("required", no_wrap=True)
     table.add_column("held")
     scenario = ""
-    for row in results.rows.values():
-        if row.middle(SUBJECT) is None:
-            continue
+    rows = [row for row in results.rows.values() if row.values]
+    for row in rows:
         if row.scenario != scenario:
             table.add_section()
         table.add_row("" if row.scenario == scenario else row.scenario, *_cells(row, results.peers))
         scenario = row.scenario
     console.print(table)
+    busy = list(dict.fromkeys(row.scenario for row in rows if not row.is_quiet))
+    if busy:
+        results.note(f"The machine was too busy to believe: {'; '.join(busy)}.")
     for note in results.notes:
         console.print(note, highlight=False)
-    missed = [f"{row.scenario}, {row.measure}" for row in results.rows.values() if row.verdict is False]
+    missed = [f"{row.scenario}, {row.measure}" for row in rows if row.verdict is False]
     if missed:
         console.print(f"[bold red]NOT HELD[/]: {'; '.join(missed)}", highlight=False)
-    elif any(row.verdict for row in results.rows.values()):
+    elif any(row.verdict for row in rows):
         console.print("[bold green]All that is required is held.[/]")
 
 
 def _cells(row: Row, peers: Sequence[str]) -> list[str]:
     ratios = [row.ratio(name) for name in peers]
-    verdict = {None: "", True: "[green]yes[/]", False: "[bold red]NOT HELD[/]"}[row.verdict]
+    others = f"{max(map(row.busy, row.values)):.0%}" if row.others else ""
     return [
         row.measure,
         row.unit,
-        *(_number(row.middle(name)) for name in (SUBJECT, *peers)),
+        *(number(row.middle(name)) for name in (SUBJECT, *peers)),
         *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
+        others if row.is_quiet else f"[bold red]{others} busy[/]",
         "\n".join(requirement.describe(row.unit) for requirement in row.requirements),
-        verdict,
+        _VERDICTS[row.verdict],
     ]
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def write(tables: Sequence[Results], path: Path, seconds: float) -> None:
-    """All values of all rounds of all tables, as JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write(tables: Mapping[str, Results], path: Path, about: Mapping[str, object]) -> None:
+    """All values of all rounds of all tables by the scenario's name, as JSON, and what they are `about`."""
     content = {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(seconds, 1),
-        "python": platform.python_version(),
-        "platform": sys.platform,
-        "cpus": os.cpu_count(),
-        "notes": [note for results in tables for note in results.notes],
-        "rows": [
-            {
-                **asdict(row),
-                "medians": {name: row.middle(name) for name in row.values},
-                "ratios": {name: row.ratio(name) for name in results.peers},
-                "held": row.verdict,
+        **about,
+        "tables": {
+            name: {
+                "title": results.title,
+                "notes": results.notes,
+                "rows": [
+                    {
+                        **asdict(row),
+                        "medians": {target: row.middle(target) for target in row.values},
+                        "ratios": {peer: row.ratio(peer) for peer in results.peers if peer in row.values},
+                        "is_quiet": row.is_quiet,
+                        "held": row.verdict,
+                    }
+                    for row in results.rows.values()
+                ],
             }
-            for results in tables
-            for row in results.rows.values()
-        ],
+            for name, results in tables.items()
+        },
     }
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")

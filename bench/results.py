@@ -1,19 +1,21 @@
 """What was measured, and what was required of it.
 
-Owns the rows of the table and the verdict on each. Pure. Invariants: a row's values are one per round and
-target, in the order of rounds; a requirement is judged on the median of per-round ratios, or on the median of
-Tidelog's own values where it names a bound in the row's unit. Filled by scenarios, shown by `report`.
+Owns the rows of a table and the verdict on each. Pure. Invariants: a row's values are one per round and
+target, in the order of rounds, and a target that dropped out has fewer; a requirement is judged on the
+median of per-round ratios, or on the median of Tidelog's own values where it names a bound in the row's
+unit.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bench.statistics import median, median_ratio
+from bench.statistics import median, ratios
 
 SUBJECT = "tidelog"
-SERVERS = ("tansu", "sink")
 REFERENCE = "reference"
 """Stands where a row is compared with something that is no other program."""
+QUIET_SHARE = 0.1
+"""Other programs that take more of the processors than this make a measurement one not to believe."""
 
 
 @dataclass(frozen=True)
@@ -31,25 +33,39 @@ class Requirement:
 
 @dataclass
 class Row:
-    """One line: values of each target, round by round."""
+    """One line: values of each target, round by round, and how much of the machine others used meanwhile."""
 
     scenario: str
     measure: str
     unit: str
     requirements: tuple[Requirement, ...] = ()
     values: dict[str, list[float]] = field(default_factory=dict)
+    others: dict[str, list[float]] = field(default_factory=dict)
 
-    def add(self, target: str, value: float) -> None:
+    def add(self, target: str, value: float, others: float | None = None) -> None:
+        """One more round's value; `others` is the part of the processors that other programs used."""
         self.values.setdefault(target, []).append(value)
+        if others is not None:
+            self.others.setdefault(target, []).append(others)
 
     def middle(self, target: str) -> float | None:
         values = self.values.get(target)
         return median(values) if values else None
 
-    def ratio(self, against: str) -> float | None:
-        """Tidelog's values over another target's, or None when one of them was not measured."""
-        mine, other = self.values.get(SUBJECT), self.values.get(against)
-        return median_ratio(mine, other) if mine and other else None
+    def ratio(self, against: str, of: str = SUBJECT) -> float | None:
+        """The median of one target's values over another's, or None when one of them was not measured."""
+        mine, other = self.values.get(of), self.values.get(against)
+        rounds = min(len(mine), len(other)) if mine and other else 0
+        return median(ratios(mine[:rounds], other[:rounds])) if mine and other else None
+
+    def busy(self, target: str) -> float:
+        """The part of the processors that others used in the middle round; 0 where nobody looked."""
+        return median(self.others.get(target) or [0.0])
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the machine was left alone enough to believe the numbers."""
+        return all(self.busy(target) <= QUIET_SHARE for target in self.values)
 
     def holds(self, requirement: Requirement) -> bool:
         """False also when what it needs was not measured."""
@@ -69,11 +85,16 @@ class Row:
 class Results:
     """All rows by scenario and measure, and notes beneath the table; `peers` are measured beside Tidelog."""
 
-    peers: tuple[str, ...] = SERVERS
-    title: str = "Tidelog side by side: medians of rounds, ratios within each round"
+    peers: tuple[str, ...]
+    title: str
     rows: dict[tuple[str, str], Row] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def row(self, scenario: str, measure: str, unit: str, requirements: Sequence[Requirement] = ()) -> Row:
         """The row of a measure in a scenario, made at its first mention."""
         return self.rows.setdefault((scenario, measure), Row(scenario, measure, unit, tuple(requirements)))
+
+    def note(self, text: str) -> None:
+        """Say it once, however many rounds say it."""
+        if text not in self.notes:
+            self.notes.append(text)

@@ -26,11 +26,6 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[max(ceil(share * len(ordered)) - 1, 0)]
 
 
-def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:
-    """Median over rounds of `values[round] / others[round]`. ValueError when the rounds do not pair up."""
-    return median(ratios(values, others))
-
-
 def ratios(values: Sequence[float], others: Sequence[float]) -> list[float]:
     """`values[round] / others[round]` of each round. ValueError when the rounds do not pair up."""
     if len(values) != len(others):

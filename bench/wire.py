@@ -1,10 +1,11 @@
-"""A blocking Kafka client of three requests, enough to see that a server is ready and to prepare a load.
+"""A blocking Kafka client of a few requests, enough to see that a server is ready and to prepare a load.
 
 Owns the socket of one `Wire`. Invariant: one request at a time, so the next answer is the asked one's. Not
 for use while a load is being measured.
 """
 
 import socket
+import time
 from collections.abc import Mapping
 from struct import Struct
 from types import TracebackType
@@ -19,9 +20,12 @@ TOPIC = "bench"
 _SIZE = Struct(">i")
 _METADATA_VERSION = 1
 _CREATE_TOPICS_VERSION = 2
+_DELETE_TOPICS_VERSION = 1
 _INIT_PRODUCER_ID_VERSION = 4
 _LIST_OFFSETS_VERSION = 2
 _LATEST = -1
+_READY_S = 30.0
+_POLL_S = 0.01
 
 
 class WireError(RuntimeError):
@@ -61,18 +65,28 @@ class Wire:
         return self.ask(ApiKey.METADATA, _METADATA_VERSION, {"topics": None})
 
     def create_topic(self, name: str = TOPIC, partitions: int = 1) -> None:
-        """Create `name`; a topic that exists already is as good."""
-        topic = {
-            "name": name,
-            "num_partitions": partitions,
-            "replication_factor": 1,
-            "assignments": [],
-            "configs": [],
-        }
-        values = {"topics": [topic], "timeout_ms": 10_000}
+        """Create `name`, and wait until its partitions answer; a topic that exists already is as good."""
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+        values = {"topics": [{**topic, "assignments": [], "configs": []}], "timeout_ms": 30_000}
         (result,) = self.ask(ApiKey.CREATE_TOPICS, _CREATE_TOPICS_VERSION, values).topics
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise WireError(f"CREATE_TOPICS {name}: error {result.error_code}")
+        deadline = time.monotonic() + _READY_S
+        while True:
+            try:
+                self.end_offset(name, partitions)
+                return
+            except WireError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_POLL_S)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete `name`, so that what it has not yet written to the disk burdens nobody later."""
+        values = {"topic_names": [name], "timeout_ms": 10_000}
+        (result,) = self.ask(ApiKey.DELETE_TOPICS, _DELETE_TOPICS_VERSION, values).responses
+        if result.error_code != ErrorCode.NONE:
+            raise WireError(f"DELETE_TOPICS {name}: error {result.error_code}")
 
     def new_producer_id(self) -> tuple[int, int]:
         """A producer id and its epoch."""
@@ -82,15 +96,16 @@ class Wire:
             raise WireError(f"INIT_PRODUCER_ID: error {answer.error_code}")
         return int(answer.producer_id), int(answer.producer_epoch)
 
-    def end_offset(self, name: str = TOPIC) -> int:
-        """The offset behind the last record of partition 0."""
-        topic = {"name": name, "partitions": [{"partition_index": 0, "timestamp": _LATEST}]}
-        values = {"replica_id": -1, "isolation_level": 0, "topics": [topic]}
+    def end_offset(self, name: str = TOPIC, partitions: int = 1) -> int:
+        """The offset behind the last record of partition 0; of several partitions the sum."""
+        asked = [{"partition_index": index, "timestamp": _LATEST} for index in range(partitions)]
+        values = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": name, "partitions": asked}]}
         answer = self.ask(ApiKey.LIST_OFFSETS, _LIST_OFFSETS_VERSION, values)
-        (result,) = answer.topics[0].partitions
-        if result.error_code != ErrorCode.NONE:
-            raise WireError(f"LIST_OFFSETS {name}: error {result.error_code}")
-        return int(result.offset)
+        results = answer.topics[0].partitions
+        for result in results:
+            if result.error_code != ErrorCode.NONE:
+                raise WireError(f"LIST_OFFSETS {name}: error {result.error_code}")
+        return sum(int(result.offset) for result in results)
 
     def close(self) -> None:
         self._socket.close()

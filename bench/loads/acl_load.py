@@ -1,16 +1,13 @@
-"""`python -m bench.loads.acl_load`: the processor time of a Produce with and without ACLs, in one process.
+"""The processor time of a Produce with and without ACLs, in one process.
 
 Three brokers without sockets: one without an authorizer, one whose authorizer has one ACL, one with 10,000.
 The same frame is handed to the dispatcher of each in short turns (A B C C B A), so that a drift meets all
 alike. Sockets are left out, so a share of the time is larger here than in a broker. acks=1 leaves the disk
-out. Prints one JSON line: for each broker the µs per request of each turn.
+out.
 """
 
-import argparse
 import asyncio
 import gc
-import json
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,39 +80,28 @@ def _frame() -> memoryview:
     return memoryview(frame)[4:]
 
 
-async def _measure(turns: int, folder: Path) -> dict[str, list[float]]:
+async def run(folder: str, turns: int = 240) -> dict[str, list[float]]:
+    """For each broker the µs per request, the mean of each two turns."""
+    # The events of the brokers are not for the output, which is one line.
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     frame = _frame()
     kinds = {OPEN: None, ONE_ACL: [_acl("app-", PatternType.PREFIXED, _ALICE)], MANY_ACLS: list(_many())}
-    opened = {kind: await _opened(folder / str(at), kinds[kind]) for at, kind in enumerate(kinds)}
+    opened = {kind: await _opened(Path(folder) / str(at), kinds[kind]) for at, kind in enumerate(kinds)}
     clients = {kind: _Client(dispatcher) for kind, (_, dispatcher) in opened.items()}
     times: dict[str, list[float]] = {kind: [] for kind in kinds}
     gc.disable()
     order = [*kinds, *reversed(kinds)]
     for turn in range(turns + 1):
+        spent = dict.fromkeys(kinds, 0.0)
         for kind in order:
             dispatch, client = opened[kind][1].dispatch, clients[kind]
             begin = time.thread_time()
             for _ in range(REQUESTS_A_TURN):
                 dispatch(client, frame, 0.0)  # type: ignore[arg-type]
-            spent = time.thread_time() - begin
-            if turn:  # The first turn is a warm-up.
-                times[kind].append(spent / REQUESTS_A_TURN * 1e6)
+            spent[kind] += time.thread_time() - begin
             await asyncio.sleep(0)
+        for kind in kinds if turn else ():  # The first turn is a warm-up.
+            times[kind].append(spent[kind] / (2 * REQUESTS_A_TURN) * 1e6)
     for services, _ in opened.values():
         await services.close(clean=False)
     return times
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.loads.acl_load")
-    parser.add_argument("--turns", type=int, default=100)
-    turns = parser.parse_args().turns
-    # The events of the brokers are not for the output, which is one line.
-    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        print(json.dumps(asyncio.run(_measure(turns, Path(folder)))))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,16 +1,16 @@
-"""Produce requests of one batch each, made by patching one prepared frame.
+"""Produce requests with one batch per partition, made by patching one prepared frame.
 
-Owns the layout facts of a Produce version 7 frame with one topic and one partition. Invariants: sequences of
-a sender go on by the records of a batch; each frame's CRC is right; nothing is encoded while a load runs,
-only patched, and the same bytes whoever sends.
+Owns the layout facts of a Produce version 7 frame with one topic. Invariants: sequences of a sender go on by
+the records of a batch, in all partitions alike; each batch's CRC is right; nothing is encoded while a load
+runs, only patched, and the same bytes whoever sends.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
 
 from crc32c import crc32c
 
-from bench.wire import TOPIC
 from tidelog.protocol.framing import encode_request_frame
 from tidelog.protocol.hot import ProduceRequest, encode_produce_request
 from tidelog.protocol.records import RecordBatchBuilder
@@ -19,6 +19,7 @@ from tidelog.protocol.types import NO_SEQUENCE
 
 PRODUCE_VERSION = 7
 TIMEOUT_MS = 30_000
+_ALL = -1
 _INT32 = Struct(">i")
 _UINT32 = Struct(">I")
 _PRODUCER = Struct(">qhi")
@@ -39,46 +40,54 @@ class Sender:
 
 
 class FrameMaker:
-    """Frames of one producer id, or of none (-1), to partition 0 of the bench's topic.
+    """Frames of one producer id, or of none (-1), that wait for all acks.
 
     `sender` may be replaced between two frames: another one's batches go on in the same stream.
     """
 
     def __init__(
-        self, producer_id: int, producer_epoch: int, acks: int, value: bytes, records: int = 1
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        topic: str,
+        partitions: Sequence[int],
+        value: bytes,
+        records: int = 1,
     ) -> None:
         self.sender = Sender(producer_id, producer_epoch)
         builder = RecordBatchBuilder()
         for _ in range(records):
             builder.append(1_700_000_000_000, None, value)
         batch = builder.build()
-        request = ProduceRequest(None, acks, TIMEOUT_MS, [(TOPIC, [(0, batch)])])
+        request = ProduceRequest(None, _ALL, TIMEOUT_MS, [(topic, [(index, batch) for index in partitions])])
         body = encode_produce_request(PRODUCE_VERSION, request)
         self._frame = bytearray(
-            b"".join(encode_request_frame(ApiKey.PRODUCE, PRODUCE_VERSION, 0, TOPIC, body))
+            b"".join(encode_request_frame(ApiKey.PRODUCE, PRODUCE_VERSION, 0, "bench", body))
         )
-        # The records are the last field of the request.
-        self._batch_at = len(self._frame) - len(batch)
-        self._covered = memoryview(self._frame)[self._batch_at + _ATTRIBUTES_IN_BATCH :]
+        # The partitions are the last field of the request: an index and a size before each batch.
+        stride = 2 * _INT32.size + len(batch)
+        end = len(self._frame) - len(batch)
+        self._batches_at = [end - stride * number for number in range(len(partitions))]
+        self._covered = memoryview(self._frame)[end + _ATTRIBUTES_IN_BATCH :]
         self._records = records
         self._next = 0
-
-    @property
-    def batch_bytes(self) -> int:
-        """Size of one batch."""
-        return len(self._frame) - self._batch_at
+        self.batch_bytes = len(batch) * len(partitions)
+        """Size of all batches of a frame."""
 
     def next_frame(self) -> bytes:
         """The frame with the next sequence; the correlation ids count 0, 1, 2, …"""
         number = self._next
-        frame, batch_at = self._frame, self._batch_at
+        frame, sender = self._frame, self.sender
         _INT32.pack_into(frame, _CORRELATION_AT, number)
-        sender = self.sender
         sequence = sender.next_sequence if sender.producer_id >= 0 else NO_SEQUENCE
-        _PRODUCER.pack_into(
-            frame, batch_at + _PRODUCER_IN_BATCH, sender.producer_id, sender.producer_epoch, sequence
-        )
+        for at in self._batches_at:
+            _PRODUCER.pack_into(
+                frame, at + _PRODUCER_IN_BATCH, sender.producer_id, sender.producer_epoch, sequence
+            )
         sender.next_sequence = (sender.next_sequence + self._records) & _MAX_SEQUENCE
-        _UINT32.pack_into(frame, batch_at + _CRC_IN_BATCH, crc32c(self._covered))
+        # The batches differ in nothing, so they have one CRC.
+        crc = crc32c(self._covered)
+        for at in self._batches_at:
+            _UINT32.pack_into(frame, at + _CRC_IN_BATCH, crc)
         self._next = 0 if number == _MAX_SEQUENCE else number + 1
         return bytes(frame)

@@ -1,23 +1,17 @@
-"""`python -m bench.loads.groups_load PORT …`: many connections, partitions and groups on one server.
+"""Many connections, partitions and groups on one server.
 
-At `--size` 100: topics of 100 partitions each, 10,000 in all; 1,000 connections; 200 groups of five members
+At `size` 100: topics of 100 partitions each, 10,000 in all; 1,000 connections; 200 groups of five members
 that commit ten offsets at a time; a group of 100 members that all join again; a client beside one that asks
-for much and reads nothing. All counts follow the size. `--without-groups` leaves out what needs groups.
-Prints one JSON line. Exit code 1 when an answer was wrong.
+for much and reads nothing. All counts follow the size.
 """
 
-import argparse
 import asyncio
 import contextlib
 import gc
-import json
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from struct import Struct
 from typing import Any
-
-import uvloop
 
 from bench.statistics import median, percentile
 from bench.targets.process import cpu_seconds, resident_bytes
@@ -236,8 +230,8 @@ async def _latency_ms(ask: Callable[[], Awaitable[Any]]) -> float:
     return percentile(sorted(latencies), 0.99) * 1000
 
 
-async def run(port: int, pid: int, size: int, *, with_groups: bool) -> dict[str, float]:
-    """The numbers as printed."""
+async def run(port: int, pid: int, size: int, with_groups: bool) -> dict[str, float]:
+    """The times, rates and bytes; `pid` is the server's. Raises WireError when an answer was wrong."""
     server = Server(pid)
     first, slow = await _link(port), await _link(port)
     gc.disable()
@@ -255,23 +249,3 @@ async def run(port: int, pid: int, size: int, *, with_groups: bool) -> dict[str,
     numbers["slow_reader_mb"] = server.resident_mb() - numbers["resident_mb"]
     slow.transport.abort()
     return numbers
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.loads.groups_load")
-    parser.add_argument("port", type=int)
-    parser.add_argument("--pid", type=int, required=True, help="of the server, for its memory")
-    parser.add_argument("--size", type=int, default=100)
-    parser.add_argument("--without-groups", action="store_true")
-    given = parser.parse_args()
-    try:
-        result = uvloop.run(run(given.port, given.pid, given.size, with_groups=not given.without_groups))
-    except (WireError, OSError) as error:
-        print(f"the load failed: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(result))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,21 +1,17 @@
-"""`python -m bench.loads.lag_load FOLDER`: how long the broker's event loop is held with a million producers.
+"""How long the broker's event loop is held with a million producers, in a process with the broker's
+services.
 
-A process of its own, with the broker's services on a loop. A partition gets a million producers (as replayed
-headers, for sending so many batches would take minutes); then each piece of upkeep runs while a probe comes
-round on the loop all the time. Prints one JSON line: for each piece the longest time between two rounds of
-the probe, in milliseconds, by the wall clock and (`_cpu`) by the CPU time of the loop's thread, which neither
-other programs nor other threads lengthen. Exit code 1 when a piece did not do what it is there for.
+A partition gets a million producers (as replayed headers, for sending so many batches would take minutes);
+then each piece of upkeep runs while a probe comes round on the loop all the time. Measured is the longest
+time between two rounds of the probe, in milliseconds, by the wall clock and (`_cpu`) by the CPU time of the
+loop's thread, which neither other programs nor other threads lengthen.
 """
 
-import argparse
 import asyncio
-import json
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-
-import uvloop
 
 from bench.loads.producers_load import POPULATIONS, StateError, header
 from bench.wire import TOPIC
@@ -91,9 +87,10 @@ async def pieces(services: Services) -> dict[str, Callable[[], Awaitable[None]]]
     }
 
 
-async def run(folder: Path, producers: int) -> dict[str, float]:
-    """All numbers, as printed."""
-    config = BrokerConfig(data_dir=folder / "lag", log_flush_offset_checkpoint_interval_ms=_NEVER_MS)
+async def run(folder: str, producers: int = POPULATIONS[-1]) -> dict[str, float]:
+    """All numbers. Raises StateError when a piece did not do what it is there for."""
+    configure(sys.stderr)
+    config = BrokerConfig(data_dir=Path(folder) / "lag", log_flush_offset_checkpoint_interval_ms=_NEVER_MS)
     services = await open_services(config, Metrics(), clock_ms, steady_ms=SteadyClock().now_ms)
     numbers: dict[str, float] = {}
     try:
@@ -111,22 +108,3 @@ async def run(folder: Path, producers: int) -> dict[str, float]:
     finally:
         await services.close(clean=False)
     return numbers
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.loads.lag_load")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--producers", type=int, default=POPULATIONS[-1])
-    given = parser.parse_args()
-    configure(sys.stderr)
-    try:
-        numbers = uvloop.run(run(given.folder, given.producers))
-    except (StateError, OSError) as error:
-        print(f"the load failed: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(numbers))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

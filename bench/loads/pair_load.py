@@ -1,86 +1,68 @@
-"""`python -m bench.loads.pair_load PORT WAY PID …`: the same work with idempotence and without, turn by turn.
+"""The same prepared requests with idempotence and without, turn by turn, over one connection.
 
-A process of its own. WAY is `raw` (prepared frames), `client` (ours) or `confluent`. Turns are short and
-alternate, and who goes first alternates too, so that what else the machine does meets both alike. PID is the
-server's, whose CPU time is read around each turn. Prints one JSON line: for `idempotent` and `plain` a list
-of seconds, of the server's CPU seconds (`cpu_s`) and of this process's own (`own_cpu_s`), and the most
-requests that were in flight. Exit code 1 when a record was not acknowledged.
+Turns are short and alternate, and who goes first alternates too, so that what else the machine does meets
+both alike. Both sides' frames come from one buffer, for where a process put its buffers makes more of a
+difference than idempotence does. A turn ends when all that it sent is acknowledged without an error.
 """
 
-import argparse
-import asyncio
 import gc
-import json
-import sys
+import socket
 import time
 from pathlib import Path
-from typing import Any
 
-import uvloop
+from bench.loads.frames import FrameMaker, Sender
+from bench.loads.window import AnswerError, Window
+from bench.wire import HOST, TOPIC, Wire
+from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-from bench.loads.sides import Side, Work, open_clients, open_confluents, open_raw
-from bench.loads.window import AnswerError
-from bench.wire import TOPIC, WireError
+IDEMPOTENT, PLAIN = "idempotent", "plain"
+_IN_FLIGHT = 5
+_RECEIVE_BYTES = 1 << 16
+_TIMEOUT_S = 60.0
 
-_OPENERS = {"raw": open_raw, "client": open_clients, "confluent": open_confluents}
+
+def run(
+    port: int, pid: int, requests: int, records_a_batch: int, value_bytes: int, turns: int
+) -> dict[str, list[float]]:
+    """Of each side the seconds of each turn, and (`_cpu`) the processor time of process `pid`, the server."""
+    with Wire(port) as wire:
+        wire.create_topic()
+        producer = wire.new_producer_id()
+    senders = {IDEMPOTENT: Sender(*producer), PLAIN: Sender(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)}
+    frames = FrameMaker(*producer, TOPIC, (0,), bytes(value_bytes), records_a_batch)
+    window = Window(TOPIC, 1, float("inf"))
+    numbers: dict[str, list[float]] = {f"{name}{kind}": [] for name in senders for kind in ("", "_cpu")}
+    with socket.create_connection((HOST, port), timeout=_TIMEOUT_S) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for sender in senders.values():  # A turn that does not count.
+            frames.sender = sender
+            _turn(connection, frames, window, requests)
+        gc.collect()
+        gc.disable()
+        for number in range(turns):
+            for name in senders if number % 2 else reversed(senders):
+                frames.sender = senders[name]
+                cpu_before, begin = _cpu_seconds(pid), time.perf_counter()
+                _turn(connection, frames, window, requests)
+                numbers[name].append(time.perf_counter() - begin)
+                numbers[f"{name}_cpu"].append(_cpu_seconds(pid) - cpu_before)
+    return numbers
 
 
-def cpu_seconds(pid: int) -> float:
+def _turn(connection: socket.socket, frames: FrameMaker, window: Window, unsent: int) -> None:
+    while unsent or window.in_flight:
+        while unsent and window.in_flight < _IN_FLIGHT:
+            window.sent(1, 0.0)
+            connection.sendall(frames.next_frame())
+            unsent -= 1
+        data = connection.recv(_RECEIVE_BYTES)
+        if not data:
+            raise AnswerError("the server hung up")
+        window.received(data, 0.0)
+
+
+def _cpu_seconds(pid: int) -> float:
     """CPU time of a process's threads, user and system, to the nanosecond."""
     return (
         sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
     )
-
-
-def alternate(sides: dict[str, Side], pid: int, turns: int) -> dict[str, Any]:
-    """Each side's turns after one that does not count; the numbers as printed."""
-    numbers: dict[str, Any] = {}
-    for side in sides.values():
-        side.send()
-    gc.collect()
-    gc.disable()
-    names = list(sides)
-    for number in range(turns):
-        for name in names if number % 2 else reversed(names):
-            cpu_before, own_before, begin = cpu_seconds(pid), time.process_time(), time.perf_counter()
-            sides[name].send()
-            taken = time.perf_counter() - begin
-            numbers.setdefault(f"{name}_s", []).append(taken)
-            numbers.setdefault(f"{name}_own_cpu_s", []).append(time.process_time() - own_before)
-            numbers.setdefault(f"{name}_cpu_s", []).append(cpu_seconds(pid) - cpu_before)
-    for name, side in sides.items():
-        numbers[f"{name}_in_flight"] = side.most_in_flight()
-    return numbers
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.loads.pair_load")
-    parser.add_argument("port", type=int)
-    parser.add_argument("way", choices=_OPENERS)
-    parser.add_argument("pid", type=int)
-    parser.add_argument("--topic", default=TOPIC)
-    parser.add_argument("--partitions", type=int, default=1)
-    parser.add_argument("--records", type=int, required=True)
-    parser.add_argument("--value-bytes", type=int, default=1000)
-    parser.add_argument("--records-a-batch", type=int, default=1)
-    parser.add_argument("--turns", type=int, default=20)
-    given = parser.parse_args()
-    work = Work(
-        given.port, given.topic, given.partitions, given.records, given.value_bytes, given.records_a_batch
-    )
-    loop = uvloop.new_event_loop()
-    asyncio.set_event_loop(loop)
-    try:
-        sides = _OPENERS[given.way](work)
-        numbers = alternate(sides, given.pid, given.turns)
-        for side in sides.values():
-            side.close()
-    except (AnswerError, WireError, OSError) as error:
-        print(f"the load failed: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(numbers))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Runs a load as a process of its own and reads the JSON line that it prints.
+"""Runs a load as a process of its own (`python -m bench.loads`) and reads the JSON line that it prints.
 
 A load that fails, or does not end, raises LoadError with what it said; its process is gone by then.
 """
@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from bench.machine import Watch
 from bench.targets.process import Target
 
 TIMEOUT_S = 300
@@ -20,35 +21,41 @@ class LoadError(RuntimeError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a load printed, and the CPU seconds that the server used meanwhile."""
+    """What a load printed, the CPU seconds that the server used meanwhile, and the part (0 to 1) of all
+    processors' time that neither of them used, but others.
+    """
 
-    numbers: dict[str, float]
+    numbers: dict[str, Any]
     server_cpu_s: float
+    others_share: float
 
 
-def run_load(target: Target, module: str, *options: object) -> Outcome:
-    """Run `bench.loads.<module>` against a target. Raises LoadError, or TargetError when the target died."""
-    cpu_before = target.cpu_seconds()
-    finished = _finished(module, target.port, *options)
+def run_load(target: Target, load: str, *words: object, **options: object) -> Outcome:
+    """Run a load against a target. Raises LoadError, or TargetError when the target died.
+
+    A load that has a command line of its own gets `words`, any other one its port and `options`.
+    """
+    cpu_before, watch = target.cpu_seconds(), Watch([target.pid])
+    if words:
+        numbers = _numbers(load, f"bench.loads.{load}", target.port, *words)
+    else:
+        numbers = run_program(load, port=target.port, **options)
+    others_share = watch.others_share()
     target.check_alive()
-    numbers = _numbers(f"{module} against {target.name}", finished)
-    return Outcome(numbers, target.cpu_seconds() - cpu_before)
+    return Outcome(numbers, target.cpu_seconds() - cpu_before, others_share)
 
 
-def run_program(module: str, *options: object) -> dict[str, Any]:
-    """Run `bench.loads.<module>` without a server; what it printed. Raises LoadError."""
-    return _numbers(module, _finished(module, *options))
+def run_program(load: str, **options: object) -> dict[str, Any]:
+    """Run a load without a server; what it printed. Raises LoadError."""
+    return _numbers(load, "bench.loads", load, json.dumps(options))
 
 
-def _finished(module: str, *options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", f"bench.loads.{module}", *map(str, options)]
+def _numbers(load: str, module: str, *words: object) -> dict[str, Any]:
+    command = [sys.executable, "-m", module, *map(str, words)]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
-        raise LoadError(f"{module} did not end within {TIMEOUT_S} s") from None
-
-
-def _numbers(what: str, finished: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+        raise LoadError(f"{load} did not end within {TIMEOUT_S} s") from None
     if finished.returncode:
-        raise LoadError(f"{what}: {finished.stderr.strip()}")
+        raise LoadError(f"{load}: {finished.stderr.strip()}")
     return dict(json.loads(finished.stdout))

@@ -1,19 +1,14 @@
-"""`python -m bench.loads.producers_load FOLDER`: what a million live producers cost the broker's own state.
+"""What a million live producers cost the broker's own state, in a process whose memory is the state's.
 
-A process of its own, so that its resident memory is the state's. Drives `ProducerStates` and its snapshots as
-a partition does: every producer appends its five cached batches. Prints one JSON line: bytes_a_producer,
-snapshot_bytes, write_s, load_s, and for each load and population <load>_us_<population>, a list with a value
-a round. Loads: `uniform`, checks of producers that are all as likely, the worst for caches; `skewed`, the
-k-th busiest is as likely as 1/k; `dictionary`, no check but one look-up, uniform, in a plain dict of as many
-ids: what a random place in that much memory costs whatever is done there. CPU time of the thread, so that
-other programs count little. Exit code 1 when a check or a loaded snapshot is wrong.
+Drives `ProducerStates` and its snapshots as a partition does: every producer appends its five cached
+batches. Loads: `uniform`, checks of producers that are all as likely, the worst for caches; `skewed`, the
+k-th busiest is as likely as 1/k; `dictionary`, no check but one look-up, uniform, in a plain dict of as
+many ids: what a random place in that much memory costs whatever is done there. CPU time of the thread, so
+that other programs count little.
 """
 
-import argparse
 import gc
-import json
 import random
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -131,30 +126,16 @@ def write_and_load(states: ProducerStates, offset: int, folder: Path) -> dict[st
     return {"snapshot_bytes": size, "write_s": written - begin, "load_s": load_s}
 
 
-def run(folder: Path, populations: Sequence[int]) -> dict[str, Any]:
-    """All numbers, as printed; the last population is the one that is weighed and written."""
+def run(folder: str, populations: Sequence[int] = POPULATIONS) -> dict[str, Any]:
+    """The last population is the one that is weighed and written; <load>_us_<population> has a value a round.
+
+    Raises StateError when a check or a loaded snapshot is wrong.
+    """
     filled(populations[0])
     gc.collect()
     before = resident_bytes("self")
     states, offset = filled(populations[-1])
     numbers: dict[str, Any] = {"bytes_a_producer": (resident_bytes("self") - before) / len(states)}
-    numbers |= write_and_load(states, offset, folder)
+    numbers |= write_and_load(states, offset, Path(folder))
     smaller = [filled(producers)[0] for producers in populations[:-1]]
     return numbers | check_times([*smaller, states])
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.loads.producers_load")
-    parser.add_argument("folder", type=Path)
-    given = parser.parse_args()
-    try:
-        numbers = run(given.folder, POPULATIONS)
-    except (StateError, OSError) as error:
-        print(f"the load failed: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(numbers))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,11 +8,7 @@ counted.
 from collections import deque
 from struct import Struct
 
-from bench.wire import TOPIC
-
 _SIZE = Struct(">i")
-# Correlation id, topic count, topic name, partition count, index, error code: Produce versions 2 to 7.
-_ANSWER = Struct(f">ii{2 + len(TOPIC)}xiih")
 
 
 class AnswerError(RuntimeError):
@@ -20,9 +16,13 @@ class AnswerError(RuntimeError):
 
 
 class Window:
-    """Requests in flight on one connection."""
+    """Requests in flight on one connection, each with a batch for as many `partitions` of one topic."""
 
-    def __init__(self, measure_from: float) -> None:
+    def __init__(self, topic: str, partitions: int, measure_from: float) -> None:
+        # Correlation id, topic count, topic name, partition count, then index, error code, base offset,
+        # append time, log start offset of each: Produce versions 5 to 7.
+        self._answer = Struct(f">ii{2 + len(topic)}xi" + "4xh24x" * partitions)
+        self._accepted = (1, partitions, *(0,) * partitions)
         self.latencies: list[float] = []
         """Seconds from sending to the answer, of every request that counts."""
         self._measure_from = measure_from
@@ -55,13 +55,13 @@ class Window:
         return answers
 
     def _answered(self, data: bytes, position: int, size: int, now: float) -> None:
-        if size < _ANSWER.size:
-            raise AnswerError(f"an answer of {size} bytes, expected {_ANSWER.size} or more")
-        correlation_id, topics, partitions, _, error_code = _ANSWER.unpack_from(data, position)
+        if size < self._answer.size:
+            raise AnswerError(f"an answer of {size} bytes, expected {self._answer.size} or more")
+        correlation_id, *found = self._answer.unpack_from(data, position)
         if correlation_id != self.answers or not self._sent:
             raise AnswerError(f"answer {correlation_id} came, expected {self.answers}")
-        if (topics, partitions, error_code) != (1, 1, 0):
-            raise AnswerError(f"request {correlation_id} was refused with error {error_code}")
+        if tuple(found) != self._accepted:
+            raise AnswerError(f"request {correlation_id} was refused with errors {sorted(set(found[2:]))}")
         self.answers += 1
         moment = self._sent.popleft()
         if moment >= self._measure_from:

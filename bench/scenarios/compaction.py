@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from threading import Event
 
+from bench.comparison import Run
 from bench.results import SUBJECT, Results
 from tidelog.broker.storage.compaction.cleaner import LogClean, Pacing
 from tidelog.broker.storage.disk import Disk
@@ -23,15 +24,18 @@ _MAP_BYTES = 16 << 20
 _VALUES = (("100-byte values", 100, 1), ("100 to 119-byte values", 100, 20))
 
 
-def measure(results: Results, folder: Path) -> None:
-    """Once per kind of records. Raises OSError."""
-    for number, (name, smallest, sizes) in enumerate(_VALUES):
-        log = _filled(folder / f"compacted-{number}", smallest, sizes)
-        size = log.size_bytes
-        begin = time.process_time()
-        _clean(log)
-        results.row(SCENARIO, name, "MB/s").add(SUBJECT, size / 1e6 / (time.process_time() - begin))
-        log.close(clean=False)
+def measure(run: Run) -> Results:
+    """Each kind of records in each round. Raises OSError."""
+    results = Results((), "The broker's cleaner of compacted logs")
+    for number in range(run.rounds):
+        for name, smallest, sizes in _VALUES:
+            log = _filled(run.folder / f"compacted-{number}-{sizes}", smallest, sizes)
+            size = log.size_bytes
+            begin = time.process_time()
+            _clean(log)
+            results.row(SCENARIO, name, "MB/s").add(SUBJECT, size / 1e6 / (time.process_time() - begin))
+            log.close(clean=False)
+    return results
 
 
 def _filled(folder: Path, smallest: int, sizes: int) -> PartitionLog:

@@ -18,9 +18,10 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench.comparison import Run
 from bench.loads.process import LoadError, run_load
 from bench.results import REFERENCE, SUBJECT, Requirement, Results
-from bench.targets.maven import ConnectorError
+from bench.targets.maven import FetchError
 from bench.targets.process import Target
 from bench.targets.spark import JARS, PACKAGES, SparkProcess, resolve_connector
 from bench.targets.tidelog import Tidelog
@@ -57,8 +58,9 @@ _READ_ROWS: dict[str, tuple[Requirement, ...]] = {
 }
 
 
-def measure(results: Results, folder: Path, rounds: int) -> None:
-    """Once, `rounds` turns of each, on a broker of its own. Raises LoadError, TargetError."""
+def measure(run: Run) -> Results:
+    """All rounds on one broker. Raises FAILURES."""
+    results, folder, rounds = Results(PEERS, TITLE), run.folder, run.rounds
     connector, why_none = _connector()
     with Tidelog(folder / "broker", settings=(_PREPARED,)) as broker:
         counts = {
@@ -71,16 +73,17 @@ def measure(results: Results, folder: Path, rounds: int) -> None:
                 _create(broker, "both", 2)
                 spark.ask("interoperate", topic="both")
                 results.notes.append("Spark's own Kafka connector and ours read what the other wrote.")
-            _round(Results(), broker, spark, counts, 0, has_connector)
+            _round(Results(PEERS, TITLE), broker, spark, counts, 0, has_connector)
             for number in range(1, rounds + 1):
                 _round(results, broker, spark, counts, number, has_connector)
+    return results
 
 
 def _connector() -> tuple[dict[str, str], str]:
     """The settings of Spark's own Kafka connector, or none and why."""
     try:
         return resolve_connector(os.environ, Path.home()), ""
-    except ConnectorError as error:
+    except FetchError as error:
         return {}, f"not resolvable here ({error}): {JARS} or {PACKAGES} names it"
 
 

@@ -6,8 +6,7 @@ memory that no cache holds. How much of that wait no layout could avoid, a row s
 dictionary instead; the row of a skewed load is what a broker sees whose busy producers are few.
 """
 
-from pathlib import Path
-
+from bench.comparison import Run
 from bench.loads.process import run_program
 from bench.loads.producers_load import POPULATIONS
 from bench.results import REFERENCE, SUBJECT, Requirement, Results
@@ -27,9 +26,10 @@ PIECES = (
 )
 
 
-def measure(results: Results, folder: Path) -> None:
+def measure(run: Run) -> Results:
     """Once. Raises LoadError."""
-    numbers = run_program("producers_load", folder)
+    results = Results((REFERENCE,), "A million producer ids on one partition")
+    numbers = run_program("producers_load", folder=str(run.folder))
     most = f"{POPULATIONS[-1]:,} producers on a partition"
     weight = (Requirement(BYTES_A_PRODUCER, at_least=False),)
     results.row(most, "resident, five batches each", "bytes each", weight).add(
@@ -46,8 +46,9 @@ def measure(results: Results, folder: Path) -> None:
             for value, reference in zip(values, references, strict=True):
                 row.add(SUBJECT, value)
                 row.add(REFERENCE, reference)
-    held = run_program("lag_load", folder)
+    held = run_program("lag_load", folder=str(run.folder))
     for key, what in PIECES:
         row = results.row(most, f"loop held by {what}", "ms", _HELD)
         row.add(SUBJECT, held[f"{key}_ms"])
         results.row(most, f"loop held by {what}, CPU", "ms").add(SUBJECT, held[f"{key}_cpu_ms"])
+    return results

@@ -1,7 +1,8 @@
-"""Apache Kafka, broker and controller in one process, from its jars in Maven Central.
+"""Apache Kafka, broker and controller in one process, from its jars in Maven Central, with Kafka's own heap.
 
-Runs on the Java that Spark would run on. Its settings are its own, except for one replica and five partitions
-of internal topics and a group's first rebalance without delay. It acknowledges what is in the page cache.
+Its settings are its own, except for one replica and five partitions of internal topics, a group's first
+rebalance without delay, and deleted topics that leave the disk at once. `Kafka` acknowledges what is in the
+page cache, as Kafka does by default; `FlushedKafka` what is on the disk, as Tidelog does by default.
 """
 
 import subprocess
@@ -11,12 +12,9 @@ from bench.targets.maven import fetch_program
 from bench.targets.process import Target, TargetError, free_port
 from bench.wire import HOST
 from tidelog.broker.cluster.store import new_cluster_id
-from tidelog.pipeline.spark.java import find_java
+from tidelog.pipeline.spark.java import JavaNotFoundError, find_java
 
-NEWEST = "4.1.99"
-"""Newer ones were not tried."""
-_CACHE = ".cache/tidelog/kafka"
-_FETCH_SECONDS = 120.0
+BROKER = "org.apache.kafka:kafka_2.13:4.4.0"
 _SETTINGS = """process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{host}:{controller}
@@ -24,6 +22,7 @@ listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
 advertised.listeners=PLAINTEXT://{host}:{port}
 controller.listener.names=CONTROLLER
 log.dirs={folder}/logs
+log.segment.delete.delay.ms=0
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=5
 transaction.state.log.replication.factor=1
@@ -33,18 +32,30 @@ group.initial.rebalance.delay.ms=0
 """
 
 
+def java(artifact: str, heap: str = "1G") -> list[str]:
+    """The command that runs a class of a program from Maven Central. Raises TargetError without its jars or a
+    Java.
+    """
+    jars = fetch_program(artifact)
+    try:
+        home = find_java().home
+    except JavaNotFoundError as error:
+        raise TargetError(str(error)) from error
+    return [str(home / "bin" / "java"), f"-Xmx{heap}", f"-Xms{heap}", "-cp", ":".join(map(str, jars))]
+
+
 class Kafka(Target):
     name = "kafka"
     more_settings = ""
     ready_timeout_s = 300.0  # On a busy machine it needs minutes for ten thousand partitions.
 
     def __init__(self, folder: Path) -> None:
-        """Raises ConnectorError where its jars cannot be had, JavaNotFoundError without a Java."""
+        """Raises TargetError where its jars or a Java cannot be had."""
         super().__init__(folder)
-        jars = fetch_program(Path.home() / _CACHE, "org.apache.kafka:kafka_2.13", NEWEST, _FETCH_SECONDS)
-        self._java = [str(find_java().home / "bin" / "java"), "-cp", ":".join(map(str, jars))]
+        self._java = java(BROKER)
 
-    def command(self) -> list[str]:
+    def prepare(self) -> None:
+        """Write its settings and format its folder, which is no part of the time of a start."""
         settings = self.folder / "server.properties"
         ports = {"host": HOST, "port": self.port, "controller": free_port()}
         settings.write_text(_SETTINGS.format(**ports, folder=self.folder) + self.more_settings)
@@ -53,11 +64,11 @@ class Kafka(Target):
             made = subprocess.run([*self._java, *new], capture_output=True, text=True, check=False)
             if made.returncode:
                 raise TargetError(f"kafka could not format {self.folder}: {made.stderr[-1000:]}")
-        return [*self._java, "-Xmx1G", "kafka.Kafka", str(settings)]
+
+    def command(self) -> list[str]:
+        return [*self._java, "kafka.Kafka", str(self.folder / "server.properties")]
 
 
-class FlushingKafka(Kafka):
-    """Acknowledges what is on the disk, as Tidelog does."""
-
-    name = "kafka-flushed"
+class FlushedKafka(Kafka):
+    name = "kafka flushed"
     more_settings = "log.flush.interval.messages=1\n"

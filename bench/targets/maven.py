@@ -1,12 +1,12 @@
 """Programs for Java from Maven Central: Spark's own Kafka connector, and Apache Kafka itself.
 
-Owns which jars these are, and a folder that keeps them for the next time. A program's are those that the POMs
-of its own group name. The connector is the newest one that the installed Spark can be. It may be one release
-behind Spark, since it appears there later; its helper (spark-token-provider) may be older again; the versions
-of Kafka's client and of commons-pool2 are those that the connector's own POM names. A file appears in the
-folder under its name only when it is whole and has the checksum that the repository tells.
+Owns which jars these are, and the folders that keep them for the next time. A program's are those that the
+POMs of its own group name. The connector is the newest one that the installed Spark can be. It may be one
+release behind Spark, since it appears there later; its helper (spark-token-provider) may be older again;
+the versions of Kafka's client and of commons-pool2 are those that the connector's own POM names. A file
+appears in its folder only when it is whole and has the repository's checksum.
 
-Any trouble is a ConnectorError with the reason; nothing takes longer than it is given.
+Any trouble is a FetchError with the reason; nothing takes longer than it is given.
 """
 
 import hashlib
@@ -20,21 +20,24 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
 from pathlib import Path
 
+from bench.targets.process import TargetError
+
 REPOSITORY = "https://repo1.maven.org/maven2"
 _SPARK = "org.apache.spark"
 _CONNECTOR = "spark-sql-kafka-0-10_"
 _HELPER = "spark-token-provider-kafka-0-10_"
 _LIBRARIES = ("org.apache.kafka:kafka-clients", "org.apache.commons:commons-pool2")
 _JACKSON = "com.fasterxml.jackson.core:jackson-"
-_BESIDE = {f"{_JACKSON}databind": (f"{_JACKSON}core", f"{_JACKSON}annotations")}
-"""Named in a POM of another group."""
+_CACHE = Path.home() / ".cache" / "tidelog"
+_COMPLETE = "complete"
 _POM = {"pom": "http://maven.apache.org/POM/4.0.0"}
 _FINAL = re.compile(r"\d+(\.\d+)*")
 _STEP_SECONDS = 5.0
+_PROGRAM_SECONDS = 180.0
 _CHUNK = 1 << 20
 
 
-class ConnectorError(RuntimeError):
+class FetchError(TargetError):
     """The jars are not to be had here; the message says why."""
 
 
@@ -49,7 +52,7 @@ def fetch_connector(
 ) -> list[Path]:
     """The jars that Spark `spark` (for Scala `scala`, as in "2.13") needs for `format("kafka")`.
 
-    Fetches what `folder` does not hold yet, within `seconds`. Raises ConnectorError.
+    Fetches what `folder` does not hold yet, within `seconds`. Raises FetchError.
     """
     source = _Repository(repository, folder, time.monotonic() + seconds)
     try:
@@ -57,21 +60,21 @@ def fetch_connector(
         helper = source.newest(f"{_SPARK}:{_HELPER}{scala}", connector.rpartition(":")[2])
         return [source.jar(each) for each in (connector, helper, *source.libraries(connector))]
     except (OSError, http.client.HTTPException, ElementTree.ParseError, ValueError) as error:
-        raise ConnectorError(f"{repository}: {error}") from error
+        raise FetchError(f"{repository}: {error}") from error
 
 
-def fetch_program(
-    folder: Path, artifact: str, limit: str, seconds: float, repository: str = REPOSITORY
-) -> list[Path]:
-    """The jars of the newest `artifact` (group:name) up to version `limit`, within `seconds`.
-
-    Raises ConnectorError.
-    """
-    source = _Repository(repository, folder, time.monotonic() + seconds)
-    try:
-        return [source.jar(each) for each in source.closure(source.newest(artifact, limit))]
-    except (OSError, http.client.HTTPException, ElementTree.ParseError, ValueError) as error:
-        raise ConnectorError(f"{repository}: {error}") from error
+def fetch_program(program: str, cache: Path = _CACHE, repository: str = REPOSITORY) -> list[Path]:
+    """The jars of `program` (group:name:version), from the network only the first time. Raises FetchError."""
+    folder = cache / "-".join(program.split(":")[1:])
+    if not (folder / _COMPLETE).exists():
+        source = _Repository(repository, folder, time.monotonic() + _PROGRAM_SECONDS)
+        try:
+            for artifact in source.closure(program):
+                source.jar(artifact)
+        except (OSError, http.client.HTTPException, ElementTree.ParseError, ValueError) as error:
+            raise FetchError(f"{repository}: {error}") from error
+        (folder / _COMPLETE).touch()
+    return sorted(folder.glob("*.jar"))
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -88,14 +91,14 @@ class _Repository:
         listing = ElementTree.fromstring(self._read(f"{_path(artifact)}/maven-metadata.xml"))
         found = newest((each.text or "" for each in listing.iter("version")), limit)
         if found is None:
-            raise ConnectorError(f"{self._url} has no {artifact} up to version {limit}")
+            raise FetchError(f"{self._url} has no {artifact} up to version {limit}")
         return f"{artifact}:{found}"
 
     def libraries(self, connector: str) -> list[str]:
         """The versions of Kafka's client and of what it is pooled with."""
         found = [each for each in self._dependencies(connector) if each.rpartition(":")[0] in _LIBRARIES]
         if len(found) != len(_LIBRARIES):
-            raise ConnectorError(f"{connector}: its POM names {found} of {list(_LIBRARIES)}")
+            raise FetchError(f"{connector}: its POM names {found} of {list(_LIBRARIES)}")
         return found
 
     def closure(self, program: str) -> list[str]:
@@ -111,7 +114,10 @@ class _Repository:
             found[name] = artifact
             if artifact.startswith(f"{group}:"):
                 waiting += self._dependencies(artifact)
-            waiting += [f"{beside}:{version}" for beside in _BESIDE.get(name, ())]
+            if name == f"{_JACKSON}databind":  # Its POM, of another group, names these two.
+                # The annotations have had no patch versions since 2.20.
+                minor = re.sub(r"^(2\.2\d)\..*", r"\1", version)
+                waiting += [f"{_JACKSON}core:{version}", f"{_JACKSON}annotations:{minor}"]
         return list(found.values())
 
     def _dependencies(self, artifact: str) -> list[str]:
@@ -131,7 +137,7 @@ class _Repository:
             content = self._read(file)
             expected = self._read(f"{file}.sha1").split()[0].decode()
             if hashlib.sha1(content, usedforsecurity=False).hexdigest() != expected:
-                raise ConnectorError(f"{self._url}/{file} has another checksum than it should have")
+                raise FetchError(f"{self._url}/{file} has another checksum than it should have")
             self._folder.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(f".{os.getpid()}")
             part.write_bytes(content)
@@ -146,13 +152,13 @@ class _Repository:
                     chunks.append(chunk)
                     self._left()
         except urllib.error.HTTPError as error:
-            raise ConnectorError(f"{self._url}/{file}: {error}") from error
+            raise FetchError(f"{self._url}/{file}: {error}") from error
         return b"".join(chunks)
 
     def _left(self) -> float:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise ConnectorError(f"{self._url} takes too long")
+            raise FetchError(f"{self._url} takes too long")
         return min(left, _STEP_SECONDS)
 
 

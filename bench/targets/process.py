@@ -11,6 +11,7 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -38,8 +39,9 @@ class Target(ABC):
     """One server. `folder` is made for it on the disk that is measured; what it prints goes beside it."""
 
     name: str
-    creates_topics = True
     ready_timeout_s = READY_TIMEOUT_S
+    load_options: Mapping[str, object] = {}
+    """What a load needs to know beside the port."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -47,6 +49,9 @@ class Target(ABC):
         self.seconds_to_ready = 0.0
         self._process: subprocess.Popen[bytes] | None = None
         self._output = folder.with_name(f"{folder.name}.out")
+
+    def prepare(self) -> None:  # noqa: B027
+        """What is to be done in `folder` before each start and is no part of its time."""
 
     @abstractmethod
     def command(self) -> list[str]:
@@ -62,6 +67,7 @@ class Target(ABC):
         """Start it and return when it has answered its first metadata request. Raises TargetError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.port = self.port or free_port()
+        self.prepare()
         started = time.perf_counter()
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
@@ -69,9 +75,6 @@ class Target(ABC):
             )
         self._wait_ready(started + self.ready_timeout_s)
         self.seconds_to_ready = time.perf_counter() - started
-        if self.creates_topics:
-            with Wire(self.port) as wire:
-                wire.create_topic()
 
     def _wait_ready(self, deadline: float) -> None:
         while True:
@@ -109,13 +112,6 @@ class Target(ABC):
             self._process.kill()
             self._process.wait()
         self.port = 0
-
-    def memory_bytes(self) -> tuple[int, int]:
-        """Resident set size and proportional set size (shared pages counted in part)."""
-        return (
-            resident_bytes(self.pid),
-            _kilobytes(Path(f"/proc/{self.pid}/smaps_rollup"), "Pss:") * 1024,
-        )
 
     def cpu_seconds(self) -> float:
         """CPU time the process has used so far, user and system, to 10 ms."""

@@ -19,7 +19,6 @@ class SlowLink(Target):
     """Its port is known before it starts, so that the broker can advertise it."""
 
     name = "slow link"
-    creates_topics = False
 
     def __init__(self, folder: Path, delay_ms: float) -> None:
         super().__init__(folder)

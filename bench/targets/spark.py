@@ -19,7 +19,7 @@ from typing import Any, Self
 import pyspark
 
 from bench.loads.process import LoadError
-from bench.targets.maven import ConnectorError, fetch_connector
+from bench.targets.maven import FetchError, fetch_connector
 
 JARS = "TIDELOG_SPARK_KAFKA_JARS"
 PACKAGES = "TIDELOG_SPARK_KAFKA_PACKAGES"
@@ -35,7 +35,7 @@ _STOP_SECONDS = 20.0
 
 
 def resolve_connector(environment: Mapping[str, str], home: Path) -> dict[str, str]:
-    """The settings with which Spark finds its own Kafka connector. Raises ConnectorError with the reason why
+    """The settings with which Spark finds its own Kafka connector. Raises FetchError with the reason why
     there is none.
     """
     if found := kafka_connector(environment, home):
@@ -43,7 +43,7 @@ def resolve_connector(environment: Mapping[str, str], home: Path) -> dict[str, s
     jars = Path(pyspark.__file__).parent / "jars"
     scala = [path.stem.split("_")[1].split("-")[0] for path in jars.glob("spark-core_*.jar")]
     if not scala:
-        raise ConnectorError(f"no spark-core in {jars}")
+        raise FetchError(f"no spark-core in {jars}")
     fetched = fetch_connector(home / _OWN_CACHE, pyspark.__version__, scala[0], _FETCH_SECONDS)
     return {"spark.jars": ",".join(map(str, fetched))}
 

@@ -1,4 +1,6 @@
-"""Tidelog itself, as `python -m tidelog.broker` on an empty folder, with default settings."""
+"""Tidelog itself, as `python -m tidelog.broker`, with default settings but for deleted topics, which
+leave the disk at once.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -11,10 +13,12 @@ class Tidelog(Target):
     """`advertised_port`: the port that clients get instead of its own; `settings`: name=value."""
 
     name = "tidelog"
+    more_settings: tuple[str, ...] = ()
 
     def __init__(self, folder: Path, advertised_port: int = 0, settings: Sequence[str] = ()) -> None:
         super().__init__(folder)
-        self._settings = (f"advertised.port={advertised_port}", *settings)
+        always = (f"advertised.port={advertised_port}", "log.segment.delete.delay.ms=0")
+        self._settings = (*always, *self.more_settings, *settings)
 
     def command(self) -> list[str]:
         return [

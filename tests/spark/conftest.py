@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.targets.maven import ConnectorError
+from bench.targets.maven import FetchError
 from bench.targets.spark import JARS, PACKAGES, resolve_connector
 from tests.spark.small import CHECKPOINTS, SMALL
 from tidelog.pipeline.spark.spark_session import start_session
@@ -20,7 +20,7 @@ def connector() -> Mapping[str, str]:
     """The settings of Spark's own Kafka connector; where it cannot be had, the summary says why."""
     try:
         return resolve_connector(os.environ, Path.home())
-    except ConnectorError as error:
+    except FetchError as error:
         how = f"name its jars in {JARS} or its packages in {PACKAGES}"
         warnings.warn(
             f"Spark's own Kafka connector and Java's client are not tried: {error}; {how}", stacklevel=1

@@ -80,4 +80,7 @@ def test_a_table_has_a_column_for_each_of_its_peers() -> None:
     report.show(results, Console(file=shown, width=200))
     assert "4.00" in shown.getvalue()
     assert "≥ 3 × aiokafka" in shown.getvalue()
-    assert "tansu" not in shown.getvalue()
+    assert "busy" not in shown.getvalue()
+    row.add("tidelog", 400, others=0.5)
+    report.show(results, Console(file=shown, width=200))
+    assert "The machine was too busy to believe: send" in shown.getvalue()

@@ -26,7 +26,7 @@ async def test_the_load_measures_what_the_scenario_shows(
     config = BrokerConfig(port=0, http_port=-1, data_dir=tmp_path, group_initial_rebalance_delay_ms=0)
     try:
         async with await Broker.start(config) as broker:
-            numbers = await groups_load.run(broker.port, os.getpid(), 2, with_groups=with_groups)
+            numbers = await groups_load.run(broker.port, os.getpid(), 2, with_groups)
             assert len(broker.services.catalog) == 2 + with_groups
     finally:
         gc.enable()

@@ -16,14 +16,16 @@ from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 
-def answer(correlation_id: int, error_code: int = 0) -> bytes:
-    results = [(TOPIC, [ProducePartitionResult(0, error_code, 7, -1, 0)])]
+def answer(correlation_id: int, *error_codes: int) -> bytes:
+    """To a request with a batch for each of as many partitions as there are error codes, by default one."""
+    codes = enumerate(error_codes or (0,))
+    results = [(TOPIC, [ProducePartitionResult(index, code, 7, -1, 0) for index, code in codes])]
     body = encode_produce_response(PRODUCE_VERSION, results)
     return b"".join(encode_response_frame(ApiKey.PRODUCE, PRODUCE_VERSION, correlation_id, body))
 
 
 def test_frames_are_valid_requests_with_consecutive_sequences() -> None:
-    maker = FrameMaker(producer_id=42, producer_epoch=3, acks=-1, value=b"v" * 100)
+    maker = FrameMaker(42, 3, TOPIC, (0,), b"v" * 100)
     for number in range(3):
         frame = memoryview(maker.next_frame())
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4
@@ -43,7 +45,7 @@ def test_frames_are_valid_requests_with_consecutive_sequences() -> None:
 
 
 def test_frames_of_nobody_carry_no_sequence() -> None:
-    maker = FrameMaker(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, -1, b"v", records=3)
+    maker = FrameMaker(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, TOPIC, (0,), b"v", records=3)
     for _ in range(2):
         frame = memoryview(maker.next_frame())
         batch = frame[len(frame) - maker.batch_bytes :]
@@ -53,7 +55,7 @@ def test_frames_of_nobody_carry_no_sequence() -> None:
 
 
 def test_an_earlier_frame_is_not_changed_by_a_later_one() -> None:
-    maker = FrameMaker(1, 0, -1, b"v")
+    maker = FrameMaker(1, 0, TOPIC, (0,), b"v")
     first = maker.next_frame()
     copy = bytes(first)
     maker.next_frame()
@@ -61,7 +63,7 @@ def test_an_earlier_frame_is_not_changed_by_a_later_one() -> None:
 
 
 def test_latency_runs_from_sending_to_the_answer() -> None:
-    window = Window(measure_from=0.0)
+    window = Window(TOPIC, 1, measure_from=0.0)
     window.sent(2, 1.0)
     assert window.received(answer(0), 1.5) == 1
     assert window.received(answer(1), 3.0) == 1
@@ -70,7 +72,7 @@ def test_latency_runs_from_sending_to_the_answer() -> None:
 
 
 def test_what_was_sent_before_the_measurement_does_not_count() -> None:
-    window = Window(measure_from=10.0)
+    window = Window(TOPIC, 1, measure_from=10.0)
     window.sent(1, 9.9)
     window.sent(1, 10.0)
     window.received(answer(0) + answer(1), 11.0)
@@ -79,7 +81,7 @@ def test_what_was_sent_before_the_measurement_does_not_count() -> None:
 
 @given(st.lists(st.integers(0, 400), max_size=8))
 def test_answers_are_found_however_their_bytes_are_cut(cuts: list[int]) -> None:
-    window = Window(measure_from=0.0)
+    window = Window(TOPIC, 1, measure_from=0.0)
     window.sent(5, 0.0)
     stream = b"".join(answer(number) for number in range(5))
     bounds = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
@@ -88,15 +90,30 @@ def test_answers_are_found_however_their_bytes_are_cut(cuts: list[int]) -> None:
     assert window.in_flight == 0
 
 
-def test_a_refused_request_stops_the_load() -> None:
-    window = Window(measure_from=0.0)
-    window.sent(1, 0.0)
-    with pytest.raises(AnswerError, match="error 45"):
-        window.received(answer(0, error_code=45), 1.0)
+def test_a_batch_that_is_refused_stops_the_load() -> None:
+    window = Window(TOPIC, 2, measure_from=0.0)
+    window.sent(2, 0.0)
+    assert window.received(answer(0, 0, 0), 1.0) == 1
+    with pytest.raises(AnswerError, match=r"errors \[0, 45\]"):
+        window.received(answer(1, 0, 45), 1.0)
+
+
+def test_every_partition_has_a_valid_batch_of_the_next_sequence() -> None:
+    maker = FrameMaker(42, 3, TOPIC, (5, 7), b"v", records=3)
+    for number in range(2):
+        frame = memoryview(maker.next_frame())
+        _, position = decode_request_header(frame[4:])
+        ((_, found),) = decode_produce_request(PRODUCE_VERSION, frame[4 + position :]).topics
+        assert [index for index, _ in found] == [5, 7]
+        for _, batch in found:
+            assert batch is not None
+            header = read_batch_header(batch)
+            assert header.base_sequence == 3 * number
+            assert batch_crc_is_valid(batch, header)
 
 
 def test_an_answer_out_of_turn_stops_the_load() -> None:
-    window = Window(measure_from=0.0)
+    window = Window(TOPIC, 1, measure_from=0.0)
     window.sent(2, 0.0)
     with pytest.raises(AnswerError, match="answer 1 came, expected 0"):
         window.received(answer(1), 1.0)
@@ -104,11 +121,11 @@ def test_an_answer_out_of_turn_stops_the_load() -> None:
 
 def test_an_answer_nobody_asked_for_stops_the_load() -> None:
     with pytest.raises(AnswerError):
-        Window(measure_from=0.0).received(answer(0), 1.0)
+        Window(TOPIC, 1, measure_from=0.0).received(answer(0), 1.0)
 
 
 def test_sequences_go_on_by_the_records_of_a_batch() -> None:
-    maker = FrameMaker(42, 0, -1, b"v", records=3)
+    maker = FrameMaker(42, 0, TOPIC, (0,), b"v", records=3)
     for number in range(2):
         frame = memoryview(maker.next_frame())
         _, position = decode_request_header(frame[4:])
@@ -121,7 +138,7 @@ def test_sequences_go_on_by_the_records_of_a_batch() -> None:
 
 
 def test_senders_who_take_turns_share_a_stream_and_keep_their_sequences() -> None:
-    maker = FrameMaker(42, 0, -1, b"v", records=3)
+    maker = FrameMaker(42, 0, TOPIC, (0,), b"v", records=3)
     senders = (maker.sender, Sender(NO_PRODUCER_ID, NO_PRODUCER_EPOCH))
     headers = []
     for number in range(4):

@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-from bench.machine import Machine, busy_seconds
+from bench.machine import Watch, busy_seconds, describe
+from bench.targets.process import cpu_seconds
 
 BURN = "import time\nwhile time.process_time() < 0.5: pass"
 LEAVE = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {BURN!r}])"
@@ -23,8 +25,19 @@ def test_idle_and_waiting_for_the_disk_are_no_work() -> None:
     assert busy_seconds(stat) == 2.0
 
 
-def test_the_share_of_others_is_a_share() -> None:
-    assert 0 <= Machine().others_share() <= 1
+def test_the_share_of_others_leaves_out_a_server_of_the_bench() -> None:
+    with subprocess.Popen([sys.executable, "-c", BURN]) as server:
+        all_of_it, without = Watch(), Watch([server.pid])
+        while cpu_seconds(server.pid) < 0.4:
+            pass
+        assert 0 <= without.others_share() < all_of_it.others_share() <= 1
+
+
+def test_results_say_which_commit_and_machine_they_are_of(tmp_path: Path) -> None:
+    about = describe(tmp_path)
+    assert about["commit"]
+    assert about["fdatasync_p50_ms"] > 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_processes_that_a_load_left_behind_are_the_benchs_own() -> None:

@@ -37,8 +37,21 @@ def test_a_row_without_requirements_has_no_verdict() -> None:
     assert row([1], [1]).verdict is None
 
 
+def test_a_target_that_dropped_out_is_compared_in_the_rounds_that_it_had() -> None:
+    assert row([20, 30, 10], [10, 10]).ratio("tansu") == 2.5
+
+
+def test_a_row_is_believed_unless_others_took_much_of_the_machine_in_the_middle_round() -> None:
+    measured = row([], [])
+    for others in (0.05, 0.09, 0.9):
+        measured.add("tidelog", 1.0, others)
+    assert measured.is_quiet
+    measured.add("tansu", 1.0, 0.11)
+    assert not measured.is_quiet
+
+
 def test_a_row_is_made_once_and_keeps_its_rounds_in_order() -> None:
-    results = Results()
+    results = Results(("tansu",), "title")
     results.row("start", "time", "s").add("tidelog", 0.4)
     results.row("start", "time", "s").add("tidelog", 0.3)
     assert results.rows["start", "time"].values == {"tidelog": [0.4, 0.3]}

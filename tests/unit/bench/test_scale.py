@@ -1,6 +1,7 @@
 """What the scale scenarios put in, take turns with, and read back is what they say."""
 
 import asyncio
+import gc
 import os
 import random
 from collections import Counter
@@ -8,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from bench.loads import pair_load, producers_load
 from bench.loads.lag_load import run as probed
-from bench.loads.pair_load import alternate
-from bench.loads.process import LoadError
+from bench.loads.pair_load import IDEMPOTENT, PLAIN
 from bench.loads.producers_load import StateError, check_seconds, filled, header, run, skewed
-from bench.loads.sides import Side
 from bench.results import REFERENCE, SUBJECT, Results
 from bench.scenarios.idempotence import CASES, note
 from bench.scenarios.producers import PIECES
-from bench.scenarios.recovery import read_seconds, recovery_report, tail_pieces
+from bench.wire import Wire
 from tidelog.broker.storage.producer_table import CACHED_BATCHES
+from tidelog.broker.testing.embedded import ThreadedBroker
 
 
 def test_every_producer_has_its_full_window() -> None:
@@ -33,15 +34,16 @@ def test_a_check_that_does_not_let_the_next_batch_in_is_not_timed() -> None:
         check_seconds(states, [header(1, CACHED_BATCHES + 1)])
 
 
-def test_populations_have_as_many_rounds_each(tmp_path: Path) -> None:
-    numbers = run(tmp_path, (2, 5))
+def test_populations_have_as_many_rounds_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producers_load, "_CHECKS", 500)
+    numbers = run(str(tmp_path), (2, 5))
     for load in ("uniform", "skewed", "dictionary"):
         assert len(numbers[f"{load}_us_2"]) == len(numbers[f"{load}_us_5"]) > 1
     assert numbers["snapshot_bytes"] > 0
 
 
 def test_the_loop_is_probed_while_every_piece_of_upkeep_runs(tmp_path: Path) -> None:
-    numbers = asyncio.run(probed(tmp_path, 1_500))
+    numbers = asyncio.run(probed(str(tmp_path), 1_500))
     assert set(numbers) == {f"{key}{unit}" for key, _ in PIECES for unit in ("_ms", "_cpu_ms")}
     assert all(value > 0 for value in numbers.values())
 
@@ -54,53 +56,29 @@ def test_a_skewed_load_has_few_busy_producers_and_leaves_none_out() -> None:
     assert 0.4 < busiest / counts.total() < 0.6
 
 
-def test_each_side_takes_as_many_turns_and_goes_first_as_often() -> None:
-    order: list[str] = []
-    sides = {
-        name: Side(lambda name=name: order.append(name), lambda: None)  # type: ignore[misc]
-        for name in ("idempotent", "plain")
-    }
-    numbers = alternate(sides, os.getpid(), 4)
-    assert [len(numbers[f"{name}_s"]) for name in sides] == [4, 4]
-    assert [len(numbers[f"{name}_cpu_s"]) for name in sides] == [4, 4]
-    # The first two are no turns: they connect and warm up.
-    assert order[2:] == ["plain", "idempotent", "idempotent", "plain"] * 2
-
-
 def test_a_turn_becomes_a_rate_and_a_price_on_each_side() -> None:
-    case = next(case for case in CASES if case.way == "raw" and case.records_a_batch > 1)
+    name, options = next(iter(CASES.items()))
     sides = {
-        "idempotent_s": [0.4, 0.6],
-        "idempotent_cpu_s": [0.1, 0.3],
-        "plain_s": [0.25, 0.25],
-        "plain_cpu_s": [0.1, 0.1],
+        IDEMPOTENT: [0.4, 0.6],
+        f"{IDEMPOTENT}_cpu": [0.1, 0.3],
+        PLAIN: [0.25, 0.25],
+        f"{PLAIN}_cpu": [0.1, 0.1],
     }
-    results = Results((REFERENCE,))
-    note(results, "tidelog", case, sides | {"idempotent_in_flight": 5, "plain_in_flight": 5})
+    results = Results((REFERENCE,), "title")
+    note(results, name, options, sides)
     rate, price = results.rows.values()
     assert rate.ratio(REFERENCE) == 0.5
     assert rate.verdict is False
-    batches = case.records / case.records_a_batch
-    assert price.middle(SUBJECT) == pytest.approx(0.2e6 / batches)
+    assert price.middle(SUBJECT) == pytest.approx(0.2e6 / options["requests"])
     assert "0.500 to 0.500" in results.notes[0]
 
 
-def test_the_tail_is_the_end_of_the_last_files() -> None:
-    first, second = Path("1.log"), Path("2.log")
-    sizes = [(first, 100), (second, 40)]
-    assert tail_pieces(sizes, 30) == [(second, 10, 30)]
-    assert tail_pieces(sizes, 60) == [(second, 0, 40), (first, 80, 20)]
-    assert tail_pieces(sizes, 0) == []
-
-
-def test_pieces_are_read_to_their_end_even_where_the_file_is_shorter(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.write_bytes(bytes(10))
-    assert read_seconds([(path, 4, 6), (path, 0, 99)]) > 0
-
-
-def test_what_a_broker_recovered_is_found_among_its_events() -> None:
-    lines = ["a warning", '{"event": "broker_started"}', '{"event": "log_recovered", "scanned_bytes": 7}']
-    assert recovery_report(lines)["scanned_bytes"] == 7
-    with pytest.raises(LoadError, match="log_recovered"):
-        recovery_report(lines[:2])
+def test_both_sides_take_as_many_turns_and_all_is_stored() -> None:
+    with ThreadedBroker() as broker:
+        try:
+            numbers = pair_load.run(broker.port, os.getpid(), 5, 2, 100, turns=4)
+        finally:
+            gc.enable()
+        with Wire(broker.port) as wire:
+            assert wire.end_offset() == (4 + 1) * 2 * 5 * 2
+    assert {len(values) for values in numbers.values()} == {4}

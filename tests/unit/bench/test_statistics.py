@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.statistics import median, median_interval, median_ratio, percentile
+from bench.statistics import median, median_interval, percentile, ratios
 
 numbers = st.lists(st.integers(-1000, 1000), min_size=1, max_size=60)
 
@@ -30,9 +30,8 @@ def test_p99_of_a_hundred_leaves_one_above() -> None:
     assert percentile(list(range(1, 101)), 0.99) == 99
 
 
-def test_a_ratio_pairs_rounds_before_it_takes_the_median() -> None:
-    assert median_ratio([10, 200, 30], [5, 100, 60]) == 2
-    # The ratio of the medians would be 30 / 60.
+def test_ratios_are_taken_round_by_round() -> None:
+    assert ratios([10, 200, 30], [5, 100, 60]) == [2, 2, 0.5]
 
 
 def test_nothing_is_computed_from_nothing() -> None:
@@ -46,7 +45,7 @@ def test_nothing_is_computed_from_nothing() -> None:
 
 def test_rounds_that_do_not_pair_up_are_refused() -> None:
     with pytest.raises(ValueError, match="2 rounds cannot be compared with 1"):
-        median_ratio([1, 2], [1])
+        ratios([1, 2], [1])
 
 
 @given(numbers)

@@ -1,18 +1,14 @@
-"""`python -m bench.loads.request_load PORT …`: one-record requests as fast as the answers allow, over uvloop.
+"""Prepared Produce requests as fast as the answers allow, over uvloop: a client that costs next to
+nothing.
 
-A process of its own, so that it has its own core. Each connection keeps a fixed number of requests in flight
-(a closed loop); each has its own producer id, so that the broker does its full idempotence check. Prints one
-JSON line: requests, seconds, p50_ms, p99_ms, requests_with_warm_up. Exit code 1 when an answer was wrong.
+Each connection keeps a fixed number of requests in flight (a closed loop) and has its own producer id, so
+that the broker does its full idempotence check, and its own share of the topic's partitions: every request
+has a batch for each of these.
 """
 
-import argparse
 import asyncio
 import gc
-import json
-import sys
 import time
-
-import uvloop
 
 from bench.loads.frames import FrameMaker
 from bench.loads.window import AnswerError, Window
@@ -20,18 +16,17 @@ from bench.statistics import percentile
 from bench.wire import HOST, Wire
 
 WARM_UP_S = 0.3
-VALUE_BYTES = 100
 
 
 class LoadConnection(asyncio.Protocol):
-    """One connection that sends a request for each answer, until it is told to stop."""
+    """One connection that sends a request for each answer, until it is stopped or has sent `requests`."""
 
-    def __init__(self, frames: FrameMaker, window: Window, in_flight: int) -> None:
+    def __init__(self, frames: FrameMaker, window: Window, in_flight: int, requests: float) -> None:
         self.finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._frames = frames
         self._window = window
         self._in_flight = in_flight
-        self._stopping = False
+        self._left = requests
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -39,6 +34,9 @@ class LoadConnection(asyncio.Protocol):
         self._send(self._in_flight)
 
     def _send(self, count: int) -> None:
+        if count > self._left:
+            count = int(self._left)
+        self._left -= count
         make = self._frames.next_frame
         data = make() if count == 1 else b"".join([make() for _ in range(count)])
         self._window.sent(count, time.perf_counter())
@@ -50,7 +48,7 @@ class LoadConnection(asyncio.Protocol):
         except AnswerError as error:
             self._end(error)
             return
-        if not self._stopping:
+        if self._left:
             if answers:
                 self._send(answers)
         elif not self._window.in_flight:
@@ -58,7 +56,7 @@ class LoadConnection(asyncio.Protocol):
 
     def stop(self) -> None:
         """Send no more; `finished` is done once all is answered."""
-        self._stopping = True
+        self._left = 0
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end(error or AnswerError("the server hung up"))
@@ -69,51 +67,50 @@ class LoadConnection(asyncio.Protocol):
             self._transport.close()
 
 
-async def run(port: int, connections: int, in_flight: int, acks: int, seconds: float) -> dict[str, float]:
-    """Load 127.0.0.1:`port` for `seconds` after a warm-up; the numbers as printed."""
+async def run(
+    port: int,
+    topic: str,
+    connections: int = 1,
+    in_flight: int = 5,
+    partitions: int = 1,
+    records_a_batch: int = 1,
+    value_bytes: int = 100,
+    seconds: float | None = None,
+    requests: int | None = None,
+) -> dict[str, float]:
+    """Send for `seconds` after a warm-up, or so many `requests` on each connection.
+
+    `records` and latencies are those of requests after the warm-up, `acknowledged` records are all.
+    """
     loop = asyncio.get_running_loop()
     with Wire(port) as wire:
         producers = [wire.new_producer_id() for _ in range(connections)]
-    makers = [FrameMaker(*producer, acks, bytes(VALUE_BYTES)) for producer in producers]
+    # On one partition all write to it.
+    shares = [range(number % partitions, partitions, connections) for number in range(connections)]
+    makers = [
+        FrameMaker(*producer, topic, share, bytes(value_bytes), records_a_batch)
+        for producer, share in zip(producers, shares, strict=True)
+    ]
     gc.disable()
-    begin = time.perf_counter() + WARM_UP_S
-    windows = [Window(begin) for _ in makers]
+    begin = time.perf_counter() + (WARM_UP_S if seconds else 0)
+    windows = [Window(topic, len(share), begin) for share in shares]
     clients: list[LoadConnection] = []
     for frames, window in zip(makers, windows, strict=True):
-        client = LoadConnection(frames, window, in_flight)
+        client = LoadConnection(frames, window, in_flight, requests or float("inf"))
         clients.append(client)
         await loop.create_connection(lambda client=client: client, HOST, port)  # type: ignore[misc]
-    stop_at = loop.time() + WARM_UP_S + seconds
-    for client in clients:
-        loop.call_at(stop_at, client.stop)
+    if seconds:
+        for client in clients:
+            loop.call_at(loop.time() + WARM_UP_S + seconds, client.stop)
     await asyncio.gather(*(client.finished for client in clients))
     measured = time.perf_counter() - begin
     latencies = sorted(latency for window in windows for latency in window.latencies)
+    sizes = [records_a_batch * len(share) for share in shares]
+    counted = [size * len(window.latencies) for size, window in zip(sizes, windows, strict=True)]
     return {
-        "requests": len(latencies),
-        "requests_with_warm_up": sum(window.answers for window in windows),
+        "records": sum(counted),
+        "acknowledged": sum(size * window.answers for size, window in zip(sizes, windows, strict=True)),
         "seconds": measured,
         "p50_ms": percentile(latencies, 0.50) * 1000,
         "p99_ms": percentile(latencies, 0.99) * 1000,
     }
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.loads.request_load")
-    parser.add_argument("port", type=int)
-    parser.add_argument("--connections", type=int, default=1)
-    parser.add_argument("--in-flight", type=int, default=1)
-    parser.add_argument("--acks", type=int, default=-1, choices=(-1, 1))
-    parser.add_argument("--seconds", type=float, default=2.0)
-    given = parser.parse_args()
-    try:
-        result = uvloop.run(run(given.port, given.connections, given.in_flight, given.acks, given.seconds))
-    except (AnswerError, OSError) as error:
-        print(f"the load failed: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(result))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

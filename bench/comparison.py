@@ -1,0 +1,164 @@
+"""Comparisons: the same loads against several servers, turn by turn, on one machine.
+
+Owns the order of a comparison. All servers run from its beginning to its end; within a round each case
+visits them one after the other, so that what disturbs the machine disturbs all alike. Each turn has a topic
+of its own on a disk with nothing left to write, and the topic is deleted behind it. A first round, which
+warms Java up, is not counted. Of all that was acknowledged Tidelog must have stored every record, or the
+bench breaks off. A server that does not start or fails in a case is absent there, with the reason in a
+note.
+"""
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.loads.process import LoadError, Outcome, run_load
+from bench.results import SUBJECT, Requirement, Results
+from bench.targets.process import Target, TargetError
+from bench.wire import TOPIC, Wire, WireError
+
+FAILURES = (TargetError, LoadError, WireError, OSError)
+"""What makes one server absent and lets the bench go on."""
+_WARM_UP_S = 1.0
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a scenario is given: a folder on the disk that is measured, how often to measure, and how long."""
+
+    folder: Path
+    rounds: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A line of the table: what of a turn's outcome is shown, and what is required of it."""
+
+    name: str
+    unit: str
+    of: Callable[[Outcome], float]
+    requirements: tuple[Requirement, ...] = ()
+
+
+def speed(
+    what: str = "record",
+    rate: tuple[Requirement, ...] = (),
+    p99: tuple[Requirement, ...] = (),
+    p99_name: str = "p99",
+) -> tuple[Measure, ...]:
+    """The three that say how fast a server is: rate, processor time, and latency."""
+    return (
+        Measure("rate", f"{what}s/s", lambda done: done.numbers["records"] / done.numbers["seconds"], rate),
+        Measure("server CPU", f"µs/{what}", _cpu_us),
+        Measure(p99_name, "ms", lambda done: float(done.numbers["p99_ms"]), p99),
+    )
+
+
+def _cpu_us(done: Outcome) -> float:
+    return done.server_cpu_s * 1e6 / float(done.numbers.get("acknowledged", done.numbers["records"]))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One load with its options, against each server.
+
+    `fill` are the options of a raw load that makes, once per server, a topic that all turns then share.
+    """
+
+    title: str
+    load: str
+    options: Mapping[str, object]
+    measures: tuple[Measure, ...]
+    fill: Mapping[str, object] = field(default_factory=dict)
+    is_timed: bool = True
+    """Whether the load takes as many seconds as it is given, rather than doing a fixed work."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table: Tidelog's and other servers, and the cases."""
+
+    title: str
+    targets: tuple[type[Target], ...]
+    cases: tuple[Case, ...]
+
+    def __call__(self, run: Run) -> Results:
+        """Measure. Raises FAILURES when Tidelog is the one that fails."""
+        results = Results(tuple(each.name for each in self.targets if each.name != SUBJECT), self.title)
+        with ExitStack() as stack:
+            servers = [
+                server
+                for make in self.targets
+                if (server := _started(stack, results, make, run.folder)) is not None
+            ]
+            for case in self.cases:
+                _compare(results, case, servers, run)
+        return results
+
+
+def _started(stack: ExitStack, results: Results, make: type[Target], folder: Path) -> Target | None:
+    try:
+        return stack.enter_context(make(folder / make.name.replace(" ", "-")))
+    except FAILURES as error:
+        if make.name == SUBJECT:
+            raise
+        results.note(f"{make.name} is absent: {error}")
+        return None
+
+
+def _compare(results: Results, case: Case, servers: list[Target], run: Run) -> None:
+    present = list(servers)
+    for number in range(run.rounds + 1):
+        for server in tuple(present):
+            try:
+                outcome = _turn(results, case, server, run.seconds if number else _WARM_UP_S, number)
+            except FAILURES as error:
+                if server.name == SUBJECT:
+                    raise
+                present.remove(server)
+                results.note(f"{server.name} is absent from {case.title}: {error}")
+                continue
+            for measure in case.measures if number else ():
+                row = results.row(case.title, measure.name, measure.unit, measure.requirements)
+                row.add(server.name, measure.of(outcome), outcome.others_share)
+
+
+def _turn(results: Results, case: Case, server: Target, seconds: float, number: int) -> Outcome:
+    options = {**case.options, **({"seconds": seconds} if case.is_timed else {}), **server.load_options}
+    partitions = int(str(options.get("partitions", 1)))
+    if case.fill:
+        topic = f"{TOPIC}-{'-'.join(map(str, case.fill.values()))}"
+        if not number:
+            with Wire(server.port) as wire:
+                wire.create_topic(topic)
+            run_load(server, "raw_load", topic=topic, **case.fill)
+        return run_load(server, case.load, topic=topic, **options)
+    with _topic(server, partitions) as topic:
+        outcome = run_load(server, case.load, topic=topic, **options)
+        with Wire(server.port) as wire:
+            stored = wire.end_offset(topic, partitions)
+    acknowledged = outcome.numbers.get("acknowledged", stored)
+    if stored != acknowledged:
+        if server.name == SUBJECT:
+            raise LoadError(f"{case.title}: {acknowledged:.0f} records were acknowledged and {stored} stored")
+        results.note(f"{server.name} acknowledged other records than it stored in {case.title}.")
+    return outcome
+
+
+@contextmanager
+def _topic(server: Target, partitions: int) -> Iterator[str]:
+    """A new topic, on a disk that has nothing left to write, until the end of the block."""
+    topic = f"{TOPIC}-{next(_numbers)}"
+    os.sync()
+    with Wire(server.port) as wire:
+        wire.create_topic(topic, partitions)
+    try:
+        yield topic
+    finally:
+        with Wire(server.port) as wire:
+            wire.delete_topic(topic)

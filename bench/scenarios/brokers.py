@@ -1,0 +1,106 @@
+"""Tidelog beside Apache Kafka and Tansu, with clients that are not ours, and what is required."""
+
+from bench.comparison import Case, Comparison, speed
+from bench.loads.transactions_load import CLIENTS
+from bench.results import Requirement
+from bench.targets.kafka import FlushedKafka, Kafka
+from bench.targets.tansu import Tansu
+from bench.targets.tidelog import Tidelog
+
+_ALL = (Tidelog, Kafka, FlushedKafka, Tansu)
+_KAFKAS = (Tidelog, Kafka, FlushedKafka)
+SIZES = (("100 B", 100), ("1 KB", 1000))
+
+
+def _at_least(ratio: float, against: str = Kafka.name) -> tuple[Requirement, ...]:
+    return (Requirement(ratio, against),)
+
+
+# Whole files of records stand in the page cache: as many as a consumer reads in about a second.
+_FILLS = {
+    100: {"requests": 1000, "records_a_batch": 1000, "value_bytes": 100},
+    1000: {"requests": 4000, "records_a_batch": 100, "value_bytes": 1000},
+}
+# What Kafka takes about three seconds for.
+_JAVA_RECORDS = {100: 1_500_000, 1000: 300_000}
+
+THROUGHPUT = Comparison(
+    "librdkafka's idempotent producer, acks=all, one partition",
+    _ALL,
+    tuple(
+        Case(
+            f"librdkafka, {title}",
+            "librdkafka_producer",
+            {"value_bytes": size},
+            speed(rate=_at_least(1.0 if size == 100 else 0.9), p99_name="p99 of a request"),
+        )
+        for title, size in SIZES
+    ),
+)
+REQUESTS = Comparison(
+    "One-record requests of 100 bytes, acks=all: connections × in flight",
+    _ALL,
+    tuple(
+        Case(
+            f"one-record requests {connections}×{in_flight}",
+            "raw_load",
+            {"connections": connections, "in_flight": in_flight},
+            speed("request", _at_least(1.0, FlushedKafka.name if connections == 1 else Kafka.name)),
+        )
+        for connections, in_flight in ((1, 1), (1, 5), (16, 5))
+    ),
+)
+CONSUME = Comparison(
+    "librdkafka's consumer, one partition from the page cache",
+    (Tidelog, Kafka),
+    tuple(
+        Case(
+            f"consume, {title}",
+            "librdkafka_consumer",
+            {},
+            speed(rate=_at_least(1.0), p99_name="p99 of a request"),
+            _FILLS[size],
+        )
+        for title, size in SIZES
+    ),
+)
+JAVA = Comparison(
+    "Kafka's producer in Java with its defaults, acks=all, one partition",
+    _KAFKAS,
+    tuple(
+        Case(
+            f"Java producer, {title}",
+            "java_producer",
+            {"value_bytes": size, "records": _JAVA_RECORDS[size]},
+            speed(rate=_at_least(0.9), p99_name="p99 from send to answer"),
+            is_timed=False,
+        )
+        for title, size in SIZES
+    ),
+)
+PARTITIONS = Comparison(
+    "1,000 partitions and 64 producers, each with ten records of 100 bytes for each of its 15 or 16",
+    _KAFKAS,
+    (
+        Case(
+            "1,000 partitions, 64 producers",
+            "raw_load",
+            {"connections": 64, "partitions": 1000, "records_a_batch": 10, "in_flight": 5},
+            speed(rate=_at_least(1.0)),
+        ),
+    ),
+)
+TRANSACTIONS = Comparison(
+    "Transactions of one producer, one after the other, records of 100 bytes over three partitions",
+    _KAFKAS,
+    tuple(
+        Case(
+            f"transactions of {records}, client of {client}",
+            "transactions_load",
+            {"client": client, "records": records, "partitions": 3},
+            speed("transaction"),
+        )
+        for client in CLIENTS
+        for records in (1, 100)
+    ),
+)
