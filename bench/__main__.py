@@ -1,5 +1,4 @@
-"""`python -m bench`: brokers side by side, Python clients side by side, and what single parts cost, as
-ratios.
+"""`python -m bench`: brokers side by side, Python clients side by side, and what single parts cost.
 
 Owns the order of a run and its file of results, which is written anew after each scenario. A scenario that
 fails does not end the run. Servers are killed by their id at the end of each scenario, whatever happens.
@@ -20,18 +19,8 @@ from rich.console import Console
 from bench import machine, report
 from bench.comparison import FAILURES, Run
 from bench.results import Results
-from bench.scenarios import (
-    acls,
-    brokers,
-    clients,
-    compaction,
-    groups,
-    idempotence,
-    pipeline,
-    producers,
-    startup,
-)
-from bench.scenarios.security import SECURITY
+from bench.scenarios import brokers, clients, groups, pipeline, producers, startup
+from bench.scenarios.security import ACLS, SECURITY
 
 RESULTS = Path(__file__).parent / "results"
 LATEST = RESULTS / "latest.json"
@@ -56,10 +45,9 @@ SCENARIOS: dict[str, Callable[[Run], Results]] = {
     "groups": groups.measure,
     "client": _clients,
     "producers": producers.measure,
-    "idempotence": idempotence.measure,
-    "acls": acls.measure,
+    "idempotence": brokers.IDEMPOTENCE,
+    "acls": ACLS,
     "security": SECURITY,
-    "compaction": compaction.measure,
     "pipeline": pipeline.measure,
 }
 

@@ -48,14 +48,14 @@ class Measure:
 def speed(
     what: str = "record",
     rate: tuple[Requirement, ...] = (),
-    p99: tuple[Requirement, ...] = (),
+    cpu: tuple[Requirement, ...] = (),
     p99_name: str = "p99",
 ) -> tuple[Measure, ...]:
     """The three that say how fast a server is: rate, processor time, and latency."""
     return (
         Measure("rate", f"{what}s/s", lambda done: done.numbers["records"] / done.numbers["seconds"], rate),
-        Measure("server CPU", f"µs/{what}", _cpu_us),
-        Measure(p99_name, "ms", lambda done: float(done.numbers["p99_ms"]), p99),
+        Measure("server CPU", f"µs/{what}", _cpu_us, cpu),
+        Measure(p99_name, "ms", lambda done: float(done.numbers["p99_ms"])),
     )
 
 

@@ -5,8 +5,6 @@ that have ended and been waited for, and the servers whose ids it was given; the
 that nobody waited for is nobody's. Reads /proc, so it needs Linux.
 """
 
-import contextlib
-import ctypes
 import os
 import platform
 import re
@@ -22,7 +20,6 @@ from bench.targets.process import cpu_seconds
 _CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Of /proc/stat's first line: user, nice, system, irq, softirq and steal are work; idle and iowait are not.
 _BUSY_FIELDS = (0, 1, 2, 5, 6, 7)
-_PR_SET_CHILD_SUBREAPER = 36
 _APPENDS = 300
 _APPEND_BYTES = 200
 _ROOT = Path(__file__).parent.parent
@@ -95,16 +92,3 @@ def fdatasync_seconds(path: Path, appends: int = _APPENDS) -> list[float]:
         os.close(file)
         path.unlink()
     return sorted(taken)
-
-
-def adopt_orphans() -> None:
-    """Have processes whose parent ends become children of this one, as Spark's JVM leaves some behind."""
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "this process cannot adopt orphans")
-
-
-def await_children() -> None:
-    """Wait until all children have ended."""
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.wait()

@@ -20,15 +20,19 @@ QUIET_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Requirement:
-    """`at_least` or below `limit`: times the values of target `against`, or in the row's unit without one."""
+    """Of target `of`: `at_least` or below `limit` times the values of target `against`, or, without one, in
+    the row's unit.
+    """
 
     limit: float
     against: str | None = None
     at_least: bool = True
+    of: str = SUBJECT
 
     def describe(self, unit: str) -> str:
+        who = "" if self.of == SUBJECT else f"{self.of} "
         sign = "≥" if self.at_least else "<"
-        return f"{sign} {self.limit:g} {unit if self.against is None else f'× {self.against}'}"
+        return f"{who}{sign} {self.limit:g} {unit if self.against is None else f'× {self.against}'}"
 
 
 @dataclass
@@ -69,8 +73,8 @@ class Row:
 
     def holds(self, requirement: Requirement) -> bool:
         """False also when what it needs was not measured."""
-        against = requirement.against
-        value = self.middle(SUBJECT) if against is None else self.ratio(against)
+        against, of = requirement.against, requirement.of
+        value = self.middle(of) if against is None else self.ratio(against, of)
         if value is None:
             return False
         return value >= requirement.limit if requirement.at_least else value < requirement.limit

@@ -5,7 +5,7 @@ rounds: the ratio of two medians would compare different minutes.
 """
 
 from collections.abc import Sequence
-from math import ceil, sqrt
+from math import ceil
 
 
 def median(values: Sequence[float]) -> float:
@@ -31,15 +31,3 @@ def ratios(values: Sequence[float], others: Sequence[float]) -> list[float]:
     if len(values) != len(others):
         raise ValueError(f"{len(values)} rounds cannot be compared with {len(others)}")
     return [value / other for value, other in zip(values, others, strict=True)]
-
-
-def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Where the true median lies with 95% certainty, whatever the distribution: two of the values themselves.
-
-    By the normal approximation of how many of them lie below it. ValueError when empty.
-    """
-    if not values:
-        raise ValueError("an interval needs at least one value")
-    ordered, count = sorted(values), len(values)
-    reach = 1.96 * sqrt(count) / 2
-    return ordered[max(int(count / 2 - reach), 0)], ordered[min(ceil(count / 2 + reach), count) - 1]

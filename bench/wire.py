@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Mapping
 from struct import Struct
-from types import TracebackType
 from typing import Any, Self
 
 from tidelog.protocol.errors import ErrorCode
@@ -113,7 +112,5 @@ class Wire:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -1,12 +1,11 @@
 """Produce requests with one batch per partition, made by patching one prepared frame.
 
-Owns the layout facts of a Produce version 7 frame with one topic. Invariants: sequences of a sender go on by
-the records of a batch, in all partitions alike; each batch's CRC is right; nothing is encoded while a load
-runs, only patched, and the same bytes whoever sends.
+Owns the layout facts of a Produce version 7 frame with one topic. Invariants: sequences go on by the
+records of a batch, in all partitions alike; each batch's CRC is right; nothing is encoded while a load
+runs, only patched.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from struct import Struct
 
 from crc32c import crc32c
@@ -30,20 +29,8 @@ _PRODUCER_IN_BATCH = 43
 _MAX_SEQUENCE = 2**31 - 1
 
 
-@dataclass(slots=True)
-class Sender:
-    """Whose batches they are: a producer id with the sequence of its next record, or nobody (-1)."""
-
-    producer_id: int
-    producer_epoch: int
-    next_sequence: int = 0
-
-
 class FrameMaker:
-    """Frames of one producer id, or of none (-1), that wait for all acks.
-
-    `sender` may be replaced between two frames: another one's batches go on in the same stream.
-    """
+    """Frames of one producer id, or of none (-1), that wait for all acks."""
 
     def __init__(
         self,
@@ -54,7 +41,8 @@ class FrameMaker:
         value: bytes,
         records: int = 1,
     ) -> None:
-        self.sender = Sender(producer_id, producer_epoch)
+        self._producer = (producer_id, producer_epoch)
+        self._sequence = 0 if producer_id >= 0 else NO_SEQUENCE
         builder = RecordBatchBuilder()
         for _ in range(records):
             builder.append(1_700_000_000_000, None, value)
@@ -71,20 +59,16 @@ class FrameMaker:
         self._covered = memoryview(self._frame)[end + _ATTRIBUTES_IN_BATCH :]
         self._records = records
         self._next = 0
-        self.batch_bytes = len(batch) * len(partitions)
-        """Size of all batches of a frame."""
 
     def next_frame(self) -> bytes:
         """The frame with the next sequence; the correlation ids count 0, 1, 2, …"""
         number = self._next
-        frame, sender = self._frame, self.sender
+        frame, sequence = self._frame, self._sequence
         _INT32.pack_into(frame, _CORRELATION_AT, number)
-        sequence = sender.next_sequence if sender.producer_id >= 0 else NO_SEQUENCE
         for at in self._batches_at:
-            _PRODUCER.pack_into(
-                frame, at + _PRODUCER_IN_BATCH, sender.producer_id, sender.producer_epoch, sequence
-            )
-        sender.next_sequence = (sender.next_sequence + self._records) & _MAX_SEQUENCE
+            _PRODUCER.pack_into(frame, at + _PRODUCER_IN_BATCH, *self._producer, sequence)
+        if sequence != NO_SEQUENCE:
+            self._sequence = (sequence + self._records) & _MAX_SEQUENCE
         # The batches differ in nothing, so they have one CRC.
         crc = crc32c(self._covered)
         for at in self._batches_at:

@@ -1,19 +1,18 @@
 """Many connections, partitions and groups on one server.
 
 At `size` 100: topics of 100 partitions each, 10,000 in all; 1,000 connections; 200 groups of five members
-that commit ten offsets at a time; a group of 100 members that all join again; a client beside one that asks
-for much and reads nothing. All counts follow the size.
+that commit ten offsets at a time; a group of 100 members that all join again. All counts follow the size.
 """
 
 import asyncio
 import contextlib
 import gc
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from struct import Struct
 from typing import Any
 
-from bench.statistics import median, percentile
+from bench.statistics import median
 from bench.targets.process import cpu_seconds, resident_bytes
 from bench.wire import HOST, WireError
 from tidelog.protocol.errors import ErrorCode
@@ -23,12 +22,10 @@ from tidelog.protocol.schema import ApiKey, decode_response, encode_request
 PARTITIONS_A_TOPIC = 100
 OFFSETS_A_COMMIT = 10
 _COMMIT_S = 3.0
-_BESIDE_S = 2.0
 _REBALANCES = 5
 _HEARTBEAT_S = 0.1
 _PATIENCE_MS = 600_000
 """Once a group is complete, its members send no heartbeats."""
-_UNREAD_REQUESTS = 1_000
 _SIZE = Struct(">i")
 _RETRIABLE = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -221,19 +218,10 @@ async def _groups(server: Server, links: list[Link], size: int) -> dict[str, flo
     return numbers
 
 
-async def _latency_ms(ask: Callable[[], Awaitable[Any]]) -> float:
-    """The 99th percentile, one request after the other."""
-    latencies, end = [], time.perf_counter() + _BESIDE_S
-    while (begin := time.perf_counter()) < end:
-        await ask()
-        latencies.append(time.perf_counter() - begin)
-    return percentile(sorted(latencies), 0.99) * 1000
-
-
 async def run(port: int, pid: int, size: int, with_groups: bool) -> dict[str, float]:
     """The times, rates and bytes; `pid` is the server's. Raises WireError when an answer was wrong."""
     server = Server(pid)
-    first, slow = await _link(port), await _link(port)
+    first = await _link(port)
     gc.disable()
     numbers = await server.spent("create", [_create(first, size)])
     links = await asyncio.gather(*(_link(port) for _ in range(10 * size)))
@@ -241,11 +229,4 @@ async def run(port: int, pid: int, size: int, with_groups: bool) -> dict[str, fl
     if with_groups:
         numbers |= await _groups(server, links, size)
     numbers["resident_mb"] = server.resident_mb()
-    numbers["p99_ms"] = await _latency_ms(lambda: _describe(first, []))
-    slow.transport.pause_reading()
-    for _ in range(_UNREAD_REQUESTS):
-        _ = _describe(slow, None)
-    numbers["p99_beside_ms"] = await _latency_ms(lambda: _describe(first, []))
-    numbers["slow_reader_mb"] = server.resident_mb() - numbers["resident_mb"]
-    slow.transport.abort()
     return numbers

@@ -12,7 +12,8 @@ from typing import Any
 from bench.machine import Watch
 from bench.targets.process import Target
 
-TIMEOUT_S = 300
+TIMEOUT_S = 600
+_LAST_CHARACTERS = 2000
 
 
 class LoadError(RuntimeError):
@@ -57,5 +58,6 @@ def _numbers(load: str, module: str, *words: object) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         raise LoadError(f"{load} did not end within {TIMEOUT_S} s") from None
     if finished.returncode:
-        raise LoadError(f"{load}: {finished.stderr.strip()}")
-    return dict(json.loads(finished.stdout))
+        raise LoadError(f"{load}: {finished.stderr.strip()[-_LAST_CHARACTERS:]}")
+    # What a JVM printed may stand before it.
+    return dict(json.loads(finished.stdout.splitlines()[-1]))

@@ -1,16 +1,14 @@
 """What a million live producers cost the broker's own state, in a process whose memory is the state's.
 
 Drives `ProducerStates` and its snapshots as a partition does: every producer appends its five cached
-batches. Loads: `uniform`, checks of producers that are all as likely, the worst for caches; `skewed`, the
-k-th busiest is as likely as 1/k; `dictionary`, no check but one look-up, uniform, in a plain dict of as
-many ids: what a random place in that much memory costs whatever is done there. CPU time of the thread, so
-that other programs count little.
+batches. Checks of producers that are all as likely are the worst for caches; when the k-th busiest is as
+likely as 1/k, they are what a broker sees. CPU time of the thread, so that other programs count little.
 """
 
 import gc
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,13 +68,6 @@ def check_seconds(states: ProducerStates, headers: Sequence[BatchHeader]) -> flo
     return taken
 
 
-def look_up_seconds(places: Mapping[int, int], ids: Sequence[int]) -> float:
-    """The CPU time to look up `ids` and use what is found."""
-    begin = time.thread_time()
-    _ = [places[producer_id] + 1 for producer_id in ids]
-    return time.thread_time() - begin
-
-
 def uniform(chooser: random.Random, count: int) -> list[int]:
     """Producers, all as likely."""
     return chooser.choices(range(count), k=_CHECKS_AT_ONCE)
@@ -89,22 +80,17 @@ def skewed(chooser: random.Random, count: int) -> list[int]:
 
 
 def check_times(populations: Sequence[ProducerStates]) -> dict[str, list[float]]:
-    """Microseconds a check or look-up, by load and population, a value a round; all take turns."""
+    """Microseconds per check, by load and population, a value per round; all take turns."""
     chooser = random.Random(1)
-    # Ids of their own, for a small int or one that the states hold could be found without a wait.
-    plain = [{1 << 30 | n: n + 1000 for n in range(len(states))} for states in populations]
     times: dict[str, list[float]] = {}
     gc.disable()
     for _ in range(_ROUNDS):
-        for states, places in zip(populations, plain, strict=True):
-            taken = dict.fromkeys(("uniform", "skewed", "dictionary"), 0.0)
-            for _ in range(_CHECKS // _CHECKS_AT_ONCE):
-                for name, choose in (("uniform", uniform), ("skewed", skewed)):
+        for states in populations:
+            for name, choose in (("uniform", uniform), ("skewed", skewed)):
+                seconds = 0.0
+                for _ in range(_CHECKS // _CHECKS_AT_ONCE):
                     headers = [header(chosen, CACHED_BATCHES) for chosen in choose(chooser, len(states))]
-                    taken[name] += check_seconds(states, headers)
-                ids = [1 << 30 | chosen for chosen in uniform(chooser, len(states))]
-                taken["dictionary"] += look_up_seconds(places, ids)
-            for name, seconds in taken.items():
+                    seconds += check_seconds(states, headers)
                 times.setdefault(f"{name}_us_{len(states)}", []).append(seconds / _CHECKS * 1e6)
     return times
 

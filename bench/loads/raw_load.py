@@ -14,6 +14,7 @@ from bench.loads.frames import FrameMaker
 from bench.loads.window import AnswerError, Window
 from bench.statistics import percentile
 from bench.wire import HOST, Wire
+from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 WARM_UP_S = 0.3
 
@@ -75,6 +76,7 @@ async def run(
     partitions: int = 1,
     records_a_batch: int = 1,
     value_bytes: int = 100,
+    idempotent: bool = True,
     seconds: float | None = None,
     requests: int | None = None,
 ) -> dict[str, float]:
@@ -84,7 +86,8 @@ async def run(
     """
     loop = asyncio.get_running_loop()
     with Wire(port) as wire:
-        producers = [wire.new_producer_id() for _ in range(connections)]
+        nobody = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        producers = [wire.new_producer_id() if idempotent else nobody for _ in range(connections)]
     # On one partition all write to it.
     shares = [range(number % partitions, partitions, connections) for number in range(connections)]
     makers = [

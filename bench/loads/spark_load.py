@@ -1,29 +1,22 @@
-"""`python -m bench.loads.spark_load PORT FOLDER`: a Spark session that does one piece of work after another.
-
-A process of its own, so that other loads take turns with it while it stays warm. It prints one JSON line when
-it is ready, and one for each line {"work": NAME, ...} that it reads: the seconds it took, or {"error": …}.
-WORK is `batch` or `stream` (read a topic), `raw` (read a partition's segment files as bytes), `sink` (copy a
-topic into another one), `archive` (a topic into Parquet files), `replay` (those into a topic), `resolve` (is
-Spark's own Kafka connector there?) or `interoperate` (it and ours read and write each other's records).
+"""One Spark session that reads, copies and archives topics, round by round; its first round is not
+counted.
 
 Reading looks at the offset and the value of every record, as the consumers do that it is compared with; how
-many records came, and which, is checked. A stream's seconds are those of its micro-batches, as Spark reports
-them; `total_seconds` has the start of the query too.
+many records came, and which, is checked. A stream's seconds are those of its micro-batches, as Spark
+reports them.
 """
 
-import json
-import os
-import sys
+import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bench.machine import adopt_orphans, await_children
-from bench.wire import HOST
+from bench.results import REFERENCE, SUBJECT
+from bench.wire import HOST, Wire
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs import archive, replay
 from tidelog.pipeline.jobs.archive_settings import ArchiveSettings
@@ -32,10 +25,10 @@ from tidelog.pipeline.jobs.replay_settings import ReplaySettings
 from tidelog.pipeline.source.fetch import find_bounds
 from tidelog.pipeline.spark.spark_session import start_session
 
+CONNECTOR = "connector"
 CORES = 2
-_READ_BYTES = 4 << 20
-_OURS = "tidelog"
-_SPARKS = "kafka"
+_OURS, _SPARKS = "tidelog", "kafka"
+_TWO_COLUMNS = {"columns": "offset,value"}
 _STREAM_SECONDS = 280.0
 
 
@@ -44,182 +37,152 @@ class WorkError(RuntimeError):
 
 
 class Worker:
-    """The works, by name."""
+    """The pieces of work; each returns its seconds, or raises WorkError."""
 
     def __init__(self, spark: SparkSession, servers: str, folder: Path) -> None:
         self._spark = spark
         self._servers = servers
         self._folder = folder
 
-    def batch(self, given: Mapping[str, Any]) -> dict[str, float]:
-        """Read the `records` of `topic`."""
+    def batch(self, topic: str, records: int, source: str = _OURS, **options: str) -> float:
+        """Read the topic."""
         begin = time.perf_counter()
-        frame = self._frame(self._spark.read, given)
+        frame = self._frame(self._spark.read, topic, source, options)
         row = frame.selectExpr("COUNT(*)", "SUM(offset)", "COUNT(LENGTH(value))").first()
         taken = time.perf_counter() - begin
-        records, ends = int(given["records"]), self._ends(given["topic"])
-        if row is None or tuple(row) != (records, sum(end * (end - 1) // 2 for end in ends), records):
+        if row is None or tuple(row) != (records, sum(n * (n - 1) // 2 for n in self._ends(topic)), records):
             raise WorkError(f"{records} records were to be read, as count, sum of offsets and values: {row}")
-        return {"seconds": taken}
+        return taken
 
-    def stream(self, given: Mapping[str, Any]) -> dict[str, float]:
+    def stream(self, topic: str, records: int, source: str = _OURS, **options: str) -> float:
         """The same in micro-batches, with trigger(availableNow=True)."""
-        frame = self._frame(self._spark.readStream, given).selectExpr("offset", "LENGTH(value)")
-        return self._run(frame, "noop", {}, int(given["records"]))
+        frame = self._frame(self._spark.readStream, topic, source, options)
+        return self._run(frame.selectExpr("offset", "LENGTH(value)"), "noop", {}, records)
 
-    def sink(self, given: Mapping[str, Any]) -> dict[str, float]:
-        """Copy the `records` of topic `source` into topic `target`, by `delivery`."""
-        options = {"topic": given["source"], "format": _OURS}
-        source = self._frame(self._spark.readStream, options)
+    def sink(self, source: str, target: str, records: int, delivery: str) -> float:
+        """Copy the topic `source` into topic `target`."""
         columns = ["key", "value", "headers", "partition"]
-        if given["delivery"] == "mirror":
+        if delivery == "mirror":
             columns += [f"{name} AS source_{name}" for name in ("topic", "partition", "offset")]
-        frame = empty_for_null(source.selectExpr(*columns))
-        writing = {
-            "kafka.bootstrap.servers": self._servers,
-            "topic": given["target"],
-            "delivery": given["delivery"],
-        }
-        numbers = self._run(frame, _OURS, writing, int(given["records"]))
-        self._check_stored(given)
-        return numbers
+        frame = empty_for_null(self._frame(self._spark.readStream, source, _OURS, {}).selectExpr(*columns))
+        writing = {"kafka.bootstrap.servers": self._servers, "topic": target, "delivery": delivery}
+        taken = self._run(frame, _OURS, writing, records)
+        if delivery == "exactly_once":
+            # A log also holds the ends of transactions, and its end counts them.
+            options = {"columns": "offset", "isolation.level": "read_committed"}
+            self._check(target, records, self._frame(self._spark.read, target, _OURS, options).count())
+        else:
+            self._check(target, records, sum(self._ends(target)))
+        return taken
 
-    def archive(self, given: Mapping[str, Any]) -> dict[str, float]:
-        """Archive the `records` of `topic` in the folder `path`, as Parquet."""
+    def archive(self, topic: str, path: str, records: int) -> float:
+        """Archive the topic in the folder `path`, as Parquet."""
         settings = ArchiveSettings(
-            topics=(given["topic"],),
-            cluster=ClusterConfig(self._servers),
-            path=given["path"],
-            min_partitions=CORES,
+            topics=(topic,), cluster=ClusterConfig(self._servers), path=path, min_partitions=CORES
         )
         begin = time.perf_counter()
         report = archive.run(self._spark, settings)
         taken = time.perf_counter() - begin
-        if report.rows != given["records"]:
-            raise WorkError(f"{given['records']} records were to be archived, not {report.rows}")
-        return {"seconds": taken}
+        self._check(path, records, report.rows)
+        return taken
 
-    def replay(self, given: Mapping[str, Any]) -> dict[str, float]:
-        """Replay the `records` of the archive in the folder `path` into topic `target`."""
-        settings = ReplaySettings(
-            ClusterConfig(self._servers), archive=given["path"], to_topic=given["target"]
-        )
+    def replay(self, path: str, target: str, records: int) -> float:
+        """Replay the archive in the folder `path` into topic `target`."""
         begin = time.perf_counter()
-        replay.run(self._spark, settings)
+        replay.run(self._spark, ReplaySettings(ClusterConfig(self._servers), archive=path, to_topic=target))
         taken = time.perf_counter() - begin
-        self._check_stored(given)
-        return {"seconds": taken}
-
-    def raw(self, given: Mapping[str, Any]) -> dict[str, float]:
-        """Read the segment files in `path` from front to back, and look at nothing."""
-        buffer = bytearray(_READ_BYTES)
-        size = 0
-        begin = time.perf_counter()
-        for path in sorted(Path(given["path"]).glob("*.log")):
-            with path.open("rb", buffering=0) as file:
-                while count := file.readinto(buffer):
-                    size += count
-        return {"bytes": size, "seconds": time.perf_counter() - begin}
-
-    def resolve(self, given: Mapping[str, Any]) -> dict[str, float]:
-        """Find Spark's own Kafka connector, or fail."""
-        begin = time.perf_counter()
-        self._frame(self._spark.read, {"topic": "any", "format": _SPARKS})
-        return {"seconds": time.perf_counter() - begin}
-
-    def interoperate(self, given: Mapping[str, Any]) -> dict[str, float]:
-        """Each connector writes to `topic`, and both read the same rows from it."""
-        begin = time.perf_counter()
-        options = {"kafka.bootstrap.servers": self._servers, "topic": given["topic"]}
-        for number, name in enumerate((_SPARKS, _OURS)):
-            key, value = f"CAST(id + {1000 * number} AS STRING)", "REPEAT('x', id % 90)"
-            columns = (f"CAST({key} AS BINARY) AS key", f"CAST({value} AS BINARY) AS value")
-            rows = self._spark.range(1000).selectExpr(*columns)
-            rows.write.format(name).mode("append").options(**options).save()
-        names = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-        read = [
-            self._frame(self._spark.read, {"topic": given["topic"], "format": name}).select(*names)
-            for name in (_SPARKS, _OURS)
-        ]
-        found = [frame.orderBy("partition", "offset").collect() for frame in read]
-        if found[0] != found[1] or len(found[0]) != 2000:
-            raise WorkError(f"the connectors read {len(found[0])} and {len(found[1])} rows, which differ")
-        return {"seconds": time.perf_counter() - begin}
+        self._check(target, records, sum(self._ends(target)))
+        return taken
 
     def _ends(self, topic: str) -> list[int]:
         return [end for _, end in find_bounds(ClusterConfig(self._servers), [topic], None).values()]
 
-    def _check_stored(self, given: Mapping[str, Any]) -> None:
-        if given.get("delivery") == "exactly_once":
-            # A log also holds the ends of transactions, and its end counts them.
-            options = {"columns": "offset", "isolation.level": "read_committed"}
-            asked = {"topic": given["target"], "format": _OURS, "options": options}
-            stored = self._frame(self._spark.read, asked).count()
-        else:
-            stored = sum(self._ends(given["target"]))
-        if stored != given["records"]:
-            raise WorkError(f"{given['records']} records were copied, and {given['target']} holds {stored}")
+    def _check(self, where: str, records: int, stored: int) -> None:
+        if stored != records:
+            raise WorkError(f"{records} records were copied, and {where} holds {stored}")
 
-    def _frame(self, reader: Any, given: Mapping[str, Any]) -> DataFrame:
-        options = {"kafka.bootstrap.servers": self._servers, "subscribe": given["topic"]}
-        options |= {"startingOffsets": "earliest", "minPartitions": str(CORES)}
-        options |= given.get("options", {})
-        frame: DataFrame = reader.format(given["format"]).options(**options).load()
+    def _frame(self, reader: Any, topic: str, source: str, options: Mapping[str, str]) -> DataFrame:
+        always = {"kafka.bootstrap.servers": self._servers, "subscribe": topic, "minPartitions": str(CORES)}
+        settings = {**always, "startingOffsets": "earliest", **options}
+        frame: DataFrame = reader.format(source).options(**settings).load()
         return frame
 
-    def _run(self, frame: DataFrame, sink: str, options: Mapping[str, str], records: int) -> dict[str, float]:
+    def _run(self, frame: DataFrame, sink: str, options: Mapping[str, str], records: int) -> float:
         with tempfile.TemporaryDirectory(dir=self._folder) as checkpoint:
             writer = frame.writeStream.format(sink).options(**options)
-            writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
-            begin = time.perf_counter()
-            query = writer.start()
+            query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
             try:
                 if not query.awaitTermination(_STREAM_SECONDS):
                     raise WorkError(f"a stream did not end within {_STREAM_SECONDS:.0f} s")
             finally:
                 query.stop()
-            taken = time.perf_counter() - begin
         progress = query.recentProgress
         rows = sum(each.numInputRows for each in progress)
         if rows != records:
             raise WorkError(f"a stream read {rows} records of {records}")
-        busy = sum(each.durationMs["triggerExecution"] for each in progress) / 1000
-        return {"seconds": busy, "total_seconds": taken}
+        return float(sum(each.durationMs["triggerExecution"] for each in progress) / 1000)
 
 
-def main() -> int:
-    port, folder = int(sys.argv[1]), Path(sys.argv[2])
-    settings = {
-        "spark.driver.memory": "1g",
-        "spark.sql.shuffle.partitions": str(CORES),
-        "spark.local.dir": str(folder),
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-    } | json.loads(os.environ.get("TIDELOG_BENCH_SPARK_SETTINGS", "{}"))
-    # Ivy and the JVM print to standard output, which is for the answers.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    adopt_orphans()
+def run(
+    port: int, folder: str, topic: str, records: int, rounds: int, settings: Mapping[str, str]
+) -> dict[str, dict[str, list[float]]]:
+    """Records per second by measure and who; `settings` are those of Spark's own connector, or none."""
+    place = Path(folder)
     spark = start_session(
-        "bench", master=f"local[{CORES}]", settings=settings, driver_log=folder / "driver.log"
+        "bench",
+        master=f"local[{CORES}]",
+        settings={
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": str(CORES),
+            "spark.local.dir": folder,
+            "spark.sql.warehouse.dir": str(place / "warehouse"),
+            **settings,
+        },
+        driver_log=place / "driver.log",
     )
-    worker = Worker(spark, f"{HOST}:{port}", folder)
-    print(json.dumps({"ready": 1}), file=answers, flush=True)
-    for line in sys.stdin:
-        given = json.loads(line)
-        work: Callable[[Mapping[str, Any]], dict[str, float]] = getattr(worker, given["work"])
-        try:
-            answer: dict[str, Any] = work(given)
-        except Exception as error:  # Spark wraps what went wrong in errors of many kinds: the asker judges.
-            answer = {"error": f"{given['work']}: {error}"}
-        print(json.dumps(answer), file=answers, flush=True)
+    worker = Worker(spark, f"{HOST}:{port}", place)
+    rates: dict[str, dict[str, list[float]]] = {}
+    for number in range(rounds + 1):
+        for measure, who, seconds in _round(
+            worker, port, place / str(number), topic, records, bool(settings)
+        ):
+            if number:
+                rates.setdefault(measure, {}).setdefault(who, []).append(records / seconds)
     gateway = spark.sparkContext._gateway
     spark.stop()
     gateway.shutdown()
-    # The JVM ends with its standard input. Whom nobody waits for would count as another program.
-    gateway.proc.stdin.close()
-    await_children()
-    return 0
+    gateway.proc.stdin.close()  # The JVM ends with it.
+    gateway.proc.wait()
+    return rates
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _round(
+    worker: Worker, port: int, folder: Path, topic: str, records: int, has_connector: bool
+) -> Iterator[tuple[str, str, float]]:
+    """What was measured, of whom, and its seconds."""
+    read: Mapping[str, Callable[..., float]] = {"batch": worker.batch, "stream": worker.stream}
+    for name, work in read.items():
+        yield f"read, {name}", SUBJECT, work(topic, records, **_TWO_COLUMNS)
+        if has_connector:
+            yield f"read, {name}", CONNECTOR, work(topic, records, _SPARKS)
+    everything = worker.batch(topic, records)
+    copies = {each: f"{each}-{folder.name}" for each in ("at_least_once", "mirror", "exactly_once", "replay")}
+    with Wire(port) as wire:
+        for target in copies.values():
+            wire.create_topic(target, 2)
+    plain = worker.sink(topic, copies["at_least_once"], records, "at_least_once")
+    for delivery in ("mirror", "exactly_once"):
+        yield (
+            f"sink, {delivery} / at_least_once",
+            SUBJECT,
+            worker.sink(topic, copies[delivery], records, delivery),
+        )
+        yield f"sink, {delivery} / at_least_once", REFERENCE, plain
+    jobs = {
+        "archive": worker.archive(topic, str(folder), records),
+        "replay": worker.replay(str(folder), copies["replay"], records),
+    }
+    shutil.rmtree(folder)
+    for job, seconds in jobs.items():
+        yield f"{job} / a batch read of all columns", SUBJECT, seconds
+        yield f"{job} / a batch read of all columns", REFERENCE, everything

@@ -31,15 +31,12 @@ MEASURES = (
     ("resident_mb", "resident", "MB", _LESS),
     ("restart_s", "start after kill -9", "s", ()),
     ("restart_cpu_s", "start after kill -9, CPU", "s", _LESS),
-    ("p99_ms", "a client alone, p99", "ms", ()),
-    ("p99_beside_ms", "beside one that reads nothing, p99", "ms", ()),
-    ("slow_reader_mb", "memory of that one", "MB", (Requirement(100, at_least=False),)),
 )
 """CPU time is judged, because it hardly depends on what else the machine does."""
 
 
 class _Tidelog(Tidelog):
-    more_settings = ("group.initial.rebalance.delay.ms=0",)
+    settings = ("group.initial.rebalance.delay.ms=0",)
 
 
 def measure(run: Run) -> Results:

@@ -1,9 +1,6 @@
 """One million live producer ids on one partition: memory, snapshot, the time of a check, and the loop's rest.
 
 The reference of a check's time is the time at a thousand producers, in the same process and turn by turn.
-Producers in random order, all as likely, are the worst that can be asked for: each check then waits for
-memory that no cache holds. How much of that wait no layout could avoid, a row says that looks up a plain
-dictionary instead; the row of a skewed load is what a broker sees whose busy producers are few.
 """
 
 from bench.comparison import Run
@@ -16,7 +13,6 @@ _FLAT = (Requirement(2, REFERENCE, at_least=False),)
 _LOADS = (
     ("uniform", "a check, uniform random", _FLAT),
     ("skewed", "a check, k-th busiest 1/k", _FLAT),
-    ("dictionary", "floor: a dict look-up", ()),
 )
 _HELD = (Requirement(50, at_least=False),)
 PIECES = (

@@ -1,5 +1,6 @@
-"""What TLS and SASL cost: librdkafka's producer on brokers that differ only in their listener's protocol."""
+"""What TLS, SASL and ACLs cost: the same loads on brokers that differ only in these."""
 
+import asyncio
 import subprocess
 import sys
 
@@ -9,10 +10,16 @@ from bench.comparison import Case, Comparison, speed
 from bench.scenarios.brokers import SIZES
 from bench.targets.process import TargetError, free_port
 from bench.targets.tidelog import Tidelog
-from bench.wire import HOST
+from bench.wire import HOST, TOPIC
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.services import open_services
+from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
 
 _MECHANISM = "SCRAM-SHA-512"
 _USER, _PASSWORD = "bench", "bench-password"
+_ACLS = 10_000
 
 
 class _Ssl(Tidelog):
@@ -33,7 +40,7 @@ class _Ssl(Tidelog):
         if done.returncode:
             raise TargetError(f"tidelog storage add-user: {done.stderr.strip()}")
         address = f"{HOST}:{free_port()}"
-        self._settings = (
+        self.settings = (
             f"listeners=PLAINTEXT://{HOST}:{self.port},{self.protocol}://{address}",
             *(f"ssl.keystore.location={keystore}", "ssl.keystore.type=PEM"),
         )
@@ -58,6 +65,27 @@ class _SaslSsl(_Ssl):
     name = f"{Tidelog.name} {protocol}"
 
 
+class _WithAcls(Tidelog):
+    """One of its ACLs lets the load in; the others are prefixes and names of a thousand other users."""
+
+    name = f"{Tidelog.name} {_ACLS:,} ACLs"
+    settings = (f"authorizer.class.name={STANDARD_AUTHORIZER}",)
+
+    def prepare(self) -> None:
+        asyncio.run(self._create_acls())
+
+    async def _create_acls(self) -> None:
+        services = await open_services(BrokerConfig(data_dir=self.folder), Metrics(), lambda: 1)
+        patterns = (PatternType.PREFIXED, PatternType.LITERAL)
+        others = [_acl(f"other-{n:05d}", patterns[n % 2], f"User:u{n % 1000}") for n in range(_ACLS - 1)]
+        await services.acls.create([*others, _acl(TOPIC, PatternType.PREFIXED, "User:ANONYMOUS")])
+        await services.close(clean=True)
+
+
+def _acl(name: str, pattern: PatternType, principal: str) -> Acl:
+    return Acl(ResourceType.TOPIC, pattern, name, principal, "*", Operation.ALL, Permission.ALLOW)
+
+
 SECURITY = Comparison(
     "TLS and SASL beside plaintext, librdkafka's idempotent producer",
     (Tidelog, _Ssl, _SaslPlaintext, _SaslSsl),
@@ -70,4 +98,9 @@ SECURITY = Comparison(
         )
         for title, size in SIZES
     ),
+)
+ACLS = Comparison(
+    "Many ACLs beside no authorizer",
+    (Tidelog, _WithAcls),
+    (Case("one-record requests 1×5", "raw_load", {"in_flight": 5}, speed("request")),),
 )

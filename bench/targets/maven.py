@@ -1,12 +1,8 @@
-"""Programs for Java from Maven Central: Spark's own Kafka connector, and Apache Kafka itself.
+"""Programs for Java from Maven Central: Apache Kafka, its tools, and Spark's own Kafka connector.
 
-Owns which jars these are, and the folders that keep them for the next time. A program's are those that the
-POMs of its own group name. The connector is the newest one that the installed Spark can be. It may be one
-release behind Spark, since it appears there later; its helper (spark-token-provider) may be older again;
-the versions of Kafka's client and of commons-pool2 are those that the connector's own POM names. A file
-appears in its folder only when it is whole and has the repository's checksum.
-
-Any trouble is a FetchError with the reason; nothing takes longer than it is given.
+Owns which jars these are, and a folder for each that keeps them for the next time. A program's jars are
+those that the POMs of its own group name. A file appears in its folder only when it is whole and has the
+repository's checksum. Any trouble is a FetchError with the reason; nothing takes longer than it may.
 """
 
 import hashlib
@@ -17,21 +13,15 @@ import time
 import urllib.error
 import urllib.request
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable
 from pathlib import Path
 
 from bench.targets.process import TargetError
 
 REPOSITORY = "https://repo1.maven.org/maven2"
-_SPARK = "org.apache.spark"
-_CONNECTOR = "spark-sql-kafka-0-10_"
-_HELPER = "spark-token-provider-kafka-0-10_"
-_LIBRARIES = ("org.apache.kafka:kafka-clients", "org.apache.commons:commons-pool2")
 _JACKSON = "com.fasterxml.jackson.core:jackson-"
 _CACHE = Path.home() / ".cache" / "tidelog"
 _COMPLETE = "complete"
 _POM = {"pom": "http://maven.apache.org/POM/4.0.0"}
-_FINAL = re.compile(r"\d+(\.\d+)*")
 _STEP_SECONDS = 5.0
 _PROGRAM_SECONDS = 180.0
 _CHUNK = 1 << 20
@@ -39,28 +29,6 @@ _CHUNK = 1 << 20
 
 class FetchError(TargetError):
     """The jars are not to be had here; the message says why."""
-
-
-def newest(versions: Iterable[str], limit: str) -> str | None:
-    """The newest final version not above `limit`; previews do not count."""
-    final = [each for each in versions if _FINAL.fullmatch(each) and _numbers(each) <= _numbers(limit)]
-    return max(final, key=_numbers, default=None)
-
-
-def fetch_connector(
-    folder: Path, spark: str, scala: str, seconds: float, repository: str = REPOSITORY
-) -> list[Path]:
-    """The jars that Spark `spark` (for Scala `scala`, as in "2.13") needs for `format("kafka")`.
-
-    Fetches what `folder` does not hold yet, within `seconds`. Raises FetchError.
-    """
-    source = _Repository(repository, folder, time.monotonic() + seconds)
-    try:
-        connector = source.newest(f"{_SPARK}:{_CONNECTOR}{scala}", spark)
-        helper = source.newest(f"{_SPARK}:{_HELPER}{scala}", connector.rpartition(":")[2])
-        return [source.jar(each) for each in (connector, helper, *source.libraries(connector))]
-    except (OSError, http.client.HTTPException, ElementTree.ParseError, ValueError) as error:
-        raise FetchError(f"{repository}: {error}") from error
 
 
 def fetch_program(program: str, cache: Path = _CACHE, repository: str = REPOSITORY) -> list[Path]:
@@ -77,29 +45,11 @@ def fetch_program(program: str, cache: Path = _CACHE, repository: str = REPOSITO
     return sorted(folder.glob("*.jar"))
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version.split("-")[0]))
-
-
 class _Repository:
     """A Maven repository, read until `deadline`. Coordinates are group:artifact[:version]."""
 
     def __init__(self, url: str, folder: Path, deadline: float) -> None:
         self._url, self._folder, self._deadline = url, folder, deadline
-
-    def newest(self, artifact: str, limit: str) -> str:
-        listing = ElementTree.fromstring(self._read(f"{_path(artifact)}/maven-metadata.xml"))
-        found = newest((each.text or "" for each in listing.iter("version")), limit)
-        if found is None:
-            raise FetchError(f"{self._url} has no {artifact} up to version {limit}")
-        return f"{artifact}:{found}"
-
-    def libraries(self, connector: str) -> list[str]:
-        """The versions of Kafka's client and of what it is pooled with."""
-        found = [each for each in self._dependencies(connector) if each.rpartition(":")[0] in _LIBRARIES]
-        if len(found) != len(_LIBRARIES):
-            raise FetchError(f"{connector}: its POM names {found} of {list(_LIBRARIES)}")
-        return found
 
     def closure(self, program: str) -> list[str]:
         """The program and all that it needs, by the POMs of its own group."""

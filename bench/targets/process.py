@@ -7,13 +7,13 @@ Each target chooses a free port before it starts, because not all of them can re
 """
 
 import contextlib
+import os
 import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from bench.wire import HOST, Wire
@@ -21,7 +21,8 @@ from bench.wire import HOST, Wire
 READY_TIMEOUT_S = 20.0
 _POLL_S = 0.001
 _LAST_BYTES = 2_000
-_CLOCK_TICKS_PER_S = 100
+_CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class TargetError(RuntimeError):
@@ -94,10 +95,6 @@ class Target(ABC):
             code = None if self._process is None else self._process.returncode
             raise TargetError(f"{self.name} ended with exit code {code}{self._last_words()}")
 
-    def output(self) -> str:
-        """What it printed since its last start; empty when it never ran."""
-        return self._output.read_text(errors="replace") if self._output.exists() else ""
-
     def _last_words(self) -> str:
         if not self._output.exists():
             return ""
@@ -125,9 +122,7 @@ class Target(ABC):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 
@@ -139,11 +134,4 @@ def cpu_seconds(pid: int) -> float:
 
 def resident_bytes(pid: int | str) -> int:
     """Resident set size of a process by its id, or of this one as "self"."""
-    return _kilobytes(Path(f"/proc/{pid}/status"), "VmRSS:") * 1024
-
-
-def _kilobytes(path: Path, label: str) -> int:
-    for line in path.read_text().splitlines():
-        if line.startswith(label):
-            return int(line.split()[1])
-    raise TargetError(f"{path} has no line {label}")
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES

@@ -10,19 +10,19 @@ from bench.targets.process import Target
 
 
 class Tidelog(Target):
-    """`advertised_port`: the port that clients get instead of its own; `settings`: name=value."""
+    """`advertised_port` is what clients get instead of its own port; `settings` are name=value."""
 
     name = "tidelog"
-    more_settings: tuple[str, ...] = ()
+    settings: Sequence[str] = ()
 
-    def __init__(self, folder: Path, advertised_port: int = 0, settings: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, advertised_port: int = 0) -> None:
         super().__init__(folder)
-        always = (f"advertised.port={advertised_port}", "log.segment.delete.delay.ms=0")
-        self._settings = (*always, *self.more_settings, *settings)
+        self._advertised_port = advertised_port
 
     def command(self) -> list[str]:
+        always = (f"advertised.port={self._advertised_port}", "log.segment.delete.delay.ms=0")
         return [
             *(sys.executable, "-m", "tidelog.broker", "--port", str(self.port), "--http-port", "0"),
             *("--data-dir", str(self.folder)),
-            *(part for setting in self._settings for part in ("--set", setting)),
+            *(part for setting in (*always, *self.settings) for part in ("--set", setting)),
         ]

@@ -4,7 +4,6 @@ where it can be had."""
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,7 +18,7 @@ from tidelog.pipeline.spark.spark_session import start_session
 def connector() -> Mapping[str, str]:
     """The settings of Spark's own Kafka connector; where it cannot be had, the summary says why."""
     try:
-        return resolve_connector(os.environ, Path.home())
+        return resolve_connector(os.environ)
     except FetchError as error:
         how = f"name its jars in {JARS} or its packages in {PACKAGES}"
         warnings.warn(

@@ -24,19 +24,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 def test_reads_and_copies_are_counted(spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:
     worker = Worker(spark, broker.bootstrap_servers, tmp_path)
-    given = {"topic": "timed", "records": RECORDS, "format": "tidelog"}
-    files = {"options": {"read.path": str(broker.process.data_dir)}}
-    assert worker.batch(given)["seconds"] > 0
-    assert worker.batch(given | files)["seconds"] > 0
+    assert worker.batch("timed", RECORDS) > 0
+    assert worker.stream("timed", RECORDS) > 0
     with pytest.raises(WorkError, match="401 records were to be read"):
-        worker.batch(given | {"records": RECORDS + 1})
-    log = broker.process.data_dir / "timed-0"
-    assert worker.raw({"path": str(log)})["bytes"] == sum(each.stat().st_size for each in log.glob("*.log"))
+        worker.batch("timed", RECORDS + 1)
     broker.create_topic("copy")
-    copied = {"source": "timed", "target": "copy", "records": RECORDS, "delivery": "at_least_once"}
-    numbers = worker.sink(copied)
-    assert 0 < numbers["seconds"] < numbers["total_seconds"]
+    assert worker.sink("timed", "copy", RECORDS, "at_least_once") > 0
     with pytest.raises(WorkError, match="copy holds 800"):
-        worker.sink(copied)
+        worker.sink("timed", "copy", RECORDS, "at_least_once")
     broker.create_topic("copied-once")
-    assert worker.sink(copied | {"target": "copied-once", "delivery": "exactly_once"})["seconds"] > 0
+    assert worker.sink("timed", "copied-once", RECORDS, "exactly_once") > 0

@@ -19,8 +19,6 @@ async def test_the_load_measures_what_the_scenario_shows(
     for name, value in (
         ("PARTITIONS_A_TOPIC", 10),
         ("_COMMIT_S", 0.1),
-        ("_BESIDE_S", 0.1),
-        ("_UNREAD_REQUESTS", 10),
     ):
         monkeypatch.setattr(groups_load, name, value)
     config = BrokerConfig(port=0, http_port=-1, data_dir=tmp_path, group_initial_rebalance_delay_ms=0)

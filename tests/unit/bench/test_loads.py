@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.loads.frames import PRODUCE_VERSION, FrameMaker, Sender
+from bench.loads.frames import PRODUCE_VERSION, FrameMaker
 from bench.loads.window import AnswerError, Window
 from bench.wire import TOPIC
 from tidelog.protocol.framing import decode_request_header, encode_response_frame
@@ -48,7 +48,9 @@ def test_frames_of_nobody_carry_no_sequence() -> None:
     maker = FrameMaker(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, TOPIC, (0,), b"v", records=3)
     for _ in range(2):
         frame = memoryview(maker.next_frame())
-        batch = frame[len(frame) - maker.batch_bytes :]
+        _, position = decode_request_header(frame[4:])
+        ((_, ((_, batch),)),) = decode_produce_request(PRODUCE_VERSION, frame[4 + position :]).topics
+        assert batch is not None
         batch_header = read_batch_header(batch)
         assert batch_crc_is_valid(batch, batch_header)
         assert (batch_header.producer_id, batch_header.base_sequence) == (NO_PRODUCER_ID, NO_SEQUENCE)
@@ -122,31 +124,3 @@ def test_an_answer_out_of_turn_stops_the_load() -> None:
 def test_an_answer_nobody_asked_for_stops_the_load() -> None:
     with pytest.raises(AnswerError):
         Window(TOPIC, 1, measure_from=0.0).received(answer(0), 1.0)
-
-
-def test_sequences_go_on_by_the_records_of_a_batch() -> None:
-    maker = FrameMaker(42, 0, TOPIC, (0,), b"v", records=3)
-    for number in range(2):
-        frame = memoryview(maker.next_frame())
-        _, position = decode_request_header(frame[4:])
-        ((_, ((_, batch),)),) = decode_produce_request(PRODUCE_VERSION, frame[4 + position :]).topics
-        assert batch is not None
-        header = read_batch_header(batch)
-        assert (header.base_sequence, header.record_count) == (number * 3, 3)
-        assert header.size_bytes == maker.batch_bytes
-        assert batch_crc_is_valid(batch, header)
-
-
-def test_senders_who_take_turns_share_a_stream_and_keep_their_sequences() -> None:
-    maker = FrameMaker(42, 0, TOPIC, (0,), b"v", records=3)
-    senders = (maker.sender, Sender(NO_PRODUCER_ID, NO_PRODUCER_EPOCH))
-    headers = []
-    for number in range(4):
-        maker.sender = senders[number % 2]
-        frame = memoryview(maker.next_frame())
-        assert decode_request_header(frame[4:])[0].correlation_id == number
-        batch = frame[len(frame) - maker.batch_bytes :]
-        headers.append(read_batch_header(batch))
-        assert batch_crc_is_valid(batch, headers[-1])
-    assert [header.producer_id for header in headers] == [42, NO_PRODUCER_ID] * 2
-    assert [header.base_sequence for header in headers] == [0, NO_SEQUENCE, 3, NO_SEQUENCE]

@@ -60,3 +60,4 @@ def test_a_row_is_made_once_and_keeps_its_rounds_in_order() -> None:
 def test_requirements_read_as_they_are_meant() -> None:
     assert Requirement(1.5, "tansu").describe("MB/s") == "≥ 1.5 × tansu"
     assert Requirement(80, at_least=False).describe("MB") == "< 80 MB"
+    assert Requirement(1.2, "kafka", of="other").describe("MB") == "other ≥ 1.2 × kafka"

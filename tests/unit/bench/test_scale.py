@@ -1,24 +1,17 @@
 """What the scale scenarios put in, take turns with, and read back is what they say."""
 
 import asyncio
-import gc
-import os
 import random
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from bench.loads import pair_load, producers_load
+from bench.loads import producers_load
 from bench.loads.lag_load import run as probed
-from bench.loads.pair_load import IDEMPOTENT, PLAIN
 from bench.loads.producers_load import StateError, check_seconds, filled, header, run, skewed
-from bench.results import REFERENCE, SUBJECT, Results
-from bench.scenarios.idempotence import CASES, note
 from bench.scenarios.producers import PIECES
-from bench.wire import Wire
 from tidelog.broker.storage.producer_table import CACHED_BATCHES
-from tidelog.broker.testing.embedded import ThreadedBroker
 
 
 def test_every_producer_has_its_full_window() -> None:
@@ -37,7 +30,7 @@ def test_a_check_that_does_not_let_the_next_batch_in_is_not_timed() -> None:
 def test_populations_have_as_many_rounds_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producers_load, "_CHECKS", 500)
     numbers = run(str(tmp_path), (2, 5))
-    for load in ("uniform", "skewed", "dictionary"):
+    for load in ("uniform", "skewed"):
         assert len(numbers[f"{load}_us_2"]) == len(numbers[f"{load}_us_5"]) > 1
     assert numbers["snapshot_bytes"] > 0
 
@@ -54,31 +47,3 @@ def test_a_skewed_load_has_few_busy_producers_and_leaves_none_out() -> None:
     assert set(counts) == set(range(100))
     busiest = sum(count for _, count in counts.most_common(10))
     assert 0.4 < busiest / counts.total() < 0.6
-
-
-def test_a_turn_becomes_a_rate_and_a_price_on_each_side() -> None:
-    name, options = next(iter(CASES.items()))
-    sides = {
-        IDEMPOTENT: [0.4, 0.6],
-        f"{IDEMPOTENT}_cpu": [0.1, 0.3],
-        PLAIN: [0.25, 0.25],
-        f"{PLAIN}_cpu": [0.1, 0.1],
-    }
-    results = Results((REFERENCE,), "title")
-    note(results, name, options, sides)
-    rate, price = results.rows.values()
-    assert rate.ratio(REFERENCE) == 0.5
-    assert rate.verdict is False
-    assert price.middle(SUBJECT) == pytest.approx(0.2e6 / options["requests"])
-    assert "0.500 to 0.500" in results.notes[0]
-
-
-def test_both_sides_take_as_many_turns_and_all_is_stored() -> None:
-    with ThreadedBroker() as broker:
-        try:
-            numbers = pair_load.run(broker.port, os.getpid(), 5, 2, 100, turns=4)
-        finally:
-            gc.enable()
-        with Wire(broker.port) as wire:
-            assert wire.end_offset() == (4 + 1) * 2 * 5 * 2
-    assert {len(values) for values in numbers.values()} == {4}

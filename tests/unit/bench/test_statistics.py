@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.statistics import median, median_interval, percentile, ratios
+from bench.statistics import median, percentile, ratios
 
 numbers = st.lists(st.integers(-1000, 1000), min_size=1, max_size=60)
 
@@ -46,14 +46,3 @@ def test_nothing_is_computed_from_nothing() -> None:
 def test_rounds_that_do_not_pair_up_are_refused() -> None:
     with pytest.raises(ValueError, match="2 rounds cannot be compared with 1"):
         ratios([1, 2], [1])
-
-
-@given(numbers)
-def test_the_interval_of_a_median_holds_it(values: list[int]) -> None:
-    low, high = median_interval(values)
-    assert low <= median(values) <= high
-
-
-def test_an_interval_narrows_with_the_number_of_values() -> None:
-    assert median_interval(list(range(100))) == (40, 59)
-    assert median_interval([7.0]) == (7.0, 7.0)
