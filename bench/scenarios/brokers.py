@@ -106,7 +106,7 @@ PARTITIONS = Comparison(
 class _NotIdempotent(Tidelog):
     """Gets the same requests, of nobody."""
 
-    name = f"{Tidelog.name}, not idempotent"
+    name = "not idempotent"
     load_options = MappingProxyType({"idempotent": False})
 
 

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 
+import structlog
 import trustme
 
 from bench.comparison import Case, Comparison, speed
@@ -23,13 +24,16 @@ _ACLS = 10_000
 
 
 class _Ssl(Tidelog):
-    """Listens by a security protocol beside PLAINTEXT, whose port `port` is."""
+    """Listens by the security protocol of its name too; `port` is that of PLAINTEXT."""
 
-    protocol = "SSL"
-    name = f"{Tidelog.name} {protocol}"
+    name = "SSL"
+
+    def addresses(self) -> tuple[str, ...]:
+        return (f"listeners=PLAINTEXT://{HOST}:{self.port},{self.name}://{self._secure_address}",)
 
     def prepare(self) -> None:
         """Make the certificates and the user. Raises TargetError."""
+        self._secure_address = f"{HOST}:{free_port()}"
         authority = self.folder.with_name(f"{self.folder.name}-authority.pem")
         keystore = self.folder.with_name(f"{self.folder.name}-keystore.pem")
         made = trustme.CA()
@@ -39,14 +43,10 @@ class _Ssl(Tidelog):
         done = subprocess.run(command, input=_PASSWORD, capture_output=True, text=True, check=False)
         if done.returncode:
             raise TargetError(f"tidelog storage add-user: {done.stderr.strip()}")
-        address = f"{HOST}:{free_port()}"
-        self.settings = (
-            f"listeners=PLAINTEXT://{HOST}:{self.port},{self.protocol}://{address}",
-            *(f"ssl.keystore.location={keystore}", "ssl.keystore.type=PEM"),
-        )
+        self.settings = (f"ssl.keystore.location={keystore}", "ssl.keystore.type=PEM")
         properties = {
-            "bootstrap.servers": address,
-            "security.protocol": self.protocol,
+            "bootstrap.servers": self._secure_address,
+            "security.protocol": self.name,
             "ssl.ca.location": str(authority),
             "sasl.mechanism": _MECHANISM,
             "sasl.username": _USER,
@@ -56,25 +56,24 @@ class _Ssl(Tidelog):
 
 
 class _SaslPlaintext(_Ssl):
-    protocol = "SASL_PLAINTEXT"
-    name = f"{Tidelog.name} {protocol}"
+    name = "SASL_PLAINTEXT"
 
 
 class _SaslSsl(_Ssl):
-    protocol = "SASL_SSL"
-    name = f"{Tidelog.name} {protocol}"
+    name = "SASL_SSL"
 
 
 class _WithAcls(Tidelog):
     """One of its ACLs lets the load in; the others are prefixes and names of a thousand other users."""
 
-    name = f"{Tidelog.name} {_ACLS:,} ACLs"
+    name = f"{_ACLS:,} ACLs"
     settings = (f"authorizer.class.name={STANDARD_AUTHORIZER}",)
 
     def prepare(self) -> None:
         asyncio.run(self._create_acls())
 
     async def _create_acls(self) -> None:
+        structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
         services = await open_services(BrokerConfig(data_dir=self.folder), Metrics(), lambda: 1)
         patterns = (PatternType.PREFIXED, PatternType.LITERAL)
         others = [_acl(f"other-{n:05d}", patterns[n % 2], f"User:u{n % 1000}") for n in range(_ACLS - 1)]
