@@ -24,7 +24,7 @@ from bench.scenarios.security import ACLS, SECURITY
 
 RESULTS = Path(__file__).parent / "results"
 LATEST = RESULTS / "latest.json"
-_WIDTH = 200
+_WIDTH = 240
 
 
 def _clients(run: Run) -> Results:

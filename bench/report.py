@@ -21,7 +21,7 @@ def show(results: Results, console: Console) -> None:
     """The table, the notes, and one line that says what was not held."""
     table = Table(title=results.title)
     for name in ("scenario", "measure", "unit"):
-        table.add_column(name, no_wrap=name != "unit")
+        table.add_column(name, no_wrap=True)
     for name in (SUBJECT, *results.peers, *(f"× {name}" for name in results.peers), "others' CPU"):
         table.add_column(name, justify="right")
     table.add_column("required", no_wrap=True)

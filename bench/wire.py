@@ -6,9 +6,9 @@ for use while a load is being measured.
 
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import decode_response_header, encode_request_frame
@@ -16,6 +16,7 @@ from tidelog.protocol.schema import ApiKey, decode_response, encode_request
 
 HOST = "127.0.0.1"
 TOPIC = "bench"
+_T = TypeVar("_T")
 _SIZE = Struct(">i")
 _METADATA_VERSION = 1
 _CREATE_TOPICS_VERSION = 2
@@ -29,6 +30,18 @@ _POLL_S = 0.01
 
 class WireError(RuntimeError):
     """The server answered with an error, or hung up; the message says which request."""
+
+
+def _until_ready(ask: Callable[[], _T]) -> _T:
+    """What `ask` returns as soon as it raises no WireError any more; at the latest it raises its last one."""
+    deadline = time.monotonic() + _READY_S
+    while True:
+        try:
+            return ask()
+        except WireError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_S)
 
 
 class Wire:
@@ -70,15 +83,7 @@ class Wire:
         (result,) = self.ask(ApiKey.CREATE_TOPICS, _CREATE_TOPICS_VERSION, values).topics
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise WireError(f"CREATE_TOPICS {name}: error {result.error_code}")
-        deadline = time.monotonic() + _READY_S
-        while True:
-            try:
-                self.end_offset(name, partitions)
-                return
-            except WireError:
-                if time.monotonic() > deadline:
-                    raise
-            time.sleep(_POLL_S)
+        _until_ready(lambda: self.end_offset(name, partitions))
 
     def delete_topic(self, name: str) -> None:
         """Delete `name`, so that what it has not yet written to the disk burdens nobody later."""
@@ -88,7 +93,10 @@ class Wire:
             raise WireError(f"DELETE_TOPICS {name}: error {result.error_code}")
 
     def new_producer_id(self) -> tuple[int, int]:
-        """A producer id and its epoch."""
+        """A producer id and its epoch, once the server gives one."""
+        return _until_ready(self._new_producer_id)
+
+    def _new_producer_id(self) -> tuple[int, int]:
         values = {"transactional_id": None, "transaction_timeout_ms": 60_000}
         answer = self.ask(ApiKey.INIT_PRODUCER_ID, _INIT_PRODUCER_ID_VERSION, values)
         if answer.error_code != ErrorCode.NONE:

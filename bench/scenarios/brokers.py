@@ -13,7 +13,7 @@ from bench.targets.tidelog import Tidelog
 class Unflushed(Tidelog):
     """Acknowledges what is in the page cache, as Kafka does by default."""
 
-    name = f"{Tidelog.name} unflushed"
+    name = "unflushed"
     settings = ("acks.all.durable=false",)
 
 
