@@ -11,7 +11,7 @@ note.
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -160,5 +160,6 @@ def _topic(server: Target, partitions: int) -> Iterator[str]:
     try:
         yield topic
     finally:
-        with Wire(server.port) as wire:
+        # A server that died must not hide what went wrong before.
+        with suppress(WireError, OSError), Wire(server.port) as wire:
             wire.delete_topic(topic)
