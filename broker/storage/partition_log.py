@@ -51,6 +51,7 @@ from tidelog.broker.storage.log_types import (
     ReadResult,
     TimestampedOffset,
 )
+from tidelog.broker.storage.lone_batches import lone_header
 from tidelog.broker.storage.own_batches import admit_for_producer, follow
 from tidelog.broker.storage.producer_state import APPEND, Append, Begin, Duplicate, Verdict
 from tidelog.broker.storage.recompression import Inspected, admitted, header_to_store
@@ -61,7 +62,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.records import (
     BatchHeader,
     EndTransactionMarker,
-    patched_prefix,
+    pack_prefix,
     read_batch_header,
     with_log_append_time,
     with_max_timestamp,
@@ -237,18 +238,22 @@ class PartitionLog:
         if self.failure is not None:
             raise self._failed()
         config = self.config
-        header = checked_header(batch, config, origin)
-        _, _, _, _, _, attributes, last_offset_delta, _, max_timestamp, producer_id, _, _, _ = header
+        lone = lone_header(batch, config, now_ms) if origin is CLIENT else None
+        header = lone or checked_header(batch, config, origin)
+        _, batch_length, _, _, _, attributes, offset_delta, _, max_timestamp, producer_id, _, _, _ = header
         base_offset, marker = self.end_offset, None
         idempotent = producer_id >= 0
         if origin is CLIENT:
-            latest, to_store = admitted(batch, header, config, now_ms, inspected)
+            latest, to_store = max_timestamp, batch
+            if lone is None:
+                latest, to_store = admitted(batch, header, config, now_ms, inspected)
             if idempotent or attributes & TRANSACTIONAL_BIT:
                 verdict = self.producers.check(header)
                 if verdict is not APPEND and (stored := self._stored_before(verdict, header, permit)):
                     return stored
             if to_store is not batch:
                 batch, header = to_store, header_to_store(to_store, config)
+                batch_length = header.batch_length
         else:
             latest = max_timestamp
             base_offset, leader_epoch, marker = self._admit_own(batch, header, origin, leader_epoch)
@@ -260,8 +265,9 @@ class PartitionLog:
         elif max_timestamp != latest:
             batch = with_max_timestamp(batch, latest)
             header = read_batch_header(batch)
-        last_offset = base_offset + last_offset_delta
-        buffers = (patched_prefix(header, base_offset, leader_epoch), memoryview(batch)[_PREFIX_SIZE:])
+        last_offset = base_offset + offset_delta
+        prefix = pack_prefix(base_offset, batch_length, leader_epoch)
+        buffers = (prefix, memoryview(batch)[_PREFIX_SIZE:])
         size = len(batch)
         try:
             is_new_epoch = leader_epoch != self._epochs.latest

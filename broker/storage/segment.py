@@ -143,10 +143,15 @@ class Segment:
         """Whether a batch belongs in this segment, not in a new one. The reasons for a new one are Kafka's:
         size, age, a full index, an offset too far from the base."""
         filled, index_bytes = self.tail[0], config.segment_index_bytes
+        first_timestamp = self.first_timestamp
+        # As `_age_ms`, mostly without its call.
+        if first_timestamp is None or first_timestamp < 0 or timestamp < 0:
+            age_ms = self._age_ms(now_ms, timestamp) if filled else 0
+        else:
+            age_ms = timestamp - first_timestamp
         return not filled or (
             filled + size <= config.segment_bytes
-            and self._age_ms(now_ms, timestamp)
-            <= config.segment_ms - (config.segment_jitter_ms and self._jitter_ms(config))
+            and age_ms <= config.segment_ms - (config.segment_jitter_ms and self._jitter_ms(config))
             and not self.offset_index.is_full(index_bytes)
             and not self.time_index.is_full(index_bytes)
             and last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
@@ -163,7 +168,9 @@ class Segment:
         position = self.tail[0]
         self._disk.write_all(self.log.fd, buffers, position)
         _, _, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, _ = header
-        latest = largest_timestamp(attributes, base_timestamp, max_timestamp)
+        latest = max_timestamp
+        if not 0 <= base_timestamp <= max_timestamp:
+            latest = largest_timestamp(attributes, base_timestamp, max_timestamp)
         self.note(position, size, last_offset, latest, index_interval)
 
     def note(

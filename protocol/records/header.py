@@ -45,6 +45,11 @@ TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 
+unpack_header = _HEADER.unpack_from
+"""The fields of a BatchHeader from a buffer of 61 bytes or more, none of them checked."""
+pack_prefix = _PREFIX.pack
+"""The first 16 bytes of a batch: base offset, batch length, leader epoch. Write its rest after them."""
+
 _CODECS = {codec.value: codec for codec in Compression}
 
 
@@ -191,11 +196,6 @@ def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, Batch
             return
         yield position, header
         position = end
-
-
-def patched_prefix(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
-    """The first 16 bytes of the batch with this base offset and leader epoch. Write its rest after them."""
-    return _PREFIX.pack(base_offset, header.batch_length, leader_epoch)
 
 
 def set_offset_and_leader_epoch(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:

@@ -19,7 +19,7 @@ from tidelog.protocol.records import (
     first_record_at_or_after,
     iter_batches,
     max_timestamp_record,
-    patched_prefix,
+    pack_prefix,
     read_batch_header,
     read_magic,
     set_offset_and_leader_epoch,
@@ -144,7 +144,7 @@ def test_the_crc_covers_everything_from_the_attributes_on() -> None:
 
 def test_offset_and_epoch_are_set_without_touching_the_crc() -> None:
     batch = one_record_batch()
-    prefix = patched_prefix(read_batch_header(batch), 2**40, 12)
+    prefix = pack_prefix(2**40, read_batch_header(batch).batch_length, 12)
     rest = bytes(batch[16:])
     set_offset_and_leader_epoch(batch, 2**40, 12)
     assert bytes(batch) == prefix + rest

@@ -1,0 +1,86 @@
+"""What the fast twin of the checks of a batch passes, the checks pass too, and store as it was sent."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.broker.storage.batch_rules import checked_header
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.lone_batches import lone_header
+from tidelog.broker.storage.recompression import admitted
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.records import RecordBatchBuilder, read_batch_header, write_header
+
+NOW = 1_700_000_000_000
+configs = st.sampled_from(
+    [
+        LogConfig(),
+        LogConfig(cleanup_policy=("compact",)),
+        LogConfig(compression_type="uncompressed"),
+        LogConfig(compression_type="lz4"),
+        LogConfig(message_timestamp_type="LogAppendTime"),
+        LogConfig(max_message_bytes=100),
+        LogConfig(segment_bytes=100),
+        LogConfig(message_timestamp_before_max_ms=10, message_timestamp_after_max_ms=10),
+    ]
+)
+fields: dict[str, Any] = {
+    "base_offset": st.sampled_from([0, 1, -1]),
+    "batch_length": st.sampled_from([49, 60, 10**6]),
+    "magic": st.sampled_from([0, 1, 3]),
+    "attributes": st.integers(0, 0x7F),
+    "last_offset_delta": st.sampled_from([-1, 1]),
+    "base_timestamp": st.sampled_from([-1, 0, NOW - 11, NOW + 1]),
+    "max_timestamp": st.sampled_from([-1, 0, NOW - 11, NOW + 1, NOW + 11]),
+    "producer_id": st.sampled_from([-2, 5]),
+    "producer_epoch": st.sampled_from([-1, 3]),
+    "base_sequence": st.sampled_from([-1, 7]),
+    "record_count": st.sampled_from([-1, 0, 2]),
+}
+changes = st.sampled_from(sorted(fields)).flatmap(lambda name: st.tuples(st.just(name), fields[name]))
+
+
+@settings(max_examples=150)
+@given(
+    configs,
+    st.sampled_from([NOW, NOW, NOW - 10, NOW - 11, NOW + 11, -1]),
+    st.sampled_from([None, b"", b"key", bytes(70)]),
+    st.sampled_from([None, b"value", bytes(100)]),
+    st.sampled_from([Compression.NONE, Compression.NONE, Compression.LZ4]),
+    st.lists(changes, max_size=2),
+    st.integers(1, 2),
+    st.booleans(),
+)
+def test_a_lone_batch_that_the_twin_passes_is_stored_as_it_was_sent_by_the_rules_too(
+    config: LogConfig,
+    timestamp: int,
+    key: bytes | None,
+    value: bytes | None,
+    codec: Compression,
+    changed: list[tuple[str, int]],
+    records: int,
+    is_damaged: bool,
+) -> None:
+    builder = RecordBatchBuilder()
+    for _ in range(records):
+        builder.append(timestamp, key, value)
+    batch = builder.build(codec)
+    write_header(batch, read_batch_header(batch)._replace(**dict(changed)))
+    if is_damaged:
+        batch[-1] ^= 1
+    header = lone_header(batch, config, NOW)
+    if header is not None:
+        assert not is_damaged
+        assert checked_header(batch, config) == header
+        latest, to_store = admitted(batch, header, config, NOW, None)
+        assert to_store is batch
+        assert latest == header.max_timestamp
+
+
+def test_the_twin_passes_an_ordinary_record() -> None:
+    builder = RecordBatchBuilder()
+    builder.append(NOW, b"key", b"value")
+    batch = builder.build()
+    assert lone_header(batch, LogConfig(), NOW) == read_batch_header(batch)
+    assert lone_header(batch[:40], LogConfig(), NOW) is None
