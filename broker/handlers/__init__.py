@@ -65,7 +65,7 @@ def _of_data(services: Services) -> Mapping[ApiKey, Handler]:
     producers = ProducersHandler(services)
     transactions = TransactionsHandler(services)
     return {
-        ApiKey.PRODUCE: ProduceHandler(services).handle,
+        ApiKey.PRODUCE: ProduceHandler(services),
         ApiKey.FETCH: FetchHandler(services).handle,
         ApiKey.LIST_OFFSETS: offsets.list_offsets,
         ApiKey.METADATA: metadata.metadata,

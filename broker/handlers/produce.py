@@ -1,6 +1,6 @@
 """Produce: append in the order of arrival, answer once every partition's batch is durable.
 
-Owns the answer to a ProduceRequest. `handle` returns the response itself, or a LateAnswer that group commit
+Owns the answer to a ProduceRequest. A call returns the response itself, or a LateAnswer that group commit
 completes. No future, no task, no decoding.
 
 Every batch is inspected before it is appended, usually on the loop. If that may take more than an `Effort`, a
@@ -21,7 +21,7 @@ Invariants:
 - a refusal by an existing partition names the log's start: for code 59 clients use it to decide whether
   retention has removed their last batch.
 
-Event loop only. Views in the request are invalid once `handle` returns.
+Event loop only. Views in the request are invalid once the call returns.
 Source: Kafka's ReplicaManager.appendRecords and ProduceRequest.validateRecords.
 """
 
@@ -34,9 +34,16 @@ from functools import partial
 from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
 from tidelog.broker.handlers.access_control import AccessControl
+from tidelog.broker.handlers.connection_state import ConnectionState
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, LateEffect, RequestContext
+from tidelog.broker.handlers.produce_answers import (
+    Deadlines,
+    PendingProduce,
+    ProduceResponse,
+    refused,
+)
 from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.replicas.replica import Replica, Written
+from tidelog.broker.replicas.replica import ACKS_ALL, Replica
 from tidelog.broker.security.required_access import WRITE_TOPIC, WRITE_TRANSACTION
 from tidelog.broker.services import Services
 from tidelog.broker.storage.batch_inspection import Effort, TooMuchError
@@ -48,13 +55,10 @@ from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.hot import NO_LEADER, ProducePartitionResult, ProduceRequest
 from tidelog.protocol.records import BATCH_HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_batch_header
 from tidelog.protocol.steps import GLANCES_A_STEP, Pace, Steps, each, finish
-from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
+from tidelog.protocol.types import NO_OFFSET, Buffer
 
-ProduceResponse = list[tuple[str, list[ProducePartitionResult]]]
 Verdict = Inspected | ApiError | None
 
-SWEEP_MS = 100
-ACKS_ALL = -1
 _NONE = ErrorCode.NONE
 _OLD_DUPLICATE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 """Clients take this code for success, so the batch must be durable too."""
@@ -85,79 +89,10 @@ _NOT_THE_BROKERS_FAULT = frozenset(
     )
 )
 """Codes that Kafka does not count as failed produce requests of the topic."""
-_NOT_DURABLE_YET = "the batch is written, but was not durable within the request's timeout"
 _NAMED_TWICE = "the request names this partition more than once"
 ELEMENTS_AN_APPEND = 4
 RECORD_BYTES_AN_ELEMENT = 8 * 1024
 """An append counts as this many elements (see `protocol.steps`), and one more per so many bytes."""
-
-
-class PendingProduce(LateAnswer):
-    """A ProduceRequest whose batches are written and not yet durable: a CommitWaiter for all of them."""
-
-    __slots__ = ("_outstanding", "_parts", "_remaining", "deadline", "response")
-
-    def __init__(self, response: ProduceResponse, deadline: float, outstanding: set[PendingProduce]) -> None:
-        """`deadline` is on the loop's clock, which never goes back."""
-        super().__init__()
-        self.response = response
-        self.deadline = deadline
-        self._outstanding = outstanding
-        self._remaining = 0
-        self._parts: list[tuple[list[ProducePartitionResult], Replica, int, int]] = []
-        outstanding.add(self)
-
-    def expect_more(self) -> None:
-        """Give no answer before `all_appended`, because more batches may follow."""
-        self._remaining += 1
-        self._outstanding.discard(self)
-
-    def all_appended(self) -> None:
-        """No more batches follow."""
-        self._outstanding.add(self)
-        self.partition_committed(0)
-
-    def wait_for(
-        self, replica: Replica, written: Written, results: list[ProducePartitionResult]
-    ) -> AppendResult:
-        """Hold the answer until `written` is durable; its result becomes the next of `results`."""
-        self._remaining += 1
-        parts = self._parts
-        result = replica.when_durable(written, self, len(parts))
-        parts.append((results, replica, len(results), result.last_offset + 1))
-        return result
-
-    def partition_committed(self, slot: int) -> None:
-        self._remaining -= 1
-        if self._remaining == 0:
-            self._finish()
-
-    def partition_failed(self, slot: int, code: ErrorCode) -> None:
-        results, _, position, _ = self._parts[slot]
-        results[position] = _refused(results[position].index, code, code.message)
-        self.partition_committed(slot)
-
-    def time_out(self) -> None:
-        """Answer REQUEST_TIMED_OUT for what is not durable yet, or why it never will be if its replica has
-        stopped.
-        """
-        for results, replica, position, end_offset in self._parts:
-            if end_offset > replica.high_watermark:
-                code, message = ErrorCode.REQUEST_TIMED_OUT, _NOT_DURABLE_YET
-                if replica.stopped is not None:
-                    code, message = replica.stopped, replica.stopped.message
-                results[position] = _refused(results[position].index, code, message)
-        self._finish()
-
-    def _finish(self) -> None:
-        self._outstanding.discard(self)
-        self.give(self.response)
-
-
-def _refused(
-    index: int, code: int, message: str | None, log_start_offset: int = NO_OFFSET
-) -> ProducePartitionResult:
-    return ProducePartitionResult(index, code, NO_OFFSET, NO_TIMESTAMP, log_start_offset, message)
 
 
 class ProduceHandler:
@@ -167,18 +102,17 @@ class ProduceHandler:
         self._services = services
         self._access = AccessControl(services)
         self._has_authorizer = self._access.is_on
-        self._replicas = services.replicas
+        self.replicas = services.replicas
         self._metrics: Metrics = services.metrics
         self._events = services.events
-        self._clock_ms = services.clock_ms
+        self.clock_ms = services.clock_ms
         self._loop = asyncio.get_running_loop()
         self._batch_appended = self._metrics.batch_appended
-        self._outstanding: set[PendingProduce] = set()
-        self._sweep_timer: asyncio.TimerHandle | None = None
+        self.deadlines = Deadlines()
         self._thread = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def handle(
+    def __call__(
         self, context: RequestContext, request: ProduceRequest
     ) -> ProduceResponse | LateAnswer | Steps[ProduceResponse | LateAnswer | None] | None:
         """Append every batch; the response, a LateAnswer of it, or None when acks=0."""
@@ -190,7 +124,7 @@ class ProduceHandler:
                 raise CloseConnection
             raise ApiError(WRITE_TRANSACTION.refusal)
         if acks not in _VALID_ACKS:
-            return _all_refused(request, ErrorCode.INVALID_REQUIRED_ACKS)
+            return _allrefused(request, ErrorCode.INVALID_REQUIRED_ACKS)
         if len(topics) != 1 or len(topics[0][1]) != 1:
             return self._append_many(context, request)
         topic, partitions = topics[0]
@@ -209,7 +143,7 @@ class ProduceHandler:
 
     def _inspected(self, topic: str, index: int, batch: Buffer | None, effort: Effort | None) -> Verdict:
         """The result of `inspect_to_store`, None if nothing is to be inspected. Raises TooMuchError."""
-        replica = self._replicas.get((topic, index))
+        replica = self.replicas.get((topic, index))
         return None if batch is None or replica is None else _inspected(batch, replica.log.config, effort)
 
     def _append_many(
@@ -249,7 +183,7 @@ class ProduceHandler:
                 continue  # The append refuses it.
             for index, batch in partitions:
                 producer = _transactional_producer(batch)
-                if producer is not None and (topic, index) in self._replicas and topic not in INTERNAL_TOPICS:
+                if producer is not None and (topic, index) in self.replicas and topic not in INTERNAL_TOPICS:
                     code = permits(request.transactional_id or "", *producer, topic, index)
                     if code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.CONCURRENT_TRANSACTIONS):
                         lacking.setdefault(producer, []).append(TopicPartition(topic, index))
@@ -333,7 +267,7 @@ class ProduceHandler:
         if request.acks != 0:
             # Made first: batches may become durable, or the time may run out, before the last one is
             # appended.
-            pending = self._wait(response, request.timeout_ms)
+            pending = PendingProduce(response, request.timeout_ms, self.deadlines)
             pending.expect_more()
         verdict_of_next = iter(verdicts)
         for topic, partitions in request.topics:
@@ -342,10 +276,10 @@ class ProduceHandler:
             for index, records in partitions:
                 verdict = next(verdict_of_next)
                 if (topic, index) in repeated:
-                    results.append(_refused(index, ErrorCode.INVALID_REQUEST, _NAMED_TWICE))
+                    results.append(refused(index, ErrorCode.INVALID_REQUEST, _NAMED_TWICE))
                 elif error := to_retry.get((topic, index)):
                     results.append(
-                        _refused(index, _OF_THE_COORDINATOR.get(error.code, error.code), error.message)
+                        refused(index, _OF_THE_COORDINATOR.get(error.code, error.code), error.message)
                     )
                 else:
                     self._append(context, request, topic, index, records, verdict, results, response, pending)
@@ -379,10 +313,10 @@ class ProduceHandler:
             if (access is None or not access.topics[topic] & _WRITE) and not self._access.allows(
                 context, WRITE_TOPIC, topic
             ):
-                results.append(_refused(index, WRITE_TOPIC.refusal, WRITE_TOPIC.refusal.message))
+                results.append(refused(index, WRITE_TOPIC.refusal, WRITE_TOPIC.refusal.message))
                 return pending
         version = context.header.api_version
-        replica = self._replicas.get((topic, index))
+        replica = self.replicas.get((topic, index))
         try:
             if replica is None:
                 raise self._services.missing(topic, index)
@@ -393,33 +327,46 @@ class ProduceHandler:
             if request.acks == ACKS_ALL and replica.log.config.min_insync_replicas > 1:
                 self._check_in_sync(topic, index, replica.log.config.min_insync_replicas)
             if request.transactional_id is None:
-                written = replica.append_as_leader(records, self._clock_ms(), inspected)
+                written = replica.append_as_leader(records, self.clock_ms(), inspected)
             else:
                 permit = partial(self._permit, request.transactional_id, version, topic, index)
-                written = replica.append_as_leader(records, self._clock_ms(), inspected, permit=permit)
+                written = replica.append_as_leader(records, self.clock_ms(), inspected, permit=permit)
         except ApiError as error:
             start_offset = NO_OFFSET if replica is None else replica.log.start_offset
-            refused = _refused(index, error.code, error.message, start_offset)
-            results.append(refused._replace(record_errors=error.record_errors))
+            row = refused(index, error.code, error.message, start_offset)
+            results.append(row._replace(record_errors=error.record_errors))
             self._count_refusal(topic, error.code)
             return pending
-        acks = request.acks
-        if (acks == ACKS_ALL and replica.log.config.acks_all_durable) or (acks != 0 and replica.is_flush_due):
+        if replica.waits_for_flush(request.acks):
             if pending is None:
-                pending = self._wait(response, request.timeout_ms)
+                pending = PendingProduce(response, request.timeout_ms, self.deadlines)
             result = pending.wait_for(replica, written, results)
         else:
             result = replica.soon_durable(written)
-        base_offset, last_offset, append_time_ms, start_offset, is_duplicate = result
+        base_offset, _, append_time_ms, start_offset, _ = result
         code = _NONE if base_offset >= 0 else _OLD_DUPLICATE
         # Not by the constructor, whose defaults cost as much as all the rest.
-        row = index, code, base_offset, append_time_ms, start_offset, None, (), NO_LEADER
-        results.append(_new_tuple(ProducePartitionResult, row))
+        fields = index, code, base_offset, append_time_ms, start_offset, None, (), NO_LEADER
+        results.append(_new_tuple(ProducePartitionResult, fields))
+        self.count_append(topic, result, len(records))
+        return pending
+
+    def count_append(self, topic: str, result: AppendResult, size_bytes: int) -> None:
+        """Count a batch that was stored, or was stored before."""
+        base_offset, last_offset, _, _, is_duplicate = result
         if is_duplicate:
             self._metrics.duplicate("in_window" if base_offset >= 0 else "below_window")
         else:
-            self._batch_appended(topic, last_offset - base_offset + 1, len(records))
-        return pending
+            self._batch_appended(topic, last_offset - base_offset + 1, size_bytes)
+
+    def may_append(self, connection: ConnectionState, topic: str, replica: Replica, acks: int) -> bool:
+        """Whether a request without a transactional id may append to a replica, as far as is known at once.
+        Internal topics are not asked for."""
+        if self._has_authorizer:
+            access = connection.access
+            if access is None or not access.topics[topic] & _WRITE:
+                return False
+        return acks != ACKS_ALL or replica.log.config.min_insync_replicas <= 1
 
     def _check_in_sync(self, topic: str, index: int, least: int) -> None:
         """Raise ApiError unless so many replicas are in sync that acks=all may be asked for."""
@@ -457,11 +404,11 @@ class ProduceHandler:
         pending: PendingProduce | None,
     ) -> ProduceResponse | PendingProduce | None:
         if request.acks == 0:
-            self._close_if_refused(context, response)
+            self._close_ifrefused(context, response)
             return None
         return response if pending is None or pending.is_given else pending
 
-    def _close_if_refused(self, context: RequestContext, response: ProduceResponse) -> None:
+    def _close_ifrefused(self, context: RequestContext, response: ProduceResponse) -> None:
         """Raise CloseConnection when anything of an acks=0 request was not stored."""
         for topic, results in response:
             for result in results:
@@ -476,21 +423,6 @@ class ProduceHandler:
                         error=ErrorCode(result.error_code).name,
                     )
                     raise CloseConnection
-
-    def _wait(self, response: ProduceResponse, timeout_ms: int) -> PendingProduce:
-        if self._sweep_timer is None:
-            self._sweep_timer = self._loop.call_later(SWEEP_MS / 1000, self._sweep)
-        deadline = self._loop.time() + timeout_ms / 1000
-        return PendingProduce(response, deadline, self._outstanding)
-
-    def _sweep(self) -> None:
-        """One timer for all that wait, because a timer for each request would cost more than its answer."""
-        self._sweep_timer = None
-        now = self._loop.time()
-        for pending in [waiting for waiting in self._outstanding if waiting.deadline <= now]:
-            pending.time_out()
-        if self._outstanding:
-            self._sweep_timer = self._loop.call_later(SWEEP_MS / 1000, self._sweep)
 
     def _count_refusal(self, topic: str, code: ErrorCode) -> None:
         metrics = self._metrics
@@ -569,11 +501,11 @@ def _named_twice(request: ProduceRequest) -> Steps[set[tuple[str, int]]]:
     return repeated
 
 
-def _all_refused(request: ProduceRequest, code: ErrorCode) -> Steps[ProduceResponse]:
+def _allrefused(request: ProduceRequest, code: ErrorCode) -> Steps[ProduceResponse]:
     pace = Pace(GLANCES_A_STEP)
     response: ProduceResponse = []
     for topic, partitions in request.topics:
-        results = yield from each(lambda part: _refused(part[0], code, code.message), partitions, pace)
+        results = yield from each(lambda part: refused(part[0], code, code.message), partitions, pace)
         response.append((topic, results))
         if pace.spent():
             yield

@@ -33,12 +33,13 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.handlers.connection_state import USER, AuthenticationStep, ConnectionState, Principal
 from tidelog.broker.limits.queued_memory import Held
-from tidelog.broker.net.pending import BadRequest, Pending
+from tidelog.broker.net.pending import BadRequest, Pending, Waiting
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.framing import FrameReader
 from tidelog.protocol.types import Buffer
 
 if TYPE_CHECKING:
+    from tidelog.broker.net.produce_stream import ProduceStream
     from tidelog.broker.net.routes import RouteTable
     from tidelog.broker.net.server import Endpoint, Server
 
@@ -68,7 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         "_loop", "_max_bytes", "_max_requests", "_memory", "_moved_at", "_mute_timer", "_out",
         "_parked_bytes", "_paused", "_queue", "_reader", "_received_bytes", "_reserved_bytes", "_server",
         "_timer", "_transport", "_unsent_bytes", "_writing_paused", "connection_id", "last_arrival",
-        "peer", "routes", "state",
+        "last_produce", "peer", "routes", "state", "stream",
     )  # fmt: skip
 
     def __init__(self, server: Server, endpoint: Endpoint, connection_id: int) -> None:
@@ -83,7 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self._guard = server.guard
         self._memory = server.guard.memory
         self._reader = FrameReader(config.socket_request_max_bytes, self._grant)
-        self._queue: deque[Pending | list[Buffer]] = deque()
+        self._queue: deque[Waiting | list[Buffer]] = deque()
         self._out: list[Buffer] = []
         self._held_bytes = 0  # Of answers that wait for an earlier one.
         self._reserved_bytes = 0  # What waiting Fetches may return.
@@ -91,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handed_bytes = 0  # Of all answers that were given to the transport.
         self._is_held_back = False
         self._mute_timer: asyncio.TimerHandle | None = None  # Runs while the client is throttled.
-        self._holder: Pending | None = None  # The request that holds back later ones.
+        self._holder: Waiting | None = None  # The request that holds back later ones.
         self._backlog: Iterator[memoryview] | None = None  # Frames received and not yet dispatched.
         self._flush_scheduled = False
         self._paused = False
@@ -105,6 +106,8 @@ class Connection(asyncio.BufferedProtocol):
         self.connection_id = connection_id
         self.state: ConnectionState
         self.routes: RouteTable
+        self.stream: ProduceStream | None = None
+        self.last_produce: tuple[object, ...] = ()
         self.peer = ""
         self.last_arrival = 0.0
 
@@ -144,6 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing:
             return
         self.routes = self._dispatcher.routes_at(step)
+        self.stream = None
         match step:
             case AuthenticationStep.AUTHENTICATED:
                 self._reader.max_frame_bytes = self._server.config.socket_request_max_bytes
@@ -207,20 +211,29 @@ class Connection(asyncio.BufferedProtocol):
         out = self._out
         memory = self._memory
         dispatcher = self._dispatcher
-        dispatch = dispatcher.dispatch if dispatcher.meter is None else dispatcher.dispatch_metered
+        is_metered = dispatcher.meter is not None
+        dispatch = dispatcher.dispatch_metered if is_metered else dispatcher.dispatch
+        stream = None if is_metered else self.stream
         arrived = self.last_arrival
         ready_bytes = 0
         try:
             for frame in frames:
-                answer = dispatch(self, frame, arrived)
+                answer: list[Buffer] | Waiting | None = None
+                if stream is not None:
+                    answer = stream.serve(frame, arrived)
                 if answer is None:
-                    continue
-                if isinstance(answer, Pending):
+                    answer = dispatch(self, frame, arrived)
+                    if answer is None:
+                        continue
+                    stream = None if is_metered else self.stream
+                if isinstance(answer, Waiting):
                     queue.append(answer)
-                    if answer.reserved_bytes or answer.held_bytes:
-                        self._park(answer)
                     if answer.holds_back:
                         self._holder = answer
+                    if (answer.reserved_bytes or answer.held_bytes) and isinstance(answer, Pending):
+                        self._park(answer)
+                    elif self._holder is None and not memory.is_short and len(queue) < self._max_requests:
+                        continue  # Nothing else that is checked below has changed.
                 elif queue:
                     queue.append(answer)
                     size = sum(map(len, answer))
@@ -323,8 +336,8 @@ class Connection(asyncio.BufferedProtocol):
             if self._paused:
                 self.go_on()
 
-    def answer_ready(self, pending: Pending) -> None:
-        """For dispatch: a Pending in the queue has its answer."""
+    def answer_ready(self, pending: Waiting) -> None:
+        """For dispatch: a request in the queue has its answer."""
         queue = self._queue
         answer = pending.answer
         if pending.reserved_bytes or pending.held_bytes:
@@ -347,7 +360,7 @@ class Connection(asyncio.BufferedProtocol):
         out += answer
         while queue:
             head = queue[0]
-            held = head.answer if isinstance(head, Pending) else head
+            held = head if isinstance(head, list) else head.answer
             if held is None:
                 break
             queue.popleft()
@@ -500,7 +513,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _abandon_all(self) -> None:
         for waiting in self._queue:
-            if isinstance(waiting, Pending):
+            if isinstance(waiting, Waiting):
                 waiting.abandon()
         self._queue.clear()
         self._held_bytes = self._reserved_bytes = self._parked_bytes = 0
@@ -530,7 +543,7 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog = None
         self._closing = True
         for waiting in self._queue:
-            if isinstance(waiting, Pending):
+            if isinstance(waiting, Waiting):
                 waiting.interrupt()
         if self._paused:
             self._paused = False

@@ -27,6 +27,7 @@ from functools import partial
 from types import GeneratorType
 from typing import Any, Final, Never, TypeVar
 
+from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
 from tidelog.broker.handlers.context import (
     CloseConnection,
@@ -35,10 +36,12 @@ from tidelog.broker.handlers.context import (
     Parked,
     RequestContext,
 )
+from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.turns import Turns
 from tidelog.broker.net.metering import Meter
 from tidelog.broker.net.pending import BadRequest, Client, Pending
+from tidelog.broker.net.produce_stream import ProduceStream
 from tidelog.broker.net.routes import (
     MOST_EARLY_REQUESTS,
     TOO_MANY_EARLY_REQUESTS,
@@ -50,7 +53,7 @@ from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.served_apis import SERVED_APIS, unsupported_api_versions_body
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.framing import RequestHeader, decode_request_header, encode_response_frame
-from tidelog.protocol.hot import FetchResponse, ProduceRequest
+from tidelog.protocol.hot import FetchResponse, ProduceRequest, ProduceShape
 from tidelog.protocol.schema import APIS, ApiKey
 from tidelog.protocol.steps import GLANCES_A_STEP, Pace, Steps, begin, each, finish
 from tidelog.protocol.types import Buffer
@@ -113,6 +116,8 @@ class Dispatcher:
                 request = begin(request)
         except ProtocolError as error:
             raise BadRequest(str(error), header) from None
+        if route.produces is not None and request.__class__ is ProduceRequest:
+            self._look_for_stream(client, route, route.produces, header, frame, request)
         # Not by the constructor, which takes longer than all the rest of this line.
         context = _new_tuple(RequestContext, (header, client.state))
         if request.__class__ is GeneratorType:
@@ -141,6 +146,26 @@ class Dispatcher:
         pending = Pending(self, client, route, header, started)
         pending.wait_for(request, result, self.context)
         return pending
+
+    def _look_for_stream(
+        self,
+        client: Client,
+        route: Route,
+        handler: ProduceHandler,
+        header: RequestHeader,
+        frame: memoryview,
+        request: ProduceRequest,
+    ) -> None:
+        """Begin a stream with the second of two like requests, so that no time is lost where each differs."""
+        transactional_id, acks, timeout_ms, topics = request
+        topic = topics[0][0] if topics else ""
+        likeness = (route, header.client_id, transactional_id, acks, timeout_ms, topic)
+        if likeness != client.last_produce:
+            client.last_produce = likeness
+        elif acks != 0 and topic not in INTERNAL_TOPICS:
+            shape = ProduceShape.of(route.version, frame, request)
+            if shape is not None:
+                client.stream = ProduceStream(self, client, route, handler, shape, header.client_id)
 
     def dispatch_metered(
         self, client: Client, frame: memoryview, started: float

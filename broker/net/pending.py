@@ -10,6 +10,7 @@ For the event loop only.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,6 +26,7 @@ from tidelog.protocol.types import Buffer
 
 if TYPE_CHECKING:
     from tidelog.broker.net.dispatch import Dispatcher
+    from tidelog.broker.net.produce_stream import ProduceStream
 
 
 class BadRequest(Exception):
@@ -45,8 +47,13 @@ class Client(Protocol):
     state: ConnectionState
     routes: RouteTable
 
-    def answer_ready(self, pending: Pending) -> None:
-        """The `answer` of a Pending of this connection has become final."""
+    stream: ProduceStream | None
+    """Serves requests that repeat an earlier one."""
+    last_produce: tuple[object, ...]
+    """What the last Produce request must have in common with the next one for a stream of them."""
+
+    def answer_ready(self, pending: Waiting) -> None:
+        """The `answer` of a request of this connection has become final."""
 
     def effect_taken(self, pending: Pending) -> None:
         """A Pending no longer holds back later requests, but it has no answer yet."""
@@ -61,25 +68,48 @@ class Client(Protocol):
         """The client is above a quota: read and serve nothing of it for so long."""
 
 
-class Pending:
+class Waiting(ABC):
     """A request that is not answered yet: its place in the connection's queue.
 
-    `answer` is None until it is final, then the frame's buffers; `abandon` drops it. While it is None and
-    `holds_back` is true, no later request may be dispatched. With `keeps_frame`, nothing may be received
-    either, because the request is still read from the receive buffer. `reserved_bytes` is the most that a
-    Fetch may return; other answers are small and reserve nothing. `held_bytes` is the memory that it holds
-    while it waits, where that may be much.
+    `answer` is None until it is final, then the frame's buffers; `abandon` drops it.
+    """
+
+    __slots__ = ("answer",)
+
+    answer: list[Buffer] | None
+    # See `Pending`.
+    holds_back: bool = False
+    keeps_frame: bool = False
+    held_bytes: int = 0
+    reserved_bytes: int = 0
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """The client has disconnected: the answer is dropped."""
+
+    @abstractmethod
+    def interrupt(self) -> None:
+        """The broker stops: a request that waits for other clients is answered now."""
+
+
+class Pending(Waiting):
+    """A request that a handler answers later.
+
+    While `answer` is None and `holds_back` is true, no later request may be dispatched. With `keeps_frame`,
+    nothing may be received either, because the request is still read from the receive buffer.
+    `reserved_bytes` is the most that a Fetch may return; other answers are small and reserve nothing.
+    `held_bytes` is the memory that it holds while it waits, where that may be much.
     """
 
     __slots__ = (
-        "_client", "_dispatcher", "_header", "_route", "_started", "answer", "future", "held_bytes",
+        "_client", "_dispatcher", "_header", "_route", "_started", "future", "held_bytes",
         "holds_back", "keeps_frame", "request", "reserved_bytes",
     )  # fmt: skip
 
     def __init__(
         self, dispatcher: Dispatcher, client: Client, route: Route, header: RequestHeader, started: float
     ) -> None:
-        self.answer: list[Buffer] | None = None
+        self.answer = None
         self.held_bytes = 0
         self.future: asyncio.Future[Any] | LateAnswer | None = None
         self.request: Any = None
@@ -211,6 +241,5 @@ class Pending:
             future.cancel()
 
     def interrupt(self) -> None:
-        """The broker stops: a request that waits for other clients is answered now."""
         if self._route.may_be_long and isinstance(self.future, asyncio.Task):
             self.future.cancel()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Never
 
 from tidelog.broker.handlers.connection_state import AuthenticationStep
 from tidelog.broker.handlers.context import CloseConnection, EncodedAnswer, RequestContext
+from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.net.error_answers import (
     ERROR_ANSWERS,
     ErrorAnswer,
@@ -72,6 +73,7 @@ class Route:
         "holds_back",
         "is_hot",
         "may_be_long",
+        "produces",
         "tally",
         "throttle_position",
         "version",
@@ -86,6 +88,8 @@ class Route:
         self.may_be_long = kind.may_be_long
         self.is_hot = api_key in _DECODERS
         self.handle = handle
+        self.produces = handle if isinstance(handle, ProduceHandler) else None
+        """Where a stream of requests may append without `handle`."""
         self.tally = tally
         self.decode: Callable[[int, memoryview], Any] = _DECODERS.get(
             api_key, partial(decode_request_steps, api_key)

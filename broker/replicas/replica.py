@@ -56,6 +56,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import TransactionMarker, build_marker
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
+ACKS_ALL = -1
 FLUSH_SOON_MS = 5
 HANDLES_RETRY_MS = 100
 TOLD_EVERY_MS = 10_000
@@ -308,6 +309,12 @@ class Replica:
             if not may_wait:
                 self._group_commit.request(self)
         return future
+
+    def waits_for_flush(self, acks: int) -> bool:
+        """Whether the answer for what was appended with `acks` waits until it is durable."""
+        if acks == ACKS_ALL and self.log.config.acks_all_durable:
+            return True
+        return acks != 0 and self.is_flush_due
 
     @property
     def is_flush_due(self) -> bool:

@@ -26,7 +26,7 @@ from pathlib import Path
 from tidelog.broker.storage.batch_inspection import Effort
 from tidelog.broker.storage.batch_rules import CLIENT, AppendOrigin, Permit, checked_header, may_not_begin
 from tidelog.broker.storage.compaction.compactable import Compactable
-from tidelog.broker.storage.disk import FULL, ColdRead, Disk, is_out_of_handles
+from tidelog.broker.storage.disk import FULL, Disk, is_out_of_handles
 from tidelog.broker.storage.holes import Hole, raise_if_lost
 from tidelog.broker.storage.integrity import CorruptSegmentError
 from tidelog.broker.storage.invariants import (
@@ -55,11 +55,12 @@ from tidelog.broker.storage.lone_batches import lone_header
 from tidelog.broker.storage.own_batches import admit_for_producer, follow
 from tidelog.broker.storage.producer_state import APPEND, Append, Begin, Duplicate, Verdict
 from tidelog.broker.storage.recompression import Inspected, admitted, header_to_store
-from tidelog.broker.storage.recovery import Recovered, Recovery, RecoveryReport
+from tidelog.broker.storage.recovery import Recovered, Recovery
 from tidelog.broker.storage.segment import Segment
 from tidelog.broker.storage.upkeep import Upkeep
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.records import (
+    LOG_OVERHEAD,
     BatchHeader,
     EndTransactionMarker,
     pack_prefix,
@@ -73,14 +74,10 @@ from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
 __all__ = [
     "AppendOrigin",
     "AppendResult",
-    "CheckpointWork",
-    "ColdRead",
     "FlushWork",
     "LogConfig",
     "PartitionLog",
     "ReadResult",
-    "RecoveryReport",
-    "TimestampedOffset",
 ]
 
 _PREFIX_SIZE = 16
@@ -240,11 +237,10 @@ class PartitionLog:
         config = self.config
         lone = lone_header(batch, config, now_ms) if origin is CLIENT else None
         header = lone or checked_header(batch, config, origin)
-        _, batch_length, _, _, _, attributes, offset_delta, _, max_timestamp, producer_id, _, _, _ = header
-        base_offset, marker = self.end_offset, None
+        _, _, _, _, _, attributes, last_offset_delta, _, max_timestamp, producer_id, _, _, _ = header
+        base_offset, marker, latest, to_store = self.end_offset, None, max_timestamp, batch
         idempotent = producer_id >= 0
         if origin is CLIENT:
-            latest, to_store = max_timestamp, batch
             if lone is None:
                 latest, to_store = admitted(batch, header, config, now_ms, inspected)
             if idempotent or attributes & TRANSACTIONAL_BIT:
@@ -253,9 +249,7 @@ class PartitionLog:
                     return stored
             if to_store is not batch:
                 batch, header = to_store, header_to_store(to_store, config)
-                batch_length = header.batch_length
         else:
-            latest = max_timestamp
             base_offset, leader_epoch, marker = self._admit_own(batch, header, origin, leader_epoch)
         log_append_time_ms: int = NO_TIMESTAMP
         if config.message_timestamp_type != "CreateTime" and origin is not AppendOrigin.LEADER:
@@ -265,10 +259,9 @@ class PartitionLog:
         elif max_timestamp != latest:
             batch = with_max_timestamp(batch, latest)
             header = read_batch_header(batch)
-        last_offset = base_offset + offset_delta
-        prefix = pack_prefix(base_offset, batch_length, leader_epoch)
+        last_offset, size = base_offset + last_offset_delta, len(batch)
+        prefix = pack_prefix(base_offset, size - LOG_OVERHEAD, leader_epoch)
         buffers = (prefix, memoryview(batch)[_PREFIX_SIZE:])
-        size = len(batch)
         try:
             is_new_epoch = leader_epoch != self._epochs.latest
             if is_new_epoch:

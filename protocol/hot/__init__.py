@@ -32,6 +32,7 @@ from tidelog.protocol.hot.produce import (
     encode_produce_response,
     encode_produce_response_steps,
 )
+from tidelog.protocol.hot.produce_shape import ProduceShape
 from tidelog.protocol.hot.wire import NO_LEADER
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "ProducePartitionResult",
     "ProduceRequest",
     "ProduceResponse",
+    "ProduceShape",
     "decode_fetch_request",
     "decode_fetch_request_steps",
     "decode_fetch_response",

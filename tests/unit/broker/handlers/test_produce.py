@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 from tests.unit.broker.handlers.conftest import NOW_MS, Asker, Clock, make_batch
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, RequestContext
-from tidelog.broker.handlers.produce import ELEMENTS_AN_APPEND, SWEEP_MS, PendingProduce
+from tidelog.broker.handlers.produce import ELEMENTS_AN_APPEND
+from tidelog.broker.handlers.produce_answers import SWEEP_MS, PendingProduce
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import RequestHeader

@@ -1,0 +1,192 @@
+"""A stream of Produce requests stores, answers and counts what dispatch does, and leaves the rest to it."""
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.handlers.conftest import Asker, Clock, make_batch
+from tests.unit.broker.net.peers import Peer, produce_frame, request_frame
+from tests.waiting import DEADLINE_SECONDS
+from tidelog.broker.app import Broker
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.handlers.connection_state import AuthenticationStep
+from tidelog.broker.handlers.produce_answers import SWEEP_MS
+from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.net.dispatch import Dispatcher
+from tidelog.broker.net.pending import Waiting
+from tidelog.broker.net.produce_stream import AwaitedProduce, ProduceStream
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.services import open_services
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import encode_request_frame
+from tidelog.protocol.hot import ProduceRequest, decode_produce_response, encode_produce_request
+from tidelog.protocol.records import RecordBatchBuilder
+from tidelog.protocol.schema import ApiKey
+
+OPTIONAL_SERIES = re.compile(r"_(bucket|sum|created)[{ ]|^#|process_|python_|uptime|group_commit")
+
+
+class Line:
+    """A connection without a socket: `serve` does as a connection, with or without streams."""
+
+    def __init__(self, asker: Asker, *, has_streams: bool) -> None:
+        self.asker = asker
+        self.dispatcher = Dispatcher(asker.handlers, asker.services.metrics, PeerEvents())
+        self.state = asker.connection
+        self.routes = self.dispatcher.routes_at(AuthenticationStep.NOT_REQUIRED)
+        self.stream: ProduceStream | None = None
+        self.last_produce: tuple[object, ...] = ()
+        self.streamed = 0
+        self._has_streams = has_streams
+        self._ready: dict[Waiting, asyncio.Event] = {}
+
+    def answer_ready(self, pending: Waiting) -> None:
+        self._ready.setdefault(pending, asyncio.Event()).set()
+
+    def serve(self, frame: bytes) -> Any:
+        view = memoryview(frame)[4:]
+        answer = self.stream.serve(view, 0.0) if self.stream is not None and self._has_streams else None
+        self.streamed += answer is not None
+        return self.dispatcher.dispatch(self, view, 0.0) if answer is None else answer  # type: ignore[arg-type]
+
+    async def ready(self, answer: Any) -> bytes:
+        if isinstance(answer, Waiting):
+            if answer.answer is None:
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    await self._ready.setdefault(answer, asyncio.Event()).wait()
+            answer = answer.answer
+        return b"".join(answer)
+
+    def counts(self) -> list[str]:
+        lines = self.asker.services.metrics.render().decode().splitlines()
+        return [line for line in lines if not OPTIONAL_SERIES.search(line)]
+
+
+@pytest.fixture
+async def lines(tmp_path: Path) -> AsyncIterator[list[Line]]:
+    """Over two brokers that differ only in that the first one serves streams."""
+    made = []
+    clock = Clock()
+    for name in ("streams", "plain"):
+        config = BrokerConfig(data_dir=tmp_path / name)
+        asker = Asker(await open_services(config, Metrics(), clock), clock)
+        made.append(Line(asker, has_streams=name == "streams"))
+        await asker.create("t", 2)
+        for _ in range(2):
+            await asker.ask(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None)
+    yield made
+    for line in made:
+        await line.asker.services.close()
+
+
+def batches() -> list[tuple[int, bytes]]:
+    """(partition, batch) of producers: what is stored, what is known already, all kinds of mistakes."""
+    sent = deque((0, make_batch(b"%d" % n, producer_id=0, epoch=0, sequence=n)) for n in range(8))
+    sent.extend((n % 2, make_batch(b"other %d" % n)) for n in range(3))
+    known = ((7, 0, 0), (0, 0, 0), (20, 0, 0), (0, 3, 0), (1, 0, 0), (5, 0, 1), (0, 0, 9))
+    for sequence, epoch, producer_id in known:
+        sent.append((0, make_batch(b"v", producer_id=producer_id, epoch=epoch, sequence=sequence)))
+    damaged = bytearray(make_batch(b"v"))
+    damaged[-1] ^= 1
+    builder = RecordBatchBuilder()
+    for number in range(3):
+        builder.append(1_700_000_000_000 + number, b"key", b"value %d" % number)
+    packed = bytes(builder.build(Compression.LZ4))
+    plain = make_batch(b"v")
+    sent.extend([(0, bytes(damaged)), (1, packed), (5, plain), (0, plain[:40]), (1, plain + plain)])
+    sent.extend([(1, make_batch(*[b"v"] * 40)), (0, make_batch(b"v", timestamp_ms=-1)), (1, plain)])
+    return list(sent)
+
+
+async def test_a_stream_answers_and_counts_as_dispatch_does(lines: list[Line]) -> None:
+    answers = []
+    for line in lines:
+        frames = (
+            produce_frame(version, [("t", [part])], acks, number)
+            for acks, version in ((-1, 7), (-1, 12), (1, 9))
+            for number, part in enumerate(batches())
+        )
+        answers.append([await line.ready(line.serve(frame)) for frame in frames])
+    assert answers[0] == answers[1]
+    streaming, plain = lines
+    assert streaming.streamed > 30
+    assert plain.streamed == 0
+    assert streaming.counts() == plain.counts()
+
+
+async def test_the_topic_of_a_stream_may_be_deleted_and_created_again(lines: list[Line]) -> None:
+    line = lines[0]
+    frame = produce_frame(9, [("t", [(0, make_batch(b"v"))])])
+    for _ in range(3):
+        await line.ready(line.serve(frame))
+    assert isinstance(line.stream, ProduceStream)
+    await line.asker.ask(ApiKey.DELETE_TOPICS, 3, topic_names=["t"], timeout_ms=1000)
+    assert result_of(await line.ready(line.serve(frame))) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    await line.asker.create("t")
+    assert result_of(await line.ready(line.serve(frame))) == (0, 0)
+
+
+def result_of(answer: bytes, version: int = 9) -> tuple[int, int]:
+    """Error code and base offset."""
+    ((_, (result,)),) = decode_produce_response(version, answer[9:]).topics
+    return result.error_code, result.base_offset
+
+
+async def awaited(line: Line, timeout_ms: int = 30_000) -> AwaitedProduce:
+    """A streamed request whose flush does not come."""
+    request = ProduceRequest(None, -1, timeout_ms, [("t", [(0, make_batch(b"v"))])])
+    frame = b"".join(encode_request_frame(ApiKey.PRODUCE, 9, 5, "test", encode_produce_request(9, request)))
+    for _ in range(2):
+        await line.ready(line.serve(frame))
+    line.asker.replica("t").log.begin_flush = lambda: None  # type: ignore[method-assign]
+    answer = line.serve(frame)
+    assert isinstance(answer, AwaitedProduce)
+    assert answer.answer is None
+    return answer
+
+
+async def test_a_streamed_request_ends_at_its_timeout(lines: list[Line]) -> None:
+    answer = await awaited(lines[0], timeout_ms=1)
+    begun = asyncio.get_running_loop().time()
+    assert result_of(await lines[0].ready(answer)) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    assert asyncio.get_running_loop().time() - begun < SWEEP_MS / 1000 + DEADLINE_SECONDS
+
+
+async def test_a_streamed_request_is_refused_if_its_flush_fails(lines: list[Line]) -> None:
+    answer = await awaited(lines[0])
+    lines[0].asker.replica("t").fail(OSError(5, "fdatasync"))
+    assert result_of(await lines[0].ready(answer)) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+
+
+@pytest.mark.parametrize("end", [lambda answer: answer.partition_committed(0), AwaitedProduce.time_out])
+async def test_an_abandoned_request_is_not_answered(
+    lines: list[Line], end: Callable[[AwaitedProduce], None]
+) -> None:
+    answer = await awaited(lines[0])
+    answer.abandon()
+    end(answer)
+    assert answer.answer is None
+
+
+async def test_streams_and_other_requests_are_answered_in_the_order_of_arrival(tmp_path: Path) -> None:
+    config = BrokerConfig(data_dir=tmp_path, port=0)
+    async with await Broker.start(config) as broker, await Peer.connect(broker.port) as peer:
+        topic = {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+        await peer.ask(ApiKey.CREATE_TOPICS, 2, {"topics": [topic], "timeout_ms": 1000})
+        sent = []
+        for number in range(60):
+            if number % 7 == 6:
+                sent.append(request_frame(ApiKey.METADATA, 1, {"topics": None}, number))
+            else:
+                acks = 1 if number % 11 == 5 else -1
+                sent.append(produce_frame(7, [("t", [(0, make_batch(b"v"))])], acks, number))
+        peer.send(b"".join(sent))
+        answered = [int.from_bytes((await peer.frame())[:4], "big") for _ in sent]
+        assert answered == list(range(60))
+        assert broker.services.replicas["t", 0].log.end_offset == 52
