@@ -5,8 +5,7 @@ counts and events of every attempt. The mechanisms themselves are pure (`sasl`).
 
 Invariants: a failed attempt is counted, logged without anything secret, and answered after
 `connection.failed.authentication.delay.ms`. A user who does not exist is refused like one with a wrong
-password. In SCRAM its salt stays the same, because it is computed from a secret of the cluster, and its
-iterations are those of `tidelog user add`: give another number to all users or to none.
+password (`unknown_users`).
 
 On the event loop. Source: Kafka's SaslServerAuthenticator; KIP-306, KIP-368.
 """

@@ -6,9 +6,9 @@ raised `Refused`, or that accepted its client, gets no further token.
 Invariants: pure. What the client is told does not depend on whether the user exists: the same rounds, the
 same words. `Refused.reason` is for the log only, and contains neither a password nor a token.
 
-SCRAM is written here, over the standard library's HMAC, and not taken from a library. `scramp` was tried: it
-applies SASLprep to names, which Kafka and its clients do not, and it refuses salts of less than 12 bytes,
-which AlterUserScramCredentials lets clients choose.
+SCRAM is written here, over the standard library's HMAC, and not taken from a library. The code of `scramp`
+was read: it applies SASLprep to names, which Kafka and its clients do not, and it refuses salts of less than
+12 bytes, which AlterUserScramCredentials lets clients choose.
 
 Source: RFC 4616, 5802, 7628, 7677; Kafka's PlainSaslServer, ScramSaslServer, OAuthBearerSaslServer; KIP-84,
 KIP-152, KIP-255.

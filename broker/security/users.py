@@ -3,7 +3,8 @@
 Owns what a change of a user must satisfy, and the thread in which passwords are hashed: a check takes some
 milliseconds, too long for the event loop, and one thread leaves the other cores to the clients that are in.
 
-Invariants: no password is stored or logged. A check takes as long for a user who does not exist.
+Invariants: no password is stored or logged. A user who does not exist has credentials like those of a user
+(`unknown_users`), so a check takes as long, and shows the same.
 
 On the event loop. Source: Kafka's ScramControlManager; KIP-554.
 """
@@ -18,9 +19,10 @@ from typing import Final
 
 import structlog
 
-from tidelog.broker.cluster.catalog import NOBODY, Catalog, UserChanged
+from tidelog.broker.cluster.catalog import NOBODY, Catalog, Change, UserChanged
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.security.sasl import KnownOrNot
+from tidelog.broker.security.unknown_users import STRONGEST, UnknownUsers
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.scram import (
     LEAST_ITERATIONS,
@@ -30,12 +32,10 @@ from tidelog.protocol.scram import (
     ScramMechanism,
     credential_of,
     is_password,
-    keyed_hash,
 )
 
 logger = structlog.get_logger(__name__)
 MOST_SALT_BYTES: Final = 1024
-_STRONGEST: Final = max(ScramMechanism)
 
 
 class Users:
@@ -44,14 +44,16 @@ class Users:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._thread: ThreadPoolExecutor | None = None
-        salted, salt = os.urandom(_STRONGEST.key_bytes), os.urandom(SALT_BYTES)
-        self._made_up = credential_of(_STRONGEST, salted, salt, LEAST_ITERATIONS)
+        salted, salt = os.urandom(STRONGEST.key_bytes), os.urandom(SALT_BYTES)
+        self._secret = credential_of(STRONGEST, salted, salt, LEAST_ITERATIONS)
+        self._unknown: UnknownUsers | None = None
+        cluster.follow(self._take_over)
 
     async def make_secret(self) -> None:
         """Store a secret of the cluster if it has none yet. Raises StoreError, OSError."""
 
         def plan(catalog: Catalog) -> UserChanged:
-            return UserChanged(NOBODY, {_STRONGEST: self._made_up})
+            return UserChanged(NOBODY, {STRONGEST: self._secret})
 
         if NOBODY not in self._cluster.catalog.users:
             await self._cluster.change(plan)
@@ -64,20 +66,24 @@ class Users:
         return None if user == NOBODY else self._cluster.catalog.users.get(user)
 
     def known_or_not(self, user: str, mechanism: ScramMechanism) -> KnownOrNot:
-        """The user's credential for a mechanism; for another user one that is always the same."""
-        held = (self.get(user) or {}).get(mechanism)
+        """The user's credential for a mechanism; without one, a made-up one."""
+        held = self.get(user)
         # Computed for known users too, so that the time says nothing.
-        text = f"{mechanism.sasl_name} {user}".encode()
-        salt, salted = (
-            keyed_hash(_STRONGEST, key, text) for key in (self._nobody.stored_key, self._nobody.server_key)
-        )
-        made_up = credential_of(mechanism, salted[: mechanism.key_bytes], salt[:SALT_BYTES], LEAST_ITERATIONS)
-        return KnownOrNot(held or made_up, is_known=held is not None)
+        made_up = self._unknown_users.credential(user, mechanism, held)
+        known = (held or {}).get(mechanism)
+        return KnownOrNot(known or made_up, is_known=known is not None)
 
     @property
-    def _nobody(self) -> ScramCredential:
-        held = self._cluster.catalog.users.get(NOBODY)
-        return self._made_up if held is None else held[_STRONGEST]
+    def _unknown_users(self) -> UnknownUsers:
+        if self._unknown is None:
+            users = self._cluster.catalog.users
+            secret = users[NOBODY][STRONGEST] if NOBODY in users else self._secret
+            self._unknown = UnknownUsers((users[name] for name in self.names()), secret)
+        return self._unknown
+
+    def _take_over(self, change: Change) -> None:
+        if isinstance(change.delta, UserChanged):
+            self._unknown = None
 
     async def change(self, user: str, changes: Mapping[ScramMechanism, ScramCredential | None]) -> None:
         """Replace these credentials of a user, or delete those that are None. Returns when it is durable.
@@ -92,13 +98,10 @@ class Users:
         logger.info("user_changed", user=user, mechanisms=[each.sasl_name for each in changes])
 
     async def verify_password(self, user: str, password: str) -> bool:
-        """Whether this is the user's password, by the credential of the strongest mechanism.
-
-        Takes about the same time for an unknown user.
-        """
+        """Whether this is the user's password, by the credential of the strongest mechanism."""
         held = self.get(user)
-        mechanism = max(held) if held else _STRONGEST
-        credential = held[mechanism] if held else self._nobody
+        mechanism = max(held) if held else self._unknown_users.strongest(user)
+        credential = self.known_or_not(user, mechanism).credential
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="passwords")
         loop = asyncio.get_running_loop()
