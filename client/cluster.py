@@ -178,7 +178,7 @@ class Cluster:
         Raises UnknownTopicError, AuthorizationError or another BrokerError; BrokerUnavailableError if no
         broker answered; TypeError or ValueError if `name` cannot be a name.
         """
-        _checked(name)
+        unwatched = {_checked(name)} - self._topics
         deadline = self._loop.time() + self.config.request_timeout_ms / 1000
         trouble: ClientError | None = None
         was_answered = False
@@ -190,12 +190,12 @@ class Cluster:
             is_refused = info is not None and not info.error.retriable and info.error is not ErrorCode.NONE
             # Not by an answer to an earlier call: the permission may have been given since.
             if info is not None and is_refused and failures:
-                self._topics.discard(name)
+                self._topics -= unwatched
                 raise broker_error(info.error, f"topic {name!r}")
             is_hopeless = info is not None and not self._allow_auto_create_topics
             delay = self._retry.delay_ms(failures) / 1000 if failures else 0.0
             if self._loop.time() + delay >= deadline or (is_hopeless and failures > _PATIENT_LOOKS):
-                self._topics.discard(name)
+                self._topics -= unwatched
                 # If a broker answered at all, its answer says more than a later failure.
                 raise _absent(name, info) if was_answered or trouble is None else trouble
             failures += 1

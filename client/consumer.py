@@ -9,7 +9,8 @@ Invariants:
   read one by one, else `max_records` or all that was fetched;
 - records count as finished when the next ones are asked for. Automatic commits cover finished records only;
 - an error of one partition is raised after the records fetched before it were read. It is raised again
-  whenever no other partition has records, until a seek. The other partitions stay readable.
+  whenever no other partition has records, until a seek. The other partitions stay readable. What is forbidden
+  is tried again every retry_backoff_max_ms, so once it is allowed, reads go on where they stopped.
 All calls must come from one event loop.
 Source: aiokafka's AIOKafkaConsumer for names, Kafka's KafkaConsumer for the meaning of groups.
 """
@@ -27,7 +28,13 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.cluster_config import ClusterConfig, take_cluster
 from tidelog.client.consumer_config import RESET_TIMESTAMPS, ConsumerConfig, ConsumerSettings
 from tidelog.client.conversion import Deserializer, converted
-from tidelog.client.errors import ClientClosedError, CommitFailedError, NoOffsetError
+from tidelog.client.errors import (
+    AuthorizationError,
+    ClientClosedError,
+    ClientError,
+    CommitFailedError,
+    NoOffsetError,
+)
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.groups.subscription import TopicSubscription
 from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up_offsets
@@ -531,9 +538,10 @@ class Consumer:
             return
         infos = self._subscription.found(self._cluster.image)
         wanted = [TopicPartition(info.name, each.partition) for info in infos for each in info.partitions]
-        if any(info.error.retriable for info in infos):
-            self._cluster.request_refresh()  # The topic may be created, or created again.
         self._assignment.refusal = self._subscription.refusal(self._cluster.image)
+        if self._assignment.refusal is not None or any(info.error.retriable for info in infos):
+            # The topic may be created, or created again, or allowed.
+            self._cluster.request_refresh()
         self._on_data()
         if self._assignment.refusal is None and self._readers.keys() != set(wanted):
             self._read(wanted)
@@ -550,10 +558,20 @@ class Consumer:
             self._read(partitions)
 
     def _new_reader(self, key: TopicPartition) -> PartitionReader:
-        reader = PartitionReader(key, check_crc=self._config.check_crcs)
+        reader = PartitionReader(key, check_crc=self._config.check_crcs, on_failure=self._on_failure)
         if self._config.group_id is None:
             self._begin_by_policy(reader)
         return reader
+
+    def _on_failure(self, reader: PartitionReader, error: ClientError) -> None:
+        """What is forbidden may be allowed later, so it is tried again and again."""
+        if isinstance(error, AuthorizationError):
+            delay_ms = self._cluster.config.retry_backoff_max_ms
+            asyncio.get_running_loop().call_later(delay_ms / 1000, self._retry, reader, error)
+
+    def _retry(self, reader: PartitionReader, error: ClientError) -> None:
+        if reader.retry(error) and not self._is_ending:
+            self._changed()
 
     def _begin_by_policy(self, reader: PartitionReader) -> None:
         policy = RESET_TIMESTAMPS[self._config.auto_offset_reset]

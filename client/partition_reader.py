@@ -7,6 +7,7 @@ fetch that is in flight (it has an older `generation`). Records come in offset o
 """
 
 from collections import deque
+from collections.abc import Callable
 
 from tidelog.client.conversion import columns_of, opened, part, record_columns, rows
 from tidelog.client.errors import ClientError, CorruptRecordError
@@ -27,6 +28,7 @@ class PartitionReader:
         "_end",
         "_left",
         "_next",
+        "_on_failure",
         "_records",
         "_topic_id",
         "buffered_bytes",
@@ -42,8 +44,15 @@ class PartitionReader:
         "reset_timestamp",
     )
 
-    def __init__(self, key: TopicPartition, *, check_crc: bool) -> None:
+    def __init__(
+        self,
+        key: TopicPartition,
+        *,
+        check_crc: bool,
+        on_failure: Callable[["PartitionReader", ClientError], None] | None = None,
+    ) -> None:
         self.key = key
+        self._on_failure = on_failure
         self.position: int | None = None
         self.fetch_offset = -1
         self.high_watermark = -1
@@ -81,8 +90,17 @@ class PartitionReader:
         self.reset_timestamp = timestamp
 
     def fail(self, error: ClientError) -> None:
-        """Reads raise `error` after the records fetched before it were read, until the next seek."""
+        """Reads raise `error` after the records fetched before it were read, until a seek or `retry`."""
         self.error = error
+        if self._on_failure is not None:
+            self._on_failure(self, error)
+
+    def retry(self, error: ClientError) -> bool:
+        """Go on where `error` came. Whether it was still the reader's error."""
+        if self.error is not error:
+            return False
+        self.error = None
+        return True
 
     def is_of(self, topic_id: object | None) -> bool:
         """Whether the position belongs to the topic of this id. The first one after a seek counts; None is

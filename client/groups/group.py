@@ -416,6 +416,8 @@ class Group:
         self._refusal = None if subscription is None else subscription.refusal(self._cluster.image)
         if self._refusal is not None:
             self._on_data()
+            # It may be allowed later.
+            self._cluster.request_refresh()
         topics = None if subscription is None else subscription.topics(self._cluster.image)
         self.membership.subscribe(topics)
         self.membership.metadata_changed(self._counts())

@@ -277,8 +277,10 @@ async def test_aiokafka_raises_for_what_is_no_longer_allowed(secured: RunningBro
                 await consumer.getone()
 
 
-async def test_our_clients_raise_for_what_is_no_longer_allowed(secured: RunningBroker, topic: str) -> None:
-    cluster = ClusterConfig(**python_settings(secured))
+async def test_our_clients_raise_for_what_is_no_longer_allowed_and_go_on_once_it_is(
+    secured: RunningBroker, topic: str
+) -> None:
+    cluster = ClusterConfig(**python_settings(secured), retry_backoff_ms=10, retry_backoff_max_ms=20)
     async with Producer(cluster=cluster) as producer, Consumer(cluster=cluster) as consumer:
         await producer.send_and_wait(topic, b"allowed", partition=0)
         consumer.assign([OurPartition(topic, 0)])
@@ -291,6 +293,42 @@ async def test_our_clients_raise_for_what_is_no_longer_allowed(secured: RunningB
         with pytest.raises(TopicAuthorizationFailedError):
             async with asyncio.timeout(DEADLINE_SECONDS):
                 await consumer.getone()
+        both = [may(ours.Operation.WRITE, topic), may(ours.Operation.READ, topic)]
+        await asyncio.to_thread(secured.run, secured.broker.services.acls.create(both))
+        await producer.send_and_wait(topic, b"allowed again", partition=0)
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            assert await allowed(consumer) == b"allowed again"
+
+
+async def test_a_topic_that_was_forbidden_is_read_once_it_is_allowed(secured: RunningBroker) -> None:
+    """Subscribed to without a group, and in a group."""
+    secured.run(secured.broker.services.topics.create("later"))
+    group = may(ours.Operation.READ, "later")._replace(resource_type=ours.ResourceType.GROUP)
+    await asyncio.to_thread(secured.run, secured.broker.services.acls.create([group]))
+    cluster = ClusterConfig(**python_settings(secured), retry_backoff_ms=10, retry_backoff_max_ms=20)
+    begin = {"cluster": cluster, "auto_offset_reset": "earliest"}
+    async with Consumer(**begin) as alone, Consumer("later", group_id="later", **begin) as member:
+        alone.assign([OurPartition("later", 0)])
+        for consumer in (alone, member):
+            with pytest.raises(TopicAuthorizationFailedError):
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    await consumer.getone()
+        both = [may(ours.Operation.WRITE, "later"), may(ours.Operation.READ, "later")]
+        await asyncio.to_thread(secured.run, secured.broker.services.acls.create(both))
+        async with Producer(cluster=cluster) as producer:
+            await producer.send_and_wait("later", b"first")
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            for consumer in (alone, member):
+                assert await allowed(consumer) == b"first"
+
+
+async def allowed(consumer: Consumer) -> bytes | None:
+    """The next value, once it may be read."""
+    while True:
+        try:
+            return (await consumer.getone()).value
+        except TopicAuthorizationFailedError:
+            await asyncio.sleep(0.01)
 
 
 def said(shown: str, verb: str) -> list[str]:
