@@ -185,6 +185,7 @@ class Broker:
         await self.services.close(clean=clean)
         if self._http is not None:
             await self._http.stop()
+        self.services.users.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -158,13 +158,13 @@ class Services:
     async def close(self, *, clean: bool = True) -> None:
         """Finish the work that has begun, flush, write snapshots, unlock the data folder.
 
-        With `clean` false nothing is flushed or written, so the folder is as after a crash.
+        With `clean` false nothing is flushed or written, so the folder is as after a crash. `users` still
+        check passwords: the HTTP port answers during a flush, so close them after it.
         """
         if self._closed:
             return
         self._closed = True
         await self.authentication.close()
-        self.users.close()
         await self.cleaner.stop()
         await self.maintenance.stop()
         await self.transactions.close()

@@ -89,7 +89,9 @@ async def asked(
         return answer.status, await answer.text()
 
 
-async def test_only_health_answers_without_a_password(tmp_path: Path, logged: list[Any]) -> None:
+async def test_only_health_answers_without_a_password_also_while_the_broker_stops(
+    tmp_path: Path, logged: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with secured(tmp_path) as broker:
         assert await asked(broker, "GET", "/healthz") == (200, "ok\n")
         assert await asked(broker, "GET", "/readyz") == (200, "ready\n")
@@ -104,6 +106,17 @@ async def test_only_health_answers_without_a_password(tmp_path: Path, logged: li
         for text in (metrics, str(logged)):
             assert "sesame" not in text
             assert "barley" not in text
+        flush = broker.services.partitions.close
+        statuses = []
+
+        async def ask_and_flush(*, clean: bool) -> None:
+            answers = [await asked(broker, "GET", "/metrics", user="alice", password=PASSWORD)]
+            answers += [await asked(broker, "GET", "/metrics", user="alice", password="barley")]
+            statuses.extend(status for status, _ in answers)
+            await flush(clean=clean)
+
+        monkeypatch.setattr(broker.services.partitions, "close", ask_and_flush)
+    assert statuses == [200, 401]
     failures = [event for event in logged if event["event"] == "authentication_failed"]
     assert {(event["listener"], event["mechanism"]) for event in failures} == {("HTTP", "basic")}
     assert "kafka_server_socketservermetrics" in metrics
