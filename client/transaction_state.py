@@ -219,6 +219,13 @@ class TransactionState:
         self._added: set[TopicPartition] = set()
         self._wanted: dict[TopicPartition, None] = {}
 
+    def meaning(self, request: Request, code: ErrorCode) -> Meaning:
+        """The meaning of `code` in an answer to `request` now."""
+        if request is Request.END and self.phase is Phase.ABORTING and code is ErrorCode.INVALID_TXN_STATE:
+            # The coordinator has no transaction to abort: what should have been added did not arrive.
+            return Meaning.ABORTABLE
+        return meaning_of(request, code)
+
     def change(self, event: Event) -> None:
         """Raises TransactionStateError, or the error after which nothing else is possible."""
         after = TRANSITIONS.get((self.phase, event))

@@ -44,7 +44,6 @@ from tidelog.client.transaction_state import (
     TransactionState,
     error_of,
     has_epoch_per_transaction,
-    meaning_of,
 )
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from tidelog.protocol.errors import ErrorCode, error_code
@@ -255,7 +254,7 @@ class Transactions:
         is_undecided = request is Request.END and self.state.is_commit_lost
         if is_undecided:
             error.message = f"it is not known whether the transaction was committed: {error.message}"
-        if meaning_of(request, code) is Meaning.ABORTABLE and not is_undecided:
+        if self.state.meaning(request, code) is Meaning.ABORTABLE and not is_undecided:
             if request is Request.COMMIT_OFFSETS and not isinstance(error, AuthorizationError):
                 error = CommitFailedError(error.message)
             was_open = self.state.phase is Phase.IN_TRANSACTION
@@ -316,7 +315,7 @@ class Transactions:
             try:
                 connection, answer = await self._ask_once(request, values, of, at_least)
                 code = _final(error_code(each) for each in codes(answer))
-                meaning = meaning_of(request, code)
+                meaning = self.state.meaning(request, code)
                 if meaning is Meaning.DONE:
                     return connection, answer
                 if meaning is not Meaning.RETRY:

@@ -355,6 +355,29 @@ async def test_a_commit_whose_answer_is_lost_is_decided_once(site: Site) -> None
     assert ends == {FIRST: 12}  # A marker follows each of the six records.
 
 
+@pytest.mark.usefixtures("versions")
+async def test_a_transaction_of_which_nothing_arrived_can_be_aborted(site: Site) -> None:
+    """The coordinator refuses the end of a transaction that it does not have."""
+    await site.create()
+    async with site.producer(transactional_id="app") as writer:
+        async with writer.transaction():
+            await writer.send(TOPIC, b"first")
+        faults = [
+            site.proxy.cut_before_request(10_000, api_key=key)
+            for key in (ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT)
+        ]
+        await writer.begin_transaction()
+        lost = asyncio.create_task(writer.send_offsets_to_transaction({FIRST: 1}, "group"))
+        await site.proxy.wait_until(lambda: any(fault.remaining < 10_000 for fault in faults))
+        lost.cancel()
+        site.proxy.heal()
+        await writer.abort_transaction()
+        async with writer.transaction():
+            await writer.send(TOPIC, b"second")
+    async with site.consumer(TOPIC, isolation_level="read_committed") as reader:
+        assert [(await reader.getone()).value for _ in range(2)] == [b"first", b"second"]
+
+
 async def test_five_batches_of_a_transaction_are_in_flight_at_a_time(site: Site) -> None:
     await site.create()
     async with site.producer(transactional_id="app", max_batch_size=100) as writer, writer.transaction():

@@ -208,6 +208,20 @@ def test_a_zombie_gets_a_clear_error(code: ErrorCode) -> None:
     assert "'app'" in str(error)
 
 
+def test_an_abort_that_the_coordinator_has_nothing_for_is_done_and_the_next_transaction_has_a_new_epoch() -> (
+    None
+):
+    """With `transaction.version` 1, where the request that adds the partitions was lost."""
+    state = begun(has_epochs=False)
+    state.adding()
+    assert state.meaning(Request.END, ErrorCode.INVALID_TXN_STATE) is Meaning.FATAL
+    state.change(Event.ABORT)
+    assert state.meaning(Request.END, ErrorCode.INVALID_TXN_STATE) is Meaning.ABORTABLE
+    assert state.meaning(Request.INITIALIZE, ErrorCode.INVALID_TXN_STATE) is Meaning.FATAL
+    state.fail(FAILURE, ErrorCode.INVALID_TXN_STATE)
+    assert (state.phase, state.must_initialize) == (Phase.ABORTING, True)
+
+
 def test_a_prepared_transaction_takes_nothing_more_and_fails_no_more() -> None:
     state = begun()
     state.change(Event.PREPARE)
