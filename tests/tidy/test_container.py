@@ -21,7 +21,7 @@ from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.settings import BOOTSTRAP_SERVERS_VARIABLE
 from tidelog.broker.coordinator.offset_metrics import FAMILIES
-from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.observability.metrics import Metrics, TransactionCounts
 from tidelog.broker.security.tls import ListenerTls
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -50,6 +50,7 @@ def exposed_metrics() -> set[str]:
     metrics.bytes_out("topic", 100)
     metrics.produce_failed("topic")
     metrics.group_commit(3)
+    metrics.count_transactions_with(lambda: TransactionCounts({"Ongoing": 1}, {"id": 1.0}))
     names = {sample.name for family in metrics.registry.collect() for sample in family.samples}
     return names | {family.name for family in FAMILIES}
 
