@@ -28,7 +28,7 @@ from tidelog.broker.configuration.listener_overrides import (
     plain,
 )
 from tidelog.broker.configuration.listeners import ListenerConfig, SecurityProtocol, listeners_of
-from tidelog.broker.configuration.sasl_settings import MECHANISMS, OAUTHBEARER
+from tidelog.broker.configuration.sasl_settings import MECHANISMS
 from tidelog.broker.configuration.security_settings import NO_CLIENT_CERTIFICATE, SecuritySettings
 from tidelog.broker.configuration.settings import (
     BOOTSTRAP_SERVERS_VARIABLE,
@@ -329,13 +329,11 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
         check_compaction_lags(self.log_cleaner_min_compaction_lag_ms, self.log_cleaner_max_compaction_lag_ms)
         self._check_within("group_consumer_{}session_timeout_ms")
         self._check_within("group_consumer_{}heartbeat_interval_ms")
-        if OAUTHBEARER in self.sasl_enabled_mechanisms and not self.sasl_oauthbearer_jwks_endpoint_url:
-            raise ConfigError("OAUTHBEARER needs the keys of tokens: set sasl.oauthbearer.jwks.endpoint.url")
         if not self.sasl_enabled_mechanisms:
             raise ConfigError(f"sasl.enabled.mechanisms must name one of {', '.join(MECHANISMS)} or more")
         if not self.group_consumer_assignors:
             raise ConfigError("group.consumer.assignors must have an assignor: uniform, range or both")
-        _ = self.listener_configs, self._by_listener, self.super_user_names  # All raise ConfigError.
+        _ = self.listener_configs, self._by_mechanism, self.super_user_names  # All raise ConfigError.
 
     def _check_within(self, setting: str) -> None:
         """Raise ConfigError unless the setting is within its own minimum and maximum."""
@@ -361,8 +359,9 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
         return bool(self.authorizer_class_name) or not has_open_listeners
 
     @cached_property
-    def _by_listener(self) -> Mapping[str, BrokerConfig]:
-        """Listener's name -> the settings that hold for it. Raises ConfigError."""
+    def _by_mechanism(self) -> Mapping[tuple[str, str], BrokerConfig]:
+        """Listener's name and mechanism -> the settings that hold for them; an empty mechanism is any that
+        has none of its own. Raises ConfigError."""
         changed: dict[str, dict[str, object]] = {
             # Only its own setting makes clients of SASL present a certificate (KIP-684).
             one.name: {"ssl_client_auth": NO_CLIENT_CERTIFICATE}
@@ -371,21 +370,27 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
             for one in self.listener_configs
         }
         changed.setdefault(HTTP_LISTENER, {})
+        by_mechanism: dict[tuple[str, str], dict[str, object]] = {
+            (name, ""): own for name, own in changed.items()
+        }
         for name, value in self.listener_overrides.items():
             source = self.sources.get(name, "")
-            listener, each = override_of(name, tuple(changed), settings_of(BrokerConfig), source)
-            changed[listener][each.attribute] = parse_setting(each, value, source)
+            listener, mechanism, each = override_of(name, tuple(changed), settings_of(BrokerConfig), source)
+            own = by_mechanism.setdefault((listener, mechanism), {})
+            own[each.attribute] = parse_setting(each, value, source)
+        held = {where: {**changed[where[0]], **own} for where, own in by_mechanism.items()}
         return {
-            name: replace(self, listener_overrides={}, **values) if self._differs(values) else self  # type: ignore[arg-type]
-            for name, values in changed.items()
+            where: replace(self, listener_overrides={}, **values) if self._differs(values) else self  # type: ignore[arg-type]
+            for where, values in held.items()
         }
 
     def _differs(self, values: Mapping[str, object]) -> bool:
         return any(getattr(self, attribute) != value for attribute, value in values.items())
 
-    def of_listener(self, name: str) -> BrokerConfig:
-        """The settings that hold for the listener called `name`, with those that were set for it alone."""
-        return self._by_listener[name]
+    def of_listener(self, name: str, mechanism: str = "") -> BrokerConfig:
+        """The settings that hold for the listener called `name`, with those that were set for it alone, or
+        for this mechanism of it."""
+        return self._by_mechanism.get((name, mechanism)) or self._by_mechanism[name, ""]
 
     def is_set(self, name: str) -> bool:
         """Whether this setting was set, or its value is not the default."""
@@ -468,9 +473,10 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
 
     def overridden(self) -> dict[str, Setting]:
         """Name of each override -> the setting that it replaces for a listener."""
-        names = tuple(self._by_listener)
+        names = tuple(dict.fromkeys(name for name, _ in self._by_mechanism))
         return {
-            name: override_of(name, names, settings_of(BrokerConfig))[1] for name in self.listener_overrides
+            name: override_of(name, names, settings_of(BrokerConfig)).setting
+            for name in self.listener_overrides
         }
 
     def topic_defaults(self) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """The settings of SASL: names, defaults and the meaning of each.
 
 Owns `SaslSettings`, a part of the table of a broker's settings (`broker_config`). A setting that is marked
-`per_listener` may be given for one listener (`listener_overrides`). Pure.
+`per_listener` may be given for one listener (`listener_overrides`), one that is marked `per_mechanism` also
+for one mechanism of a listener. Pure.
 
 Source: Kafka's BrokerSecurityConfigs and SaslConfigs; KIP-306, KIP-368, KIP-768.
 """
@@ -19,6 +20,7 @@ from tidelog.protocol.settings import setting as _setting
 _INT = 2**31 - 1
 _LONG = 2**63 - 1
 _listener_setting = partial(_setting, per_listener=True)
+_mechanism_setting = partial(_listener_setting, per_mechanism=True)
 OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 
@@ -49,31 +51,31 @@ class SaslSettings(ListenerSettings):
         "SASL mechanisms that clients may use. With PLAIN the client sends its password: use it over TLS.",
         choices=MECHANISMS,
     )
-    sasl_oauthbearer_jwks_endpoint_url: str = _setting(
+    sasl_oauthbearer_jwks_endpoint_url: str = _mechanism_setting(
         "",
         "Where the keys of tokens are: a JWK set at an https: or http: URL, or in a file (file:///path). "
         "OAUTHBEARER needs it.",
         read=_keys_url,
     )
-    sasl_oauthbearer_expected_issuer: str = _setting(
+    sasl_oauthbearer_expected_issuer: str = _mechanism_setting(
         "", "Issuer (claim iss) that a token must name. Empty: any."
     )
-    sasl_oauthbearer_expected_audience: tuple[str, ...] = _setting(
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = _mechanism_setting(
         (),
         "Audiences (claim aud), of which a token must name one, separated by commas. Empty: any, so a token "
         "for another service of the issuer is accepted here too.",
     )
-    sasl_oauthbearer_sub_claim_name: str = _setting("sub", "Claim of a token that names its user.")
-    sasl_oauthbearer_clock_skew_seconds: int = _setting(
+    sasl_oauthbearer_sub_claim_name: str = _mechanism_setting("sub", "Claim of a token that names its user.")
+    sasl_oauthbearer_clock_skew_seconds: int = _mechanism_setting(
         30, "How far the clocks of issuer and broker may differ.", low=0, high=3600
     )
-    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = _setting(
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = _mechanism_setting(
         3_600_000, "Interval at which the keys of tokens are read again.", low=1, high=_INT
     )
-    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = _setting(
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = _mechanism_setting(
         100, "First wait after the keys of tokens could not be read. It doubles.", low=1, high=_INT
     )
-    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = _setting(
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = _mechanism_setting(
         10_000,
         "Longest wait after the keys of tokens could not be read, and shortest time between two reads.",
         low=1,
@@ -85,7 +87,7 @@ class SaslSettings(ListenerSettings):
         low=1024,
         high=_INT,
     )
-    connections_max_reauth_ms: int = _listener_setting(
+    connections_max_reauth_ms: int = _mechanism_setting(
         0,
         "Longest time until a client has to authenticate again. If it then sends another request, its "
         "connection is closed. 0: only the end of a token limits the time.",

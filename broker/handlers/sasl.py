@@ -51,9 +51,8 @@ class SaslHandler:
                 connection, request.mechanism, Refused(refused), began_seconds, is_again=is_again
             )
             return answer
-        session = SaslSession(
-            request.mechanism, self._authentication.begin(request.mechanism), began_ms=self._now_ms()
-        )
+        exchange = self._authentication.begin(connection.listener.name, request.mechanism)
+        session = SaslSession(request.mechanism, exchange, began_ms=self._now_ms())
         if before is not None:
             if before.is_again and session.began_ms - before.began_ms < _LEAST_INTERVAL_MS:
                 return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "mechanisms": mechanisms}

@@ -16,6 +16,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -96,51 +97,60 @@ class Authentication:
         self._metrics = metrics
         self._events = events
         self._clock_ms = clock_ms
-        self._signing_keys: SigningKeys | None = None
+        self._signing_keys: dict[str, SigningKeys] = {}
 
     async def start(self) -> None:
         """Get ready for clients. Raises StoreError, KeysError, OSError."""
         await self._users.make_secret()
         config = self._settings.config
-        listeners = [one.name for one in config.listener_configs if one.security_protocol.has_sasl]
-        if any(OAUTHBEARER in self.mechanisms(listener) for listener in listeners):
-            from tidelog.broker.security.signing_keys import SigningKeys
+        for listener in (one.name for one in config.listener_configs if one.security_protocol.has_sasl):
+            if OAUTHBEARER in self.mechanisms(listener):
+                await self._read_keys(listener)
 
-            self._signing_keys = SigningKeys(config)
-            await self._signing_keys.start()
+    async def _read_keys(self, listener: str) -> None:
+        """Listeners with the same settings share what is read. Raises KeysError."""
+        from tidelog.broker.security.signing_keys import KeySource, SigningKeys
+
+        source = KeySource.of(self._config(listener, OAUTHBEARER))
+        keys = next((each for each in self._signing_keys.values() if each.source == source), None)
+        if keys is None:
+            keys = SigningKeys(source)
+            await keys.start()
+        self._signing_keys[listener] = keys
 
     async def close(self) -> None:
-        if self._signing_keys is not None:
-            await self._signing_keys.close()
+        for keys in set(self._signing_keys.values()):
+            await keys.close()
 
-    def _config(self, listener: str) -> BrokerConfig:
-        return self._settings.config.of_listener(listener)
+    def _config(self, listener: str, mechanism: str = "") -> BrokerConfig:
+        return self._settings.config.of_listener(listener, mechanism)
 
     def mechanisms(self, listener: str) -> tuple[str, ...]:
         """The mechanisms that a listener offers, by their names in SaslHandshake."""
         return self._config(listener).sasl_enabled_mechanisms
 
-    def begin(self, mechanism: str) -> Exchange:
-        """A new authentication by an enabled mechanism."""
+    def begin(self, listener: str, mechanism: str) -> Exchange:
+        """A new authentication by a mechanism that the listener offers."""
         if mechanism == PLAIN:
             return PlainExchange()
         if mechanism == OAUTHBEARER:
-            return OAuthBearerExchange(self._verified)
+            return OAuthBearerExchange(partial(self._verified, listener))
         return ScramExchange(
             _SCRAM[mechanism],
             lambda user: self._users.known_or_not(user, _SCRAM[mechanism]),
             os.urandom(_NONCE_BYTES).hex(),
         )
 
-    def _verified(self, token: str) -> TokenClaims:
+    def _verified(self, listener: str, token: str) -> TokenClaims:
         """The user of a token. Raises Refused."""
         from tidelog.broker.security.tokens import TokenRules, UnknownKey, verified
 
-        held = self._signing_keys
+        held = self._signing_keys.get(listener)
         if held is None or held.keys is None:
             raise Refused(invalid_credentials(OAUTHBEARER), "the keys of tokens have not been read yet")
         try:
-            return verified(token, held.keys, TokenRules.of(self._settings.config), self._clock_ms())
+            rules = TokenRules.of(self._config(listener, OAUTHBEARER))
+            return verified(token, held.keys, rules, self._clock_ms())
         except UnknownKey:
             held.ask_again()
             raise
@@ -157,10 +167,11 @@ class Authentication:
             result = Accepted(b"", result.user)
         if isinstance(result, Challenge):
             return Outcome(result.token)
-        return Outcome(result.token, result.user, self._lifetime_ms(listener, result.expires_at_ms))
+        lifetime_ms = self._lifetime_ms(listener, session.mechanism, result.expires_at_ms)
+        return Outcome(result.token, result.user, lifetime_ms)
 
-    def _lifetime_ms(self, listener: str, expires_at_ms: int | None) -> int:
-        most_ms = self._config(listener).connections_max_reauth_ms
+    def _lifetime_ms(self, listener: str, mechanism: str, expires_at_ms: int | None) -> int:
+        most_ms = self._config(listener, mechanism).connections_max_reauth_ms
         limits = [most_ms] if most_ms else []
         if expires_at_ms is not None:
             limits.append(max(expires_at_ms - self._clock_ms(), 1))

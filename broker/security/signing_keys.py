@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import structlog
@@ -34,17 +34,36 @@ class KeysError(Exception):
     """The file with the keys cannot be used; the message is for users."""
 
 
+class KeySource(NamedTuple):
+    """Where the keys are, and when they are read."""
+
+    url: str
+    refresh_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> KeySource:
+        return cls(
+            config.sasl_oauthbearer_jwks_endpoint_url,
+            config.sasl_oauthbearer_jwks_endpoint_refresh_ms,
+            config.sasl_oauthbearer_jwks_endpoint_retry_backoff_ms,
+            config.sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms,
+        )
+
+
 class SigningKeys:
     """The keys of one issuer."""
 
-    def __init__(self, config: BrokerConfig) -> None:
-        url = urlsplit(config.sasl_oauthbearer_jwks_endpoint_url)
-        self._url = config.sasl_oauthbearer_jwks_endpoint_url
+    def __init__(self, source: KeySource) -> None:
+        self.source = source
+        url = urlsplit(source.url)
+        self._url = source.url
         self._path = Path(unquote(url.path)) if url.scheme == "file" else None
         self._shown = f"{url.scheme}://{url.hostname or ''}{url.path}"
-        self._refresh_seconds = config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000
-        self._first_pause_seconds = config.sasl_oauthbearer_jwks_endpoint_retry_backoff_ms / 1000
-        self._longest_pause_seconds = config.sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms / 1000
+        self._refresh_seconds = source.refresh_ms / 1000
+        self._first_pause_seconds = source.retry_backoff_ms / 1000
+        self._longest_pause_seconds = source.retry_backoff_max_ms / 1000
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.keys: KeySet | None = None
@@ -52,6 +71,8 @@ class SigningKeys:
 
     async def start(self) -> None:
         """Read a file; begin to read a URL. Raises KeysError."""
+        if not self._url:
+            raise KeysError("OAUTHBEARER needs the keys of tokens: set sasl.oauthbearer.jwks.endpoint.url")
         if self._path is not None:
             try:
                 await self._read()

@@ -23,6 +23,8 @@ from tests.waiting import DEADLINE_SECONDS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
+PREFIX = "listener.name.sasl.plaintext.oauthbearer."
+"""Kafka's, of one mechanism of a listener."""
 KEY = ECKey.generate_key("P-256", {"kid": "ec"})
 
 
@@ -56,8 +58,10 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]
         folder / "data",
         listeners=("SASL_PLAINTEXT://127.0.0.1:0",),
         sasl_enabled_mechanisms=("OAUTHBEARER",),
-        sasl_oauthbearer_jwks_endpoint_url=(folder / "jwks.json").as_uri(),
-        sasl_oauthbearer_expected_issuer="https://issuer",
+        listener_overrides={
+            f"{PREFIX}sasl.oauthbearer.jwks.endpoint.url": (folder / "jwks.json").as_uri(),
+            f"{PREFIX}sasl.oauthbearer.expected.issuer": "https://issuer",
+        },
         sasl_oauthbearer_expected_audience=("kafka",),
         sasl_oauthbearer_clock_skew_seconds=0,
         connection_failed_authentication_delay_ms=1,

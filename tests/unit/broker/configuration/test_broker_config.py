@@ -208,7 +208,6 @@ def test_consumer_groups_have_an_assignor() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"sasl_enabled_mechanisms": ("OAUTHBEARER",)},
         {"sasl_enabled_mechanisms": ()},
         {"sasl_enabled_mechanisms": ("GSSAPI",)},
         {"sasl_oauthbearer_jwks_endpoint_url": "ftp://host/keys"},

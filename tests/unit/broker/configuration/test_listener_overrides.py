@@ -6,6 +6,7 @@ import pytest
 
 from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError, unknown_variables
 from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.configuration.sasl_settings import MECHANISMS
 
 TWO = {
     "listeners": "SASL_SSL://:9092,IN-SIDE.1://:29092",
@@ -22,6 +23,20 @@ def test_a_setting_of_one_listener_holds_for_it_alone() -> None:
 def test_a_listener_without_own_settings_has_those_of_the_broker() -> None:
     config = BrokerConfig.load({**TWO, "ssl.enabled.protocols": "TLSv1.3"})
     assert config.of_listener("SASL_SSL") is config
+
+
+def test_a_setting_of_one_mechanism_holds_for_it_alone() -> None:
+    prefix = "listener.name.sasl_ssl."
+    given = {
+        f"{prefix}connections.max.reauth.ms": 100,
+        f"{prefix}scram-sha-256.connections.max.reauth.ms": 200,
+        f"{prefix}oauthbearer.sasl.oauthbearer.expected.issuer": "https://issuer",
+    }
+    config = BrokerConfig.load({**TWO, **given})
+    times = {name: config.of_listener("SASL_SSL", name).connections_max_reauth_ms for name in MECHANISMS}
+    assert times == {"PLAIN": 100, "SCRAM-SHA-256": 200, "SCRAM-SHA-512": 100, "OAUTHBEARER": 100}
+    assert config.of_listener("SASL_SSL", "OAUTHBEARER").sasl_oauthbearer_expected_issuer == "https://issuer"
+    assert config.of_listener("IN-SIDE.1", "OAUTHBEARER") is config
 
 
 def test_only_its_own_setting_makes_clients_of_sasl_present_a_certificate() -> None:
@@ -53,6 +68,13 @@ def test_the_file_the_environment_and_the_command_line_give_it_and_the_strongest
     ("name", "value", "complaint"),
     [
         ("listener.name.outside.ssl.client.auth", "none", "the listeners are SASL_SSL, IN-SIDE.1"),
+        ("listener.name.sasl_ssl.plain.ssl.client.auth", "none", "for the listener sasl.ssl.plain"),
+        (
+            "listener.name.sasl_ssl.gssapi.connections.max.reauth.ms",
+            "1",
+            "or one with a mechanism (plain, scram.sha.256, scram.sha.512, oauthbearer) behind it",
+        ),
+        ("listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config", "x", "with `tidelog user add`"),
         (
             "listener.name.sasl_ssl.ssl.client.aut",
             "none",

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from tests.waiting import until
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.security.signing_keys import KeysError, SigningKeys
+from tidelog.broker.security.signing_keys import KeysError, KeySource, SigningKeys
 
 
 def jwks(*kids: str) -> bytes:
@@ -41,7 +41,7 @@ class Site:
 
 @asynccontextmanager
 async def reading(config: BrokerConfig) -> AsyncIterator[SigningKeys]:
-    keys = SigningKeys(config)
+    keys = SigningKeys(KeySource.of(config))
     await keys.start()
     try:
         yield keys
@@ -79,7 +79,12 @@ async def test_a_file_that_has_no_keys_refuses_the_start(tmp_path: Path, text: b
     if text is not None:
         path.write_bytes(text)
     with pytest.raises(KeysError, match="cannot be used"):
-        await SigningKeys(config_of(path.as_uri())).start()
+        await SigningKeys(KeySource.of(config_of(path.as_uri()))).start()
+
+
+async def test_without_a_place_of_the_keys_there_is_no_start() -> None:
+    with pytest.raises(KeysError, match=r"set sasl\.oauthbearer\.jwks\.endpoint\.url"):
+        await SigningKeys(KeySource.of(config_of(""))).start()
 
 
 async def test_a_url_is_asked_until_it_answers_and_the_start_does_not_wait_for_it(site: Site) -> None:
