@@ -109,8 +109,12 @@ class Services:
         self.partitions = partitions
         self.replicas = partitions.replicas
         self.topics = topics
-        windows = settings.config.quota_window_num - 1
-        self.quotas = QuotaStore(cluster, windows * settings.config.quota_window_size_seconds)
+        self.quotas = QuotaStore(
+            cluster,
+            (settings.config.quota_window_num - 1) * settings.config.quota_window_size_seconds,
+            settings.config.controller_quota_window_num
+            * settings.config.controller_quota_window_size_seconds,
+        )
         self.groups = groups
         self.transactions = transactions
         metrics.count_transactions_with(transactions.counts)

@@ -51,7 +51,8 @@ def set_quotas(
         typer.Argument(
             metavar="NAME=VALUE",
             help="producer_byte_rate and consumer_byte_rate (bytes per second), request_percentage (of the "
-            "broker's event loop, 100 is all of it), or connection_creation_rate of an address (per second).",
+            "broker's event loop, 100 is all of it), controller_mutation_rate (partitions created or deleted "
+            "per second), or connection_creation_rate of an address (per second).",
             show_default=False,
         ),
     ],

@@ -231,6 +231,19 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
     quota_window_size_seconds: int = _setting(
         1, "Length of one window over which the use of a quota is measured.", low=1, high=_INT
     )
+    controller_quota_window_num: int = _setting(
+        11,
+        "Windows over which the use of controller_mutation_rate is measured; a client may use all of them at "
+        "once.",
+        low=1,
+        high=_INT,
+    )
+    controller_quota_window_size_seconds: int = _setting(
+        1,
+        "Length of one window over which the use of controller_mutation_rate is measured.",
+        low=1,
+        high=_INT,
+    )
     connections_max_idle_ms: int = _setting(
         600_000, "Time after which a connection without a request is closed. -1: never.", low=-1, high=_LONG
     )

@@ -90,14 +90,18 @@ class MetadataHandler:
         self, context: RequestContext, request: Any, missing: Sequence[str]
     ) -> dict[str, Any]:
         refused: dict[str, ErrorCode] = {}
+        quota = self._services.quotas.for_mutations(context.connection.principal.name, context.header)
         for name in missing:
             try:
                 if not self._access.allows_one(context, (CREATE_CLUSTER, CREATE_TOPIC), name):
                     raise ApiError(CREATE_TOPIC.refusal)
-                await self._services.topics.create(name)
+                created = await self._services.topics.create(name)
+                quota.charge(len(created.partitions))
             except ApiError as error:
                 if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                     refused[name] = error.code
+
+        context.connection.is_above_mutation_quota = quota.is_exceeded
 
         def code_of_missing(name: str) -> ErrorCode:
             # If not all could be created at once, the client asks again, and more of them exist then.

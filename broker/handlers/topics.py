@@ -6,7 +6,7 @@ Invariants: each topic of a request succeeds or fails alone; one named twice is 
 changes nothing and answers as if it had; an answer comes once the change is durable.
 
 Source: Kafka's ReplicationControlManager and ControllerApis, KIP-464 (default partitions), KIP-516 (ids),
-KIP-525 (configs in the answer), KIP-195 (CreatePartitions).
+KIP-525 (configs in the answer), KIP-195 (CreatePartitions), KIP-599 (quota).
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class TopicsHandler:
 
     async def create_topics(self, context: RequestContext, request: Any) -> dict[str, Any]:
         turns, pace = self._services.turns, Pace()
+        quota = self._services.quotas.for_mutations(context.connection.principal.name, context.header)
         times, by_name, asked = await turns.run(_named(request.topics, _partitions_of, pace))
         answers = []
         for name, wanted in by_name.items():
@@ -66,11 +67,15 @@ class TopicsHandler:
                 if not self._access.allows_one(context, (CREATE_CLUSTER, CREATE_TOPIC), name):
                     raise ApiError(CREATE_TOPIC.refusal, "Authorization failed.")
                 new_topic = await turns.run(_new_topic(wanted, pace))
+                if quota.is_limited and not request.validate_only:
+                    planned = await self._topics.create(name, new_topic, validate_only=True)
+                    quota.charge(len(planned.partitions))
                 created = await self._topics.create(name, new_topic, validate_only=request.validate_only)
             except ApiError as error:
                 answers.append(_topic_refused(name, error))
             else:
                 answers.append(self._created(context, created, validate_only=request.validate_only))
+        context.connection.is_above_mutation_quota = quota.is_exceeded
         return {"topics": answers}
 
     def _created(self, context: RequestContext, topic: Topic, *, validate_only: bool) -> dict[str, Any]:
@@ -100,6 +105,7 @@ class TopicsHandler:
 
     async def delete_topics(self, context: RequestContext, request: Any) -> dict[str, Any]:
         turns, pace = self._services.turns, Pace()
+        quota = self._services.quotas.for_mutations(context.connection.principal.name, context.header)
         wanted = await turns.run(_to_delete(request, pace))
         answers = []
         for (name, topic_id), times in wanted.items():
@@ -118,10 +124,12 @@ class TopicsHandler:
                 if not self._access.allows_one(context, (DELETE_CLUSTER, DELETE_TOPIC), topic.name):
                     raise ApiError(DELETE_TOPIC.refusal)
                 name, topic_id = topic.name, topic.topic_id
+                quota.charge(len(topic.partitions))
                 await self._topics.delete(topic.topic_id)
             except ApiError as error:
                 code, message = error.code, error.message
             answers.append({"name": name, "topic_id": topic_id, "error_code": code, "error_message": message})
+        context.connection.is_above_mutation_quota = quota.is_exceeded
         return {"responses": answers}
 
     def _find_for_deletion(self, context: RequestContext, name: str | None, topic_id: UUID) -> Topic:
@@ -145,6 +153,7 @@ class TopicsHandler:
 
     async def create_partitions(self, context: RequestContext, request: Any) -> dict[str, Any]:
         turns, pace = self._services.turns, Pace()
+        quota = self._services.quotas.for_mutations(context.connection.principal.name, context.header)
         times, by_name, asked = await turns.run(_named(request.topics, attrgetter("count"), pace))
         answers = []
         for name, wanted in by_name.items():
@@ -158,13 +167,21 @@ class TopicsHandler:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 self._access.check(context, ALTER_TOPIC, name)
                 assignments = await turns.run(_new_replicas(wanted, pace))
+                if quota.is_limited and not request.validate_only:
+                    await self._topics.add_partitions(name, wanted.count, assignments, validate_only=True)
+                    quota.charge(wanted.count - self._partition_count(name))
                 await self._topics.add_partitions(
                     name, wanted.count, assignments, validate_only=request.validate_only
                 )
             except ApiError as error:
                 code, message = error.code, error.message
             answers.append({"name": name, "error_code": code, "error_message": message})
+        context.connection.is_above_mutation_quota = quota.is_exceeded
         return {"results": answers}
+
+    def _partition_count(self, name: str) -> int:
+        topic = self._services.catalog.topic(name)
+        return 0 if topic is None else len(topic.partitions)
 
 
 def _named(

@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from tidelog.protocol.quotas import (
     CLIENT_ID,
+    CONTROLLER_MUTATION_RATE,
     IP,
     QUOTAS_OF_CLIENTS,
     REQUEST_PERCENTAGE,
@@ -63,16 +64,20 @@ class ClientBuckets(NamedTuple):
     produced_bytes: Bucket | None
     fetched_bytes: Bucket | None
     request_seconds: Bucket | None
+    changed_partitions: Bucket | None
 
 
-_NO_QUOTA = ClientBuckets(None, None, None)
+_NO_QUOTA = ClientBuckets(None, None, None, None)
 
 
 class ClientQuotas:
     """All quotas of users and client ids, and their use."""
 
-    def __init__(self, burst_seconds: float) -> None:
-        self._burst_seconds = burst_seconds
+    def __init__(self, burst_seconds: float, mutation_burst_seconds: float | None = None) -> None:
+        """`mutation_burst_seconds` is the burst of CONTROLLER_MUTATION_RATE, where it is another one."""
+        self._burst_seconds = dict.fromkeys(QUOTAS_OF_CLIENTS, burst_seconds)
+        if mutation_burst_seconds is not None:
+            self._burst_seconds[CONTROLLER_MUTATION_RATE] = mutation_burst_seconds
         self._quotas: Quotas = {}
         self.is_empty = True
         """No user and no client id has a quota."""
@@ -93,8 +98,9 @@ class ClientQuotas:
         if found is not None:
             self._clients.move_to_end(key)
             return found
-        produced, fetched, requests = (self._bucket(quota, user, client_id) for quota in QUOTAS_OF_CLIENTS)
-        found = ClientBuckets(produced, fetched, requests) if produced or fetched or requests else _NO_QUOTA
+        found = ClientBuckets(*(self._bucket(quota, user, client_id) for quota in QUOTAS_OF_CLIENTS))
+        if found == _NO_QUOTA:
+            found = _NO_QUOTA
         self._clients[key] = found
         if len(self._clients) > MOST_CLIENTS:
             self._clients.popitem(last=False)
@@ -109,7 +115,7 @@ class ClientQuotas:
             rate = value / 100 if quota == REQUEST_PERCENTAGE else value
             bucket = self._buckets.get(key)
             if bucket is None or bucket.rate != rate:
-                bucket = self._buckets[key] = Bucket(rate, self._burst_seconds)
+                bucket = self._buckets[key] = Bucket(rate, self._burst_seconds[quota])
             return bucket
         return None
 

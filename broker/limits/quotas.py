@@ -9,6 +9,7 @@ On the event loop. Source: KIP-546, KIP-612; Kafka's ClientQuotaControlManager.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -17,7 +18,9 @@ from tidelog.broker.cluster.catalog import Catalog, Change, ClientQuotasChanged
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.limits.client_quotas import ClientQuotas
 from tidelog.broker.limits.connection_limits import ConnectionLimits
+from tidelog.broker.limits.mutation_quota import MutationQuota
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.quotas import (
     CONNECTION_CREATION_RATE,
     ENTITY_TYPES,
@@ -38,8 +41,8 @@ QuotaChanges = Mapping[str, float | None]
 class QuotaStore:
     """All quotas of one cluster, and their use on this broker."""
 
-    def __init__(self, cluster: Cluster, burst_seconds: float) -> None:
-        self.of_clients = ClientQuotas(burst_seconds)
+    def __init__(self, cluster: Cluster, burst_seconds: float, mutation_burst_seconds: float) -> None:
+        self.of_clients = ClientQuotas(burst_seconds, mutation_burst_seconds)
         self.of_connections = ConnectionLimits(burst_seconds)
         self._cluster = cluster
         self._followers: list[Callable[[], None]] = []
@@ -54,6 +57,13 @@ class QuotaStore:
     @property
     def all(self) -> Quotas:
         return self._cluster.catalog.client_quotas
+
+    def for_mutations(self, user: str, header: RequestHeader) -> MutationQuota:
+        """The quota on changes of topics for one request."""
+        bucket = None
+        if not self.of_clients.is_empty:
+            bucket = self.of_clients.buckets(user, header.client_id or "").changed_partitions
+        return MutationQuota(bucket, header.api_key, header.api_version, time.monotonic)
 
     def check(self, entity: QuotaEntity, changes: QuotaChanges) -> None:
         """Raise ApiError(INVALID_REQUEST) for an entity, a name or a value that Kafka does not allow."""

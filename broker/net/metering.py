@@ -1,7 +1,8 @@
 """Charges requests to the quotas of their clients, and has a client that is above one wait.
 
 Owns what a request is charged with: the bytes of a Produce frame, the bytes of a Fetch answer, and of every
-request the time that the event loop worked for it. Invariants:
+request the time that the event loop worked for it. (Partitions that a request creates or deletes are charged
+by its handler.) Invariants:
 - an answer is sent at once. It says how long its client is throttled, and for so long its connection is
   neither read nor served (KIP-219), so a client that ignores the answer's field waits as well;
 - one answer of Fetch is not larger than what the client's quota allows at once;
@@ -24,6 +25,7 @@ from tidelog.broker.observability.throttle_counts import ThrottleCounts
 from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.quotas import (
     CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     QUOTAS_OF_CLIENTS,
     REQUEST_PERCENTAGE,
@@ -39,6 +41,9 @@ _INT32 = struct.Struct(">i")
 _MOST_MS: Final = 2**31 - 1
 _NO_CLIENT_ID: Final = ""
 _BYTE_QUOTAS: Final = {ApiKey.PRODUCE: PRODUCER_BYTE_RATE, ApiKey.FETCH: CONSUMER_BYTE_RATE}
+_CHANGING_TOPICS: Final = frozenset(
+    {ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.METADATA}
+)
 T = TypeVar("T")
 
 
@@ -94,8 +99,9 @@ class Meter:
         delays = {
             quota: bucket.delay_seconds(now)
             for quota, bucket in zip(QUOTAS_OF_CLIENTS, buckets, strict=True)
-            if bucket is not None and _concerns(quota, header.api_key)
+            if bucket is not None and _concerns(quota, header.api_key, state)
         }
+        state.is_above_mutation_quota = False
         throttle_seconds = max(delays.values(), default=0.0)
         throttle_time_ms = min(round(throttle_seconds * 1000), _MOST_MS)
         if throttle_time_ms == 0:
@@ -113,8 +119,10 @@ class Meter:
         return self._quotas.buckets(state.principal.name, header.client_id or _NO_CLIENT_ID)
 
 
-def _concerns(quota: str, api_key: int) -> bool:
-    """Whether a quota limits the requests of an API."""
+def _concerns(quota: str, api_key: int, state: ConnectionState) -> bool:
+    """Whether a quota limits this request."""
+    if quota == CONTROLLER_MUTATION_RATE:
+        return state.is_above_mutation_quota and api_key in _CHANGING_TOPICS
     return quota == REQUEST_PERCENTAGE or _BYTE_QUOTAS.get(ApiKey(api_key)) == quota
 
 

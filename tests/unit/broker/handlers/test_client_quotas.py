@@ -76,7 +76,6 @@ async def test_what_is_only_validated_changes_nothing(asker: Asker) -> None:
         (ALICE, {"producer_byte_rate": math.inf}),
         (ALICE, {"producer_byte_rate": math.nan}),
         (ALICE, {"connection_creation_rate": 1.0}),
-        (ALICE, {"controller_mutation_rate": 1.0}),
         (((IP, "10.0.0.1"),), {"producer_byte_rate": 1.0}),
         (ALICE, {f"q{number}": 1.0 for number in range(20)}),
     ],

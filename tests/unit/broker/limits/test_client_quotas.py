@@ -46,10 +46,11 @@ def test_the_most_specific_quota_counts_user_before_client_id(left_out: int) -> 
 def test_each_kind_of_quota_is_looked_up_by_itself() -> None:
     quotas = ClientQuotas(BURST_SECONDS)
     quotas.replace({entity("alice"): {PRODUCER_BYTE_RATE: 5.0}, entity(None): {REQUEST_PERCENTAGE: 50.0}})
-    produced, fetched, requests = quotas.buckets("alice", "app")
+    produced, fetched, requests, changed = quotas.buckets("alice", "app")
     assert produced is not None
     assert produced.rate == 5.0
     assert fetched is None
+    assert changed is None
     assert requests is not None
     assert requests.rate == 0.5
 
@@ -58,7 +59,7 @@ def test_clients_of_a_user_share_the_users_quota_and_those_of_a_pair_do_not() ->
     quotas = quotas_with({entity("alice"): 10.0, entity("bob", None): 10.0})
     assert quotas.buckets("alice", "a").produced_bytes is quotas.buckets("alice", "b").produced_bytes
     assert quotas.buckets("bob", "a").produced_bytes is not quotas.buckets("bob", "b").produced_bytes
-    assert quotas.buckets("carol", "a") == (None, None, None)
+    assert quotas.buckets("carol", "a") == (None, None, None, None)
 
 
 def test_a_change_of_other_quotas_forgets_no_use() -> None:
