@@ -9,8 +9,7 @@ Invariants:
   read one by one, else `max_records` or all that was fetched;
 - records count as finished when the next ones are asked for. Automatic commits cover finished records only;
 - an error of one partition is raised after the records fetched before it were read. It is raised again
-  whenever no other partition has records, until a seek. The other partitions stay readable. What is forbidden
-  is tried again every retry_backoff_max_ms, so once it is allowed, reads go on where they stopped.
+  whenever no other partition has records, until a seek or a permission. The others stay readable.
 All calls must come from one event loop.
 Source: aiokafka's AIOKafkaConsumer for names, Kafka's KafkaConsumer for the meaning of groups.
 """
@@ -28,17 +27,12 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.cluster_config import ClusterConfig, take_cluster
 from tidelog.client.consumer_config import RESET_TIMESTAMPS, ConsumerConfig, ConsumerSettings
 from tidelog.client.conversion import Deserializer, converted
-from tidelog.client.errors import (
-    AuthorizationError,
-    ClientClosedError,
-    ClientError,
-    CommitFailedError,
-    NoOffsetError,
-)
+from tidelog.client.errors import ClientClosedError, CommitFailedError, NoOffsetError
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.groups.subscription import TopicSubscription
 from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up_offsets
 from tidelog.client.partition_reader import PartitionReader
+from tidelog.client.permission_retries import PermissionRetries
 from tidelog.client.progress import Progress
 from tidelog.client.signatures import shows_settings
 from tidelog.client.types import (
@@ -91,6 +85,7 @@ class Consumer:
         self._readers = self._assignment.readers
         self._progress = Progress()
         self._waiters = Waiters()
+        self._retries = PermissionRetries(self._cluster.config.retry_backoff_max_ms, self._changed)
         self._has_news = False
         # By `assign`. While a group still gives up what was subscribed to before, it takes nothing of this.
         self._is_assigned_by_hand = False
@@ -201,9 +196,7 @@ class Consumer:
         Raises ValueError if it has subscribed: call `unsubscribe` first.
         """
         if self._config.group_id is not None and self._subscription is not None:
-            raise ValueError(
-                "the group assigns the partitions of subscribed topics; call unsubscribe() first"
-            )
+            raise ValueError("the group assigns partitions of subscribed topics; call unsubscribe() first")
         self._subscription, self._is_assigned_by_hand = None, True
         self._read(TopicPartition(*key) for key in partitions)
         self._watch()
@@ -266,8 +259,7 @@ class Consumer:
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """The partition's high watermark as of the last fetch, None before the first."""
-        mark = self._assignment.reader(partition).high_watermark
-        return None if mark < 0 else mark
+        return None if (mark := self._assignment.reader(partition).high_watermark) < 0 else mark
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Records from the position to the high watermark of the last fetch; None before the first fetch."""
@@ -539,9 +531,8 @@ class Consumer:
         infos = self._subscription.found(self._cluster.image)
         wanted = [TopicPartition(info.name, each.partition) for info in infos for each in info.partitions]
         self._assignment.refusal = self._subscription.refusal(self._cluster.image)
-        if self._assignment.refusal is not None or any(info.error.retriable for info in infos):
-            # The topic may be created, or created again, or allowed.
-            self._cluster.request_refresh()
+        if self._assignment.refusal or any(info.error.retriable for info in infos):
+            self._cluster.request_refresh()  # The topic may be created, or created again, or allowed.
         self._on_data()
         if self._assignment.refusal is None and self._readers.keys() != set(wanted):
             self._read(wanted)
@@ -558,20 +549,10 @@ class Consumer:
             self._read(partitions)
 
     def _new_reader(self, key: TopicPartition) -> PartitionReader:
-        reader = PartitionReader(key, check_crc=self._config.check_crcs, on_failure=self._on_failure)
+        reader = PartitionReader(key, check_crc=self._config.check_crcs, on_failure=self._retries.failed)
         if self._config.group_id is None:
             self._begin_by_policy(reader)
         return reader
-
-    def _on_failure(self, reader: PartitionReader, error: ClientError) -> None:
-        """What is forbidden may be allowed later, so it is tried again and again."""
-        if isinstance(error, AuthorizationError):
-            delay_ms = self._cluster.config.retry_backoff_max_ms
-            asyncio.get_running_loop().call_later(delay_ms / 1000, self._retry, reader, error)
-
-    def _retry(self, reader: PartitionReader, error: ClientError) -> None:
-        if reader.retry(error) and not self._is_ending:
-            self._changed()
 
     def _begin_by_policy(self, reader: PartitionReader) -> None:
         policy = RESET_TIMESTAMPS[self._config.auto_offset_reset]
@@ -594,7 +575,7 @@ class Consumer:
     def _changed(self) -> None:
         if self._fetcher is not None:
             self._fetcher.wake()
-        if self._positions is not None:
+        if self._positions is not None and not self._is_ending:
             self._positions.wake()
 
     def _on_place(self) -> None:
