@@ -19,7 +19,7 @@ def run(port: int, topic: str, value_bytes: int, records: int) -> dict[str, floa
     command = [
         *(*java(_TOOLS, "512M"), "org.apache.kafka.tools.ProducerPerformance"),
         *("--topic", topic, "--num-records", str(records), "--record-size", str(value_bytes)),
-        *("--throughput", "-1", "--producer-props", f"bootstrap.servers={HOST}:{port}", "acks=all"),
+        *("--throughput", "-1", "--bootstrap-server", f"{HOST}:{port}", "--command-property", "acks=all"),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     found = [match for match in _LINE.finditer(done.stdout) if int(match[1]) == records]
