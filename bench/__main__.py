@@ -27,13 +27,6 @@ LATEST = RESULTS / "latest.json"
 _WIDTH = 240
 
 
-def _clients(run: Run) -> Results:
-    results = Results(clients.PEERS, clients.TITLE)
-    for number in range(run.rounds):
-        clients.measure(results, run.folder / str(number), run.seconds / 2)
-    return results
-
-
 SCENARIOS: dict[str, Callable[[Run], Results]] = {
     "startup": startup.measure,
     "throughput": brokers.THROUGHPUT,
@@ -43,7 +36,7 @@ SCENARIOS: dict[str, Callable[[Run], Results]] = {
     "partitions": brokers.PARTITIONS,
     "transactions": brokers.TRANSACTIONS,
     "groups": groups.measure,
-    "client": _clients,
+    "client": clients.measure,
     "producers": producers.measure,
     "idempotence": brokers.IDEMPOTENCE,
     "acls": ACLS,
@@ -97,7 +90,7 @@ def _measured(name: str, folder: Path, options: argparse.Namespace) -> Results:
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3, help="default 3")
+    parser.add_argument("--rounds", type=int, default=2, help="default 2")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each turn, default 2")
     parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=SCENARIOS, help="leave others out")
     return parser.parse_args(arguments)

@@ -1,34 +1,29 @@
-"""`python -m bench.loads.client_load PORT WORK CLIENT …`: one Python client at one kind of work.
+"""One Python client at one kind of work, in a process of its own.
 
-A process of its own. WORK is `produce` (send without pause for some seconds, then flush), `consume` (read
-what a topic holds, by getmany, as columns if the client has them, or by async for) or `memory` (what records
-take that wait unsent, and the deliveries that stand for them). Prints one JSON line: records and seconds, or
-bytes_a_record.
+Work is `produce` (send without pause for some seconds, then flush), `consume` (read what a topic holds, by
+getmany, as columns if the client has them, or by async for) or `memory` (what records take that wait unsent,
+and the deliveries that stand for them).
 """
 
-import argparse
 import gc
 import json
 import os
-import sys
 import time
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-
-import uvloop
 
 from bench.clients.consumers import CONFLUENT, MOST_RECORDS, open_confluent, open_consumer
 from bench.clients.producers import Settings, open_producer
+from bench.targets.process import resident_bytes
 from bench.wire import TOPIC, WireError
 
 _BURST = 500
 _UNSENT_RECORDS = 100_000
 _UNSENT_BATCH_BYTES = 64 << 20
 _NEVER_MS = 3_600_000
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-async def produce(given: argparse.Namespace) -> dict[str, float]:
+async def produce(given: SimpleNamespace) -> dict[str, float]:
     """Send for `seconds`; the time runs until the last record is stored.
 
     `cpu_seconds` is this process's share of it.
@@ -57,7 +52,7 @@ async def produce(given: argparse.Namespace) -> dict[str, float]:
     return {"records": records, "seconds": taken, "cpu_seconds": cpu_taken}
 
 
-async def consume(given: argparse.Namespace) -> dict[str, float]:
+async def consume(given: SimpleNamespace) -> dict[str, float]:
     """Read `records`, each of which is looked at; the time runs from the first call to the last record.
 
     `cpu_seconds` is this process's share of it.
@@ -123,7 +118,7 @@ async def _by_iteration(consumer: Any, wanted: int) -> int:
     return records
 
 
-async def memory(given: argparse.Namespace) -> dict[str, float]:
+async def memory(given: SimpleNamespace) -> dict[str, float]:
     """Resident memory of records that were given to `send` and are not on their way, deliveries held.
 
     Each value is an object of its own, for a client may keep it until it encodes the record.
@@ -136,40 +131,27 @@ async def memory(given: argparse.Namespace) -> dict[str, float]:
     deliveries: list[object] = [None] * _UNSENT_RECORDS
     deliveries[0] = await sending.send(topic, bytes(value_bytes))
     gc.collect()
-    before = _resident_bytes()
+    before = resident_bytes("self")
     for number in range(1, _UNSENT_RECORDS):
         deliveries[number] = await sending.send(topic, bytes(value_bytes))
-    taken = _resident_bytes() - before
+    taken = resident_bytes("self") - before
     print(json.dumps({"bytes_a_record": taken / _UNSENT_RECORDS}), flush=True)
     # Nothing is to be sent any more.
     os._exit(0)
 
 
-def _resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
-
-
-def main() -> int:
+async def run(
+    port: int,
+    work: str,
+    client: str,
+    topic: str = TOPIC,
+    value_bytes: int = 100,
+    batch_bytes: int | None = None,
+    seconds: float = 1.0,
+    records: int = 2**62,
+    way: str = "getmany",
+) -> dict[str, float]:
+    """Do the work; without `batch_bytes` batches are as large as the client has them. Raises WireError."""
+    given = SimpleNamespace(**locals())
     works = {"produce": produce, "consume": consume, "memory": memory}
-    parser = argparse.ArgumentParser(prog="python -m bench.loads.client_load")
-    parser.add_argument("port", type=int)
-    parser.add_argument("work", choices=works)
-    parser.add_argument("client")
-    parser.add_argument("--topic", default=TOPIC)
-    parser.add_argument("--value-bytes", type=int, default=100)
-    parser.add_argument("--batch-bytes", type=int, help="by default the client's own")
-    parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--records", type=int, default=2**62)
-    parser.add_argument("--way", choices=("getmany", "columns", "async for"), default="getmany")
-    given = parser.parse_args()
-    try:
-        result = uvloop.run(works[given.work](given))
-    except (WireError, OSError) as error:
-        print(f"the load failed: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(result))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return await works[work](given)

@@ -31,16 +31,10 @@ class Outcome:
     others_share: float
 
 
-def run_load(target: Target, load: str, *words: object, **options: object) -> Outcome:
-    """Run a load against a target. Raises LoadError, or TargetError when the target died.
-
-    A load that has a command line of its own gets `words`, any other one its port and `options`.
-    """
+def run_load(target: Target, load: str, **options: object) -> Outcome:
+    """Run a load against a target. Raises LoadError, or TargetError when the target died."""
     cpu_before, watch = target.cpu_seconds(), Watch([target.pid])
-    if words:
-        numbers = _numbers(load, f"bench.loads.{load}", target.port, *words)
-    else:
-        numbers = run_program(load, port=target.port, **options)
+    numbers = run_program(load, port=target.port, **options)
     others_share = watch.others_share()
     target.check_alive()
     return Outcome(numbers, target.cpu_seconds() - cpu_before, others_share)
@@ -48,11 +42,7 @@ def run_load(target: Target, load: str, *words: object, **options: object) -> Ou
 
 def run_program(load: str, **options: object) -> dict[str, Any]:
     """Run a load without a server; what it printed. Raises LoadError."""
-    return _numbers(load, "bench.loads", load, json.dumps(options))
-
-
-def _numbers(load: str, module: str, *words: object) -> dict[str, Any]:
-    command = [sys.executable, "-m", module, *map(str, words)]
+    command = [sys.executable, "-m", "bench.loads", load, json.dumps(options)]
     try:
         finished = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:

@@ -6,12 +6,13 @@ that each client has by default, and with the same small one for all. What a pro
 counted in the topic afterwards; the bench breaks off where that is wrong.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from bench.clients import consumers, producers
-from bench.loads.process import LoadError, Outcome, run_load
+from bench.comparison import Run
+from bench.loads.process import LoadError, run_load
 from bench.results import SUBJECT, Requirement, Results
 from bench.targets.process import Target
 from bench.targets.slow_link import SlowLink
@@ -31,11 +32,8 @@ _CONSUMING = {
     "async for": (Requirement(3, "aiokafka"),),
 }
 _CONSUMING_EFFORT = (Requirement(1, consumers.CONFLUENT, at_least=False),)
-_SMALL_BATCH = ("--batch-bytes", producers.SMALL_BATCH_BYTES)
-_BATCHES: tuple[tuple[str, tuple[object, ...]], ...] = (
-    ("own batch size", ()),
-    ("16 KB batches", _SMALL_BATCH),
-)
+_SMALL_BATCH = {"batch_bytes": producers.SMALL_BATCH_BYTES}
+_BATCHES: dict[str, dict[str, int]] = {"own batch size": {}, "16 KB batches": _SMALL_BATCH}
 _SIZES = (("100-byte records", 100), ("1 KB records", 1000))
 # So many that the slower client reads for about a second or more, beside which connecting is nothing.
 _CONSUMED_RECORDS = {100: 500_000, 1000: 150_000}
@@ -45,10 +43,17 @@ _LATENCY_TURNS = 3
 _LATENCY_SECONDS = 3.0
 
 
-def measure(results: Results, folder: Path, seconds: float) -> None:
-    """One round, on brokers of its own. Raises LoadError, TargetError."""
+def measure(run: Run) -> Results:
+    """Each round on brokers of its own. Raises FAILURES."""
+    results = Results(PEERS, TITLE)
+    for number in range(run.rounds):
+        _round(results, run.folder / str(number), run.seconds / 2)
+    return results
+
+
+def _round(results: Results, folder: Path, seconds: float) -> None:
     with Tidelog(folder / "clients") as broker:
-        for how, batch in _BATCHES:
+        for how, batch in _BATCHES.items():
             for title, value_bytes in _SIZES:
                 name = f"send, {title}, {how}"
                 _send(results, broker, name, value_bytes, batch, seconds, producers.CLIENTS, _SENDING)
@@ -85,7 +90,7 @@ def _send(
     target: Target,
     name: str,
     value_bytes: int,
-    batch: Sequence[object],
+    batch: Mapping[str, int],
     seconds: float,
     clients: Sequence[str],
     requirements: Sequence[Requirement],
@@ -93,9 +98,9 @@ def _send(
     rate = results.row(name, "rate", "records/s", requirements)
     effort = results.row(name, "processor time of the client", "us/record")
     for client in clients:
-        topic = _fresh_topic(target, client, value_bytes, *batch[1:])
-        options = ("--topic", topic, "--value-bytes", value_bytes, "--seconds", seconds, *batch)
-        numbers = run_load(target, "client_load", "produce", client, *options).numbers
+        topic = _fresh_topic(target, client, value_bytes, *batch.values())
+        options = {"topic": topic, "value_bytes": value_bytes, "seconds": seconds, **batch}
+        numbers = run_load(target, "client_load", work="produce", client=client, **options).numbers
         with Wire(target.port) as wire:
             # One more was sent before the clock was started.
             stored = wire.end_offset(topic) - 1
@@ -109,8 +114,8 @@ def _latency(results: Results, target: Target) -> None:
     for turn in range(_LATENCY_TURNS):
         for client in consumers.CLIENTS:
             topic = _fresh_topic(target, client, "latency", turn)
-            options = ("--topic", topic, "--seconds", _LATENCY_SECONDS)
-            numbers = run_load(target, "latency_load", client, *options).numbers
+            options = {"client": client, "topic": topic, "seconds": _LATENCY_SECONDS}
+            numbers = run_load(target, "latency_load", **options).numbers
             for share in ("p50", "p99"):
                 row = results.row("send to receipt, 1,000 records/s", share, "ms", _LOWER)
                 row.add(client, numbers[f"{share}_ms"])
@@ -119,8 +124,9 @@ def _latency(results: Results, target: Target) -> None:
 def _consume(results: Results, target: Target, title: str, value_bytes: int) -> None:
     records = _CONSUMED_RECORDS[value_bytes]
     topic = _fresh_topic(target, "consumed", value_bytes)
-    options = ("--topic", topic, "--value-bytes", value_bytes, "--records", records)
-    run_load(target, "client_load", "produce", SUBJECT, *options, *_SMALL_BATCH, "--seconds", 30)
+    options = {"topic": topic, "value_bytes": value_bytes, "records": records}
+    filling = {"work": "produce", "client": SUBJECT, "seconds": 30, **options, **_SMALL_BATCH}
+    run_load(target, "client_load", **filling)
     for way, requirements in _CONSUMING.items():
         # confluent-kafka's fastest way, `consume`, beside ours; it has no async for.
         is_alone = way == "async for"
@@ -128,12 +134,14 @@ def _consume(results: Results, target: Target, title: str, value_bytes: int) -> 
         measure = f"{way}, processor time of the client"
         effort = results.row(f"consume, {title}", measure, "us/record", () if is_alone else _CONSUMING_EFFORT)
         for client in consumers.CLIENTS if is_alone else (*consumers.CLIENTS, consumers.CONFLUENT):
-            outcome: Outcome = run_load(target, "client_load", "consume", client, *options, "--way", way)
-            rate.add(client, outcome.numbers["records"] / outcome.numbers["seconds"])
-            effort.add(client, outcome.numbers["cpu_seconds"] / outcome.numbers["records"] * 1e6)
+            asked = {"work": "consume", "client": client, "way": way, **options}
+            numbers = run_load(target, "client_load", **asked).numbers
+            rate.add(client, numbers["records"] / numbers["seconds"])
+            effort.add(client, numbers["cpu_seconds"] / numbers["records"] * 1e6)
 
 
 def _memory(results: Results, target: Target) -> None:
     row = results.row("memory of an unsent record of 100 bytes", "with its delivery", "bytes")
     for client in consumers.CLIENTS:
-        row.add(client, run_load(target, "client_load", "memory", client).numbers["bytes_a_record"])
+        outcome = run_load(target, "client_load", work="memory", client=client)
+        row.add(client, outcome.numbers["bytes_a_record"])

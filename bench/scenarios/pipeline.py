@@ -58,8 +58,8 @@ def measure(run: Run) -> Results:
             settings=connector,
         )
         for _ in range(run.rounds):
-            options = ("--topic", _AIOKAFKA, "--records", _RECORDS, "--way", "getmany")
-            numbers = run_load(broker, "client_load", "consume", _AIOKAFKA, *options).numbers
+            asked = {"work": "consume", "client": _AIOKAFKA, "topic": _AIOKAFKA, "records": _RECORDS}
+            numbers = run_load(broker, "client_load", **asked).numbers
             for name in ("read, batch", "read, stream"):  # To a client both are one.
                 measured[name].setdefault(_AIOKAFKA, []).append(numbers["records"] / numbers["seconds"])
     for name, values in measured.items():

@@ -1,6 +1,5 @@
 """The clients that are compared do the same work, and what the tables say of them is theirs."""
 
-import argparse
 import io
 from collections.abc import Iterator
 from itertools import product
@@ -27,22 +26,23 @@ def broker() -> Iterator[ThreadedBroker]:
         yield running
 
 
-def given(broker: ThreadedBroker, client: str, **options: object) -> argparse.Namespace:
-    defaults = {"value_bytes": 100, "batch_bytes": 16_384, "seconds": 30.0, "records": 1000, "way": "getmany"}
+async def stored(broker: ThreadedBroker, records: int = 1000) -> str:
+    """A topic to which our client has sent so many records and one."""
     topic = broker.create_topic()
-    return argparse.Namespace(
-        **(defaults | {"port": broker.port, "client": client, "topic": topic} | options)
-    )
+    await client_load.run(broker.port, "produce", "tidelog", topic, 100, seconds=30, records=records)
+    return topic
 
 
 @pytest.mark.parametrize("client", PRODUCERS)
 async def test_every_producer_stores_what_it_was_timed_for(broker: ThreadedBroker, client: str) -> None:
-    asked = given(broker, client)
-    numbers = await client_load.produce(asked)
+    topic = broker.create_topic()
+    numbers = await client_load.run(
+        broker.port, "produce", client, topic, 100, batch_bytes=16_384, seconds=30, records=1000
+    )
     assert numbers["records"] == 1000
     assert numbers["seconds"] > 0
     with Wire(broker.port) as wire:
-        assert wire.end_offset(asked.topic) == 1001
+        assert wire.end_offset(topic) == 1001
 
 
 @pytest.mark.parametrize(
@@ -50,23 +50,21 @@ async def test_every_producer_stores_what_it_was_timed_for(broker: ThreadedBroke
     [*product(CONSUMERS, ["getmany", "columns", "async for"]), (CONFLUENT, "getmany")],
 )
 async def test_every_consumer_reads_what_there_is(broker: ThreadedBroker, client: str, way: str) -> None:
-    asked = given(broker, client, way=way)
-    await client_load.produce(argparse.Namespace(**vars(asked) | {"client": "tidelog"}))
-    assert (await client_load.consume(asked))["records"] >= 1000
+    topic = await stored(broker)
+    numbers = await client_load.run(broker.port, "consume", client, topic, records=1000, way=way)
+    assert numbers["records"] >= 1000
 
 
 @pytest.mark.parametrize("client", CONSUMERS)
 async def test_a_consumer_begins_at_the_beginning(broker: ThreadedBroker, client: str) -> None:
-    asked = given(broker, client, records=500)
-    await client_load.produce(asked)
-    consumer = await open_consumer(client, broker.port, asked.topic)
+    consumer = await open_consumer(client, broker.port, await stored(broker, 500))
     assert (await consumer.getone()).offset == 0
     await consumer.stop()
 
 
 @pytest.mark.parametrize("client", CONSUMERS)
 async def test_latency_counts_every_record_after_the_warm_up(broker: ThreadedBroker, client: str) -> None:
-    numbers = await latency_load.run(given(broker, client, rate=2000.0, seconds=0.1))
+    numbers = await latency_load.run(broker.port, client, broker.create_topic(), seconds=0.1, rate=2000.0)
     assert numbers["records"] == 200
     assert 0 < numbers["p50_ms"] <= numbers["p99_ms"]
 
