@@ -108,10 +108,6 @@ class Place:
         assert report.is_clean
         assert (report.records, report.unidentified) == (PARTITIONS * RECORDS, 0)
 
-    def slow_down(self) -> None:
-        """From now on a batch of the mirror outlives several looks at its progress."""
-        self.site.proxy.delay_ms = 300.0
-
     def _on_loop(self, action: Any) -> None:
         async def act() -> None:
             action()
@@ -174,7 +170,6 @@ def test_a_mirror_job_that_is_killed_in_a_batch_ends_exact_without_help(
         job.wait_for(place.has_unacknowledged, "stored batches")
         job.kill()
     place.release_acknowledgements()
-    place.slow_down()
     assert "1" not in place.committed_batches()
     heard: list[JobProgress] = []
     mirror.run(spark, place.settings(), heard.append)
