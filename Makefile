@@ -49,7 +49,7 @@ faults: $(STAMP) ## break brokers for SECONDS (60) with SEED and check what they
 	@SECONDS=$(or $(SECONDS),60) SEED=$(SEED) $(BIN)/python -m faults $(ARGUMENTS)
 
 frameworks: $(STAMP) ## run Kafka Streams, Connect, Kafka's tools and a schema registry from Maven Central
-	@$(BIN)/python -m pytest tests/frameworks/over_maven.py tests/frameworks/sasl_over_maven.py
+	@$(BIN)/python -m pytest tests/frameworks/over_maven.py tests/frameworks/security_over_maven.py
 
 cluster: $(STAMP) ## kill an executor and the driver of a job on a standalone Spark cluster
 	@$(BIN)/python -m pytest tests/spark/kills_on_a_cluster.py

@@ -23,6 +23,7 @@ _FOLDER = Path(sys.prefix) / "frameworks-java"
 _REGISTRY = "apicurio"
 _COMPILER = "org.eclipse.jdt.internal.compiler.batch.Main"
 
+JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
 TERMINATED = 128 + 15
 """The exit code of a Java program that ended in good order after SIGTERM."""
 
@@ -39,22 +40,22 @@ def fetch_jars() -> None:
             _fetch(*line.split())
     source = _HERE / "programs" / "Billing.java"
     compiler = java(
-        _COMPILER, "-17", "-nowarn", "-d", str(_FOLDER / "classes"), "-cp", _class_path(), str(source)
+        _COMPILER, "-17", "-nowarn", "-d", str(_FOLDER / "classes"), "-cp", class_path(), str(source)
     )
     subprocess.run(compiler, check=True)
 
 
-def java(program: str, *arguments: str, class_path: str = "") -> tuple[str, ...]:
+def java(program: str, *arguments: str, classes: str = "") -> tuple[str, ...]:
     """The command that runs a class of the jars, or one that was compiled."""
-    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", class_path or _class_path())
-    return (str(find_java().home / "bin" / "java"), *options, program, *arguments)
+    command = (str(find_java().home / "bin" / "java"), *JAVA_OPTIONS, "-cp", classes or class_path())
+    return (*command, program, *arguments)
 
 
 def registry_command() -> tuple[str, ...]:
     """The command that runs Apicurio Registry."""
     return java(
         "io.quarkus.runner.GeneratedMain",
-        class_path=os.pathsep.join([str(_FOLDER / _REGISTRY / "*"), str(_FOLDER / _REGISTRY / "lib" / "*")]),
+        classes=os.pathsep.join([str(_FOLDER / _REGISTRY / "*"), str(_FOLDER / _REGISTRY / "lib" / "*")]),
     )
 
 
@@ -68,7 +69,8 @@ def plugin_path() -> str:
     return str(_FOLDER / "jars")
 
 
-def _class_path() -> str:
+def class_path() -> str:
+    """All jars, and what was compiled."""
     return os.pathsep.join([str(_FOLDER / "classes"), *map(str, sorted((_FOLDER / "jars").glob("*.jar")))])
 
 
