@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.certificates import Certificates
-from tests.unit.broker.net.peers import Peer, produce_frame, serving
+from tests.unit.broker.net.peers import Peer, produce_frame, request_frame, serving
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.limits.peer_events import PeerEvents
@@ -29,6 +29,7 @@ from tidelog.broker.security.tls import ListenerTls
 from tidelog.protocol.schema import ApiKey
 
 LARGE = 5 << 20
+FUZZ_SEEDS = range(30)
 
 
 @pytest.fixture(scope="module")
@@ -285,27 +286,64 @@ async def test_connections_in_their_handshake_count_among_the_file_handles(
     assert asked == [0, 1]
 
 
-@pytest.mark.parametrize("seed", range(20))
-async def test_bytes_that_are_not_tls_end_only_their_connection(
-    certificates: Certificates, logged: list[Any], seed: int
+def damaged(choice: random.Random, flight: bytes) -> bytes:
+    """Bytes flipped, cut, inserted, repeated or exchanged, or noise after the header of a record."""
+    at, end = sorted(choice.randrange(len(flight) + 1) for _ in range(2))
+    kind = choice.randrange(6)
+    if kind == 0:
+        flipped = bytearray(flight)
+        for _ in range(choice.randrange(1, 6)):
+            flipped[choice.randrange(len(flight))] ^= 1 << choice.randrange(8)
+        return bytes(flipped)
+    noise = choice.randbytes(choice.choice((1, 100, 40_000)))
+    return (
+        flight[:at],
+        flight[:at] + noise + flight[at:],
+        flight[:end] + flight[at:],
+        flight[end:] + flight[:end],
+        flight * choice.randrange(2) + b"\x16\x03\x03" + noise,
+    )[kind - 1]
+
+
+async def damage_one_flight(port: int, context: ssl.SSLContext, choice: random.Random) -> None:
+    """Its greeting, the end of its handshake or its first request; the client is disconnected."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    goes_well = choice.randrange(3)
+    async with await Peer.connect(port) as peer:
+        for flight in range(goes_well + 1):
+            is_done = False
+            while not is_done and (flight == 2 or not outgoing.pending):
+                try:
+                    tls.do_handshake()
+                    is_done = True
+                except ssl.SSLWantReadError:
+                    if not outgoing.pending:
+                        incoming.write(await peer.reader.read(1 << 16))
+            if flight == 2:
+                tls.write(request_frame(ApiKey.API_VERSIONS, 3, {}))
+            sent = outgoing.read()
+            peer.send(damaged(choice, sent) if flight == goes_well else sent)
+        peer.writer.write_eof()
+        assert len(await peer.closed()) < 50_000
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_damaged_bytes_of_tls_end_only_their_connection(
+    certificates: Certificates, logged: list[Any], version: ssl.TLSVersion
 ) -> None:
-    choice = random.Random(seed)
-    async with serving(HANDLERS, **tls_settings(certificates)) as server:
-        async with await Peer.connect(server.port) as peer:
-            if seed % 2:
-                # A whole greeting, and what follows is damaged.
-                hello = ssl.MemoryBIO()
-                client = certificates.context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost")
-                with pytest.raises(ssl.SSLWantReadError):
-                    client.do_handshake()
-                peer.send(hello.read())
-            peer.send(b"\x16\x03\x03" + choice.randbytes(choice.randrange(1, 40_000)))
-            peer.writer.write_eof()
-            await peer.closed()
-        streams = await asyncio.open_connection("127.0.0.1", server.port, ssl=certificates.context())
-        assert (await Peer(*streams).ask(ApiKey.API_VERSIONS, 3)).error_code == 0
-        streams[1].close()
-    assert all(event["event"] == "connection_closed_bad_tls" for event in logged)
+    """At each step, with a client's certificate, which TLS 1.2 sends in clear text."""
+    context = certificates.context(certificates.client("alice"))
+    context.maximum_version = version
+    settings = {"ssl.client.auth": "required", "ssl.truststore.location": certificates.authority}
+    async with serving(HANDLERS, **tls_settings(certificates), **settings) as server:
+        for seed in FUZZ_SEEDS:
+            await damage_one_flight(server.port, context, random.Random(seed))
+        await until(lambda: not len(server.handshakes) and not server._connections)
+        good = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+        assert (await Peer(*good).ask(ApiKey.API_VERSIONS, 3)).error_code == 0
+        good[1].close()
+    assert {event["event"] for event in logged} <= {"connection_closed_bad_tls"}
 
 
 async def test_what_tls_holds_counts_as_memory_of_its_connection(certificates: Certificates) -> None:
