@@ -360,6 +360,8 @@ def reason_of(error: BaseException) -> str:
     """What OpenSSL says, without the place in its source."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate is not accepted: {error.verify_message}"
-    if isinstance(error, ssl.SSLError) and error.reason:
-        return error.reason.replace("_", " ").lower()
+    if isinstance(error, ssl.SSLError):
+        # Some have no reason but a text: "[SSL] ASN1 lib (_ssl.c:1006)".
+        reason = error.reason or str(error.args[-1]).rpartition(" (")[0].rpartition("] ")[2]
+        return reason.replace("_", " ").lower()
     return type(error).__name__
