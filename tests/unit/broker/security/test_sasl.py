@@ -211,6 +211,26 @@ def test_no_bytes_do_more_than_be_refused_or_answered_and_no_answer_is_much_long
             assert len(result.token) < len(token) + 200
 
 
+PLACES = st.integers(0, len(FINAL))
+
+
+@given(st.booleans(), PLACES, PLACES, st.binary(max_size=3))
+def test_a_client_whose_right_messages_are_damaged_is_not_signed_in(
+    is_first: bool, begin: int, end: int, inserted: bytes
+) -> None:
+    """Any part of a message is left out or repeated, and any bytes are in its place."""
+
+    def damaged(message: str) -> bytes:
+        return message[:begin].encode() + inserted + message[end:].encode()
+
+    first, final = (damaged(FIRST), FINAL.encode()) if is_first else (FIRST.encode(), damaged(FINAL))
+    # The last digit of base64 has bits that do not count.
+    if first != FIRST.encode() or final[:-2] != FINAL[:-2].encode():
+        exchange = scram()
+        with pytest.raises(Refused):
+            list(map(exchange.step, (first, final)))
+
+
 @pytest.mark.parametrize("kind", range(3))
 def test_the_largest_tokens_are_read_in_one_pass(kind: int) -> None:
     for token in LARGEST:
